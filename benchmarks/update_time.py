@@ -82,6 +82,7 @@ def configuration(options: argparse.Namespace, out: Path) -> dict[str, Any]:
 def train(options: argparse.Namespace, out: Path) -> list[float]:
     """Trains one side on random completions; returns seconds per step."""
     import torch
+    from datasets import Dataset
     from transformers import PrinterCallback, TrainerCallback
     from trl import GRPOTrainer
 
@@ -92,7 +93,7 @@ def train(options: argparse.Namespace, out: Path) -> list[float]:
     from grpo.core.rollout.types import OnDone, Sampled, SamplingParams
     from grpo.core.scoring.early import EarlyCalls, nothing_begun
     from grpo.core.scoring.outcome import Outcome, scored
-    from grpo.core.train.data import prompt_rows
+    from grpo.core.train.data import run_order
     from grpo.core.train.trainer import PolicyTrainer, grpo_config
     from grpo.plugins.host import Host
     from grpo.plugins.types import Completion
@@ -165,7 +166,7 @@ def train(options: argparse.Namespace, out: Path) -> list[float]:
             callbacks=[Clock()],
             reward_funcs=[reward],
             args=grpo_config(plan, out),
-            train_dataset=prompt_rows(plan),
+            train_dataset=Dataset.from_dict({"prompt": [list(plan.train[n].prompt) for n in run_order(plan)]}),
             processing_class=plan.tokenizer,
         )
         trainer.remove_callback(PrinterCallback)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,7 @@ class Plan:
     envs: tuple[RunEnv, ...]
     loss: BoundLoss
     advantage: BoundAdvantage
-    train: tuple[Episode, ...]
+    train: Sequence[Episode]
     parameters: int
     longest_prompt: int
     disk_bytes: int

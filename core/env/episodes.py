@@ -1,29 +1,33 @@
 """Turns an environment's rows into episodes: what to ask, what rewards may read, and a worked answer if there is one.
 
-In: a bound environment and a split. Out: one frozen `Episode` per row, in the rows' order.
+There is one frozen `Episode` for each row, in the rows' order. Of up to 4,096 rows, and in an environment that is
+stepped, all are started before anything else. Of more rows so many are started, spread evenly, and the others when they
+are asked for: an episode then takes no memory, and a row that its environment cannot start ends the run when its turn
+comes.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import Any, Protocol, overload
 
 from grpo.core.env.threads import EnvThreads, Raised
 from grpo.core.env.tools import Schema, schemas_of
 from grpo.plugins._binding import BoundEnv
 from grpo.plugins.errors import DatasetError, GrpoError, PluginError, UsageError
-from grpo.plugins.placed_rows import PlacedRows
-from grpo.plugins.types import Message
-
-if TYPE_CHECKING:
-    pass
+from grpo.plugins.types import Message, Row
 
 Action = str | Mapping[str, Any]  # what the policy says, or a call of a tool
 MOST_MADE = 1_000_000  # episodes of an environment that makes its own
 UNBOUNDED = 200  # episodes to try of an environment that makes its own, unless the user says how many
+STARTED = 4096  # episodes that are started before anything else, of an environment that has more rows
 START_SECONDS = 60.0  # to start an episode, unless the user says how long
 _TURN = 0.1  # seconds of starting episodes without a look at the clock of those that hang
 HELD_OUT_SEED = 2**20  # first seed of held-out episodes for environments that make their own
@@ -69,6 +73,103 @@ class Episode:
         return self.actions or _by_turn(self.gold)
 
 
+class Episodes(Sequence[Episode]):
+    """The episodes of many rows, each started when it is asked for.
+
+    Args:
+        env: the environment with its options.
+        rows: what to start.
+        describe_tools: for a policy.
+        seconds: to start one episode.
+
+    Attributes:
+        sample: episodes that were started at once: those spread evenly, and of each set of columns one.
+        sizes: characters of the prompt of each row, or something like it.
+    """
+
+    def __init__(self, env: BoundEnv, rows: _Rows, *, describe_tools: bool, seconds: float) -> None:
+        self._env = env
+        self._rows = rows
+        self._seconds = seconds
+        self.sizes = rows.sizes()
+        even = {number * len(rows) // STARTED for number in range(STARTED)}
+        self.sample, self._tools = _started(env, rows, sorted({*even, *rows.kinds()}), describe_tools, seconds)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Episode: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Episode, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Episode | tuple[Episode, ...]:
+        numbers = range(len(self))[index]
+        return self.some(numbers) if isinstance(numbers, range) else self.some([numbers])[0]
+
+    def __iter__(self) -> Iterator[Episode]:
+        for first in range(0, len(self), STARTED):
+            yield from self[first : first + STARTED]
+
+    def some(self, numbers: Sequence[int]) -> tuple[Episode, ...]:
+        """Starts some episodes; raises what `episodes_of` raises."""
+        started, _ = _started(self._env, self._rows, numbers, False, self._seconds)
+        return tuple(replace(episode, tools=self._tools) for episode in started) if self._tools else started
+
+    def digest(self) -> str:
+        """Returns a hash of the rows."""
+        return self._rows.digest()
+
+
+class _Joined(Sequence[Episode]):
+    """The episodes of several environments, one after the other."""
+
+    def __init__(self, parts: Sequence[Sequence[Episode]]) -> None:
+        self._parts = tuple(parts)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts))
+
+    @overload
+    def __getitem__(self, index: int) -> Episode: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Episode, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Episode | tuple[Episode, ...]:
+        if isinstance(index, slice):
+            return tuple(self[number] for number in range(len(self))[index])
+        number = range(len(self))[index]
+        for part in self._parts:
+            if number < len(part):
+                return part[number]
+            number -= len(part)
+        raise IndexError(index)
+
+
+def joined(parts: Sequence[Sequence[Episode]]) -> Sequence[Episode]:
+    """Returns the episodes of several environments, one environment's after the other's; none of many is started."""
+    return _Joined(parts) if any(isinstance(part, Episodes) for part in parts) else tuple(chain(*parts))
+
+
+def sample_of(episodes: Sequence[Episode]) -> Sequence[Episode]:
+    """Returns the episodes that have been started: all, or of many a part."""
+    return episodes.sample if isinstance(episodes, Episodes) else episodes
+
+
+def hash_of(parts: Iterable[Sequence[Episode]]) -> str:
+    """Returns a hash of what the episodes of some environments are made from."""
+    found = hashlib.sha256()
+    for episodes in parts:
+        if isinstance(episodes, Episodes):
+            found.update(episodes.digest().encode())
+            continue
+        for episode in episodes:
+            found.update(json.dumps([episode.prompt, episode.row], sort_keys=True, default=str).encode())
+    return found.hexdigest()
+
+
 def episodes_of(
     env: BoundEnv,
     split: str,
@@ -77,7 +178,7 @@ def episodes_of(
     unbounded: int,
     describe_tools: bool = True,
     seconds: float = START_SECONDS,
-) -> list[Episode]:
+) -> Sequence[Episode]:
     """Starts one episode per row, in a thread that can be left when an environment hangs.
 
     Args:
@@ -93,47 +194,113 @@ def episodes_of(
         UsageError: more episodes than memory is meant to hold.
         PluginError: the environment breaks the contract, or an episode does not start in time.
     """
-    starts = _starts(env, split, limit, unbounded)
+    rows = env.rows(split)
+    if rows is None:
+        return _started(env, _seeds(env, split, limit, unbounded), None, describe_tools, seconds)[0]
+    chosen: Sequence[Row] = rows if limit is None else rows[:limit]
+    if len(chosen) == 0:
+        raise DatasetError(f"env '{env.name}': the split '{split}' has no rows.")
+    starts = _Rows(chosen, getattr(rows, "places", None))
+    if len(chosen) > STARTED and not env.spec.played:
+        return Episodes(env, starts, describe_tools=describe_tools, seconds=seconds)
+    return _started(env, starts, None, describe_tools, seconds)[0]
+
+
+class _Starts(Protocol):
+    """What episodes are started from."""
+
+    def __len__(self) -> int:
+        """Returns how many there are."""
+
+    def start(self, number: int) -> tuple[dict[str, Any], Row, str]:
+        """Returns the arguments of `reset`, the row (or an empty one) and its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seeds:
+    """Seeds of an environment that makes its own episodes."""
+
+    seeds: range
+
+    def __len__(self) -> int:
+        return len(self.seeds)
+
+    def start(self, number: int) -> tuple[dict[str, Any], Row, str]:
+        return {"seed": self.seeds[number]}, {}, f"seed {self.seeds[number]}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows, and where each was written if that is known."""
+
+    rows: Sequence[Row]
+    places: Sequence[str] | None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def start(self, number: int) -> tuple[dict[str, Any], Row, str]:
+        row = self.rows[number]
+        place = f"row {number}" if self.places is None else self.places[number]
+        return {"seed": number, "options": {"row": row}}, row, place
+
+    def sizes(self) -> Sequence[int]:
+        """Returns the characters of each row's prompt where the rows know them, or else of all texts of the row."""
+        known: Sequence[int] | None = getattr(self.rows, "sizes", None)
+        if known is not None:
+            return known
+        return array("q", (sum(len(value) for value in row.values() if isinstance(value, str)) for row in self.rows))
+
+    def kinds(self) -> Sequence[int]:
+        """Returns numbers of rows that between them have every set of columns, where the rows know them."""
+        return getattr(self.rows, "kinds", ())
+
+    def digest(self) -> str:
+        """Returns a hash of the rows."""
+        own = getattr(self.rows, "digest", None)
+        if own is not None:
+            return str(own())
+        found = hashlib.sha256()
+        for row in self.rows:
+            found.update(json.dumps(row, sort_keys=True, default=str).encode())
+        return found.hexdigest()
+
+
+def _seeds(env: BoundEnv, split: str, limit: int | None, unbounded: int) -> _Seeds:
+    first = 0 if split == "train" else HELD_OUT_SEED
+    count = unbounded if limit is None else limit
+    if count > MOST_MADE:
+        raise UsageError(
+            f"env '{env.name}' makes its own episodes, and {count:,} of them would be started before all else; "
+            f"{MOST_MADE:,} is the most. Say how many with --limit (they come again when a run has more steps), or "
+            "lower --eval-size or --size."
+        )
+    return _Seeds(range(first, first + count))
+
+
+def _started(
+    env: BoundEnv, starts: _Starts, numbers: Sequence[int] | None, describe_tools: bool, seconds: float
+) -> tuple[tuple[Episode, ...], tuple[Schema, ...]]:
+    """Starts episodes, all or those of some numbers, and returns them and the tools that they offer."""
+    wanted = range(len(starts)) if numbers is None else numbers
     found: list[Episode] = []
 
     def start_some(instance: Any) -> Any:
         until = time.monotonic() + min(_TURN, seconds / 2)
-        while len(found) < len(starts) and time.monotonic() < until:
-            found.append(start_episode(env, instance, len(found), *starts[len(found)]))
+        while len(found) < len(wanted) and time.monotonic() < until:
+            number = wanted[len(found)]
+            found.append(start_episode(env, instance, number, *starts.start(number)))
         return instance
 
     with EnvThreads(env.make, seconds=seconds) as threads:
-        while len(found) < len(starts):
+        while len(found) < len(wanted):
             instance = threads.call({0: start_some})[0]
             if isinstance(instance, Raised):
-                raise _not_started(env, instance.error, starts[len(found)][2])
-        if not (describe_tools and found):
-            return found
-        tools = schemas_of(instance, env.name)  # it may first have them in an episode
-    return [replace(episode, tools=tools) for episode in found] if tools else found
-
-
-def _starts(
-    env: BoundEnv, split: str, limit: int | None, unbounded: int
-) -> list[tuple[dict[str, Any], Mapping[str, Any], str]]:
-    """Returns the arguments of `reset` for each episode, its row (or an empty one) and its place."""
-    rows = env.rows(split)
-    if rows is None:
-        first = 0 if split == "train" else HELD_OUT_SEED
-        count = unbounded if limit is None else limit
-        if count > MOST_MADE:
-            raise UsageError(
-                f"env '{env.name}' makes its own episodes, and {count:,} of them would be started before all else; "
-                f"{MOST_MADE:,} is the most. Say how many with --limit (they come again when a run has more steps), or "
-                "lower --eval-size or --size."
-            )
-        seeds = range(first, first + count)
-        return [({"seed": seed}, {}, f"seed {seed}") for seed in seeds]
-    chosen: Sequence[Mapping[str, Any]] = rows if limit is None else rows[:limit]
-    if len(chosen) == 0:
-        raise DatasetError(f"env '{env.name}': the split '{split}' has no rows.")
-    places = rows.places if isinstance(rows, PlacedRows) else [f"row {index}" for index in range(len(chosen))]
-    return [({"seed": n, "options": {"row": row}}, row, places[n]) for n, row in enumerate(chosen)]
+                raise _not_started(env, instance.error, starts.start(wanted[len(found)])[2])
+        tools = (
+            schemas_of(instance, env.name) if describe_tools and found else ()
+        )  # it may first have them in an episode
+    return tuple(replace(episode, tools=tools) for episode in found) if tools else tuple(found), tools
 
 
 def _not_started(env: BoundEnv, error: BaseException, place: str) -> BaseException:

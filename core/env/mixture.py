@@ -38,8 +38,8 @@ class RunEnv:
     env: BoundEnv
     rewards: tuple[BoundReward, ...]
     verifier: BoundVerifier | None
-    train: tuple[Episode, ...]
-    held_out: tuple[Episode, ...]
+    train: Sequence[Episode]
+    held_out: Sequence[Episode]
     share: float = 1.0
 
     @property

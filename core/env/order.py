@@ -45,6 +45,8 @@ def mixed_order(sources: Sequence[Source], wanted: int, seed: int) -> list[int]:
 
     Each source has its own order; after every row each has had its share, to within one row or so.
     """
+    if len(sources) == 1:
+        return row_order(sources[0].rows, wanted, seed, ordered=sources[0].ordered)
     turns = _turns([source.share for source in sources], wanted)
     orders = [
         iter(row_order(source.rows, turns.count(number), seed, ordered=source.ordered))

@@ -1,7 +1,12 @@
-"""Prompts as the policy reads them: chat messages of episodes in, token ids by the chat template out."""
+"""Renders chat messages with the policy's chat template and tokenises them.
+
+Special tokens that a message spells out stay plain text, as those of observations do (core/rollout/turns/chat.py): a
+question that quotes the end of a message does not end it.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -12,6 +17,8 @@ from grpo.plugins.types import Message
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+_MARK = "SPELT{}SPELT"  # stands for a special token while a template renders
 
 
 def encode_starts(tokenizer: PreTrainedTokenizerBase, episodes: Sequence[Episode]) -> list[list[int]]:
@@ -44,18 +51,66 @@ def encode_prompts(
 
     if not prompts:
         return []
+    spelt = re.compile("|".join([*map(re.escape, special_tokens(tokenizer)), _MARK.format("[0-9]+")]))
+    marked = [_marked(prompt, spelt) for prompt in prompts]
     try:
-        encoded = tokenizer.apply_chat_template(
-            [list(prompt) for prompt in prompts],
+        texts: list[str] = tokenizer.apply_chat_template(
+            [messages for messages, _ in marked],
             tools=list(tools) or None,
             add_generation_prompt=True,
-            tokenize=True,
-            return_dict=True,
+            tokenize=False,
         )
-    except TemplateError as error:
+    except (TemplateError, TypeError) as error:
         roles = ", ".join(message["role"] for message in prompts[0])
         raise UsageError(
             f"the model's chat template refuses the messages ({roles}): {error}. Many templates take no system "
             "message: set the environment's system message to nothing, or choose another model."
         ) from None
-    return [list(ids) for ids in encoded["input_ids"]]
+    plain = [text for text, (_, tokens) in zip(texts, marked, strict=True) if not tokens]
+    whole = iter(tokenizer(plain, add_special_tokens=False, verbose=False)["input_ids"] if plain else ())
+    return [
+        _in_pieces(tokenizer, text, tokens) if tokens else list(next(whole))
+        for text, (_, tokens) in zip(texts, marked, strict=True)
+    ]
+
+
+def special_tokens(tokenizer: PreTrainedTokenizerBase) -> list[str]:
+    """Returns the texts that a tokenizer reads as control tokens, the longest first."""
+    special = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
+    return sorted(filter(None, special), key=len, reverse=True)
+
+
+def tokens_of(tokenizer: PreTrainedTokenizerBase, text: str, *, plain: bool) -> list[int]:
+    """Returns the tokens of a text; with `plain`, special tokens that it spells out are text too."""
+    found: list[int] = tokenizer(text, add_special_tokens=False, split_special_tokens=plain, verbose=False)["input_ids"]
+    return found
+
+
+def _marked(messages: Sequence[Any], spelt: re.Pattern[str]) -> tuple[list[Any], list[str]]:
+    """Returns messages with marks in the place of what they spell out (special tokens, and marks), and all of that."""
+    tokens: list[str] = []
+
+    def mark(match: re.Match[str]) -> str:
+        tokens.append(match[0])
+        return _MARK.format(len(tokens) - 1)
+
+    def marked(value: Any) -> Any:
+        if isinstance(value, str):
+            return spelt.sub(mark, value)
+        if isinstance(value, Mapping):
+            return {key: marked(inner) for key, inner in value.items()}
+        return [marked(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+    return [marked(message) for message in messages], tokens
+
+
+def _in_pieces(tokenizer: PreTrainedTokenizerBase, text: str, tokens: Sequence[str]) -> list[int]:
+    """Tokenises a rendered prompt in which marks stand for spelt-out tokens."""
+    pieces = re.split(_MARK.format("([0-9]+)"), text)
+    found: list[int] = []
+    for number, piece in enumerate(pieces):
+        if number % 2:
+            found += tokens_of(tokenizer, tokens[int(piece)], plain=True)
+        elif piece:
+            found += tokens_of(tokenizer, piece, plain=False)
+    return found

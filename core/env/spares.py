@@ -52,7 +52,8 @@ class Spares:
             elif self._envs[env].env.ordered:
                 order = [*rows[index + 1 :], *reversed(rows[:index])]
             else:
-                order = random.Random(f"{self._seed} {step} {env}").sample(rows, len(rows))
+                some = min(len(rows), 1 + sum(name == env for name, _ in taken))  # of which one is not taken
+                order = random.Random(f"{self._seed} {step} {env}").sample(rows, some)
             place = next(((env, row) for row in order if (env, row) not in taken), None)
             found.append(place)
             if place is not None:

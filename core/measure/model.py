@@ -73,7 +73,7 @@ class EvaluationPlan:
     env: BoundEnv
     rewards: tuple[BoundReward, ...]
     verifier: BoundVerifier | None
-    episodes: tuple[Episode, ...]
+    episodes: Sequence[Episode]
     split: str
     samples: int
     temperature: float
@@ -128,14 +128,13 @@ def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> Evaluatio
             f"-n {choices.samples} at temperature 0 would give {choices.samples} equal completions per problem. "
             "Raise --temperature or leave out -n."
         )
-    found = episodes_of(
+    episodes = episodes_of(
         env,
         choices.split,
         limit=choices.size,
         unbounded=choices.size or UNBOUNDED,
         seconds=config.rollout.step_timeout,
     )
-    episodes = tuple(found)
     rewards = rewards_of(config, host, env, episodes[0].row, fit=choices.fit)
     verifier = verifier_of(config, host, env, episodes[0].row, fit=choices.fit)
     if not rewards and verifier is None:

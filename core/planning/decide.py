@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from grpo.core.config.schema import RunConfig
 from grpo.core.config.settings import RolloutSettings, settle, settled
+from grpo.core.env.episodes import joined
 from grpo.core.plan import Plan
 from grpo.core.planning.batch import decide_batch
 from grpo.core.planning.facts import gather_facts, read_model
-from grpo.core.planning.lengths import decide_lengths, longest_of
+from grpo.core.planning.lengths import decide_lengths, longest_of, sample_notes
 from grpo.core.planning.memory.fit import Load, decide_memory
 from grpo.core.planning.objective import bind_objective, refuse_replacing_what_teaches
 from grpo.core.planning.optimizer import decide_optimizer
@@ -69,7 +70,7 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
     longest = longest_of(config, envs, model, lengths)
     turns = decide_turns(config.rollout, facts.envs, lengths, model.room(longest))
     rollout = settle(RolloutSettings, config.rollout, lengths, turns, sync)
-    notes = [*turn_notes(rollout, envs, model.tokenizer), *(part.env.spec.note for part in envs)]
+    notes = [*turn_notes(rollout, envs, model.tokenizer), *(part.env.spec.note for part in envs), *sample_notes(envs)]
     used: list[Bound] = [*(bound for part in envs for bound in (part.env, *part.plugins)), loss, advantage]
     used += [] if chosen_by is None else [chosen_by]
     notes += [version_note(bound.spec) for bound in used if bound.distribution != GIVEN]  # known by their source
@@ -85,7 +86,7 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
         envs=envs,
         loss=loss,
         advantage=advantage,
-        train=tuple(episode for part in envs for episode in part.train),
+        train=joined([part.train for part in envs]),
         parameters=parameters,
         longest_prompt=longest,
         disk_bytes=disk_bytes(settings, parameters),

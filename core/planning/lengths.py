@@ -1,22 +1,30 @@
-"""How long prompts and completions are: episodes and a model's tokenizer in, checked lengths in tokens out."""
+"""Counts the tokens of prompts and refuses those that do not fit beside a completion.
+
+Of many rows those are counted that were started, spread evenly, the longest by their characters, and every one that
+could be over a limit; what the others can have at most follows from the tokens per character of the long ones.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from grpo.core.config.defaults import default_completion
 from grpo.core.config.schema import RunConfig
 from grpo.core.config.settings import SectionName
-from grpo.core.env.episodes import Episode
+from grpo.core.env.episodes import Episode, Episodes, sample_of
 from grpo.core.env.mixture import RunEnv
 from grpo.core.env.prompts import encode_starts
 from grpo.core.planning.facts import Facts, ModelFacts
 from grpo.plugins._binding import BoundEnv
 from grpo.plugins.errors import DatasetError, UsageError
+
+LONGEST = 2048  # prompts by their characters that are counted in tokens, of environments with many rows
+_BLOCK = 1024  # prompts that are rendered at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +62,23 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """A prompt: where it stands, its tokens, and those of its worked answer where that is learned."""
+    """A prompt.
+
+    Attributes:
+        where: its place.
+        length: its tokens.
+        answer: those of its worked answer, where that is learned.
+        index: of its episode.
+        ids: a hash of its tokens.
+        highest: the greatest of them.
+    """
 
     where: str
     length: int
     answer: int = 0
+    index: int = 0
+    ids: int = 0
+    highest: int = 0
 
 
 def longest_of(config: RunConfig, envs: Sequence[RunEnv], model: ModelFacts, lengths: LengthsPart) -> int:
@@ -85,15 +105,42 @@ def longest_prompt(
         limits: what they have to keep to.
 
     Returns:
-        The length of the longest prompt in tokens.
+        The length of the longest prompt in tokens; of many rows the most that it can be.
 
     Raises:
         DatasetError: names the row and what to set.
         UsageError: the tokenizer belongs to another model, or its template shows no message.
     """
-    found = [one for env, splits in envs for one in _measured(model, env, splits, taught=limits.taught)]
+    found: list[_Measured] = []
+    most = 0
+    for env, splits in envs:
+        for split, episodes in splits.items():
+            count = partial(_measured, model, env, split, taught=limits.taught and split == "train")
+            started = sample_of(episodes)
+            measured = count(started)
+            if len({one.ids for one in measured}) == 1 < len({json.dumps(one.prompt) for one in started}):
+                raise UsageError(
+                    f"the chat template of '{model.tokenizer_source}' makes one and the same prompt of every row of "
+                    f"env '{env.name}': it shows the policy nothing of their messages. Fix the template, or choose "
+                    "another model."
+                )
+            if isinstance(episodes, Episodes):
+                more, most_of_others = _longest_of_many(episodes, measured, count, limits, model.context)
+                measured, most = [*measured, *more], max(most, most_of_others)
+            found += measured
     refuse_too_long(found, limits, model.context)
-    return max((one.length for one in found), default=0)
+    return max([most, *(one.length for one in found)])
+
+
+def sample_notes(envs: Iterable[RunEnv]) -> Iterator[str]:
+    """Yields of which environments not every row was looked at as a prompt."""
+    for part in envs:
+        if isinstance(part.train, Episodes):
+            yield (
+                f"env '{part.name}' has {len(part.train):,} rows: {len(part.train.sample):,} of them, spread evenly, "
+                f"were tried as prompts before the run, and the {LONGEST:,} longest counted in tokens. The others "
+                "become prompts when they are asked."
+            )
 
 
 def refuse_too_long(found: Sequence[_Measured], limits: Limits, context: int | None) -> None:
@@ -143,35 +190,59 @@ def _rows(number: int) -> str:
     return "row" if number == 1 else f"{number} rows"
 
 
+def _longest_of_many(
+    episodes: Episodes,
+    sample: Sequence[_Measured],
+    count: Callable[[Sequence[Episode]], list[_Measured]],
+    limits: Limits,
+    context: int | None,
+) -> tuple[list[_Measured], int]:
+    """Counts the prompts of many rows that can be the longest.
+
+    Returns:
+        Those that were counted beside the sample, and the most tokens that any other prompt can have.
+    """
+    import numpy
+
+    sizes = numpy.asarray(episodes.sizes)
+    order = numpy.argsort(-sizes, kind="stable")
+    longest, others = order[:LONGEST].tolist(), order[LONGEST:]
+    counted = count(episodes.some(longest))
+    least = min(one.length for one in (*sample, *counted))
+    of_size = [(int(sizes[one.index]), one.length - least) for one in (*sample, *counted)]
+    rate = max(tokens / max(size, 1) for size, tokens in of_size if 2 * size >= sizes[others[0]])
+    room = min(limits.prompt or math.inf, math.inf if context is None else context - limits.completion)
+    doubtful = others[least + rate * sizes[others] > room].tolist()
+    for first in range(0, len(doubtful), _BLOCK):
+        counted += count(episodes.some(doubtful[first : first + _BLOCK]))
+    rest = sizes[others[len(doubtful) :]]
+    return counted, least + math.ceil(rate * int(rest[0])) if len(rest) else 0
+
+
 def _measured(
-    model: ModelFacts, env: BoundEnv, splits: Mapping[str, Sequence[Episode]], *, taught: bool
+    model: ModelFacts, env: BoundEnv, split: str, episodes: Sequence[Episode], *, taught: bool
 ) -> list[_Measured]:
-    """Returns the prompts of an environment.
+    """Returns the prompts of episodes.
 
     Raises:
-        UsageError: the tokenizer belongs to another model, or its template shows no message.
+        UsageError: the tokenizer belongs to another model.
     """
-    tokenizer, source, context = model.tokenizer, model.tokenizer_source, model.context
+    tokenizer, context = model.tokenizer, model.context
     found: list[_Measured] = []
-    highest = max(tokenizer.eos_token_id, tokenizer.pad_token_id)
-    for split, episodes in splits.items():
-        prompts = encode_starts(tokenizer, episodes)
-        if len({*map(tuple, prompts)}) == 1 < len({json.dumps(episode.prompt) for episode in episodes}):
-            raise UsageError(
-                f"the chat template of '{source}' makes one and the same prompt of every row of env '{env.name}': it "
-                "shows the policy nothing of their messages. Fix the template, or choose another model."
-            )
-        highest = max(highest, *(max(ids, default=0) for ids in prompts), 0)
-        for episode, length in zip(episodes, map(len, prompts), strict=True):
+    for first in range(0, len(episodes), _BLOCK):
+        block = episodes[first : first + _BLOCK]
+        for episode, ids in zip(block, encode_starts(tokenizer, block), strict=True):
             answer = 0
-            if context is not None and taught and split == "train" and episode.actions:
+            if context is not None and taught and episode.actions:
                 texts = [action if isinstance(action, str) else json.dumps(action) for action in episode.actions]
                 answer = sum(1 + len(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts)
-            found.append(_Measured(f"env '{env.name}', split '{split}', row {episode.index}", length, answer))
+            where = f"env '{env.name}', split '{split}', row {episode.index}"
+            found.append(_Measured(where, len(ids), answer, episode.index, hash(tuple(ids)), max(ids, default=0)))
+    highest = max(tokenizer.eos_token_id, tokenizer.pad_token_id, *(one.highest for one in found), 0)
     vocabulary = getattr(model.config.get_text_config(), "vocab_size", None)
     if vocabulary is not None and highest >= vocabulary:
         raise UsageError(
-            f"the tokenizer of '{source}' makes token {highest}, but the model knows only {vocabulary}: the two do not "
-            "belong together. Name a folder that has both from one model."
+            f"the tokenizer of '{model.tokenizer_source}' makes token {highest}, but the model knows only "
+            f"{vocabulary}: the two do not belong together. Name a folder that has both from one model."
         )
     return found

@@ -1,4 +1,4 @@
-"""The episodes of a run: bound environments in; each with its episodes, rewards and verifier out.
+"""Starts the episodes of a run and gives each environment its rewards and verifier.
 
 The environments that have rows come first: the steps of the run follow from them (core/planning/steps.py), and how many
 episodes the others make follows from the steps.
@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from grpo.core.config.schema import RunConfig
-from grpo.core.env.episodes import Episode, episodes_of
+from grpo.core.env.episodes import Episode, episodes_of, sample_of
 from grpo.core.env.mixture import RunEnv, refuse_missing_columns, refuse_split_groups, rewards_by_env, verifiers_by_env
 from grpo.core.planning.facts import Facts
 from grpo.core.planning.steps import StepsPart, episodes_to_make
 from grpo.plugins.errors import UsageError
 
-Rows = Mapping[str, tuple[Episode, ...]]  # an environment's name to its training episodes
+Rows = Mapping[str, Sequence[Episode]]  # an environment's name to its training episodes
 
 
 def read_rows(config: RunConfig, facts: Facts) -> Rows:
@@ -27,7 +27,7 @@ def read_rows(config: RunConfig, facts: Facts) -> Rows:
     """
     seconds, limit = config.rollout.step_timeout, config.train.limit
     return {
-        env.name: tuple(episodes_of(env, "train", limit=limit, unbounded=0, seconds=seconds))
+        env.name: episodes_of(env, "train", limit=limit, unbounded=0, seconds=seconds)
         for env in facts.envs
         if env.spec.dataset is not None
     }
@@ -46,7 +46,7 @@ def start_envs(config: RunConfig, facts: Facts, rows: Rows, steps: StepsPart) ->
     train = {
         env.name: rows[env.name]
         if env.name in rows
-        else tuple(episodes_of(env, "train", limit=made, unbounded=made, seconds=seconds))
+        else episodes_of(env, "train", limit=made, unbounded=made, seconds=seconds)
         for env in facts.envs
     }
     examples = [train[env.name][0].row for env in facts.envs]
@@ -59,9 +59,9 @@ def start_envs(config: RunConfig, facts: Facts, rows: Rows, steps: StepsPart) ->
         held_out: Sequence[Episode] = ()
         if size and verifier:
             held_out = episodes_of(env, "test", limit=size, unbounded=size, seconds=seconds)
-        parts.append(RunEnv(env, found, verifier, train[env.name], tuple(held_out), share))
+        parts.append(RunEnv(env, found, verifier, train[env.name], held_out, share))
     for part in parts:
-        for episode in (*part.train, *part.held_out):
+        for episode in (*sample_of(part.train), *sample_of(part.held_out)):
             refuse_missing_columns(episode, part.plugins)
     every = [reward for part in parts for reward in part.rewards]
     refuse_split_groups(every, config.train.prompts_per_step, facts.processes)
@@ -74,6 +74,6 @@ def refuse_no_demonstrations(config: RunConfig, envs: Sequence[RunEnv]) -> None:
     Raises:
         UsageError: names the environments.
     """
-    if config.train.warmup_steps and not any(episode.actions for part in envs for episode in part.train):
+    if config.train.warmup_steps and not any(episode.actions for part in envs for episode in sample_of(part.train)):
         names = ", ".join(f"'{part.name}'" for part in envs)
         raise UsageError(f"--warmup-steps needs worked answers, and env {names} has none for these rows. Leave it out.")

@@ -9,8 +9,6 @@ led to it. Nothing here draws, parses or reads a configuration file.
 from __future__ import annotations
 
 import errno
-import hashlib
-import json
 import os
 import re
 import shutil
@@ -24,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from grpo.core.check.gold.validate import doubts
 from grpo.core.config.defaults import dtype_of
 from grpo.core.config.schema import RunConfig
+from grpo.core.env.episodes import hash_of
 from grpo.core.plan import Plan
 from grpo.core.planning.decide import make_plan
 from grpo.core.planning.output import RUNS
@@ -490,13 +489,10 @@ def _versions(plan: Plan, host: Host) -> dict[str, Any]:
         plan.advantage,
         *([] if plan.sampler is None else [plan.sampler]),
     ]
-    rows = hashlib.sha256()
-    for episode in plan.train:
-        rows.update(json.dumps([episode.prompt, episode.row], sort_keys=True, default=str).encode())
     return {
         "libraries": installed_versions(),
         "plugins": {f"{plugin.spec.kind} {plugin.name}": host.lock(plugin) for plugin in bound},
-        "rows": rows.hexdigest(),
+        "rows": hash_of(part.train for part in plan.envs),
         "processes": count(),
         "sharding": sharded_as(),
     }

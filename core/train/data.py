@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from datasets import Dataset, concatenate_datasets
 
-from grpo.core.env.episodes import Episode
-from grpo.core.env.order import Source, mixed_order
+from grpo.core.env.episodes import Episode, Episodes
+from grpo.core.env.order import Source, mixed_order, row_order
 from grpo.core.env.prompts import encode_starts
 from grpo.core.plan import Plan
 from grpo.core.rollout.turns.play import Player
@@ -29,16 +29,15 @@ def run_order(plan: Plan) -> list[int]:
     return mixed_order(sources, wanted, config.seed)
 
 
-def prompt_rows(plan: Plan) -> Dataset:
-    """One row per prompt of the whole run, in order: chat messages and the number of the episode."""
-    rows = Dataset.from_dict({"prompt": [list(e.prompt) for e in plan.train], "episode": list(range(len(plan.train)))})
-    return rows.select(run_order(plan))
+def numbered_prompts(plan: Plan) -> Dataset:
+    """Returns as many rows as the run asks prompts: TRL counts them, and `Prompts` says what they are."""
+    return Dataset.from_dict({"prompt": [""] * len(run_order(plan))})
 
 
 def taught_rows(plan: Plan, tokenizer: PreTrainedTokenizerBase, wanted: int) -> Dataset:
     """`wanted` worked answers in order, of each environment that has some its share."""
     players = players_of(plan.envs, plan.config.rollout, tokenizer)
-    taught = [(part, [episode for episode in part.train if episode.actions]) for part in plan.envs]
+    taught = [(part, _taught(part.train, wanted, plan.config.seed)) for part in plan.envs]
     taught = [(part, episodes) for part, episodes in taught if episodes]
     order = mixed_order([Source(len(episodes), part.share) for part, episodes in taught], wanted, plan.config.seed)
     used, tables, first = sorted(set(order)), [], 0
@@ -49,6 +48,19 @@ def taught_rows(plan: Plan, tokenizer: PreTrainedTokenizerBase, wanted: int) -> 
         first += len(episodes)
     place = {number: at for at, number in enumerate(used)}
     return concatenate_datasets(tables).select([place[number] for number in order])
+
+
+def _taught(episodes: Sequence[Episode], wanted: int, seed: int) -> list[Episode]:
+    """Returns the episodes with a worked answer; of many rows as many as are wanted, drawn by the seed."""
+    if not isinstance(episodes, Episodes):
+        return [episode for episode in episodes if episode.actions]
+    found: list[Episode] = []
+    order = row_order(len(episodes), len(episodes), seed)
+    for first in range(0, len(order), wanted):
+        found += [episode for episode in episodes.some(order[first : first + wanted]) if episode.actions]
+        if len(found) >= wanted:
+            break
+    return found[:wanted]
 
 
 def worked_answers(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from array import array
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -76,7 +77,7 @@ class Prompts:
         self._train = plan.train
         self._rows = {part.name: part.train for part in plan.envs}
         self._scales = {part.name: _Scale.of(part.rewards) for part in plan.envs}
-        self._order = run_order(plan)
+        self._order = array("q", run_order(plan))  # of a million rows, in 8 MB
         self._count = plan.config.train.prompts_per_step
         self._passes = plan.config.loss.num_iterations
         grouped = any(reward.grouped for reward in plan.rewards)  # such a reward needs a group in one process

@@ -18,7 +18,7 @@ from grpo.plugins.placed_rows import PlacedRows
 if TYPE_CHECKING:
     import gymnasium
 
-    from grpo.envs.datasets.files import Placed
+    from grpo.envs.datasets.stored import Placed
 
 Level = Literal["exercises", "problems"]
 _SYSTEM = "Answer with one block of Python:\n```python\nthe program\n```"

@@ -6,8 +6,8 @@ occurs in the train split of the same level, size and seed.
 
 from __future__ import annotations
 
-from grpo.envs.datasets.files import Placed
 from grpo.envs.datasets.size import refuse_size
+from grpo.envs.datasets.stored import Placed
 from grpo.envs.datasets.word_problems import generate
 from grpo.plugins.errors import DatasetError, OptionError
 

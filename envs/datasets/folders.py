@@ -1,24 +1,24 @@
-"""The rows of a split, from a file or a folder.
+"""Finds the rows of a split in a file or a folder.
 
-In: the path, a split and a configuration. Out: the rows of the split with their places. A folder has a file for each
-split, or the library `datasets` knows which files are which split: what `save_to_disk` wrote, and clones of hub
-repositories. They are read where they lie, and nothing is copied into its cache.
+A folder has a file for each split, or the library `datasets` knows which files are which split: what `save_to_disk`
+wrote, and clones of hub repositories. Nothing is copied into its cache.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from grpo.envs.datasets.files import SUFFIXES, Placed, held_out, read_file, some
+from grpo.envs.datasets.files import SUFFIXES, held_out, open_file, read_file, some
+from grpo.envs.datasets.stored import StoredRows
+from grpo.envs.datasets.tables import LibraryRows
 from grpo.plugins.errors import DatasetError
 
 S = TypeVar("S")
-T = TypeVar("T")
 
 
-def read_split(path: Path, split: str, subset: str | None = None) -> list[Placed]:
+def read_split(path: Path, split: str, subset: str | None = None) -> StoredRows:
     """Returns the rows of a split with their places.
 
     A folder has one file per split, `train.jsonl` or `train.parquet` (or numbered, `train-00000-of-00002.parquet`), or
@@ -41,20 +41,20 @@ def read_split(path: Path, split: str, subset: str | None = None) -> list[Placed
         ) from error
 
 
-def _read_split(path: Path, split: str, subset: str | None) -> list[Placed]:
+def _read_split(path: Path, split: str, subset: str | None) -> StoredRows:
     if not path.is_dir():
         if subset is not None:
             raise DatasetError(f"subset={subset}: the file {path} has no configurations. Leave the option out.")
-        return held_out(list(read_file(path)), split, str(path))
+        return held_out(read_file(path), split, str(path))
     files = {} if subset is not None else {name: _files_of(path, name) for name in ("train", "test")}
     if not any(files.values()):
         return _read_folder(path, split, subset)
-    return _chosen(split, files, lambda found: [placed for file in found for placed in read_file(file)], str(path))
+    return _chosen(split, files, _of_files, str(path))
 
 
 def _chosen(
-    split: str, splits: Mapping[str, S], read: Callable[[S], Sequence[T]], where: str, train: str = "train"
-) -> list[T]:
+    split: str, splits: Mapping[str, S], read: Callable[[S], StoredRows], where: str, train: str = "train"
+) -> StoredRows:
     """Returns the rows of a split, of those that a folder or a data set has; without `test`, `train` is divided.
 
     Args:
@@ -78,6 +78,10 @@ def _chosen(
     return held_out(read(splits[train]), split, where)
 
 
+def _of_files(files: list[Path]) -> StoredRows:
+    return StoredRows([open_file(file) for file in files])
+
+
 def _files_of(folder: Path, split: str) -> list[Path]:
     named = [folder / f"{split}{suffix}" for suffix in SUFFIXES]
     files = [file for file in named if file.is_file()]
@@ -90,7 +94,7 @@ def _files_of(folder: Path, split: str) -> list[Path]:
     return files
 
 
-def _read_folder(path: Path, split: str, subset: str | None) -> list[Placed]:
+def _read_folder(path: Path, split: str, subset: str | None) -> StoredRows:
     """Returns the rows of a split with their places.
 
     Raises:
@@ -101,7 +105,7 @@ def _read_folder(path: Path, split: str, subset: str | None) -> list[Placed]:
     return _read_clone(path, split, subset)
 
 
-def _read_saved(path: Path, split: str) -> list[Placed]:
+def _read_saved(path: Path, split: str) -> StoredRows:
     import datasets
 
     try:
@@ -110,13 +114,13 @@ def _read_saved(path: Path, split: str) -> list[Placed]:
         raise DatasetError(f"{path} cannot be loaded: {_first_line(error)}. Save the data set again.") from error
     splits = dict(saved) if isinstance(saved, dict) else {"train": saved}
 
-    def read(found: Any) -> list[Placed]:
-        return [(f"{path}, row {number}", row) for number, row in enumerate(found, start=1)]
+    def read(found: Any) -> StoredRows:
+        return StoredRows([LibraryRows(found, str(path))])
 
     return _chosen(split, splits, read, str(path), _only(splits))
 
 
-def _read_clone(path: Path, split: str, subset: str | None) -> list[Placed]:
+def _read_clone(path: Path, split: str, subset: str | None) -> StoredRows:
     import datasets
 
     try:
@@ -128,10 +132,7 @@ def _read_clone(path: Path, split: str, subset: str | None) -> list[Placed]:
         raise DatasetError(f"{path}: no rows for the split '{split}': {_first_line(error)}. {remedy}.") from error
     splits = {str(name): [Path(file) for file in found] for name, found in (files or {}).items()}
 
-    def read(found: list[Path]) -> list[Placed]:
-        return [placed for file in found for placed in read_file(file)]
-
-    return _chosen(split, splits, read, str(path), _only(splits))
+    return _chosen(split, splits, _of_files, str(path), _only(splits))
 
 
 def _only(splits: dict[str, Any]) -> str:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from grpo.envs.datasets.draws import Draws
-from grpo.envs.datasets.files import Placed
 from grpo.envs.datasets.size import refuse_size
+from grpo.envs.datasets.stored import Placed
 from grpo.plugins.errors import DatasetError, OptionError
 
 HELD_OUT_SHARE = 10

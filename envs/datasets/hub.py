@@ -6,14 +6,16 @@ In: a dataset id, a subset and a split. Out: the rows of the split with the plac
 
 from __future__ import annotations
 
-from grpo.envs.datasets.files import Placed, held_out
+from grpo.envs.datasets.files import held_out
+from grpo.envs.datasets.stored import StoredRows
+from grpo.envs.datasets.tables import LibraryRows
 from grpo.plugins._hub import NotReached, from_hub
 from grpo.plugins.errors import DatasetError, did_you_mean
 
 _DEFAULT_SUBSETS = {"openai/gsm8k": "main", "google-research-datasets/mbpp": "full"}
 
 
-def read_hub(name: str, subset: str | None, split: str) -> list[Placed]:
+def read_hub(name: str, subset: str | None, split: str) -> StoredRows:
     """Returns the rows of a split with their places.
 
     A dataset without a split `test` is divided by `held_out`, as a local file is.
@@ -39,7 +41,7 @@ def read_hub(name: str, subset: str | None, split: str) -> list[Placed]:
         raise DatasetError(
             f"{name} has no split '{split}'.{did_you_mean(split, splits)} Its splits are: {', '.join(splits)}."
         )
-    rows: list[Placed] = [(f"{name} ({source}), row {n}", row) for n, row in enumerate(splits[source], start=1)]
+    rows = StoredRows([LibraryRows(splits[source], f"{name} ({source})")])
     if whole:
         return held_out(rows, split, name)
     if not rows:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from grpo.plugins.errors import OptionError
 from grpo.plugins.placed_rows import PlacedRows
 from grpo.plugins.specs import Option
+
+if TYPE_CHECKING:
+    from grpo.envs.datasets.stored import Placed
 
 Level = Literal["easy", "medium", "mixed", "hard"]
 _USED_BY = {"subset": "local hub", "level": "embedded", "size": "embedded", "data_seed": "embedded"}
@@ -34,6 +37,7 @@ def read_number_problems(split: str, options: Sequence[Option], given: Mapping[s
         raise OptionError(f"no level '{given['level']}'. Choose one of: {', '.join(get_args(Level))}.")
     kind = dataset_kind(given["dataset"])
     refuse_unused(options, given, _USED_BY, kind)
+    placed: Iterable[Placed]
     if kind == "embedded":
         placed = read_embedded(given["level"], given["size"], given["data_seed"], split)
     else:

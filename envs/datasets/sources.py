@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from grpo.envs.datasets.files import SUFFIXES, Placed
+from grpo.envs.datasets.files import SUFFIXES
 from grpo.envs.datasets.folders import read_split
 from grpo.envs.datasets.hub import read_hub
+from grpo.envs.datasets.stored import StoredRows
 from grpo.plugins._pattern import lazy_pattern
 from grpo.plugins.errors import DatasetError, OptionError, did_you_mean
 from grpo.plugins.specs import Option
@@ -63,7 +64,7 @@ def refuse_unused(
             )
 
 
-def read_placed(dataset: str, subset: str | None, split: str, kind: DatasetKind) -> list[Placed]:
+def read_placed(dataset: str, subset: str | None, split: str, kind: DatasetKind) -> StoredRows:
     """Returns the rows of a split of a local or a hub dataset, with their places.
 
     Raises:

@@ -1,7 +1,7 @@
-"""A row of a prompt and, where there is one, its answer: a row and the names of its columns in, what is asked out.
+"""Reads a row of a prompt and, where there is one, its answer, by the names of its columns.
 
-Names that were not given are guessed from the columns that there are; whatever is wrong with a row is said with its
-place, the columns that it has and what to write.
+Names that were not given are guessed from the columns of the row. Two more columns may belong to a prompt: a text that
+it is about, and choices. What is wrong with a row is said with its place, the columns that it has and what to write.
 """
 
 from __future__ import annotations
@@ -9,13 +9,42 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
 from typing import Any
 
+from grpo.envs.rows.choices import Choices, can_be_choices, read_choices
+from grpo.envs.rows.messages import checked_text, kind, read_messages
 from grpo.plugins.errors import DatasetError, did_you_mean
 
-PROMPTS = ("prompt", "question", "problem", "instruction", "query", "input", "task", "messages")
-ANSWERS = ("answer", "ground_truth", "gold", "target", "solution", "expected", "label", "reference")
-_ROLES = ("system", "user", "assistant", "tool")
+PROMPTS = (
+    "prompt",
+    "question",
+    "problem",
+    "instruction",
+    "query",
+    "input",
+    "task",
+    "messages",
+    "conversations",
+)
+ANSWERS = (
+    "answer",
+    "ground_truth",
+    "gold",
+    "target",
+    "solution",
+    "expected",
+    "label",
+    "reference",
+    "answers",
+    "answerKey",
+    "correct_answer",
+    "output",
+)
+CONTEXTS = ("context", "passage", "article", "document", "story", "paragraph", "background")
+CHOICES = ("choices", "options", "endings")
+_INSTRUCTIONS = ("instruction", "task")  # what follows them is in a column `input`
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +55,15 @@ class Columns:
         prompt: text, or a list of chat messages.
         answer: the right answer, or "" where rows have none.
         demonstration: a worked completion to warm up on, or "".
+        context: a text that the prompt is about, or "".
+        choices: what there is to choose from, or "".
     """
 
     prompt: str
     answer: str
     demonstration: str = ""
+    context: str = ""
+    choices: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +83,22 @@ class Pair:
     demonstration: str = ""
 
 
-def choose_columns(row: object, where: str, prompt: str | None, answer: str | None, demonstration: str) -> Columns:
-    """Returns the columns to read, guessed where no name is given; an answer of "" is none.
+def choose_columns(row: object, where: str, named: Mapping[str, str | None]) -> Columns:
+    """Returns the columns to read, guessed where no name is given; a name of "" is none.
+
+    A context and choices are guessed beside a prompt of text only: messages are whole.
+
+    Args:
+        row: a mapping from column to value.
+        where: its place, for messages.
+        named: the fields of `Columns` to what the user named.
 
     Raises:
         DatasetError: it is no row, or no column of it is known to hold a prompt.
     """
     if not isinstance(row, Mapping):
-        raise DatasetError(f"{where}: a row must be an object with columns, found {_kind(row)}.")
+        raise DatasetError(f"{where}: a row must be an object with columns, found {kind(row)}.")
+    prompt = named.get("prompt")
     if prompt is None:
         prompt = next((name for name in PROMPTS if name in row), None)
     if prompt is None:
@@ -65,9 +106,55 @@ def choose_columns(row: object, where: str, prompt: str | None, answer: str | No
             f"{where}: no column is known to hold the prompt (known: {', '.join(PROMPTS)}). The row has: {_have(row)}. "
             "Name it, as in --env rows:dataset=FILE,prompt=COLUMN,answer=COLUMN."
         )
+    context, choices, answer = named.get("context"), named.get("choices"), named.get("answer")
+    taken = {prompt, context, choices, answer, named.get("demonstration")}
+    whole = isinstance(row.get(prompt), list)
+    if context is None:
+        known = ("input", *CONTEXTS) if prompt in _INSTRUCTIONS else CONTEXTS
+        context = "" if whole else _first(row, known, taken, _can_be_context)
+    if choices is None:
+        choices = "" if whole else _first(row, CHOICES, taken, can_be_choices)
     if answer is None:
-        answer = next((name for name in ANSWERS if name in row and name != prompt), "")
-    return Columns(prompt, answer, demonstration)
+        answer = _first(row, ANSWERS, taken | {context, choices}, lambda value: True)
+        if answer == "answers" and isinstance(row[answer], Mapping) and "text" in row[answer]:
+            answer = "answers.text"  # SQuAD's
+    return Columns(prompt, answer, named.get("demonstration") or "", context, choices)
+
+
+def unused_columns(row: Mapping[Any, Any], columns: Columns) -> list[str]:
+    """Returns the columns with texts, lists or objects that are no part of a prompt and no answer.
+
+    Numbers, true and false, and empty columns are no content that a prompt could lack.
+    """
+    names = (columns.prompt, columns.answer, columns.demonstration, columns.context, columns.choices)
+    used = {*names, *(name.partition(".")[0] for name in names)}
+    return [
+        str(name)
+        for name, value in row.items()
+        if value and isinstance(value, str | Sequence | Mapping) and name not in used
+    ]
+
+
+def refuse_missing(row: Any, where: str, named: Mapping[str, str | None]) -> None:
+    """Refuses columns that the user named and a row lacks.
+
+    Raises:
+        DatasetError: names the column and its option.
+    """
+    for option, name in named.items():
+        if name:
+            _value(row, name, where, option)
+
+
+def is_plain(row: object, columns: Columns) -> bool:
+    """Returns whether a row is a prompt and an answer of ASCII, which `read_pair` takes as they are."""
+    if columns.context or columns.choices or columns.demonstration or not isinstance(row, dict):
+        return False
+    return _is_ascii(row.get(columns.prompt)) and (not columns.answer or _is_ascii(row.get(columns.answer)))
+
+
+def _is_ascii(value: object) -> bool:
+    return isinstance(value, str) and value.isascii() and bool(value) and not value.isspace()
 
 
 def read_pair(row: object, where: str, columns: Columns, system: str | None = None) -> Pair:
@@ -83,22 +170,67 @@ def read_pair(row: object, where: str, columns: Columns, system: str | None = No
         DatasetError: a column is missing, or holds what cannot be used.
     """
     if not isinstance(row, Mapping):
-        raise DatasetError(f"{where}: a row must be an object with columns, found {_kind(row)}.")
-    messages = _messages(_value(row, columns.prompt, where, "prompt"), f"{where}: the column '{columns.prompt}'")
-    if system is not None:
-        messages = [message for message in messages if message["role"] != "system"]
-        messages = [*([{"role": "system", "content": system}] if system else []), *messages]
-    asked = [message["content"] for message in messages if message["role"] == "user"]
+        raise DatasetError(f"{where}: a row must be an object with columns, found {kind(row)}.")
+    given = _value(row, columns.prompt, where, "prompt")
+    messages = read_messages(given, f"{where}: the column '{columns.prompt}'", system)
+    last = next(message for message in reversed(messages) if message["role"] == "user")
+    choices = _choices_of(row, where, columns)
+    last["content"] = _with_context(last["content"], row, where, columns)
+    if choices is not None and not choices.shown_in(last["content"]):
+        last["content"] += f"\n\n{choices.text}"
     answer = None
     if columns.answer:
-        given = _value(row, columns.answer, where, "answer")
-        answer = _golds(given, f"{where}: the column '{columns.answer}'")
+        what = f"{where}: the column '{columns.answer}'"
+        right = _value(row, columns.answer, where, "answer")
+        answer = (None if choices is None else choices.golds(right, what)) or _golds(right, what)
     worked = ""
     if columns.demonstration:
-        worked = _text(
+        worked = checked_text(
             _value(row, columns.demonstration, where, "demonstration"), f"{where}: '{columns.demonstration}'"
         )
-    return Pair(tuple(messages), asked[-1], answer, worked)
+    return Pair(tuple(messages), last["content"], answer, worked)
+
+
+def _first(row: Mapping[Any, Any], names: Sequence[str], taken: set[str | None], fits: Any) -> str:
+    return next((name for name in names if name in row and name not in taken and fits(row[name])), "")
+
+
+def _can_be_context(value: Any) -> bool:
+    return (
+        value is None or isinstance(value, str) or (isinstance(value, list) and all(isinstance(v, str) for v in value))
+    )
+
+
+def _with_context(question: str, row: Mapping[Any, Any], where: str, columns: Columns) -> str:
+    """Returns a question with the text that it is about, which follows an instruction and stands before a question."""
+    if not columns.context:
+        return question
+    given = _value(row, columns.context, where, "context") if "." in columns.context else row.get(columns.context)
+    if not _can_be_context(given):
+        raise DatasetError(
+            f"{where}: the column '{columns.context}' must be text or a list of texts, found {kind(given)}. To leave "
+            'it out, write context="".'
+        )
+    text = given if isinstance(given, str) else "\n\n".join(given or ())
+    if not text.strip() or text.strip() in question:
+        return question
+    text = checked_text(text, f"{where}: the column '{columns.context}'")
+    return f"{question}\n\n{text}" if columns.context == "input" else f"{text}\n\n{question}"
+
+
+def _choices_of(row: Mapping[Any, Any], where: str, columns: Columns) -> Choices | None:
+    if not columns.choices:
+        return None
+    given = _value(row, columns.choices, where, "choices") if "." in columns.choices else row.get(columns.choices)
+    choices = read_choices(given)
+    if choices is None and given:
+        raise DatasetError(
+            f"{where}: the column '{columns.choices}' must be a list of texts, or an object of letters, found "
+            f'{kind(given)}. To leave it out, write choices="".'
+        )
+    if choices is not None:
+        checked_text(choices.text, f"{where}: the column '{columns.choices}'")
+    return choices
 
 
 def _value(row: Mapping[Any, Any], name: str, where: str, option: str) -> Any:
@@ -116,43 +248,6 @@ def _value(row: Mapping[Any, Any], name: str, where: str, option: str) -> Any:
     return value
 
 
-def _messages(given: Any, what: str) -> list[dict[str, Any]]:
-    if isinstance(given, str):
-        return [{"role": "user", "content": _text(given, what)}]
-    if not isinstance(given, Sequence) or isinstance(given, bytes) or not given:
-        raise DatasetError(f"{what} must be text or a list of messages, found {_kind(given)}.")
-    messages = []
-    for number, message in enumerate(given, start=1):
-        one = f"{what}, message {number}"
-        if not isinstance(message, Mapping) or not {"role", "content"} <= set(message):
-            raise DatasetError(f'{one}: write {{"role": "user", "content": "..."}}, found {_kind(message)}.')
-        if message["role"] not in _ROLES:
-            raise DatasetError(f"{one}: no role '{message['role']}'. Choose one of: {', '.join(_ROLES)}.")
-        content = message["content"]
-        if isinstance(content, Sequence) and not isinstance(content, str):
-            content = "".join(_part(part, one) for part in content)
-        messages.append({**_without_nulls(message), "content": _text(content, one)})
-    if messages[-1]["role"] == "assistant":
-        raise DatasetError(
-            f"{what} ends with a message of the assistant, which the policy is to write itself. Leave it out; to warm "
-            "up on it, put it into a column of its own and name that with the option 'demonstration'."
-        )
-    if not any(message["role"] == "user" for message in messages):
-        raise DatasetError(f"{what} has no message of the user. Add one.")
-    return messages
-
-
-def _part(part: Any, what: str) -> str:
-    if isinstance(part, Mapping) and part.get("type") == "text" and isinstance(part.get("text"), str):
-        return str(part["text"])
-    raise DatasetError(f"{what} has a part that is no text. Only texts can be shown to the policy.")
-
-
-def _without_nulls(message: Mapping[Any, Any]) -> dict[str, Any]:
-    """Returns a message without the keys that a table fills up with null."""
-    return {str(key): value for key, value in message.items() if value is not None}
-
-
 def _golds(given: Any, what: str) -> str | list[str]:
     if isinstance(given, Sequence) and not isinstance(given, str | bytes):
         if not given:
@@ -162,13 +257,23 @@ def _golds(given: Any, what: str) -> str | list[str]:
 
 
 def _gold(given: Any, what: str) -> str:
-    if isinstance(given, bool) or not isinstance(given, str | int | float):
-        raise DatasetError(f"{what} must be text, a number or a list of these, found {_kind(given)}.{_way_in(given)}")
-    if isinstance(given, float):
+    """Returns a right answer as text: `true`, whole numbers without a fraction, dates as ISO 8601 has them."""
+    if isinstance(given, bool):
+        return "true" if given else "false"
+    if isinstance(given, datetime):
+        return given.isoformat(" ") if given.time() != time() or given.tzinfo else given.date().isoformat()
+    if isinstance(given, date | time):
+        return given.isoformat()
+    if isinstance(given, float | Decimal):
         if not math.isfinite(given):
             raise DatasetError(f"{what} is {given}, which is no answer. Write a number, or leave the row out.")
+        if isinstance(given, Decimal):
+            return f"{given:.0f}" if given == given.to_integral_value() else f"{given.normalize():f}"
         return f"{given:.0f}" if given.is_integer() and abs(given) < 1e15 else repr(given)
-    return _text(str(given), what)
+    if not isinstance(given, str | int):
+        wanted = "text, a number, true or false, a date or a list of these"
+        raise DatasetError(f"{what} must be {wanted}, found {kind(given)}.{_way_in(given)}")
+    return checked_text(str(given), what)
 
 
 def _way_in(given: Any) -> str:
@@ -177,25 +282,5 @@ def _way_in(given: Any) -> str:
     return f" Name what is inside with a dot: it has {', '.join(map(str, given))}."
 
 
-def _text(given: Any, what: str) -> str:
-    if not isinstance(given, str):
-        raise DatasetError(f"{what} must be text, found {_kind(given)}.")
-    if not given.strip():
-        raise DatasetError(f"{what} is empty. Fill it in, or leave the row out.")
-    try:
-        given.encode()
-    except UnicodeEncodeError as error:
-        raise DatasetError(
-            f"{what} has a lone surrogate at character {error.start + 1}, which no tokenizer can read. Write the "
-            "character as UTF-8."
-        ) from error
-    return given
-
-
 def _have(row: Mapping[Any, Any]) -> str:
     return ", ".join(map(str, row)) or "no columns"
-
-
-def _kind(value: object) -> str:
-    names = {type(None): "null", bool: "true or false", str: "text", list: "a list", dict: "an object"}
-    return names.get(type(value), "a number" if isinstance(value, int | float) else type(value).__name__)

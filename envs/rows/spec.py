@@ -1,29 +1,33 @@
-"""The environment `rows`: rows of a prompt and an answer, from any data set, as they are.
+"""The environment `rows`: prompts and answers of your own, as they are.
 
-In: the options of a SPEC. Out: checked rows, and a gymnasium environment that asks their prompts. Which verifier and
-rewards fit follows from the rows, so the spec is settled when they are known. This module is light; gymnasium is
-imported when an environment is made.
+Which verifier and rewards fit follows from the rows, so the spec is settled when they are known. Every row is checked
+before a model loads; none is kept: rows stay on disk and become prompts when they are asked. This module is light;
+gymnasium is imported when an environment is made.
 """
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from grpo.plugins.errors import OptionError
 from grpo.plugins.factory_decorators import env
-from grpo.plugins.placed_rows import PlacedRows
 
 if TYPE_CHECKING:
     import gymnasium
 
-    from grpo.envs.datasets.files import Placed
+    from grpo.envs.datasets.stored import StoredRows
     from grpo.envs.rows.row import Columns
     from grpo.envs.text.single_turn import Asked
     from grpo.plugins.specs import EnvSpec
 
 _OWN_REWARD = ("code", "countdown", "knights_and_knaves")
+_LOOKED_AT = 100  # first rows in which columns with content are looked for
+_MOST_KINDS = 256  # sets of columns of which one row is remembered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +39,14 @@ class Rows:
             wrote, a clone of a hub repository, or a dataset of the hub (owner/name).
         subset: the configuration of a hub dataset or a clone of one; default: its only one.
         prompt: the column with the prompt, text or a list of messages; default: prompt, question, problem, instruction,
-            query, input, task or messages, the first that there is.
+            query, input, task, messages or conversations, the first that there is.
         answer: the column with the right answer, text or a number, or a list of which each is right; default: answer,
-            ground_truth, gold, target, solution, expected, label or reference, the first that there is; "" for none.
+            ground_truth, gold, target, solution, expected, label, reference, answers, answerKey, correct_answer or
+            output, the first that there is; "" for none.
+        context: the column with a text that the prompt is about; default: context, passage, article, document, story,
+            paragraph or background, and input beside an instruction; "" for none.
+        choices: the column with what there is to choose from, which is shown by letters; default: choices, options or
+            endings; "" for none.
         system: a system message in the place of the rows' own; "" sends none.
         verifier: what judges the answers; default: math, which reads numbers, formulas, letters of choices and words;
             none where there are no answers; "none" for none.
@@ -48,6 +57,8 @@ class Rows:
     subset: str | None = None
     prompt: str | None = None
     answer: str | None = None
+    context: str | None = None
+    choices: str | None = None
     system: str | None = None
     verifier: str | None = None
     demonstration: str = ""
@@ -58,23 +69,32 @@ class Rows:
 
         return OneTurnEnv(self._asked, partial(self.rows, "train"))
 
-    def rows(self, split: str) -> list[dict[str, Any]]:
-        """Returns the checked rows of a split, with their columns as they are.
+    def rows(self, split: str) -> Sequence[dict[str, Any]]:
+        """Returns the rows of a split, each of which was checked, with their columns as they are.
 
         Raises:
             OptionError: no dataset is named.
             DatasetError: the dataset, or one of its rows (named by file and line), cannot be used.
         """
-        from grpo.envs.rows.row import read_pair
+        from grpo.envs.datasets.stored import ReadRows
+        from grpo.envs.rows.row import is_plain, read_pair
 
         placed = self._placed(split)
-        where, first = placed[0]
-        columns = self._columns(first, where)
-        for where, row in placed:
-            read_pair(row, where, columns)
-            if (others := self._columns(row, where)) != columns:
-                raise other_columns(where, others, columns)
-        return PlacedRows((where, dict(row)) for where, row in placed)  # type: ignore[call-overload]  # read_pair looked
+        columns = self._first_columns(placed)
+        sizes, kinds, known = array("q"), list[int](), set[tuple[Any, ...]]()
+        for index, row in enumerate(placed.scan()):
+            names = tuple(row) if isinstance(row, dict) else ()
+            if names not in known or not names:
+                self._refuse_others(row, placed.place(index), columns)
+                known.add(names)
+                if len(kinds) < _MOST_KINDS:
+                    kinds.append(index)
+            if is_plain(row, columns):
+                sizes.append(len(row[columns.prompt]))
+                continue
+            pair = read_pair(row, placed.place(index), columns, self.system)
+            sizes.append(sum(len(message["content"]) for message in pair.messages) + len(pair.demonstration))
+        return ReadRows(placed, lambda row, where: dict(row), sizes, kinds)
 
     def settled(self) -> EnvSpec:
         """Returns the spec with the verifier and the rewards that fit the rows, and a note of what was guessed.
@@ -83,24 +103,33 @@ class Rows:
             OptionError: no dataset is named.
             DatasetError: the dataset, or its first row, cannot be used.
         """
-        where, row = self._placed("train")[0]
-        columns = self._columns(row, where)
+        from grpo.envs.rows.row import unused_columns
+
+        placed = self._placed("train")
+        columns = self._first_columns(placed)
         verifier = self.verifier or ("math" if columns.answer else "none")
         reward = verifier if verifier in _OWN_REWARD else "math" if columns.answer else None
         guessed = {
             "prompt": columns.prompt if self.prompt is None else None,
+            "context": (columns.context or None) if self.context is None else None,
+            "choices": (columns.choices or None) if self.choices is None else None,
             "answer": columns.answer if self.answer is None else None,
             "verifier": verifier if self.verifier is None and columns.answer else None,
         }
         said = ", ".join(f"{name}={value or 'none'}" for name, value in guessed.items() if value is not None)
+        notes = [f"guessed {said}. Name in the SPEC what is to be otherwise."] if said else []
+        first = (row for _, row in islice(placed, _LOOKED_AT))
+        unused = dict.fromkeys(name for row in first if isinstance(row, dict) for name in unused_columns(row, columns))
+        if unused:
+            notes.append(f"not shown to the policy: {', '.join(unused)}. Rewards read these columns by their names.")
         return replace(
             ROWS,
             rewards=() if reward is None else (reward,),
             verifier=None if verifier == "none" else verifier,
-            note=f"rows of {self.dataset}: guessed {said}. Name in the SPEC what is to be otherwise." if said else "",
+            note=f"rows of {self.dataset}: {' '.join(notes)}" if notes else "",
         )
 
-    def _placed(self, split: str) -> list[Placed]:
+    def _placed(self, split: str) -> StoredRows:
         from grpo.envs.datasets.sources import dataset_kind, read_placed
 
         if not self.dataset:
@@ -113,10 +142,32 @@ class Rows:
             raise OptionError("env 'rows' has no embedded rows. Name a file, a folder or a hub id.")
         return read_placed(self.dataset, self.subset, split, kind)
 
+    def _first_columns(self, placed: StoredRows) -> Columns:
+        """Returns the columns of the first row; one that the user named has to be there."""
+        from grpo.envs.rows.row import refuse_missing
+
+        where, row = placed[0]
+        columns = self._columns(row, where)
+        refuse_missing(row, where, {"context": self.context, "choices": self.choices})
+        return columns
+
     def _columns(self, row: object, where: str) -> Columns:
         from grpo.envs.rows.row import choose_columns
 
-        return choose_columns(row, where, self.prompt, self.answer, self.demonstration)
+        names = ("prompt", "answer", "demonstration", "context", "choices")
+        return choose_columns(row, where, {name: getattr(self, name) for name in names})
+
+    def _refuse_others(self, row: object, where: str, first: Columns) -> None:
+        """Refuses a row whose columns would be guessed otherwise than those of the first row."""
+        from grpo.plugins.errors import DatasetError
+
+        others = self._columns(row, where)
+        if (others.prompt, others.answer) != (first.prompt, first.answer):
+            raise DatasetError(
+                f"{where}: by its columns prompt={others.prompt} and answer={others.answer or 'none'} would be read, "
+                f"of the first row prompt={first.prompt} and answer={first.answer or 'none'}. Name the columns with "
+                "the options 'prompt' and 'answer'."
+            )
 
     def _asked(self, row: object) -> Asked:
         from grpo.envs.rows.row import read_pair
@@ -129,17 +180,6 @@ class Rows:
             shown["answer"] = pair.answer
         golds = [pair.answer] if isinstance(pair.answer, str) else pair.answer or [""]
         return Asked(pair.question, shown, demonstration=pair.demonstration, gold=golds[0], messages=pair.messages)
-
-
-def other_columns(where: str, found: Columns, first: Columns) -> Exception:
-    """Returns what to raise for a row whose columns would be guessed otherwise than those of the first row."""
-    from grpo.plugins.errors import DatasetError
-
-    return DatasetError(
-        f"{where}: by its columns prompt={found.prompt} and answer={found.answer or 'none'} would be read, of the "
-        f"first row prompt={first.prompt} and answer={first.answer or 'none'}. Name the columns with the options "
-        "'prompt' and 'answer'."
-    )
 
 
 def settle(**options: Any) -> EnvSpec:

@@ -15,7 +15,7 @@ from itertools import islice
 from grpo.core.check.gold.report import GoldScores, RefusedRow, Validation
 from grpo.core.check.gold.solutions import JudgedGold, acted, acted_in, best, judge_golds
 from grpo.core.check.report import title_of
-from grpo.core.env.episodes import UNBOUNDED, Action, Episode, episodes_of
+from grpo.core.env.episodes import UNBOUNDED, Action, Episode, episodes_of, sample_of
 from grpo.core.env.mixture import refuse_missing_columns
 from grpo.core.env.threads import EnvThreads, Raised
 from grpo.core.plan import Plan
@@ -109,7 +109,7 @@ def doubts(plan: Plan) -> Iterator[str]:
         SandboxUnavailable: this machine cannot run the programs of the solutions.
     """
     for part in plan.envs:
-        solved = list(islice((episode for episode in part.train if episode.gold_actions), _TRIED))
+        solved = list(islice((episode for episode in sample_of(part.train) if episode.gold_actions), _TRIED))
         if not solved:
             continue
         with Scorer(part.plugins) as scorer:

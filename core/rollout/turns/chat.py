@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from grpo.core.env.prompts import special_tokens, tokens_of
 from grpo.plugins.errors import UsageError
 from grpo.plugins.types import Message
 
@@ -54,12 +55,11 @@ class TurnFormat:
         """
         observation = observation.lstrip() if self.trims[0] else observation
         observation = observation.rstrip() if self.trims[1] else observation
-        special = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
-        if any(token in observation for token in special):
+        if any(token in observation for token in special_tokens(tokenizer)):
             pieces = [(self.before, False), (observation, True), (self.after, False)]
         else:
             pieces = [(self.before + observation + self.after, False)]
-        found = [token for text, plain in pieces for token in _tokens(tokenizer, text, plain)]
+        found = [token for text, plain in pieces for token in tokens_of(tokenizer, text, plain=plain)]
         return found[1:] if found[:1] == [last] else found
 
 
@@ -133,11 +133,6 @@ def _rendered(
 
 def _message(role: str, content: str) -> dict[str, Any]:
     return {"role": role, "content": content}
-
-
-def _tokens(tokenizer: Any, text: str, plain: bool) -> list[int]:
-    found: list[int] = tokenizer(text, add_special_tokens=False, split_special_tokens=plain, verbose=False)["input_ids"]
-    return found
 
 
 def _refused(what: str) -> UsageError:

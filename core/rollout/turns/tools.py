@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from grpo.core.env.prompts import special_tokens, tokens_of
 from grpo.core.env.tools import Schema, ToolCall, answering, calling
 from grpo.plugins.errors import UsageError
 
@@ -62,7 +63,7 @@ class ToolFormat:
             answers: one text for each call; special tokens that they spell out stay plain text.
             last: the last token of the turn; when it is the one that ends a message, it is not repeated.
         """
-        special = _special(tokenizer)
+        special = special_tokens(tokenizer)
         plain = any(token in answer for token in special for answer in answers)
         marks = [ANSWERS.format(number) for number in range(len(answers))]
         rest = self._between(tokenizer, [call.name for call in calls], marks if plain else answers)
@@ -71,7 +72,7 @@ class ToolFormat:
             for mark, answer in zip(marks, answers, strict=True):
                 before, _, rest = rest.partition(mark)
                 pieces += [(before, False), (answer, True)]
-        found = [token for text, spelt in (*pieces, (rest, False)) for token in _tokens(tokenizer, text, spelt)]
+        found = [token for text, spelt in (*pieces, (rest, False)) for token in tokens_of(tokenizer, text, plain=spelt)]
         return found[1:] if found[:1] == [last] else found
 
     def text(self, tokenizer: PreTrainedTokenizerBase, call: ToolCall) -> str:
@@ -130,7 +131,7 @@ def tool_format(
         )
     opening = begun[len(asked) :] if begun.startswith(asked) else ""
     form = ToolFormat(schemas, opening, MOST_CALLS if _takes_two(tokenizer, probe) else 1)
-    if form.calls(tokenizer, _tokens(tokenizer, form.text(tokenizer, probe), False)) != [probe]:
+    if form.calls(tokenizer, tokens_of(tokenizer, form.text(tokenizer, probe), plain=False)) != [probe]:
         raise UsageError(
             "the environment offers tools, and the tokenizer's response_template does not read a call as its chat "
             "template writes it. Set a response_template in its tokenizer_config.json that does."
@@ -169,7 +170,7 @@ def _end(tokenizer: Any, rendered: str, mark: str) -> int:
     end = rendered.rfind(tokenizer.eos_token, first)
     if end >= 0:
         return end
-    others = [rendered.rfind(token, first) for token in _special(tokenizer)]
+    others = [rendered.rfind(token, first) for token in special_tokens(tokenizer)]
     return max([at for at in others if at >= 0], default=len(rendered))
 
 
@@ -198,15 +199,6 @@ def _rendered(
     except (TemplateError, TypeError) as error:
         raise _refused(f"refuses the messages of tools: {error}") from None
     return text
-
-
-def _special(tokenizer: Any) -> list[str]:
-    return [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
-
-
-def _tokens(tokenizer: Any, text: str, plain: bool) -> list[int]:
-    found: list[int] = tokenizer(text, add_special_tokens=False, split_special_tokens=plain, verbose=False)["input_ids"]
-    return found
 
 
 def _refused(what: str) -> UsageError:

@@ -11,7 +11,7 @@ import pytest
 from grpo.core.config.schema import parse_config
 from grpo.core.plan import Plan
 from grpo.core.planning.decide import make_plan
-from grpo.core.train.data import prompt_rows
+from grpo.core.train.data import run_order
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 
@@ -50,10 +50,8 @@ def test_each_environment_has_its_own_rewards_episodes_and_share_of_the_prompts(
         "numbers.environment",
     ]
     assert [(len(part.train), len(part.held_out)) for part in plan.envs] == [(10, 3)] * 3
-    rows = prompt_rows(plan)
-    asked = Counter(plan.train[number].env for number in rows["episode"])
+    asked = Counter(plan.train[number].env for number in run_order(plan))
     assert asked == {"gsm8k": 19, "countdown": 7, "numbers": 6}
-    assert all(list(plan.train[row["episode"]].prompt) == row["prompt"] for row in rows)
     assert plan.config.rollout.max_turns == plan.envs[2].env.spec.max_turns
 
 
@@ -88,7 +86,7 @@ def test_a_resumed_run_makes_the_same_episodes(host: Host) -> None:
     first = plan_of(host, *envs, train=train, evaluation={"size": 0})
     again = make_plan(parse_config(first.config.model_dump(mode="json")), host, fresh=False)
     assert again.train == first.train
-    assert prompt_rows(again)["episode"] == prompt_rows(first)["episode"]
+    assert run_order(again) == run_order(first)
 
 
 @pytest.mark.parametrize(

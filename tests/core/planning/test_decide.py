@@ -18,7 +18,7 @@ from grpo.core.env.mixture import with_dataset
 from grpo.core.plan import Plan
 from grpo.core.planning.decide import make_plan
 from grpo.core.record.disk import refuse_full_disk, refuse_unwritable
-from grpo.core.train.data import prompt_rows
+from grpo.core.train.data import run_order
 from grpo.plugins._binding import BoundEnv
 from grpo.plugins._discovery import installed_entries
 from grpo.plugins._entry_points import Entry
@@ -333,7 +333,7 @@ def test_a_chat_template_that_shows_no_message_is_refused(plan_of: MakePlan, tin
 
 def test_a_rising_schedule_reaches_the_trainer_in_order(plan_of: MakePlan) -> None:
     plan = plan_of(env="arithmetic:schedule=rising,size=32", dataset=None)
-    levels = [plan.train[number].row["level"] for number in prompt_rows(plan)["episode"]]
+    levels = [plan.train[number].row["level"] for number in run_order(plan)]
     assert levels == sorted(levels)
     assert (levels[0], levels[-1]) == (1, 5)
 

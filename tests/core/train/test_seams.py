@@ -84,12 +84,12 @@ def test_what_is_called_of_trl_takes_what_it_is_given() -> None:
 @pytest.mark.core
 def test_trl_still_holds_what_the_trainer_reads_of_it(tiny_model: Path, vowels: str, tmp_path: Path) -> None:
     """Attributes that a run with a reference policy and several passes uses, looked up on a trainer that TRL made."""
+    from prompt_rows import prompt_rows
     from trl import GRPOTrainer
 
     from grpo.core.config.schema import parse_config
     from grpo.core.planning.decide import make_plan
     from grpo.core.policy.load import load_policy, load_tokenizer
-    from grpo.core.train.data import prompt_rows
     from grpo.core.train.trainer import grpo_config
     from grpo.plugins.host import Host
 

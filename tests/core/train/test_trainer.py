@@ -129,6 +129,7 @@ def test_without_failures_the_weights_equal_those_of_plain_trl(
     Both descend the plain gradient: Adam would blow rounding up to its own step size where a gradient is almost zero.
     """
     import torch
+    from prompt_rows import prompt_rows
     from transformers import set_seed
     from trl import GRPOTrainer
     from trl.models import unwrap_model_for_generation
@@ -141,7 +142,6 @@ def test_without_failures_the_weights_equal_those_of_plain_trl(
     from grpo.core.rollout.synced import SyncedRollouts
     from grpo.core.rollout.types import sampling_params
     from grpo.core.train import trl_arguments
-    from grpo.core.train.data import prompt_rows
     from grpo.core.train.trainer import grpo_config
     from grpo.plugins.host import Host
 

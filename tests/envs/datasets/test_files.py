@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ def _jsonl(path: Path, count: int, mark: str = "") -> Path:
     return path
 
 
-def _values(placed: list[tuple[str, Any]]) -> list[str]:
+def _values(placed: Iterable[tuple[str, Any]]) -> list[str]:
     return [row["n"] for _, row in placed]
 
 
@@ -44,7 +45,7 @@ def test_a_broken_line_is_named(tmp_path: Path, line: bytes, fault: str) -> None
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b'{"n": "0"}\n\n' + line + b'\n{"n": "1"}\n')
     with pytest.raises(DatasetError) as caught:
-        read_split(path, "train")
+        list(read_split(path, "train"))
     assert str(caught.value).startswith(f"{path}, line 3: {fault}")
 
 
@@ -52,9 +53,10 @@ def test_reading_a_file_is_lazy(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text('{"n": "0"}\nbroken\n', encoding="utf-8")
     rows = read_file(path)
-    assert next(rows) == (f"{path}, line 1", {"n": "0"})
+    assert rows[0] == (f"{path}, line 1", {"n": "0"})
+    assert len(rows) == 2
     with pytest.raises(DatasetError, match="line 2"):
-        next(rows)
+        rows[1]
 
 
 def test_parquet_rows_are_numbered_over_batches(tmp_path: Path) -> None:

@@ -102,8 +102,11 @@ def test_dataset_may_come_from_its_own_flag(tmp_path: Path) -> None:
         ({"body": "a"}, {"prompt": "bdy"}, r"line 1: no column 'bdy'\. Did you mean 'body'\? The row has: body\."),
         ({"prompt": "a"}, {"answer": "gold"}, "no column 'gold'.*with the option 'answer'"),
         ({"prompt": "a", "answer": {"text": "b"}}, {}, r"'answer' must be text.* with a dot: it has text\."),
-        ({"prompt": "a", "answer": None}, {}, "'answer' must be text, a number or a list of these, found null"),
-        ({"prompt": "a", "answer": True}, {}, "'answer' must be text.*found true or false"),
+        (
+            {"prompt": "a", "answer": None},
+            {},
+            "'answer' must be text, a number, true or false, a date or a list of these, found null",
+        ),
         ({"prompt": "a", "answer": []}, {}, "'answer' is an empty list"),
         ({"prompt": " ", "answer": 1}, {}, "'prompt' is empty"),
         ({"prompt": 3}, {}, "'prompt' must be text or a list of messages, found a number"),

@@ -1,0 +1,175 @@
+"""Rows that stay on disk and are read when they are asked for, in one sequence over several files.
+
+A million rows then cost the index of where each begins. A pass over all of them, as checks make it, reads block by
+block. What has been read is not kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from typing import Any, Protocol, overload
+
+Placed = tuple[str, object]
+
+
+class Store(Protocol):
+    """The rows of one file."""
+
+    def __len__(self) -> int:
+        """Returns how many there are."""
+
+    def place(self, index: int) -> str:
+        """Returns where a row was written, such as "rows.jsonl, line 3"."""
+
+    def row(self, index: int) -> Any:
+        """Reads one row; raises `DatasetError` where that is not possible."""
+
+    def scan(self, first: int, last: int) -> Iterator[Any]:
+        """Reads rows from `first` to before `last`, one after another; raises what `row` raises."""
+
+    def digest(self) -> bytes:
+        """Returns a hash of what the file holds."""
+
+
+class StoredRows(Sequence[Placed]):
+    """Rows with their places, of one file after the other.
+
+    Args:
+        stores: the files.
+        first, last: which of all rows; default: all.
+    """
+
+    def __init__(self, stores: Sequence[Store], first: int = 0, last: int | None = None) -> None:
+        self._stores = tuple(stores)
+        self._ends = list(accumulate(len(store) for store in self._stores))
+        self._first = first
+        self._last = (self._ends[-1] if self._ends else 0) if last is None else last
+
+    def __len__(self) -> int:
+        return self._last - self._first
+
+    @overload
+    def __getitem__(self, index: int) -> Placed: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> StoredRows: ...
+
+    def __getitem__(self, index: int | slice) -> Placed | StoredRows:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if step != 1:
+                raise ValueError("rows on disk are sliced without a step")
+            return StoredRows(self._stores, self._first + start, self._first + max(start, stop))
+        store, number = self._at(index)
+        return store.place(number), store.row(number)
+
+    def __iter__(self) -> Iterator[Placed]:
+        for store, first, last in self._parts():
+            for number, row in enumerate(store.scan(first, last), start=first):
+                yield store.place(number), row
+
+    def place(self, index: int) -> str:
+        """Returns where a row was written."""
+        store, number = self._at(index)
+        return store.place(number)
+
+    def scan(self) -> Iterator[Any]:
+        """Reads the rows one after another, without their places."""
+        for store, first, last in self._parts():
+            yield from store.scan(first, last)
+
+    def digest(self) -> str:
+        """Returns a hash of which rows these are."""
+        found = hashlib.sha256()
+        for store, first, last in self._parts():
+            found.update(b"%d %d " % (first, last) + store.digest())
+        return found.hexdigest()
+
+    def _parts(self) -> Iterator[tuple[Store, int, int]]:
+        for store, end in zip(self._stores, self._ends, strict=True):
+            begin = end - len(store)
+            first, last = max(self._first, begin), min(self._last, end)
+            if first < last:
+                yield store, first - begin, last - begin
+
+    def _at(self, index: int) -> tuple[Store, int]:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"row {index} of {len(self)}")
+        number = self._first + index % len(self)
+        at = bisect_right(self._ends, number)
+        return self._stores[at], number - (self._ends[at] - len(self._stores[at]))
+
+
+class ReadRows(Sequence[dict[str, Any]]):
+    """The rows of a split as rewards read them, each made when it is asked for.
+
+    Args:
+        placed: the rows as they were written.
+        read: makes one of a row and its place.
+        sizes: characters of the prompt of each row.
+        kinds: numbers of rows that between them have every set of columns.
+
+    Attributes:
+        places: where each row was written.
+        sizes, kinds: see above.
+    """
+
+    def __init__(
+        self,
+        placed: StoredRows,
+        read: Callable[[Any, str], dict[str, Any]],
+        sizes: Sequence[int],
+        kinds: Sequence[int],
+    ) -> None:
+        self._placed = placed
+        self._read = read
+        self.sizes = sizes
+        self.kinds = kinds
+        self.places = Places(placed)
+
+    def __len__(self) -> int:
+        return len(self._placed)
+
+    @overload
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> ReadRows: ...
+
+    def __getitem__(self, index: int | slice) -> dict[str, Any] | ReadRows:
+        if isinstance(index, slice):
+            numbers = range(len(self))[index]
+            kinds = [kind - numbers.start for kind in self.kinds if kind in numbers]
+            return ReadRows(self._placed[index], self._read, self.sizes[index], kinds)
+        place, row = self._placed[index]
+        return self._read(row, place)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for place, row in self._placed:
+            yield self._read(row, place)
+
+    def digest(self) -> str:
+        """Returns a hash of which rows these are, as they were written."""
+        return self._placed.digest()
+
+
+class Places(Sequence[str]):
+    """Where rows were written, made when they are asked for."""
+
+    def __init__(self, placed: StoredRows) -> None:
+        self._placed = placed
+
+    def __len__(self) -> int:
+        return len(self._placed)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Places: ...
+
+    def __getitem__(self, index: int | slice) -> str | Places:
+        return Places(self._placed[index]) if isinstance(index, slice) else self._placed.place(index)
