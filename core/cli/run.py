@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,8 +81,10 @@ def run(
 
     flags = given(values)
     asked = _asked(place, ray_address, workers, servers, nodes)
-    with lasting_output("The run goes on; see how it does with `grpo runs` and `grpo show`."):
+    with lasting_output("The run goes on; see how it does with `grpo runs` and `grpo show`."), ExitStack() as others:
         display = display_for(quiet=quiet) if is_first() else Silent()
+        results = sys.stdout
+        others.enter_context(redirect_stdout(sys.stderr))  # what libraries and plugins print is no result
         try:
             if resume_from is not None:
                 if set(flags) - {"train.steps", "rollout.server_url"} or pairs or config_file or dry_run:
@@ -106,7 +110,7 @@ def run(
 
                 if dry_run:
                     for line in [*planned_on_ray(config, ray_address or "", asked), "dry run: nothing was trained"]:
-                        click.echo(line)
+                        click.echo(line, file=results)
                     return 0
                 return _exit_code(start_on_ray(config, ray_address or "", asked, display))
             host = Host.discover()

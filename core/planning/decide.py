@@ -74,7 +74,8 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
     used: list[Bound] = [*(bound for part in envs for bound in (part.env, *part.plugins)), loss, advantage]
     used += [] if chosen_by is None else [chosen_by]
     notes += [version_note(bound.spec) for bound in used if bound.distribution != GIVEN]  # known by their source
-    memory = decide_memory(config, Load(batch, optimizer, rollout, longest, facts.processes), model.config)
+    most = [env.spec.max_turns for env in facts.envs]
+    memory = decide_memory(config, Load(batch, optimizer, rollout, longest, facts.processes, most), model.config)
 
     settings = settled(config, batch, optimizer, sampler, output, steps, lengths, turns, sync, memory)
     parameters = count_parameters(model.config)

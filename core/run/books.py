@@ -17,7 +17,6 @@ from grpo.core.record.trained import TrainedRow, write_trained
 from grpo.core.run.forecast import Schedule, forecast, is_due
 from grpo.core.run.guarded import Guarded
 from grpo.core.run.health import HEALTH, HealthWatch
-from grpo.core.run.plot import plot_metrics
 from grpo.core.run.progress import Progress
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.text.stats import proportion
@@ -116,13 +115,6 @@ class Books:
     def _warn(self, step: int, looks: Callable[[], Sequence[str]]) -> None:
         for warning in self._guarded.look(step, looks):
             self._progress.warned(warning)
-
-    def plot(self) -> None:
-        """Draws reward.png; a run that is over is not a failed one because its picture is."""
-        try:
-            plot_metrics(read_metrics(self._run_dir), self._run_dir.plot)
-        except Exception as error:
-            self._progress.warned(f"{self._run_dir.plot} could not be drawn: {type(error).__name__}: {error}")
 
 
 def rollout_rows(batch: Batch, right: Sequence[bool | None]) -> list[RolloutRow]:

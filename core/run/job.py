@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -25,7 +24,6 @@ from grpo.core.config.schema import RunConfig
 from grpo.core.env.episodes import hash_of
 from grpo.core.plan import Plan
 from grpo.core.planning.decide import make_plan
-from grpo.core.planning.output import RUNS
 from grpo.core.policy.weights import find_weights, run_config
 from grpo.core.processes.group import agreed, connect, wait
 from grpo.core.processes.rank import count, is_first
@@ -55,8 +53,9 @@ from grpo.core.record.run_dir import (
 from grpo.core.record.trained import TrainedRow
 from grpo.core.record.versions import drift, hush_libraries, installed_versions
 from grpo.core.run.advice import advise, idle_processors
+from grpo.core.run.finish import DONE, draw_curves, finish, write_state
 from grpo.core.run.longer import longer_notes, refuse_steps
-from grpo.core.run.paths import absolute_paths
+from grpo.core.run.paths import absolute_paths, unused_path
 from grpo.core.run.progress import Progress, ShowsHowFar, Silent
 from grpo.core.run.regrouped import regrouped, sharded_as
 from grpo.core.run.timeline import timeline
@@ -79,7 +78,6 @@ DISK_MESSAGES = (  # of libraries that keep no errno; the last one is what torch
     *(os.strerror(number) for number in (*DISK_ERRORS, errno.EROFS)),
     "inline_container",
 )
-UNFIT = r"[^\w.+-]+"  # for the name of a folder
 DISK_FLOOR = 16 * 2**20  # bytes; with less than this free, a failed write is blamed on the full disk
 
 
@@ -206,6 +204,10 @@ def _resume(
     if steps is not None:
         refuse_steps(before, steps, step, over=over, path=path)
     elif over:
+        if agreed(finish(run_dir, progress.warned) if is_first() else None, "how the run ended"):
+            _observe(host, RunEnded(str(path), _last_step(run_dir), DONE))
+            progress.ended(DONE, path, _last_step(run_dir))
+            return _summary(run_dir, DONE)
         raise UsageError(
             f"{path} is complete: it has all {before.train.steps} steps and its model. Make it longer with --steps, as "
             f"in: grpo run --resume {path} --steps {2 * (before.train.steps or 0)}; or start a new run with --model."
@@ -291,18 +293,22 @@ def _execute(
     _set_state(run_dir, status, step)
     _observe(host, RunEnded(str(run_dir.path), step, status))
     progress.ended(status, run_dir.path, step)
-    if status == "done" and is_first():
+    if status == DONE and is_first():
         rows = read_metrics(run_dir)
         spent, times = timeline(rows, whole=True), timeline(rows)
         advice = advise(times, plan.config, plan.rewards, processors(), idle_processors())
         progress.timed(spent.text(), spent.tokens(), advice[0].text() if advice else None)
     wait("the end of the run")
     stop.over()
+    return _summary(run_dir, status)
+
+
+def _summary(run_dir: RunDir, status: str) -> RunSummary:
     held_out = [row["held_out/accuracy"] for row in read_metrics(run_dir) if "held_out/accuracy" in row]
     return RunSummary(
         path=run_dir.path,
         status=status,
-        step=step,
+        step=_last_step(run_dir),
         before=held_out[0] if held_out else None,
         after=held_out[-1] if len(held_out) > 1 else None,
     )
@@ -433,12 +439,13 @@ def _train(
                 trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
             if trainer.state.global_step < trainer.state.max_steps:  # as all processes decided together
                 return "interrupted"
+            if is_first():
+                draw_curves(run_dir, progress.warned)
             trainer.save_final(run_dir.model)
             if is_first():
                 seal(run_dir.model)
-                books.plot()
         wait("the final model")
-    return "done"
+    return DONE
 
 
 def _policy(plan: Plan, tokenizer: Any, run_dir: RunDir, progress: Progress, stop: StopRequest) -> Any:
@@ -500,7 +507,7 @@ def _versions(plan: Plan, host: Host) -> dict[str, Any]:
 
 def _set_state(run_dir: RunDir, status: str, step: int) -> None:
     if is_first():
-        write_json(run_dir.state, {"status": status, "step": step, "updated": time.strftime("%Y-%m-%d %H:%M:%S")})
+        write_state(run_dir, status, step)
 
 
 def _lost(run_dir: RunDir, step: int) -> str | None:
@@ -558,16 +565,6 @@ def _observe(host: Host, event: RunStarted | RunEnded) -> None:
     """Tells observers, once for all processes."""
     if is_first():
         host.observe(event)
-
-
-def unused_path(name: str) -> Path:
-    """Returns where a run of that name goes: by its time, and with -2, -3, ... behind where that is taken."""
-    path = RUNS / f"{time.strftime('%Y%m%d-%H%M%S')}-{re.sub(UNFIT, '-', name)}"
-    unused, number = path, 1
-    while unused.exists():
-        number += 1
-        unused = path.with_name(f"{path.name}-{number}")
-    return unused
 
 
 def _connect(config: RunConfig) -> None:

@@ -29,8 +29,8 @@ from grpo.core.rollout.server.card import TOKEN
 from grpo.core.run import desk as desks
 from grpo.core.run import fetch as folders
 from grpo.core.run import rank
-from grpo.core.run.job import RunSummary, unused_path
-from grpo.core.run.paths import absolute_paths
+from grpo.core.run.job import RunSummary
+from grpo.core.run.paths import absolute_paths, unused_path
 from grpo.core.run.placement import Asked, Placement, place
 from grpo.core.run.progress import Progress
 from grpo.core.scoring.nodes import pool as scoring

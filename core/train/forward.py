@@ -22,12 +22,14 @@ class Predicted(NamedTuple):
     Attributes:
         logps: [B, T] float32 log-probabilities, 0 where there is no token.
         entropies: [B, T] float32, or None where nobody asked.
-        padding: the share of the computed positions that hold no token.
+        padding: how many of the computed positions hold no token.
+        positions: how many were computed.
     """
 
     logps: torch.Tensor
     entropies: torch.Tensor | None
-    padding: float
+    padding: int
+    positions: int
 
 
 def completion_logps(
@@ -63,7 +65,7 @@ def completion_logps(
             logp_coefficients=_of_labels(packed, coefficients) if coefficients is not None else None,
         )
         entropies = packed.unpack(found["entropy"]) if entropy != "none" else None
-        return Predicted(packed.unpack(found["logps"]), entropies, packed.padding / packed.input_ids.numel())
+        return Predicted(packed.unpack(found["logps"]), entropies, packed.padding, packed.input_ids.numel())
     labels = input_ids.masked_fill(attention_mask == 0, IGNORED)[:, -length:]
     before = input_ids.new_full((len(input_ids), input_ids.shape[1] - length - 1), IGNORED)
     after = input_ids.new_full((len(input_ids), 1), IGNORED)
@@ -75,7 +77,8 @@ def completion_logps(
     )
     where = slice(input_ids.shape[1] - length - 1, -1)
     entropies = found["entropy"][:, where] if entropy != "none" else None
-    return Predicted(found["logps"][:, where], entropies, (attention_mask == 0).double().mean().item())
+    padding = int((attention_mask == 0).sum())
+    return Predicted(found["logps"][:, where], entropies, padding, attention_mask.numel())
 
 
 class LogProbs:

@@ -6,7 +6,7 @@ The first pass over a batch finds the log-probabilities of the policy that sampl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ import torch
 
 from grpo.core.config.sections import Correction, LossSection
 from grpo.core.train.forward import completion_logps
-from grpo.core.train.metrics import update_metrics, update_sums
+from grpo.core.train.metrics import UpdateFigures, update_sums
 from grpo.core.train.minibatch import MiniBatch, trained_rows
 from grpo.core.train.objective import Counts, Objective, PassLoss, is_per_token
 from grpo.core.train.tensors import Tensors, counted
@@ -32,8 +32,9 @@ class PolicyLossValue:
         logps: [B', T'] of them, without a gradient.
         sampled: [B', T'] as whoever sampled them reported them.
         mask: [B', T'], 1 for tokens that the policy chose.
-        sums: [1, 7 + M] of this process, for `metrics`.
-        padding: the share of the computed positions that hold no token.
+        sums: [7 + M] over the tokens that were trained on (`update_sums`).
+        padding: how many of the computed positions hold no token.
+        positions: how many were computed.
         names: of the M metrics of the loss.
     """
 
@@ -43,7 +44,8 @@ class PolicyLossValue:
     sampled: torch.Tensor
     mask: torch.Tensor
     sums: torch.Tensor
-    padding: float
+    padding: int
+    positions: int
     names: tuple[str, ...] = ()
 
 
@@ -114,7 +116,7 @@ class PolicyLoss:
             floor=self._settings.rollout_correction_floor,
         )
         with self._autocast():
-            logps, entropies, padding = completion_logps(
+            predicted = completion_logps(
                 model,
                 part.input_ids(),
                 part.attention_mask(),
@@ -123,16 +125,26 @@ class PolicyLoss:
                 entropy="grad" if wanted.entropies == "gradient" else "value",
                 coefficients=loss.coefficients if self._per_token else None,
             )
+        logps, entropies = predicted.logps, predicted.entropies
         if first_pass and self._settings.num_iterations > 1:
             batch["old_per_token_logps"] = torch.zeros_like(batch["completion_mask"], dtype=logps.dtype)
             batch["old_per_token_logps"][part.kept, : part.width] = logps.detach()
         value, importance = loss(logps, None if wanted.entropies == "none" else entropies)
         spread = None if entropies is None else entropies.detach()
         trained = loss.mask if part.learns else torch.zeros_like(loss.mask)
-        sums = update_sums(value, spread, trained, importance)[None]
-        names = tuple(value.metrics)
-        return PolicyLossValue(value.loss, part, logps.detach(), loss.sampled, loss.mask, sums, padding, names)
+        sums = update_sums(value, spread, trained, importance)
+        return PolicyLossValue(
+            value.loss,
+            part,
+            logps.detach(),
+            loss.sampled,
+            loss.mask,
+            sums,
+            predicted.padding,
+            predicted.positions,
+            tuple(value.metrics),
+        )
 
-    def metrics(self, gathered: torch.Tensor, names: Sequence[str] = ()) -> dict[str, float]:
-        """Turns the sums of all processes, [processes, 7 + M], into means per token; `names` are those of the M."""
-        return update_metrics(gathered, names, kl=self._settings.beta != 0.0, weighted=self._correction != "none")
+    def figures(self) -> UpdateFigures:
+        """Returns what adds up the figures of its steps."""
+        return UpdateFigures(kl=self._settings.beta != 0.0, weighted=self._correction != "none")

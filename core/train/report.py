@@ -30,6 +30,11 @@ class StepReport:
         for name, value in values.items():
             self._values[name].append(value)
 
+    def replace(self, values: Mapping[str, float]) -> None:
+        """Puts figures in the place of those that are there, for what is known better with each micro batch."""
+        for name, value in values.items():
+            self._values[name] = [value]
+
     def clear(self) -> None:
         """Forgets all figures: the step begins again."""
         self._values.clear()

@@ -9,6 +9,7 @@ which are built here and know nothing of TRL or of this class:
     PolicyLoss  core/train/policy_loss.py           tensors → loss
     StepGuard   core/train/guard.py                 micro batches → a step that is proven, or done again
                 core/train/same_arithmetic.py       the same where the policy itself samples
+    UpdateFigures  core/train/metrics.py            sums over tokens → means of the step
     StepReport  core/train/report.py                figures → metrics of the step
     TrainedTokens  core/train/trained_tokens.py     first pass → what each token was trained with
 
@@ -182,6 +183,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             autocast=self.accelerator.autocast,
         )
         turn = RLock() if ahead > 1 else None
+        self._update = self._loss.figures()
         self.rollouts = SyncedRollouts(rollouts, self._as_it_samples, turn)
         tolerance = tolerance_of(plan.config)
         gather = self.accelerator.gather
@@ -253,6 +255,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         """Back to the first micro batch of the step, whose completions are sampled anew."""
         self.model.zero_grad()
         self._report.clear()
+        self._update.clear()
         self._tokens.clear()
         self._metrics["train"].clear()  # of TRL's own loss
         self._micro = None
@@ -282,6 +285,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         loss, told = self._guard.micro_batch(partial(self._backward, model, inputs, num_items_in_batch))
         self._report.add(told)
         if self.done == 0:
+            self._report.add(self._update.take(self.accelerator.gather))
             if (self._passes // self._plan.accumulation - 1) % self._plan.config.loss.num_iterations == 0:
                 self._trained(self.step, self._tokens.take())
             self._report.add(self.sampler.settle(self.step))
@@ -298,8 +302,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             if self._own_head:
                 value = self._loss(model, inputs, first_pass=self._first_pass)
                 loss, logps, sampled, mask = value.loss, value.logps, value.sampled, value.mask
-                self._report.add(self._loss.metrics(self.accelerator.gather(value.sums), value.names))
-                self._report.add({"update/padding": value.padding})
+                self._update.add(value.sums, value.names, value.padding, value.positions)
                 rows, worth = inputs[ROWS][value.part.kept], value.part.tensors["advantages"]
             else:
                 loss = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
@@ -309,7 +312,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         if self._first_pass:
             self._tokens.add(rows, logps, sampled, mask, worth)
         if self._first_pass and not self._staleness:
-            self._report.add(self._guard.compare(logps, sampled, mask))
+            self._report.replace(self._guard.compare(logps, sampled, mask))
         if not torch.isfinite(loss):
             raise RunError(
                 f"the loss of step {self.step} is {loss.item()}. Lower train.lr, or train in float32 "

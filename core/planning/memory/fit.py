@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -30,6 +31,7 @@ class Load:
         batch, optimizer, rollout: what was decided before.
         longest_prompt: in tokens.
         processes: that share the machine's memory, or have a GPU each.
+        max_turns: the most turns of each environment.
     """
 
     batch: BatchPart
@@ -37,6 +39,7 @@ class Load:
     rollout: RolloutSettings
     longest_prompt: int
     processes: int = 1
+    max_turns: Sequence[int] = (1,)
 
     @property
     def context(self) -> int:
@@ -101,7 +104,7 @@ def refuse_no_room(
         awake = rollout.ahead > 0 or rollout.share_weights or rollout.sleep is False
         device = replace(device, total=device.total - engine) if awake else device
         job = replace(job, reserved=0 if awake else engine)
-    decoded = rollout.batch_size or share * parts_of(rollout)
+    decoded = rollout.batch_size or share * parts_of(rollout, load.max_turns)
     update = measured.update(job.context, load.batch.micro_batch_size, checkpointing, device.kind, train.head)
     needed = max(update, job.rollout(measured, decoded, device.kind))
     if needed <= device.usable:
@@ -115,9 +118,17 @@ def refuse_no_room(
     )
 
 
-def parts_of(rollout: RolloutSettings) -> int:
-    """Returns in how many parts the longest rollout is sampled: rollouts of so many steps are under way at once."""
-    return -(-rollout.turns * rollout.max_completion_length // rollout.partial) if rollout.partial else 1
+def parts_of(rollout: RolloutSettings, max_turns: Sequence[int]) -> int:
+    """Returns in how many parts the longest rollout is sampled: rollouts of so many steps are under way at once.
+
+    A part ends within an answer where there is one turn, and with a turn where there are several: each part has one
+    turn at least.
+    """
+    if not rollout.partial:
+        return 1
+    turns = [min(rollout.turns, most) for most in max_turns]
+    parts = [-(-number * rollout.max_completion_length // rollout.partial) for number in turns]
+    return max(part if number == 1 else min(part, number) for part, number in zip(parts, turns, strict=True))
 
 
 def versions(measured: Shape, ahead: int) -> int:

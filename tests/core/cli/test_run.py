@@ -172,6 +172,23 @@ def test_a_dry_run_shows_the_plan_loads_no_weights_and_writes_nothing(
     assert sorted(place.rglob("*")) == before
 
 
+def test_what_a_library_logs_to_stdout_when_it_is_imported_is_no_result(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "chatty.py").write_text(  # as DeepSpeed does
+        "import logging, sys\n"
+        "logger = logging.getLogger('chatty')\n"
+        "logger.addHandler(logging.StreamHandler(sys.stdout))\n"
+        "logger.warning('unable to detect an accelerator')\n"
+    )
+    (place / "mine.py").write_text(f"import chatty\n{REWARDS}")
+    monkeypatch.syspath_prepend(str(place))
+    found = grpo(["--reward", "proximity", "--loss", "mine.py:plain", "--dry-run"], monkeypatch, capsys)
+    assert (found.code, found.err.count("unable to detect an accelerator")) == (0, 1)
+    assert "unable to detect" not in found.out
+    assert "dry run: nothing was trained" in found.out
+
+
 def test_a_dry_run_needs_no_rollout_server_and_says_that_the_run_will(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

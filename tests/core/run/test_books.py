@@ -15,6 +15,7 @@ from grpo.core.plan import Plan
 from grpo.core.planning.decide import make_plan
 from grpo.core.record.run_dir import RunDir, create_run_dir, read_metrics, read_rollouts
 from grpo.core.run.books import Books
+from grpo.core.run.finish import draw_curves
 from grpo.core.run.health import HealthWatch
 from grpo.core.run.progress import Silent
 from grpo.core.scoring.outcome import Outcome
@@ -83,9 +84,8 @@ def test_a_picture_that_cannot_be_drawn_is_a_warning(plan: Plan, run_dir: RunDir
 
     heard = Heard()
     run_dir.plot.mkdir()
-    books = Books(plan, Host([]), run_dir, heard)
-    books.step_ended({"step": 1, "reward": 0.5})
-    books.plot()
+    Books(plan, Host([]), run_dir, heard).step_ended({"step": 1, "reward": 0.5})
+    draw_curves(run_dir, heard.warned)
     assert "reward.png could not be drawn" in heard.said
 
 

@@ -12,6 +12,7 @@ import pytest
 import grpo
 from grpo.core.config.schema import RunConfig, parse_config
 from grpo.core.policy.weights import find_weights, training_source
+from grpo.core.record.checkpoint import damage
 from grpo.core.run.longer import refuse_steps
 from grpo.plugins.errors import UsageError
 
@@ -57,6 +58,21 @@ def test_a_run_that_is_made_longer_is_the_run_that_was_asked_for_all_steps_at_on
     assert json.loads((longer.path / "config.json").read_text())["train"]["steps"] == 3
     with pytest.raises(UsageError, match=r"is complete: it has all 3 steps .* --steps 6"):
         grpo.train(resume=longer, quiet=True)
+
+    # Killed between its model and the note that it is done:
+    state = json.loads((longer.path / "state.json").read_text())
+    (longer.path / "state.json").write_text(json.dumps({**state, "status": "running", "step": 0}))
+    for lost in ("reward.png", "model/complete.json"):
+        (longer.path / lost).unlink()
+    finished = grpo.train(resume=longer, quiet=True)
+    assert (finished.status, finished.step) == ("done", 3)
+    assert json.loads((longer.path / "state.json").read_text())["status"] == "done"
+    assert damage(longer.path / "model") is None
+    for made in ("reward.png", "model/complete.json"):
+        assert (longer.path / made).is_file()
+    assert weights_of(finished) == weights_of(whole)
+    with pytest.raises(UsageError, match="is complete"):
+        grpo.train(resume=finished, quiet=True)
 
 
 @pytest.mark.slow

@@ -52,7 +52,7 @@ def compare(model: Any) -> None:
     for own in (False, True):
         model.zero_grad()
         if own:
-            logps, entropy, _ = completion_logps(model, ids, mask, COMPLETION, pack_for=None, entropy="value")
+            logps, entropy, *_ = completion_logps(model, ids, mask, COMPLETION, pack_for=None, entropy="value")
         else:
             logits = model(input_ids=ids, attention_mask=mask).logits[:, PROMPT - 1 : -1].float() / TEMPERATURE
             every = logits.log_softmax(dim=-1)

@@ -79,7 +79,7 @@ def assert_equal(model: Any, ids: torch.Tensor, mask: torch.Tensor, *, pack_for:
     for own in (False, True):
         model.zero_grad()
         if own:
-            logps, entropies, _ = completion_logps(model, ids, mask, COMPLETION, pack_for=pack_for, entropy="value")
+            logps, entropies, *_ = completion_logps(model, ids, mask, COMPLETION, pack_for=pack_for, entropy="value")
         else:
             logps, entropies = by_the_models_own_mask(model, ids, mask)
         assert entropies is not None

@@ -23,3 +23,10 @@ def test_a_step_begins_without_the_figures_of_the_one_before() -> None:
     report.clear()
     report.add({"reward": 3.0})
     assert report.take() == {"reward": 3.0}
+
+
+def test_a_figure_that_is_known_better_with_each_micro_batch_is_the_last_one() -> None:
+    report = StepReport()
+    for largest in (1.0, 4.0, 5.0):
+        report.replace({"difference/max": largest})
+    assert report.take() == {"difference/max": 5.0}

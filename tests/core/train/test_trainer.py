@@ -327,6 +327,28 @@ def test_what_a_step_says_of_its_policy_is_of_groups_with_a_signal(
     assert read_metrics(RunDir(run.path))[-1]["entropy"] is None
 
 
+def test_what_a_step_says_is_the_same_however_it_is_dealt_out(rewards: Path, tmp_path: Path) -> None:
+    from grpo.core.record.run_dir import open_run_dir, read_metrics
+
+    def said(size: int) -> list[dict[str, Any]]:
+        train = {"micro_batch_size": size, "head": "grpo"}
+        settings = {"type": "grpo:epsilon=0.001", "beta": 0.1, "num_iterations": 2}
+        settings["rollout_correction"] = "token_truncate"
+        out, more = tmp_path / str(size), {"model": None, "rollout": {"max_completion_length": 64}}
+        tiny_run(tmp_path, out, [f"{rewards}:vowels"], train=train, loss=settings, **more)
+        rows = read_metrics(open_run_dir(out))
+        assert rows[0]["completions/min_length"] < rows[0]["completions/max_length"], "ragged"
+        update = ("entropy", "kl", "clip_ratio/", "loss/", "sampling/importance", "sampling/sampling_logp")
+        return [{name: row[name] for name in row if name.startswith(update)} for row in rows]
+
+    whole = said(8)
+    assert whole[1]["kl"] > 0
+    assert whole[1]["clip_ratio/region_mean"] > 0
+    for size in (1, 2):
+        for row, one in zip(said(size), whole, strict=True):
+            assert row == pytest.approx(one, rel=1e-3, abs=1e-5)
+
+
 def test_the_seconds_of_a_step_are_those_of_its_parts_and_of_its_optimizer(
     tiny_model: Path, rewards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -162,3 +162,29 @@ def test_processes_share_the_memory_of_a_machine(monkeypatch: pytest.MonkeyPatch
     decide_memory(config, alone, None)
     with pytest.raises(UsageError, match=r"and 2\.9 GiB are usable"):
         decide_memory(config, Load(BatchPart(1), optimizer, rollout, longest_prompt=91, processes=4), None)
+
+
+@pytest.mark.parametrize(
+    ("partial", "max_turns", "parts"),
+    [
+        (0, (20,), 1),
+        (1, (1,), 96),  # an answer of 96 tokens, a token a step
+        (1, (20,), 4),  # rollout.max_turns is 4
+        (1, (3,), 3),
+        (96, (20,), 4),
+        (200, (20,), 2),
+        (96, (20, 1), 4),
+        (1, (20, 1), 96),
+    ],
+)
+def test_a_rollout_of_several_turns_has_no_more_parts_than_turns(
+    partial: int, max_turns: tuple[int, ...], parts: int
+) -> None:
+    settings = RolloutSettings(max_completion_length=96, max_turns=4, max_rollout_length=400, partial=partial)
+    assert fit.parts_of(settings, max_turns) == parts
+
+
+def test_a_turn_a_step_fits_where_the_documentation_proposes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_memory(monkeypatch, 12 * GIB)
+    plan = plan_of(env="guess", rewards=[], rollout={"partial": 1})
+    assert plan.config.rollout.partial == 1
