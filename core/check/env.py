@@ -20,12 +20,14 @@ from grpo.core.check.scores import Bound, in_thread
 from grpo.core.check.tools import tool_faults
 from grpo.core.env.episodes import Episode, start_episode
 from grpo.core.env.threads import EnvThreads, Raised
+from grpo.core.env.worked import Wanted
 from grpo.core.scoring.outcome import explain
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins._binding import BoundEnv
 from grpo.plugins._problems import one_line
 from grpo.plugins.host import Host
 from grpo.plugins.specs import EnvSpec
+from grpo.plugins.types import Completion
 
 INSTANCES = 1000
 _SEEDS = 5
@@ -224,9 +226,9 @@ class _Check:
         if not plugins:
             self._findings.add("note", relation, "it names no reward and no verifier of its own")
             return
-        worked = [acted(self._bound, one, one.gold_actions) for one in shown]
-        silent = [acted(self._bound, one, ("",) * len(one.gold_actions)) for one in shown]
-        swapped = [acted(self._bound, one, shown[index - 1].gold_actions) for index, one in enumerate(shown)]
+        worked = self._acted([(one, one.gold_actions) for one in shown])
+        silent = self._acted([(one, ("",) * len(one.gold_actions)) for one in shown])
+        swapped = self._acted([(one, shown[index - 1].gold_actions) for index, one in enumerate(shown)])
         with Scorer(plugins, workers=1) as scorer:
             golds = judge_golds(scorer, rewards, verifier, worked, silent)
             others = scorer.score(swapped)
@@ -243,6 +245,15 @@ class _Check:
                 self._findings.add("error", relation, told, completion.text)
             elif rewards and gold.total == other and completion.text != wrong.text and not self._bound.spec.played:
                 self._findings.add("warning", relation, "another row's demonstration scores as high", wrong.text)
+
+    def _acted(self, wanted: Sequence[Wanted]) -> list[Completion]:
+        """Plays episodes with known actions; raises what the environment raised."""
+        found: list[Completion] = []
+        for one in acted(self._bound, wanted):
+            if isinstance(one, Raised):
+                raise one.error
+            found.append(one)
+        return found
 
     def _shown(self) -> list[Episode]:
         """Returns the episodes that have a gold solution."""

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from grpo.core.rollout.server.serve import RolloutServer
 
 AT_LEAST_ONE = click.IntRange(min=1)
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @click.command(name="serve-rollouts")
@@ -63,14 +62,11 @@ def serve_rollouts(
     from grpo.core.config.defaults import dtype_of
     from grpo.core.rollout.engine.release import refuse_missing_vllm
     from grpo.core.rollout.server.card import card_of_model, logprobs_of, refuse_unsplittable
+    from grpo.core.rollout.server.request import refuse_open
     from grpo.core.rollout.server.serve import RolloutServer
 
     token = os.environ.get(TOKEN) or None
-    if token is None and host not in LOOPBACK:
-        raise UsageError(
-            f"--host {host}: whoever reaches this port could replace the weights. Set {TOKEN} to a secret, for the "
-            "server and for the run, or leave --host out and reach it through an SSH tunnel."
-        )
+    refuse_open(host, token)
     refuse_missing_vllm()
     chosen, source = _chosen(model)
     if lora_rank is None and (lora or (chosen.lora.enabled and chosen.rollout.lora_sync != "folded")):

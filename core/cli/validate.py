@@ -20,10 +20,23 @@ from grpo.plugins.specs import KINDS
 @click.option("--split", type=click.Choice(["train", "test"]), default="train", help="Default: train.")
 @click.option("--size", type=click.IntRange(min=1), help="Only the first N rows. Default: all.")
 @click.option("--reward", "rewards", metavar="SPEC", multiple=True, help="A reward of the run; repeat for several.")
+@click.option(
+    "--env-processes",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Processes that step a multi-turn environment, which may crash there. Default: 0, threads of this process.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with every refused row in full.")
 @click.pass_context
 def validate(
-    ctx: click.Context, env: str, split: str, size: int | None, rewards: tuple[str, ...], as_json: bool
+    ctx: click.Context,
+    env: str,
+    split: str,
+    size: int | None,
+    rewards: tuple[str, ...],
+    env_processes: int,
+    as_json: bool,
 ) -> None:
     """Check that the gold solution of every row is accepted, by the verifier and by the rewards of a run.
 
@@ -38,6 +51,8 @@ def validate(
             )
         env = spec
     with ProgressBar(None, "validating") as bar, contextlib.redirect_stdout(sys.stderr):
-        report = validate_env(env, split=split, size=size, rewards=rewards, on_rows=bar.reached)
+        report = validate_env(
+            env, split=split, size=size, rewards=rewards, env_processes=env_processes, on_rows=bar.reached
+        )
     click.echo(json.dumps(report.as_json(), indent=2) if as_json else printable(str(report)))
     ctx.exit(0 if report.ok else 1)

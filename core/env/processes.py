@@ -25,10 +25,11 @@ import cloudpickle  # type: ignore[import-untyped]
 from grpo.core.cluster.local_object import LocalObject
 from grpo.core.cluster.ray_cluster import NodeLost
 from grpo.core.env.episodes import Episode
-from grpo.core.env.played import PlayedEnvs
+from grpo.core.env.played import Played, PlayedEnvs
 from grpo.core.env.threads import AT_ONCE, Call, Raised
 from grpo.core.env.tools import ToolCall
 from grpo.core.scoring.nodes.shipping import place_of
+from grpo.plugins import errors
 from grpo.plugins._binding import BoundEnv
 from grpo.plugins.errors import GrpoError
 
@@ -196,12 +197,17 @@ class RemoteEnvs:
             self._lost[host] = str(error)
             error = RuntimeError(f"{error}, with all environments in it")
         if error is not None:
-            return dict.fromkeys(share, Raised(error))
+            return dict.fromkeys(share, Raised(error, shared=host in self._lost))
         assert answer is not None
         return {number: _read(one) for number, one in pickle.loads(answer.result()).items()}
 
 
 _shared: weakref.WeakValueDictionary[tuple[str, bytes, int], EnvProcesses] = weakref.WeakValueDictionary()
+
+
+def place_of_envs(env: BoundEnv, processes: EnvProcesses | None, seconds: float) -> Played:
+    """Returns where the environments of a batch are, each call within so many seconds; use it as a context manager."""
+    return PlayedEnvs(env.make, seconds=seconds) if processes is None else processes.played(seconds)
 
 
 def processes_of(env: BoundEnv, count: int) -> EnvProcesses | None:
@@ -227,9 +233,11 @@ def _written(one: Any) -> Any:
 
 
 def _read(one: tuple[bool, Any]) -> Any:
-    """Returns an answer that has travelled; an exception is one of the same name."""
+    """Returns an answer that has travelled; an exception is of the same class of our own, or of the same name."""
     whole, value = one
     if whole:
         return value
     name, words, ours = value
+    if ours and isinstance(known := getattr(errors, name, None), type) and issubclass(known, GrpoError):
+        return Raised(known(words))
     return Raised(type(name, (GrpoError if ours else Exception,), {})(words))

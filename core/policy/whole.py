@@ -110,6 +110,30 @@ def unsharded(model: Any) -> Iterator[None]:
         _reshard(model)
 
 
+@contextmanager
+def passes_of_its_own(engine: Any) -> Iterator[None]:
+    """Lets each process make as many forward passes as it likes with weights of ZeRO-3 that are gathered.
+
+    DeepSpeed compares between processes which modules a pass called, in a hook of the outermost module: a collective at
+    the first passes after a step. TRL takes off the hooks that gather weights and leaves this one. Other models are
+    left alone.
+
+    Args:
+        engine: the policy as it trains.
+    """
+    offload = getattr(getattr(engine, "optimizer", None), "parameter_offload", None)
+    if offload is None:
+        yield
+        return
+    handle = offload.fwd_pre_hook
+    hooks = handle.hooks_dict_ref()
+    hook = hooks.pop(handle.id)
+    try:
+        yield
+    finally:
+        hooks[handle.id] = hook
+
+
 def fsdp_groups(module: FSDPModule) -> list[Any]:
     """Returns the groups of parameters that a module of FSDP 2 shards together; torch 2.11 has one or none."""
     state: Any = module._get_fsdp_state()

@@ -11,9 +11,14 @@ SPARE = 16  # tokens of context beyond the longest prompt with its completion
 SHORTEST = 256  # tokens of context at least, so that the fixed prompt of the proof is longer than a cache block
 
 
-def tolerance_of(config: Settings) -> float:
-    """Returns the mean difference of log-probabilities in nats that an engine's arithmetic explains."""
+def precision_of(config: Settings) -> float:
+    """Returns the mean difference of log-probabilities in nats, at a temperature of 1, that arithmetic explains."""
     return config.rollout.tolerance or TOLERANCE[config.train.dtype]
+
+
+def tolerance_of(config: Settings) -> float:
+    """Returns that of completions: a temperature below 1 multiplies what rounding leaves of the logits."""
+    return config.rollout.tolerance or precision_of(config) / min(1.0, config.rollout.temperature)
 
 
 def engine_context(plan: Plan) -> int:

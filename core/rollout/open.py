@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo.core.processes.rank import count, rank
 from grpo.core.rollout.hf.sampler import HfRollouts
-from grpo.core.rollout.limits import engine_context, tolerance_of
+from grpo.core.rollout.limits import engine_context, precision_of
 
 if TYPE_CHECKING:
     from grpo.core.plan import Plan
@@ -104,8 +104,7 @@ def _proven(plan: Plan, model: Any, links: Sequence[EngineLink], guest: GuestLin
     return EngineRollouts(
         *links,
         guest=guest,
-        tolerance=tolerance_of(plan.config),
-        temperature=rollout.temperature,
+        tolerance=precision_of(plan.config),
         lora_sync="adapter" if rollout.share_weights else rollout.lora_sync,
         shared_bytes=_share(model, links[0]) if rollout.share_weights else None,
         types=loaded_types(model),

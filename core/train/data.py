@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -11,10 +11,15 @@ from datasets import Dataset, concatenate_datasets
 from grpo.core.env.episodes import Episode, Episodes
 from grpo.core.env.order import Source, mixed_order, row_order
 from grpo.core.env.prompts import encode_starts
+from grpo.core.env.threads import Raised
 from grpo.core.plan import Plan
+from grpo.core.processes.group import gathered
 from grpo.core.rollout.turns.play import Player
 from grpo.core.rollout.turns.players import players_of
-from grpo.core.train.demonstrations import demonstrated
+from grpo.core.scoring.outcome import explain
+from grpo.core.train.demonstrations import Taught, demonstrated
+from grpo.plugins._binding import BoundEnv
+from grpo.plugins.errors import PluginError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -34,20 +39,43 @@ def numbered_prompts(plan: Plan) -> Dataset:
     return Dataset.from_dict({"prompt": [""] * len(run_order(plan))})
 
 
-def taught_rows(plan: Plan, tokenizer: PreTrainedTokenizerBase, wanted: int) -> Dataset:
-    """`wanted` worked answers in order, of each environment that has some its share."""
+def taught_rows(
+    plan: Plan, tokenizer: PreTrainedTokenizerBase, wanted: int, warned: Callable[[str], None] = lambda text: None
+) -> Dataset:
+    """`wanted` worked answers in order, of each environment that has some its share.
+
+    Args:
+        plan: the environments.
+        tokenizer: of the policy.
+        wanted: how many.
+        warned: told of worked answers that an environment failed at; others of it take their place.
+
+    Raises:
+        PluginError: an environment fails at all of its worked answers that were to be learned from.
+    """
     players = players_of(plan.envs, plan.config.rollout, tokenizer)
     taught = [(part, _taught(part.train, wanted, plan.config.seed)) for part in plan.envs]
     taught = [(part, episodes) for part, episodes in taught if episodes]
     order = mixed_order([Source(len(episodes), part.share) for part, episodes in taught], wanted, plan.config.seed)
     used, tables, first = sorted(set(order)), [], 0
+    row_of: dict[int, int] = {}  # number of an episode to its row in the tables
     for part, episodes in taught:  # a demonstration may run programs: only those that are learned from are played
-        own = [episodes[number - first] for number in used if first <= number < first + len(episodes)]
+        own = [number for number in used if first <= number < first + len(episodes)]
+        rows = sum(map(len, tables))
         if own:
-            tables.append(worked_answers(own, tokenizer, players[part.name]))
+            asked = [episodes[number - first] for number in own]
+            table, failed = worked_answers(
+                asked, tokenizer, plan.config.rollout.max_completion_length, players[part.name]
+            )
+            tables.append(table)
+            if failed:
+                warned(_failed_note(part.env, asked, failed))
+            kept = [number for place, number in enumerate(own) if place not in failed]
+            row_of |= {number: rows + place for place, number in enumerate(kept)}
+            lost = [number for place, number in enumerate(own) if place in failed]
+            row_of |= {number: rows + place % len(kept) for place, number in enumerate(lost)}
         first += len(episodes)
-    place = {number: at for at, number in enumerate(used)}
-    return concatenate_datasets(tables).select([place[number] for number in order])
+    return concatenate_datasets(tables).select([row_of[number] for number in order])
 
 
 def _taught(episodes: Sequence[Episode], wanted: int, seed: int) -> list[Episode]:
@@ -64,32 +92,61 @@ def _taught(episodes: Sequence[Episode], wanted: int, seed: int) -> list[Episode
 
 
 def worked_answers(
-    episodes: Sequence[Episode], tokenizer: PreTrainedTokenizerBase, player: Player | None = None
-) -> Dataset:
+    episodes: Sequence[Episode], tokenizer: PreTrainedTokenizerBase, turn_tokens: int, player: Player | None = None
+) -> tuple[Dataset, dict[int, str]]:
     """Tokenised demonstrations: the prompt's tokens, then the answer's and the end token, which alone are learned.
 
-    With a `player` they have several turns, and the environment is stepped for what stands between them.
+    Args:
+        episodes: with demonstrations.
+        tokenizer: of the policy.
+        turn_tokens: what a turn of the policy may have.
+        player: plays the environment for what stands between several turns; None: it is not stepped.
+
+    Returns:
+        The rows, and the places of episodes whose environment failed, on any process, with the reason: they have none.
+
+    Raises:
+        PluginError: it failed at all of them.
     """
     if player is not None:
-        return _played(episodes, player)
+        return _played(episodes, player, turn_tokens)
     prompts = encode_starts(tokenizer, episodes)
     answers = [tokenizer(e.actions[0], add_special_tokens=False)["input_ids"] for e in episodes]
     answers = [[*ids, tokenizer.eos_token_id] for ids in answers]
-    return Dataset.from_dict(
-        {
-            "input_ids": [p + a for p, a in zip(prompts, answers, strict=True)],
-            "completion_mask": [[0] * len(p) + [1] * len(a) for p, a in zip(prompts, answers, strict=True)],
-        }
-    )
+    rows = [(p + a, [False] * len(p) + [True] * len(a)) for p, a in zip(prompts, answers, strict=True)]
+    return _dataset(rows), {}
 
 
-def _played(episodes: Sequence[Episode], player: Player) -> Dataset:
-    rows = [demonstrated(player, episode) for episode in episodes]
+def _played(episodes: Sequence[Episode], player: Player, turn_tokens: int) -> tuple[Dataset, dict[int, str]]:
+    found = demonstrated(player, episodes, turn_tokens)
+    failed = {place: explain(one.error) for place, one in enumerate(found) if isinstance(one, Raised)}
+    told = gathered(failed, "the worked answers")  # of the same rows on every process
+    failed = {place: why for one in reversed(told) for place, why in one.items()}
+    if len(failed) == len(episodes):
+        place = min(failed)
+        raise PluginError(
+            f"env '{player.env.name}' ({player.env.distribution}) fails at the demonstration of each of the "
+            f"{len(episodes)} rows that the warm-up would learn from. Row {episodes[place].index}: {failed[place]}. "
+            f"Check it with: grpo plugins validate {player.env.name}"
+        )
+    kept = [one for place, one in enumerate(found) if place not in failed and not isinstance(one, Raised)]
+    return _dataset(kept), failed
+
+
+def _dataset(rows: Sequence[Taught]) -> Dataset:
     return Dataset.from_dict(
         {
             "input_ids": [ids for ids, _ in rows],
             "completion_mask": [[int(said) for said in mask] for _, mask in rows],
         }
+    )
+
+
+def _failed_note(env: BoundEnv, episodes: Sequence[Episode], failed: Mapping[int, str]) -> str:
+    place = min(failed)
+    return (
+        f"env '{env.name}' failed at {len(failed)} of {len(episodes)} worked answers of the warm-up, and others take "
+        f"their place. Row {episodes[place].index}: {failed[place]}"
     )
 
 

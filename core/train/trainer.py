@@ -50,7 +50,7 @@ from grpo.core.plan import Plan
 from grpo.core.policy.blocks import can_pack
 from grpo.core.policy.load import end_ids
 from grpo.core.policy.save import save_whole
-from grpo.core.policy.whole import is_sharded, unsharded
+from grpo.core.policy.whole import is_sharded, passes_of_its_own, unsharded
 from grpo.core.processes.sharding import asked_sharding, refuse_unsharded
 from grpo.core.record.trained import TrainedRow
 from grpo.core.rollout.limits import tolerance_of
@@ -441,7 +441,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             gather_deepspeed3_params=self.args.ds3_gather_for_generation,
             gradient_checkpointing_kwargs=self.args.gradient_checkpointing_kwargs,
         )
-        with whole as policy, unsharded(policy):
+        with whole as policy, unsharded(policy), passes_of_its_own(self.model_wrapped):
             yield policy
 
     def _unwrapped(self) -> Any:

@@ -56,10 +56,10 @@ def warm_up(
         output_dir: a folder for what the trainer insists on writing.
         folder: where the policy goes when it got to the end.
         callbacks: of transformers.
-        warned: told of worked answers that completions are too short for.
+        warned: told of worked answers that completions are too short for, or that an environment failed at.
     """
     train, longest = plan.config.train, plan.config.rollout.max_completion_length
-    rows = taught_rows(plan, tokenizer, train.warmup_steps * plan.batch_size)
+    rows = taught_rows(plan, tokenizer, train.warmup_steps * plan.batch_size, warned)
     if note := unfinished_note(rows["completion_mask"], longest):
         warned(note)
     trainer = WarmUpTrainer(

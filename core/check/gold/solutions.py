@@ -1,8 +1,8 @@
 """Gold solutions: an episode and the actions of its solution in, what rewards see of them and make of them out.
 
-No model is asked. An environment that is stepped is played with these actions and its tools are called, as in a rollout
-(core/rollout/turns/play.py); an answer to one that is not is its text. What is not accepted can never be learned,
-however good the policy: the complaint says who refused it and why.
+No model is asked. An environment that is stepped is played with these actions and its tools are called, where and
+within the limits that rollouts have (core/env/worked.py); an answer to one that is not is its text. What is not
+accepted can never be learned, however good the policy: the complaint says who refused it and why.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from grpo.core.env.episodes import Action, Episode
-from grpo.core.env.step import StepAnswer, cut_off, take_step, tell_of_calls
-from grpo.core.env.tools import ToolCall, answer, functions_of
+from grpo.core.env.episodes import START_SECONDS, Action, Episode
+from grpo.core.env.processes import EnvProcesses, place_of_envs
+from grpo.core.env.step import StepAnswer
+from grpo.core.env.threads import Raised
+from grpo.core.env.worked import Wanted, Worked, play_worked
 from grpo.core.scoring.scorer import Judgement, Outcome, Scorer
 from grpo.plugins._binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.types import Completion, Message
@@ -45,40 +48,46 @@ class JudgedGold:
     complaint: str | None
 
 
-def acted(env: BoundEnv, episode: Episode, actions: Sequence[Action]) -> Completion:
-    """Returns what rewards see of a rollout with these actions.
+def acted(
+    env: BoundEnv,
+    wanted: Sequence[Wanted],
+    *,
+    seconds: float = START_SECONDS,
+    processes: EnvProcesses | None = None,
+) -> list[Completion | Raised]:
+    """Returns what rewards see of rollouts with known actions, or why one could not be played.
 
-    Raises:
-        Exception: whatever the environment raises, and what it answers against gymnasium's contract.
+    Args:
+        env: the environment with its options.
+        wanted: episodes and their actions.
+        seconds: for one call of an environment that is stepped.
+        processes: where it is stepped; None: in threads of this process.
     """
     if not env.spec.played:
-        text = next((action for action in actions if isinstance(action, str)), "")
-        return _Played(episode, text=text, messages=[Message(role="assistant", content=text)]).completion()
-    instance = env.make()
-    try:
-        return acted_in(episode, actions, instance)
-    finally:
-        instance.close()
+        return [_answered(episode, actions) for episode, actions in wanted]
+    done = play_worked(partial(place_of_envs, env, processes, seconds), wanted)
+    return [
+        one.failed if one.failed is not None else _completion(episode, one)
+        for (episode, _), one in zip(wanted, done, strict=True)
+    ]
 
 
-def acted_in(episode: Episode, actions: Sequence[Action], instance: Any) -> Completion:
-    """Plays an episode in an environment that is stepped; what `acted` says holds."""
-    instance.reset(**dict(episode.reset))
-    functions = functions_of(instance)
-    played = _Played(episode, tools=bool(functions))
-    for action in actions:
-        if not isinstance(action, str):
-            call = ToolCall(action["tool"], action["arguments"])
-            told = answer(functions, call)
-            played.call(action, told)
-            if (ended := tell_of_calls("", [call], [told], instance)) is not None:
-                played.end(ended)
-                return played.completion()
-        elif played.step(action, take_step(action, instance)):
-            return played.completion()
-    # What was reached has its reward too.
-    if actions and (ended := cut_off(not isinstance(actions[-1], str), instance)) is not None:
-        played.end(ended)
+def _answered(episode: Episode, actions: Sequence[Action]) -> Completion:
+    text = next((action for action in actions if isinstance(action, str)), "")
+    return _Played(episode, text=text, messages=[Message(role="assistant", content=text)]).completion()
+
+
+def _completion(episode: Episode, worked: Worked) -> Completion:
+    played = _Played(episode, tools=worked.tools)
+    for turn in worked.turns:
+        if not isinstance(turn.action, str):
+            played.call(turn.action, turn.told or "")
+            if turn.answer is not None:
+                played.end(turn.answer)
+        elif turn.answer is not None:
+            played.step(turn.action, turn.answer)
+    if worked.cut is not None:
+        played.end(worked.cut)
     return played.completion()
 
 
@@ -184,15 +193,14 @@ class _Played:
         self.text = ""
         self.calls += 1
 
-    def step(self, action: str, found: StepAnswer) -> bool:
-        """Notes an action and what the environment answered; returns whether the episode is over."""
+    def step(self, action: str, found: StepAnswer) -> None:
+        """Notes an action and what the environment answered."""
         self.messages.append(Message(role="assistant", content=action))
         self.rewards.append(0.0)
         self.text = action
         self.end(found)
         if found.observation:
             self.messages.append(Message(role="user", content=found.observation))
-        return found.ended
 
     def end(self, found: StepAnswer) -> None:
         """Notes what the environment says of the last turn."""

@@ -2,22 +2,23 @@
 
 A row whose own gold solution is not accepted, by the verifier or by the rewards of the run, can never be solved: its
 groups score alike whatever the policy writes, or pay for something else. Every solution is played and judged as a
-rollout would be (core/check/gold/solutions.py); environments are stepped side by side, each call in a time limit.
+rollout would be (core/check/gold/solutions.py), in a run where its rollouts are stepped.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from itertools import islice
 
 from grpo.core.check.gold.report import GoldScores, RefusedRow, Validation
-from grpo.core.check.gold.solutions import JudgedGold, acted, acted_in, best, judge_golds
+from grpo.core.check.gold.solutions import JudgedGold, acted, best, judge_golds
 from grpo.core.check.report import title_of
-from grpo.core.env.episodes import UNBOUNDED, Action, Episode, episodes_of, sample_of
+from grpo.core.env.episodes import START_SECONDS, UNBOUNDED, Action, Episode, episodes_of, sample_of
 from grpo.core.env.mixture import refuse_missing_columns
-from grpo.core.env.threads import EnvThreads, Raised
+from grpo.core.env.processes import EnvProcesses, processes_of
+from grpo.core.env.threads import Raised
+from grpo.core.env.worked import Wanted
 from grpo.core.plan import Plan
 from grpo.core.scoring.outcome import explain
 from grpo.core.scoring.scorer import Scorer
@@ -34,7 +35,6 @@ __all__ = ["validate"]
 _BLOCK = 256  # rows that are played and judged at a time
 _TRIED = 8  # gold solutions of each environment before a run trains
 _UNFIT = "gives no gold solution more than an empty completion: it does not fit this layout or these rows"
-_AT_ONCE = 16  # environments that are stepped side by side
 
 
 def validate(
@@ -43,7 +43,8 @@ def validate(
     split: str = "train",
     size: int | None = None,
     rewards: Sequence[str] = (),
-    seconds: float = 60.0,
+    seconds: float = START_SECONDS,
+    env_processes: int = 0,
     on_rows: Callable[[int, int], None] = lambda done, rows: None,
 ) -> Validation:
     """Plays the gold solution of every row and judges it by the environment's verifier and the rewards of the run.
@@ -57,7 +58,8 @@ def validate(
         split: "train" or "test".
         size: only so many of the first rows; default: all, or 200 episodes of an environment that makes its own.
         rewards: the SPECs of the run; default: the environment's own.
-        seconds: for starting an episode, and for playing one solution in an environment that is stepped.
+        seconds: for starting an episode, and for one call of an environment that is stepped.
+        env_processes: processes that step it, which may crash; 0: threads of this process.
         on_rows: told after each block how many rows are done, and how many there are.
 
     Raises:
@@ -81,10 +83,11 @@ def validate(
     solved = [episode for episode in episodes if episode.gold_actions]
     judged: list[JudgedGold] = []
     refused: list[RefusedRow] = []
+    processes = processes_of(bound, env_processes) if bound.spec.played else None
     with Scorer(plugins) as scorer:
         for first in range(0, len(solved), _BLOCK):
             block = solved[first : first + _BLOCK]
-            found = _judged(scorer, bound, chosen, verifier, block, seconds)
+            found = _judged(scorer, bound, chosen, verifier, block, seconds, processes)
             judged += found
             refused += _refused(bound, block, found)
             on_rows(len(judged), len(solved))
@@ -113,8 +116,9 @@ def doubts(plan: Plan) -> Iterator[str]:
         if not solved:
             continue
         with Scorer(part.plugins) as scorer:
-            seconds = plan.config.rollout.step_timeout
-            judged = _judged(scorer, part.env, part.rewards, part.verifier, solved, seconds)
+            seconds, count = plan.config.rollout.step_timeout, plan.config.rollout.env_processes
+            processes = processes_of(part.env, count) if part.env.spec.played else None
+            judged = _judged(scorer, part.env, part.rewards, part.verifier, solved, seconds, processes)
         refused = list(_refused(part.env, solved, judged))
         if refused:
             yield (
@@ -136,27 +140,22 @@ def _judged(
     verifier: BoundVerifier | None,
     episodes: Sequence[Episode],
     seconds: float,
+    processes: EnvProcesses | None,
 ) -> list[JudgedGold]:
     """Plays the gold solutions of episodes, and silence, and judges both."""
-    worked = _acted(env, [(one, one.gold_actions) for one in episodes], seconds)
-    silent = _acted(env, [(one, ("",) * len(one.gold_actions)) for one in episodes], seconds)
+    worked = _acted(env, [(one, one.gold_actions) for one in episodes], seconds, processes)
+    silent = _acted(env, [(one, ("",) * len(one.gold_actions)) for one in episodes], seconds, processes)
     return judge_golds(scorer, rewards, verifier, worked, silent, [one.index for one in episodes])
 
 
-def _acted(env: BoundEnv, wanted: Sequence[tuple[Episode, Sequence[Action]]], seconds: float) -> list[Completion]:
+def _acted(env: BoundEnv, wanted: Sequence[Wanted], seconds: float, processes: EnvProcesses | None) -> list[Completion]:
     """Plays episodes with known actions; one that raises or hangs is a failed rollout.
 
     Raises:
         SandboxUnavailable: this machine cannot run programs.
     """
-    if not env.spec.played:
-        return [acted(env, episode, actions) for episode, actions in wanted]
-    with EnvThreads(env.make, seconds=seconds, at_once=_AT_ONCE) as threads:
-        calls = {number: partial(acted_in, *one) for number, one in enumerate(wanted)}
-        played = threads.call(calls)
     found = []
-    for number, (episode, _) in enumerate(wanted):
-        one = played[number]
+    for (episode, _), one in zip(wanted, acted(env, wanted, seconds=seconds, processes=processes), strict=True):
         if isinstance(one, Raised):
             if isinstance(one.error, SandboxUnavailable):
                 raise one.error

@@ -49,7 +49,7 @@ from grpo.core.rollout.sync.payload import (
     has_adapter,
     weight_stream,
 )
-from grpo.core.rollout.sync.self_test import open_prompt, perturbed
+from grpo.core.rollout.sync.self_test import open_prompt, perturbed, spread
 from grpo.core.rollout.together import end_together, faulty_anywhere
 from grpo.core.rollout.types import OnDone, Sampled, SamplingParams, evaluating
 from grpo.plugins.errors import RunError
@@ -71,7 +71,7 @@ class Engine:
         epoch: of the last handing over; None: what it holds is not known.
         has_base: its own weights are the frozen ones.
         tested: it passed the self-test.
-        spot: what it completed the fixed prompt with.
+        spot: what it completed the fixed prompt with, and at which temperature.
         error: why it was left alone for the rest of this attempt.
     """
 
@@ -79,7 +79,7 @@ class Engine:
     epoch: int | None = None
     has_base: bool = False
     tested: bool = False
-    spot: Sampled | None = None
+    spot: tuple[Sampled, float] | None = None
     error: Exception | None = None
 
     def forget(self) -> None:
@@ -95,7 +95,6 @@ class EngineRollouts:
         links: the engines that this process hands weights to.
         guest: the engine of another process that this one samples on, where it has none of its own.
         tolerance: mean difference of log-probabilities that an engine's arithmetic explains, in nats.
-        temperature: of the log-probabilities that are compared.
         lora_sync: how an adapter is handed over.
         shared_bytes: of the frozen weights that the engine and the policy both compute with, which are then never
             handed over; None: each has its own.
@@ -109,7 +108,6 @@ class EngineRollouts:
         *links: EngineLink,
         guest: GuestLink | None = None,
         tolerance: float,
-        temperature: float = 1.0,
         lora_sync: LoraSync = "auto",
         shared_bytes: int | None = None,
         types: Mapping[str, torch.dtype] = NOTHING,
@@ -119,12 +117,12 @@ class EngineRollouts:
         self._shared = shared_bytes
         self._types = types
         self._tolerance = tolerance
-        self._temperature = temperature
         self._choice = LoraChoice(lora_sync)
         self._syncs = 0
         self._bytes = 0  # that travelled in this sync
         self._everything = 0  # bytes of all that was handed over in it
         self._prompt: list[int] | None = None
+        self._temperature = 1.0  # that completes it: the spread of the policy's logits
         self._threads = ThreadPoolExecutor(max(1, len(links)), thread_name_prefix="grpo-sync")
         samples = [self._sampling(engine) for engine in self.engines]
         self._spread = Spread(samples if guest is None else [guest.generate])
@@ -332,30 +330,38 @@ class EngineRollouts:
             links = [engine.link for engine in self.engines] + ([] if self._guest is None else [self._guest])
             length = max(link.block + link.block // 4 + 1 for link in links)
             length = min(length, *(link.context - SPOT_TOKENS for link in links))
-            self._prompt = open_prompt(model, max(1, length))
-        prompt = self._prompt
-        params = SamplingParams(max_tokens=SPOT_TOKENS, eos_ids=(), pad_id=0, temperature=self._temperature, seed=0)
+            self._prompt, self._temperature = open_prompt(model, max(1, length))
+        prompt, temperature = self._prompt, self._temperature
+        params = SamplingParams(max_tokens=SPOT_TOKENS, eos_ids=(), pad_id=0, temperature=temperature, seed=0)
 
         def complete(engine: Engine) -> None:
-            (engine.spot,) = engine.link.generate([prompt], params)
+            (sampled,) = engine.link.generate([prompt], params)
+            engine.spot = sampled, temperature
 
         self._each(engines, complete)
 
     def _differences(self, model: Any, engines: Sequence[Engine]) -> list[tuple[Engine, float]]:
-        """Returns how far each engine that is not at fault is from the policy in what it completed, in nats."""
+        """Returns how far each engine that is not at fault is from the policy in what it completed.
+
+        That is in nats of logits that are divided by their spread, so it depends neither on the run's temperature nor
+        on how sure the policy is.
+        """
         found = [(engine, engine.spot) for engine in engines if engine.error is None and engine.spot is not None]
         assert self._prompt is not None
         length, device = len(self._prompt), model.get_input_embeddings().weight.device
-        tokens = [list(spot.token_ids) for _, spot in found] or [[0] * SPOT_TOKENS]  # a pass that others wait for
+        tokens = [list(spot.token_ids) for _, (spot, _) in found] or [[0] * SPOT_TOKENS]  # a pass that others wait for
         ids = torch.tensor([self._prompt + one for one in tokens], device=device)
         with evaluating(model), torch.no_grad():
-            logits = model(input_ids=ids).logits[:, length - 1 : -1]
-        logprobs = (logits.float() / self._temperature).log_softmax(-1)
-        own = logprobs.gather(-1, ids[:, length:, None])[..., 0].cpu()
-        return [
-            (engine, float((own[row] - torch.tensor(spot.logprobs)).abs().max()))  # NaN when either side has one
-            for row, (engine, spot) in enumerate(found)
-        ]
+            logits = model(input_ids=ids).logits[:, length - 1 : -1].float()
+        self._temperature = spread(logits)
+        apart: list[tuple[Engine, float]] = []
+        for row, (engine, (spot, temperature)) in enumerate(found):
+            before, after = (1.0, temperature) if engine.link.raw_logprobs else (temperature, 1.0)
+            logprobs = (logits[row] / before).log_softmax(-1)
+            own = logprobs.gather(-1, ids[row, length:, None])[..., 0].cpu()
+            difference = (own - torch.tensor(spot.logprobs)).abs().max() / after
+            apart.append((engine, float(difference)))  # NaN when either side has one
+        return apart
 
     def _each(self, engines: Sequence[Engine], work: Callable[[Engine], None]) -> None:
         """Does something with each engine that is not at fault, side by side; what goes wrong is left with it."""

@@ -90,6 +90,7 @@ class VllmEngine:
         self.context = settings.context
         self.block = int(self._llm.llm_engine.vllm_config.cache_config.block_size)
         self.lora = settings.lora_rank is not None
+        self.raw_logprobs = settings.raw_logprobs
 
     def epoch(self) -> int:
         """An engine of this process lives as long as the run."""

@@ -26,7 +26,8 @@ from urllib.parse import urlsplit
 import torch
 
 from grpo.core.rollout.server.card import TOKEN, ServerCard, card_from_json, misfits
-from grpo.core.rollout.server.serve import BYTES, CLAIM, KEEP, SILENCE
+from grpo.core.rollout.server.request import SILENCE
+from grpo.core.rollout.server.serve import BYTES, CLAIM, KEEP
 from grpo.core.rollout.server.wire import frames
 from grpo.core.rollout.sync.delta import Announced, LastWeights, Sender, whole_of
 from grpo.core.rollout.sync.fault import EngineLost, SyncFault
@@ -83,6 +84,7 @@ class ServerLink:
         self.context = card.context
         self.block = card.block
         self.lora = card.lora_rank is not None
+        self.raw_logprobs = bool(card.raw_logprobs)
 
     def epoch(self) -> int:
         """Waits until the server answers; another number means that it no longer holds what was handed over.

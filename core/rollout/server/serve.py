@@ -18,6 +18,7 @@ run.
 from __future__ import annotations
 
 import hmac
+import io
 import json
 import queue
 import secrets
@@ -31,6 +32,14 @@ from typing import Any
 
 from grpo.core.rollout.engine.link import ServedEngine
 from grpo.core.rollout.server.card import ServerCard, card_to_json
+from grpo.core.rollout.server.request import (
+    SILENCE,
+    Forbidden,
+    PacedSocket,
+    body_size,
+    refuse_open,
+    refuse_web_page,
+)
 from grpo.core.rollout.server.wire import Chunked, Unframed, exactly
 from grpo.core.rollout.sync.delta import HeldWeights
 from grpo.core.rollout.sync.group import Meeting
@@ -38,10 +47,8 @@ from grpo.core.rollout.sync.payload import Adapter
 from grpo.core.rollout.types import Sampled, SamplingParams
 from grpo.plugins.errors import UsageError
 
-SILENCE = 60.0  # seconds without a byte after which either side gives the other up
 BEAT = 5.0  # seconds between two signs of life
 LOOK = 0.5  # seconds between two looks at signals
-LARGEST_JSON = 2**28  # bytes
 BYTES = "application/octet-stream"  # no web page can send it to another site without asking first
 CLAIM = "/claim"
 KEEP = "Grpo-Keep"  # the header that asks for a copy of the weights, to be changed by the next ones
@@ -83,9 +90,11 @@ class RolloutServer:
 
     Raises:
         OSError: the address is taken.
+        UsageError: other machines reach it, and there is no token.
     """
 
     def __init__(self, address: tuple[str, int], token: str | None) -> None:
+        refuse_open(address[0], token)
         self.incarnation = secrets.token_hex(8)
         self.handed = 0
         self.token = token
@@ -203,9 +212,16 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *arguments: Any) -> None:
         """Keeps quiet: the run writes the log."""
 
+    def setup(self) -> None:
+        """Reads within limits."""
+        super().setup()
+        self.rfile.close()
+        self._paced = PacedSocket(self.connection)
+        self.rfile = io.BufferedReader(self._paced)
+
     def do_GET(self) -> None:
         """Answers `/state`."""
-        if not self._known():
+        if not self._admitted():
             return
         if self.path == "/state":
             self._json(200, self.server.owner.state())
@@ -214,7 +230,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Hands a call to the engine's thread and relays its answer."""
-        if not self._known():
+        if not self._admitted():
             return
         if self.headers.get("Content-Type") != BYTES:
             self._json(415, {"error": f"send {BYTES}"})
@@ -222,7 +238,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             incarnation, handed = self.headers["Grpo-Incarnation"], int(self.headers["Grpo-Handed"])
             work = self._work()
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
             self._json(400, {"error": f"not a call of this protocol: {error}"})
             return
         if work is None:
@@ -241,6 +257,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _work(self) -> Callable[[Say], Any] | None:
         """Returns what a request asks for; small bodies are read here, weights while the engine takes them."""
         owner = self.server.owner
+        self._paced.begin_body()
         if self.path == "/weights":
             keep = self.headers.get(KEEP) == "1"
             return lambda say: self._received(partial(owner.put_weights, keep=keep))
@@ -249,9 +266,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path == "/adapter":
             rank = int(self.headers["Grpo-Rank"])
             return lambda say: self._received(partial(owner.put_adapter, rank=rank))
-        size = int(self.headers["Content-Length"])
-        if not 0 <= size <= LARGEST_JSON:
-            raise ValueError(f"{size} bytes")
+        size = body_size(self.headers, self.path)
+        self._paced.begin_body(size)
         body = json.loads(exactly(self.rfile.read, size))
         if self.path == CLAIM:
             return lambda say: owner.claim()
@@ -277,9 +293,14 @@ class _Handler(BaseHTTPRequestHandler):
             with suppress(OSError):
                 items.drain()
 
-    def _known(self) -> bool:
-        """Says whether the caller knows the token, and tells it when it does not."""
+    def _admitted(self) -> bool:
+        """Says whether the caller may call and knows the token, and tells it when it does not."""
         token = self.server.owner.token
+        try:
+            refuse_web_page(self.headers, token)
+        except Forbidden as refused:
+            self._json(403, {"error": str(refused)})
+            return False
         if token is None:
             return True
         given = self.headers.get("Authorization", "").encode(errors="replace")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
@@ -23,6 +24,7 @@ from grpo.core.rollout.sync.delta import Again, Announced, Changed, Item, Same, 
 
 NUMBER_BYTES = 8  # of a length or a digest
 LARGEST = 2**36  # bytes of one tensor: more than any layer has
+PIECE = 2**20  # bytes that are read at once
 
 
 class Readable(Protocol):
@@ -200,10 +202,9 @@ class Chunked:
 
     def _next_length(self) -> int:
         line = self._readline(64).split(b";")[0].strip()
-        try:
-            length = int(line, 16)
-        except ValueError:
-            raise ConnectionError("the request broke off") from None
+        if not re.fullmatch(rb"[0-9a-fA-F]{1,15}", line):
+            raise ConnectionError("the request broke off")
+        length = int(line, 16)
         if length == 0:
             while self._readline(1024).strip():  # trailers
                 continue
@@ -211,7 +212,7 @@ class Chunked:
 
 
 def exactly(read: Callable[[int], bytes], size: int) -> bytes:
-    """Reads so many bytes.
+    """Reads so many bytes, and takes memory for them as they arrive.
 
     Raises:
         ConnectionError: there are fewer.
@@ -219,7 +220,7 @@ def exactly(read: Callable[[int], bytes], size: int) -> bytes:
     parts: list[bytes] = []
     left = size
     while left:
-        part = read(left)
+        part = read(min(left, PIECE))
         if not part:
             raise ConnectionError("the stream broke off")
         parts.append(part)

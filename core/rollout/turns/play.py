@@ -22,8 +22,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from grpo.core.env.episodes import Episode
-from grpo.core.env.played import Played, PlayedEnvs
-from grpo.core.env.processes import EnvProcesses
+from grpo.core.env.played import Played
+from grpo.core.env.processes import EnvProcesses, place_of_envs
 from grpo.core.env.step import StepAnswer, cut_off, take_step, tell_of_calls
 from grpo.core.env.threads import Call, Raised
 from grpo.core.env.tools import ToolCall, told_error
@@ -130,8 +130,7 @@ class Player:
 
     def envs(self) -> Played:
         """Returns where environments of some rollouts are; use it as a context manager."""
-        seconds, here = self.limits.seconds, self.processes
-        return PlayedEnvs(self.env.make, seconds=seconds) if here is None else here.played(seconds)
+        return place_of_envs(self.env, self.processes, self.limits.seconds)
 
     def start(self, rollouts: Sequence[PlayedRollout], envs: Played) -> None:
         """Starts the episodes of rollouts; one that cannot start has ended as a failure."""

@@ -99,7 +99,8 @@ def test_rewards_see_what_they_see_of_a_rollout(spec: str, actions: list[Action]
     desk = BoundEnv(EnvSpec("desk", 1, Desk, max_turns=9), "")
     env = desk if spec == "desk" else Host.discover().env(spec)
     (episode,) = episodes_of(env, "train", limit=1, unbounded=1)
-    found, wanted = acted(env, episode, actions), rollout(env, tokenizer, actions)
+    (found,), wanted = acted(env, [(episode, actions)]), rollout(env, tokenizer, actions)
+    assert isinstance(found, Completion)
     for name in ("text", "prompt", "row", "turns", "info", "env"):
         assert getattr(found, name) == getattr(wanted, name), name
     assert [message["role"] for message in found.messages] == [message["role"] for message in wanted.messages]
@@ -110,7 +111,8 @@ def test_rewards_see_what_they_see_of_a_rollout(spec: str, actions: list[Action]
 def test_an_answer_to_an_environment_that_is_not_stepped_is_its_text() -> None:
     env = Host.discover().env("gsm8k:size=1")
     (episode,) = episodes_of(env, "train", limit=None, unbounded=1)
-    found = acted(env, episode, episode.gold_actions)
+    (found,) = acted(env, [(episode, episode.gold_actions)])
+    assert isinstance(found, Completion)
     assert (found.text, found.turns, found.info) == (episode.demonstration, 1, {})
     assert [message["content"] for message in found.messages] == [found.text]
 

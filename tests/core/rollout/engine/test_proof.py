@@ -22,7 +22,7 @@ Named = tuple[str, torch.Tensor]
 class SecondCopy:
     """An engine: a model of transformers with weights of its own, which samples as the policy itself does."""
 
-    context, block, lora = 512, 16, False
+    context, block, lora, raw_logprobs = 512, 16, False, False
 
     def __init__(self, folder: Path) -> None:
         self.model = base_model(folder)
@@ -74,6 +74,25 @@ def test_an_engine_that_takes_everything_is_proven_and_samples_as_the_policy(
         assert metrics["sync/spot_difference"] < TOLERANCE
         assert gap(model, prompts, rollouts.generate(prompts, PARAMS)) < TOLERANCE
         move(model, 0.02)
+
+
+@pytest.mark.parametrize("sure", [1e-3, 1.0, 30.0, 1000.0])
+def test_the_proof_does_not_depend_on_how_sure_the_policy_is(link: SecondCopy, tied_model: Path, sure: float) -> None:
+    """A sure policy gives what it samples a probability of 1, with its own weights and with others."""
+
+    def as_sure(model: Any) -> Any:
+        with torch.no_grad():
+            model.model.norm.weight.mul_(sure)
+        return model
+
+    model = as_sure(base_model(tied_model))
+    assert rollouts_of(link).sync(model)["sync/spot_difference"] < TOLERANCE
+    believed = copy.deepcopy(link)
+    as_sure(link.model)
+    link.put_weights = believed.put_weights  # type: ignore[method-assign]
+    link.fingerprints = believed.fingerprints  # type: ignore[method-assign]
+    with pytest.raises(RunError, match="a test change of the weights"):
+        rollouts_of(link).sync(model)
 
 
 def test_a_weight_that_hardly_moved_and_did_not_arrive_is_named_by_its_fingerprint(

@@ -14,6 +14,7 @@ from patience import PATIENCE, EnvClock
 
 from grpo.core.env.episodes import Episode, episodes_of
 from grpo.core.env.prompts import encode_starts
+from grpo.core.env.threads import Raised
 from grpo.core.policy.embedded import embedded_model_path
 from grpo.core.policy.load import load_model, load_tokenizer
 from grpo.core.rollout.hf.sampler import sample
@@ -272,7 +273,9 @@ def test_a_demonstration_calls_tools_in_the_form_of_the_template(tokenizer: Any)
 
     env = bound()
     (episode,) = episodes_of(env, "train", limit=1, unbounded=1)
-    ids, learned = demonstrated(player_of_desk(env, tokenizer, [episode]), episode)
+    (found,) = demonstrated(player_of_desk(env, tokenizer, [episode]), [episode], PARAMS.max_tokens)
+    assert not isinstance(found, Raised)
+    ids, learned = found
     said = tokenizer.decode([token for token, mine in zip(ids, learned, strict=True) if mine])
     assert said == call("add", number=4) + "<|im_end|>done<|im_end|>"
     assert "tool\nThe sum is 4.<|im_end|>\n" in tokenizer.decode(ids)

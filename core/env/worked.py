@@ -1,0 +1,132 @@
+"""Plays known actions (gold solutions, demonstrations) in a run's environments, as its rollouts are played.
+
+Calls go where those of rollouts go, to threads or to processes of their own, in the same time limit
+(core/env/played.py, core/env/processes.py). An environment that raises, hangs or ends its process fails its own
+episode: where it took others along, these are played again without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from grpo.core.env.episodes import Action, Episode
+from grpo.core.env.played import Played
+from grpo.core.env.step import StepAnswer, cut_off, take_step, tell_of_calls
+from grpo.core.env.threads import AT_ONCE, Call, Raised
+from grpo.core.env.tools import ToolCall, told_error
+from grpo.core.scoring.outcome import explain
+from grpo.plugins.errors import GrpoError
+
+Wanted = tuple[Episode, Sequence[Action]]  # an episode, and the actions to play in it
+
+
+@dataclass(frozen=True, slots=True)
+class WorkedTurn:
+    """One action, and what came of it.
+
+    Attributes:
+        action: what the policy would say, or a call of a tool.
+        told: what the tool answered; None for an action that is no call.
+        answer: what the environment answered; None where the call of a tool went on with the episode.
+    """
+
+    action: Action
+    told: str | None
+    answer: StepAnswer | None
+
+
+@dataclass(slots=True)
+class Worked:
+    """An episode that was played with known actions.
+
+    Attributes:
+        tools: the environment offers tools.
+        turns: the actions that were played: fewer than were given where the episode ended.
+        cut: what the environment said when the actions were over and the episode was not.
+        failed: why it could not be played on.
+    """
+
+    tools: bool = False
+    turns: list[WorkedTurn] = field(default_factory=list)
+    cut: StepAnswer | None = None
+    failed: Raised | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the episode is over."""
+        last = self.turns[-1].answer if self.turns else None
+        return self.failed is not None or (last is not None and (last.ended or self.turns[-1].told is not None))
+
+
+def play_worked(opened: Callable[[], Played], wanted: Sequence[Wanted], *, cuts: bool = True) -> list[Worked]:
+    """Plays episodes with known actions.
+
+    Args:
+        opened: returns a place for the environments of some episodes.
+        wanted: the episodes and their actions.
+        cuts: ask what an episode came to that did not end with its last action.
+    """
+    done: list[Worked] = []
+    for first in range(0, len(wanted), AT_ONCE):
+        done += _block(opened, wanted[first : first + AT_ONCE], cuts)
+    return done
+
+
+def _block(opened: Callable[[], Played], wanted: Sequence[Wanted], cuts: bool) -> list[Worked]:
+    with opened() as envs:
+        done = _side_by_side(envs, wanted, cuts)
+    lost = [number for number, one in enumerate(done) if one.failed is not None and one.failed.shared]
+    if len(wanted) > 1:  # halved until whoever ended the process is alone
+        for part in (lost[: len(lost) // 2], lost[len(lost) // 2 :]):
+            again = _block(opened, [wanted[number] for number in part], cuts) if part else []
+            for number, one in zip(part, again, strict=True):
+                done[number] = one
+    return done
+
+
+def _side_by_side(envs: Played, wanted: Sequence[Wanted], cuts: bool) -> list[Worked]:
+    done = [Worked() for _ in wanted]
+    for number, started in envs.start({number: episode for number, (episode, _) in enumerate(wanted)}).items():
+        if isinstance(started, Raised):
+            done[number].failed = started
+        else:
+            done[number].tools = started
+    for turn in range(max((len(actions) for _, actions in wanted), default=0)):
+        going = {n: actions[turn] for n, (_, actions) in enumerate(wanted) if turn < len(actions) and not done[n].ended}
+        _turn(envs, done, going)
+    if cuts:
+        ends: dict[int, Call] = {
+            number: partial(cut_off, one.turns[-1].told is not None)
+            for number, one in enumerate(done)
+            if one.turns and not one.ended
+        }
+        for number, answer in envs.call(ends).items():
+            if isinstance(answer, Raised):
+                done[number].failed = answer
+            else:
+                done[number].cut = answer
+    return done
+
+
+def _turn(envs: Played, done: Sequence[Worked], actions: Mapping[int, Action]) -> None:
+    """Plays one action of each of some episodes."""
+    asked = {n: ToolCall(one["tool"], one["arguments"]) for n, one in actions.items() if not isinstance(one, str)}
+    told: dict[int, str] = {}
+    for number, answer in envs.use(asked).items():
+        if not isinstance(answer, Raised):
+            told[number] = answer
+        elif isinstance(answer.error, GrpoError) or answer.shared:
+            done[number].failed = answer
+        else:
+            told[number] = told_error(explain(answer.error))
+    calls: dict[int, Call] = {n: partial(take_step, one) for n, one in actions.items() if isinstance(one, str)}
+    calls |= {number: partial(tell_of_calls, "", [asked[number]], [text]) for number, text in told.items()}
+    answers: Mapping[int, Any] = envs.call(calls)
+    for number, answer in answers.items():
+        if isinstance(answer, Raised):
+            done[number].failed = answer
+        else:
+            done[number].turns.append(WorkedTurn(actions[number], told.get(number), answer))
