@@ -17,6 +17,7 @@ from typing import Any
 from grpo.rewards.math.ascii import commands, latex_of
 from grpo.rewards.math.guard import LONGEST
 from grpo.rewards.math.normalize import normalized, repeating
+from grpo.rewards.math.points import MANY, same_at_points
 from grpo.rewards.math.sets import same_set
 
 _ANCHOR = re.compile(r"\$|\\\(|\\\[|\\f?boxed|\\begin\{align")
@@ -46,6 +47,8 @@ _DEGREES = re.compile(
 _DEGREE = re.compile(r"\s*\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![a-z]))")
 _PI = re.compile(r"\\pi(?![a-z])|\bpi\b|\u03c0")
 _CHOPPED = 1e-12
+_DIGITS = (15, MANY)
+"""Digits to which constants are compared: what few cannot tell apart is computed again, as 2**-2006 is no zero."""
 
 
 def same_mathematics(
@@ -72,7 +75,8 @@ def same_mathematics(
         return None
     found = _read(statement)
     settings = {"float_rounding": precision, "strict": strict}
-    if _verify(list(_gold(gold)), found, **settings):
+    at_points = _at_points(golds, found) if strict else None
+    if at_points or (at_points is None and all(_verify(list(_gold(gold)), found, **settings, numeric_precision=digits) for digits in _DIGITS)):
         return _close_enough(golds[0], found, precision)
     angle = _as_radians(gold, core or statement)
     if angle is not None:
@@ -82,6 +86,12 @@ def same_mathematics(
         return sets
     readings = _otherwise(golds, found)
     return any(_verify(one, two, **settings) and _close_enough(one[0], two, precision) for one, two in readings)
+
+
+def _at_points(golds: list[Any], found: list[Any]) -> bool | None:
+    """What points say of the gold and each reading of the answer: one that is the same, all others, or None."""
+    readings = [same_at_points(golds[0], one) for one in found if not isinstance(one, str)]
+    return True if True in readings else None if None in readings or not readings else False
 
 
 def _as_radians(gold: str, text: str) -> tuple[str, str] | None:

@@ -119,7 +119,7 @@ def math(
     8. a gold and an answer that are plain numbers: equal, or equal to `precision` decimals where one is a decimal, in
        units that agree where both name one;
     9. math-verify on sympy: simplified, to `precision` decimals, sets, intervals, matrices, relations, units, percent;
-       undecided at the time limit or when its process was ended, wrong when the answer cannot be read at all;
+       wrong when the answer exhausts the time limit or cannot be read at all, undecided when the gold does;
     10. a gold that is no mathematics either: wrong.
 
     Args:
@@ -131,7 +131,7 @@ def math(
         strict: False lets variables have other names, and a set equal a tuple.
         relations: an inequality may be the answer to an interval in the gold (the other way round it always may).
         evaluated: False lets the answer be a problem left to compute, or an expression of the question.
-        limit: seconds of processor time for one comparison by computer algebra, and a third of its wall time.
+        limit: seconds of processor time for one comparison by computer algebra, and a sixth of its wall time.
     """
     prepare(limit=limit, precision=precision)
     judged = partial(

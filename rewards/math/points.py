@@ -1,0 +1,118 @@
+"""Compares two answers by value, at points where they have variables, which no power is too high for.
+
+What differs there need not be simplified, and what agrees to hundreds of digits is the same. An answer with a
+variable where the gold has none is another type of value, whatever it simplifies to. It runs where `math_equal` runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+FEW, MANY = 60, 1000
+"""Digits that tell most values apart, and those that tell 1/3 from 1/3 + 2**-2006."""
+
+_FAR = 1e-3
+_MARGIN = 4
+"""The last digits may be wrong, one in so many of them; a smaller value may be a zero."""
+
+_POINTS = ("3712897/9999991", "18234561/9999991", "-6180217/9999991", "27034519/9999991", "-14142091/9999991")
+_CONSTANTS = {"i", "e", "pi"}
+
+
+def same_at_points(gold: Any, found: Any) -> bool | None:
+    """Whether two answers are equal, None where their values cannot tell.
+
+    Args:
+        gold: the gold, as a sympy object: an expression, or a tuple, an interval, a set or a matrix of them.
+        found: the answer, as one.
+
+    Returns:
+        False for other values at every point and for a variable where the gold has none; True for the same values at
+        all points; None for other objects, rounded numbers, and what has other values at some points only.
+    """
+    from math_verify.grader import is_assignment_relation, unwrap_eq
+    from sympy import Expr, Rational, Symbol
+
+    if not (is_assignment_relation(gold) and is_assignment_relation(found)):
+        gold, found = unwrap_eq(gold), unwrap_eq(found)
+    elements = _elements(gold), _elements(found)
+    if elements[0] and elements[1]:
+        return _elementwise(gold, found)
+    if not (isinstance(gold, Expr) and isinstance(found, Expr)):
+        return None
+    if not gold.free_symbols and {str(symbol) for symbol in found.free_symbols} - _CONSTANTS:
+        return False
+    if isinstance(gold, Symbol) or isinstance(found, Symbol) or _computes(gold) or _computes(found):
+        return None
+    gaps = _gaps(gold, found, FEW)
+    if not gaps or min(gaps) > _FAR:
+        return False if gaps else None
+    if max(gaps) or _rounded(gold) or _rounded(found):
+        return None
+    exact = gold.doit(), found.doit()
+    if all(isinstance(value, Rational) for value in exact):
+        return bool(exact[0] == exact[1])
+    gaps = _gaps(gold, found, MANY)
+    whole = len(gaps) == (len(_POINTS) if gold.free_symbols | found.free_symbols else 1)
+    if not whole:
+        return None
+    return not max(gaps) or (None if gold.free_symbols else False)
+
+
+def _elementwise(gold: Any, found: Any) -> bool | None:
+    """The same of what the two consist of: False where an element of the gold is none of the answer's."""
+    from sympy import FiniteSet, Interval
+
+    wanted, given = _elements(gold), _elements(found)
+    ends = isinstance(gold, Interval) and gold.args[2:] != found.args[2:]
+    shape = getattr(gold, "shape", None) != getattr(found, "shape", None)
+    if type(gold) is not type(found) or len(wanted) != len(given) or ends or shape:
+        return None
+    if isinstance(gold, FiniteSet):
+        verdicts = [[same_at_points(one, other) for other in given] for one in wanted]
+        return False if any(set(row) == {False} for row in verdicts) else None
+    each = [same_at_points(one, other) for one, other in zip(wanted, given, strict=True)]
+    return False if False in each else None if None in each else True
+
+
+def _elements(value: Any) -> list[Any]:
+    from sympy import FiniteSet, Interval, MatrixBase, Tuple
+
+    if isinstance(value, Interval):
+        return [value.start, value.end]
+    return list(value) if isinstance(value, FiniteSet | MatrixBase | Tuple) else []
+
+
+def _gaps(gold: Any, found: Any, digits: int) -> list[float]:
+    """How far apart the two are at the points where both are numbers, relative to the larger one; 0 within errors."""
+    from sympy import Rational
+
+    error = Rational(1, 10 ** (digits - digits // _MARGIN))
+    symbols = sorted(gold.free_symbols | found.free_symbols, key=str)
+    gaps = []
+    for start in range(len(_POINTS) if symbols else 1):
+        place = {
+            symbol: Rational(_POINTS[(start + at) % len(_POINTS)]) + at // len(_POINTS)
+            for at, symbol in enumerate(symbols)
+        }
+        try:
+            one, other = (expression.evalf(digits, subs=place) for expression in (gold, found))
+            gap = abs(one - other) / max(abs(one), abs(other), error)
+            gaps.append(0.0 if gap < 10 * error else max(float(gap), 1e-300))
+        except (TypeError, ValueError, ArithmeticError, AttributeError, NotImplementedError):
+            continue
+    return [gap for gap in gaps if gap == gap]  # noqa: PLR0124 - what is no number has no distance
+
+
+def _computes(expression: Any) -> bool:
+    """True for what is a problem of its own at each point, for percentages, and for functions without a definition."""
+    from sympy import Derivative, Integral, Limit, Product, Sum, UnevaluatedExpr
+    from sympy.core.function import AppliedUndef
+
+    return bool(expression.has(Derivative, Integral, Limit, Product, Sum, UnevaluatedExpr, AppliedUndef))
+
+
+def _rounded(expression: Any) -> bool:
+    from sympy import Float
+
+    return bool(expression.has(Float))
