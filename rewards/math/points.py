@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-FEW, MANY = 60, 1000
-"""Digits that tell most values apart, and those that tell 1/3 from 1/3 + 2**-2006."""
+_FEW, _MORE, MANY = 60, 200, 1000
+"""Digits that tell most values apart; that factorials are computed to; and that tell 2**-2006 from zero."""
 
 _FAR = 1e-3
 _MARGIN = 4
@@ -31,7 +31,8 @@ def same_at_points(gold: Any, found: Any) -> bool | None:
         all points; None for other objects, rounded numbers, and what has other values at some points only.
     """
     from math_verify.grader import is_assignment_relation, unwrap_eq
-    from sympy import Expr, Rational, Symbol
+    from sympy import Expr, Rational, Symbol, gamma
+    from sympy.functions.combinatorial.factorials import CombinatorialFunction
 
     if not (is_assignment_relation(gold) and is_assignment_relation(found)):
         gold, found = unwrap_eq(gold), unwrap_eq(found)
@@ -44,19 +45,17 @@ def same_at_points(gold: Any, found: Any) -> bool | None:
         return False
     if isinstance(gold, Symbol) or isinstance(found, Symbol) or _computes(gold) or _computes(found):
         return None
-    gaps = _gaps(gold, found, FEW)
+    gaps = _gaps(gold, found, _FEW)
     if not gaps or min(gaps) > _FAR:
         return False if gaps else None
     if max(gaps) or _rounded(gold) or _rounded(found):
         return None
-    exact = gold.doit(), found.doit()
-    if all(isinstance(value, Rational) for value in exact):
-        return bool(exact[0] == exact[1])
-    gaps = _gaps(gold, found, MANY)
-    whole = len(gaps) == (len(_POINTS) if gold.free_symbols | found.free_symbols else 1)
-    if not whole:
-        return None
-    return not max(gaps) or (None if gold.free_symbols else False)
+    if gold.free_symbols | found.free_symbols:
+        slow = gold.has(gamma, CombinatorialFunction) or found.has(gamma, CombinatorialFunction)
+        gaps = _gaps(gold, found, _MORE if slow else MANY)
+        return len(gaps) == len(_POINTS) and not max(gaps) or None
+    ratio = (gold / found).doit() if found != 0 else None
+    return bool(ratio == 1) if isinstance(ratio, Rational) else _gaps(gold, found, MANY) == [0.0]
 
 
 def _elementwise(gold: Any, found: Any) -> bool | None:

@@ -80,6 +80,15 @@ _BACK = lazy_pattern(
     r"[\s*_]*(?:wait|no|actually|sorry|oops|correction|hmm|hold\s+on|let\s+me\s+(?:re|double))\b|\bmistake|\bwrong\b",
     re.IGNORECASE,
 )
+_OTHER = r"[\s:,]*(?:(?:exactly|actually|really|rather|instead|therefore|equal\s+to|\\\\?boxed)[\s:]*)*[$*(\[{\\]*(?:-?\d|\\\\|[a-zA-Z]\b)"
+_REVISED = lazy_pattern(
+    r"(?:\A|</\w{1,12}>|[.!?;,:\n\u2014])[\s*_$)\]}>\"']*(?:(?:but|and|oh|or)[\s,]+)*(?:wait|no|actually|sorry|oops|correction|hmm+|rather"
+    r"|i\s+mean(?:t)?|scratch\s+that|on\s+second\s+thoughts?|let\s+me\s+correct\s+(?:that|this|myself))\b"
+    r"(?:(?:(?!verif|check|confirm)[^\n]){0,120}?\b(?:answer|it|that|this|value|result|total)\s*(?:['\u2019]s|is|was|(?:should|must|has\s+to|would)\s+"
+    rf"(?:be|have\s+been)|equals|:){_OTHER}|{_OTHER})"
+    r"|\b(?:that|this|it|which|above|answer)\s+(?:is|was)\s+(?:a\s+)?(?:wrong|incorrect|mistake[n]?|not\s+(?:right|correct))\b",
+    re.IGNORECASE,
+)
 _ONE_BY_ONE = lazy_pattern(
     r"\d[\s,;.]*\b(?:so|then|thus|hence|therefore)\b[\s,:]*[$*]*\d[\d,.]*(?=[\s,;]*(?:so|then|thus|hence|therefore)\b[\s,:]*[$*]*\d)",
     re.IGNORECASE,
@@ -101,6 +110,11 @@ def stated_from(sentence: str) -> int:
         if _NUMBER.search(sentence, taken_back.end()):
             return taken_back.end()
     return 0
+
+
+def revised(following: str) -> bool:
+    """True where what follows a marked answer takes it back for another: "Actually the answer is 73.", "No, 73"."""
+    return _REVISED.search(following[:_READ]) is not None
 
 
 def doubtful(sentence: str, start: int, end: int) -> bool:
