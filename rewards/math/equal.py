@@ -18,6 +18,7 @@ from grpo.rewards.math.ascii import commands, latex_of
 from grpo.rewards.math.guard import LONGEST
 from grpo.rewards.math.normalize import normalized, repeating
 from grpo.rewards.math.points import MANY, same_at_points
+from grpo.rewards.math.sequence import same_sequence
 from grpo.rewards.math.sets import same_set
 
 _ANCHOR = re.compile(r"\$|\\\(|\\\[|\\f?boxed|\\begin\{align")
@@ -70,6 +71,9 @@ def same_mathematics(
         inside math-verify, which does not say so.
     """
     _silence()
+    sequence = same_sequence(_content(gold), _content(core or statement), _read)
+    if sequence is not None:
+        return sequence
     golds = [one for one in _gold(gold) if not isinstance(one, str)]
     if not golds:
         return None

@@ -27,6 +27,7 @@ from grpo.rewards.math.claim import (
     several,
     without_quantifier,
 )
+from grpo.rewards.math.congruence import same_residue
 from grpo.rewards.math.cue import behind_cue, last_words, words_behind_cue
 from grpo.rewards.math.dates import last_date, same_date
 from grpo.rewards.math.gold import Gold, marked, read_gold
@@ -215,7 +216,11 @@ def _judged(
     if gold.letter:
         chosen = chosen_letter(prediction)
         return Verdict(chosen == gold.letter, chosen, f"the letter chosen ({prediction.form})")
-    digits = same_numeral(gold.core, prediction.parts[0] if len(prediction.parts) == 1 else _last_formula(prediction))
+    core = prediction.parts[0] if len(prediction.parts) == 1 else _last_formula(prediction)
+    residue = same_residue(gold.core, core)
+    if residue is not None:
+        return Verdict(residue, extracted, f"{'the' if residue else 'not the'} remainder of the gold")
+    digits = same_numeral(gold.core, core)
     if digits is not None:
         return Verdict(digits, extracted, f"{'the' if digits else 'not the'} digits and the base of the gold")
     if gold.number is not None and any(map(is_list, prediction.parts)):
