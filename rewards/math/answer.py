@@ -16,6 +16,7 @@ from typing import Literal
 from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.answer_text import without_end_tokens
 from grpo.rewards.math.guard import LONGEST
+from grpo.rewards.numbers.chinese import FULL_WIDTH
 from grpo.rewards.numbers.hedges import revised
 from grpo.rewards.numbers.numerals import INVISIBLE
 from grpo.rewards.reasoning import reasoning_end
@@ -69,7 +70,7 @@ class Statement:
 def statement(completion: str) -> Statement | None:
     """Finds the statement of the answer, or None when the completion is blank or ends in an empty block or box."""
     text = completion.strip()[-_READ:]
-    text = text if text.isascii() else text.translate(INVISIBLE)
+    text = text if text.isascii() else text.translate(FULL_WIDTH | INVISIBLE)
     if "<<" in text:
         text = _ANNOTATION.sub("", text)
     text = without_end_tokens(text)

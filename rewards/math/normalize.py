@@ -13,6 +13,7 @@ from collections.abc import Callable
 from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.math.ascii import overlined
 from grpo.rewards.math.guard import LONGEST
+from grpo.rewards.numbers.chinese import FULL_WIDTH, respelt
 from grpo.rewards.numbers.numerals import INVISIBLE
 from grpo.rewards.numbers.words import spoken_number
 
@@ -31,6 +32,12 @@ _CURLY_NAME = lazy_pattern(r"\\([lr]brace)(?![a-zA-Z])\s?")
 _ROW_GAP = lazy_pattern(r"(\\\\)\s*\[-?\d*\.?\d+\s?(?:pt|em|ex|mm|cm)\]")
 _NATURAL = lazy_pattern(r"\\log\s?_\s?(?:e(?![a-zA-Z])|\{\s*e\s*\})")
 _SLANTED = lazy_pattern(r"\\[ns](?:ice)?frac(?![a-zA-Z])")
+_UNIT = (
+    r"(?:\s?\\(?:text|textrm|mathrm|mbox|rm)\s?\{[^{}\d]*\}|\s?\\(?:cdot|times)(?![a-z])"
+    r"|\s?\^\s?(?:-?\d|\{\s?-?\d\s?\})|\\[ ,;:!]|[\s~*])"
+)
+_UNIT_FRACTION = lazy_pattern(rf"\\[dtc]?frac\s?\{{\s?([\d.,]*)({_UNIT}*)\}}\s?\{{({_UNIT}+)\}}")
+_UNIT_MARK = lazy_pattern(r"\\(?:cdot|times)(?![a-z])|\\[ ,;:!]|[{}~*]|\\(?:text|textrm|mathrm|mbox|rm)(?![a-z])")
 _ANGLES = lazy_pattern(
     r"\\(?:left\s?)?\\?langle(?![a-zA-Z])\s*((?:(?!\\langle).){1,400}?)\\(?:right\s?)?\\?rangle(?![a-zA-Z])"
 )
@@ -85,6 +92,7 @@ def normalized(text: str) -> str:
     if len(text) > LONGEST:
         return text
     if not text.isascii():
+        text = respelt(text.translate(FULL_WIDTH))
         text = overlined(text.translate(INVISIBLE)).replace("\u00b1", "\\pm ").replace("\u2213", "\\mp ")
     if text.strip()[:1] in "*_`":
         text = _EMPHASIS.sub(r"\2", text, count=1)
@@ -109,9 +117,16 @@ def _commands(text: str) -> str:
         text, changed = _FACE.subn(_unfaced, text)
         if not changed:
             break
+    text = _UNIT_FRACTION.sub(_unit, text)
     text = _NATURAL.sub(r"\\ln ", _SLANTED.sub(r"\\frac", _SWITCH.sub("", text)))
     text = _ROW_GAP.sub(r"\1 ", _CURLY_NAME.sub(lambda name: _CURLY[name[1]], text))
     return _DOTS.sub(r"\\ldots ", _ANGLES.sub(r"(\1)", text))
+
+
+def _unit(match: re.Match[str]) -> str:
+    """A unit that is set as a fraction, in one line: `\\frac{\\text{m}}{\\text{s}^2}` is `\\text{ m/s^2}`."""
+    upper, lower = (" ".join(_UNIT_MARK.sub(" ", part).split()).replace(" ^", "^") for part in match.groups()[1:])
+    return rf"{match[1]}\text{{ {upper or 1}/{lower}}}" if any(map(str.isalpha, lower)) else match[0]
 
 
 def _unfaced(match: re.Match[str]) -> str:

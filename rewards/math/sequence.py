@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from grpo.rewards.math.claim import result
 from grpo.rewards.math.points import same_at_points
 
 _DOTS = re.compile(r"(?:\\(?:ldots|cdots|dots[bcmio]?)(?![a-zA-Z])|\u2026|\.{3,})")
 _BRACKETED = re.compile(r"(?:\\left\s?)?(?P<open>\\\{|[(\[])(?P<items>.*?)(?:\\right\s?)?(?P<close>\\\}|[)\]])", re.DOTALL)
-_NAMED = re.compile(r"[A-Za-z]\w{0,2}\s*(?:=|\\in(?![a-z]))\s*")
+_NAMED = re.compile(r"[A-Za-z]\w{0,2}\s*\\in(?![a-z])\s*")
 _MOST = 200
 
 
@@ -50,7 +51,7 @@ def same_sequence(gold: str, text: str, read: Callable[[str], Sequence[Any]]) ->
 
 def _pieces(text: str) -> tuple[str, list[str]]:
     """The bracket and the separator, and what that parts outside of brackets."""
-    text = _NAMED.sub("", text.strip(), count=1) if _NAMED.match(text.strip()) else text.strip()
+    text = _NAMED.sub("", result(text), count=1).strip()
     bracketed = _BRACKETED.fullmatch(text)
     kind, text = (bracketed["open"], bracketed["items"]) if bracketed else ("", text)
     mark = "," if "," in text else "+"

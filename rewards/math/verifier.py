@@ -16,7 +16,7 @@ from grpo.plugins.decorators import verifier
 from grpo.plugins.errors import OptionError
 from grpo.plugins.types import Case, Verdict
 from grpo.rewards.math.answer import MARKUP, Statement, plain, statement
-from grpo.rewards.math.choice import chosen_letter, gold_letter
+from grpo.rewards.math.choice import chosen_letter, chosen_letters, gold_letter
 from grpo.rewards.math.claim import (
     claim,
     counted_list,
@@ -185,7 +185,7 @@ def _judged(
         same, how = same_digits(prediction.parts[0], gold.core, gold.number, precision)
         if same is not None:
             return Verdict(same, extracted, how or f"the text of the gold ({prediction.form})")
-    prediction = _normalized(prediction, labels=gold.letter is None)
+    prediction = _normalized(prediction, labels=gold.letter is None and gold.letters is None)
     content = plain(prediction.parts[0] if len(prediction.parts) == 1 else prediction.text)
     if gold.label and gold_letter(content) == gold.label:
         return Verdict(True, extracted, f"the letter of the gold ({prediction.form})")
@@ -209,6 +209,9 @@ def _judged(
     measured = same_amount(claim(prediction), gold.core) if gold.amount else None
     if measured is not None:
         return Verdict(measured, extracted, f"{'the' if measured else 'not the'} quantity of the gold")
+    letters = chosen_letters(prediction) if gold.letters else None
+    if letters is not None:
+        return Verdict(letters == gold.letters, "".join(sorted(letters)), f"the letters chosen ({prediction.form})")
     if gold.words is not None:
         readings = () if prediction.parts else words_behind_cue(prediction.text) or last_words(prediction)
         same = any(says(reading, gold.words) for reading in (_said(prediction), *readings))
