@@ -126,7 +126,9 @@ def _statement(part: str) -> Statement | None:
             empty = empty or bool(closing and not (mark["close"] or content or part[closing.end() :].strip()))
             after = mark.start()
             if content and not mark["close"]:
-                return _revision(part, part.find(content, mark.end()) + len(content)) or Statement(content, "tag", (content,))
+                return _revision(part, part.find(content, mark.end()) + len(content)) or Statement(
+                    content, "tag", (content,)
+                )
         elif mark["line"] is not None:
             content = mark["line"].strip()
             heading = content[:1].isalpha() and part[mark.end() :].strip()

@@ -22,7 +22,9 @@ _NOT = lazy_pattern(
     r"\W{0,3}(?:(?:be|the|an?|answer|option|choice)\W{1,3}){0,3}\Z",
     re.IGNORECASE,
 )
-_OFFERED = lazy_pattern(r"[\s,;|&)*$]*(?:/|\b(?:or|and|vs|versus|unless|otherwise|else|maybe|perhaps|possibly)\b|\u6216|(?<![.!?])[\s,;|&(*$]*[A-Z](?![A-Za-z0-9']))")
+_OFFERED = lazy_pattern(
+    r"[\s,;|&)*$]*(?:/|\b(?:or|and|vs|versus|unless|otherwise|else|maybe|perhaps|possibly)\b|\u6216|(?<![.!?])[\s,;|&(*$]*[A-Z](?![A-Za-z0-9']))"
+)
 _SEVERAL = lazy_pattern(r"(?:[\s,;&/()*$'\"\[\]{}]|\band\b|[A-J](?![a-z]))+\.?")
 _PLURAL = lazy_pattern(r"\b(?:options|choices|answers|statements)\b(?=\W+[A-J]\b)", re.IGNORECASE)
 _JOINING = lazy_pattern(r"\band\b|[^A-J]")

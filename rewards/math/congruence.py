@@ -35,7 +35,9 @@ def same_residue(gold: str, text: str) -> bool | None:
     if len(moduli) > 1 or not (_WHOLE.fullmatch(one[1]) and _WHOLE.fullmatch(other[1])):
         return False if len(moduli) > 1 else None
     wanted, given = int(one[1]), int(other[1])
-    return wanted == given or bool(one[3] and (wanted - given) % int(one[3]) == 0 and (other[3] or 0 <= given < int(one[3])))
+    return wanted == given or bool(
+        one[3] and (wanted - given) % int(one[3]) == 0 and (other[3] or 0 <= given < int(one[3]))
+    )
 
 
 def _reduced(value: str, modulus: str) -> bool:

@@ -77,7 +77,9 @@ def _read(answer: str | float) -> Gold | None:
     words = MARKUP.sub(r"\1", text) if _in_words(text) else None
     found = number_of(answer, text, core)
     measured = len(amounts(core)) == 1
-    return Gold(text, label, bare, core, groups(core), words, gold_letter(bare), letters, found, is_date(core), measured)
+    return Gold(
+        text, label, bare, core, groups(core), words, gold_letter(bare), letters, found, is_date(core), measured
+    )
 
 
 def marked(text: str) -> str:

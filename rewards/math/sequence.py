@@ -15,7 +15,9 @@ from grpo.rewards.math.claim import result
 from grpo.rewards.math.points import same_at_points
 
 _DOTS = re.compile(r"(?:\\(?:ldots|cdots|dots[bcmio]?)(?![a-zA-Z])|\u2026|\.{3,})")
-_BRACKETED = re.compile(r"(?:\\left\s?)?(?P<open>\\\{|[(\[])(?P<items>.*?)(?:\\right\s?)?(?P<close>\\\}|[)\]])", re.DOTALL)
+_BRACKETED = re.compile(
+    r"(?:\\left\s?)?(?P<open>\\\{|[(\[])(?P<items>.*?)(?:\\right\s?)?(?P<close>\\\}|[)\]])", re.DOTALL
+)
 _NAMED = re.compile(r"[A-Za-z]\w{0,2}\s*\\in(?![a-z])\s*")
 _MOST = 200
 

@@ -26,10 +26,12 @@ from grpo.rewards.math.claim import (
     listed_values,
     several,
     without_quantifier,
+    without_quantifiers,
 )
 from grpo.rewards.math.congruence import same_residue
 from grpo.rewards.math.cue import behind_cue, last_words, words_behind_cue
 from grpo.rewards.math.dates import last_date, same_date
+from grpo.rewards.math.definition import same_argument
 from grpo.rewards.math.gold import Gold, marked, read_gold
 from grpo.rewards.math.guard import hostile
 from grpo.rewards.math.normalize import choice_label, normalized
@@ -268,6 +270,12 @@ def _algebra(gold: Gold, prediction: Statement, extracted: str, *, limit: float,
         if gold.number is None and "\\" not in text and not several(gold.core) and _PROSE.search(text):
             return Verdict(False, extracted, f"no mathematics alone is stated ({prediction.form})")
     core = prediction.parts[0] if len(prediction.parts) == 1 else _last_formula(prediction)
+    wanted = term(gold.text) or gold.text
+    bare = without_quantifiers(gold.core, core)
+    defined = same_argument(*bare) or (bare if bare != (gold.core, core) else None)
+    if defined is not None:
+        wanted, core = defined
+        text = f"${core}$"
     named = _DEFINED.fullmatch(core) if "=" not in gold.text else None
     if named is not None:
         core = named[1]
@@ -281,7 +289,7 @@ def _algebra(gold: Gold, prediction: Statement, extracted: str, *, limit: float,
     elif listed is not None:
         text = core = rf"\boxed{{{listed}}}"
     try:
-        same = compare("same", term(gold.text) or gold.text, text, core=core, seconds=limit, **options)
+        same = compare("same", wanted, text, core=core, seconds=limit, **options)
     except Unreadable as error:
         return _refused(gold, extracted, str(error))
     except Undecided as error:

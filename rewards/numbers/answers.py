@@ -104,9 +104,7 @@ _EQUATED = lazy_pattern(
 )
 _EQUATED_AFTER_BLANK = lazy_pattern(r"[\s$]+[a-zA-Z]\s*=[\s$]*")
 _SET_EQUAL = lazy_pattern(r"=[\s$]*\Z")
-_MINUS = lazy_pattern(
-    r"(\A[\s$*]*|\b(?:is|are|was|be|equals?|to|=)\s+[$*]{0,3})minus\s+(?=[$]?\d)", re.IGNORECASE
-)
+_MINUS = lazy_pattern(r"(\A[\s$*]*|\b(?:is|are|was|be|equals?|to|=)\s+[$*]{0,3})minus\s+(?=[$]?\d)", re.IGNORECASE)
 _OR_ABOUT = lazy_pattern(r"[\s,($)]*or\s+(?:about|approximately|roughly|around)\s+[$]?", re.IGNORECASE)
 _OR_ELSE = lazy_pattern(
     r"[\s.!?*_$]*(?:but\s+)?(?:or|maybe|perhaps|possibly|alternatively|otherwise)\b[^\n\d]{0,40}\d", re.IGNORECASE

@@ -20,7 +20,9 @@ _SCALES = {"万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8}
 _NUMERAL = "零〇一二两三四五六七八九十百千万萬亿億"
 _HAN = lazy_pattern("[\u3001\u4e00-\u9fff]")
 _LONGEST = 200
-_WORDED = lazy_pattern(rf"(?P<minus>负?)(?P<percent>百分之)?(?:(?P<lower>[{_NUMERAL}]+)分之)?(?P<whole>[{_NUMERAL}]+)(?:点(?P<part>[零〇一二三四五六七八九]+))?")
+_WORDED = lazy_pattern(
+    rf"(?P<minus>负?)(?P<percent>百分之)?(?:(?P<lower>[{_NUMERAL}]+)分之)?(?P<whole>[{_NUMERAL}]+)(?:点(?P<part>[零〇一二三四五六七八九]+))?"
+)
 _SCALED = lazy_pattern(r"(?<![\d.])(\d{1,15})(?:\.(\d{1,15}))?\s?([万萬亿億])")
 _PERCENT = lazy_pattern(r"百分之\s?(\d+(?:\.\d+)?)")
 _OVER = lazy_pattern(r"(\d+)\s?分之\s?(\d+)")
@@ -59,7 +61,9 @@ def respelt(text: str) -> str:
         return usual
     value = chinese_number(core)
     if value is not None:
-        number = f"{value.numerator}" if value.denominator == 1 else rf"\frac{{{value.numerator}}}{{{value.denominator}}}"
+        number = (
+            f"{value.numerator}" if value.denominator == 1 else rf"\frac{{{value.numerator}}}{{{value.denominator}}}"
+        )
         return rf"{value * 100}\%" if core.lstrip("负").startswith("百分之") else number
     text = _OVER.sub(r"\\frac{\2}{\1}", _PERCENT.sub(r"\1\\%", _SCALED.sub(_scaled, _MINUS.sub("-", core))))
     text = _OR.sub(r" \\text{ or } ", _AND.sub(",", text))

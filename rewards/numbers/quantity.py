@@ -120,7 +120,9 @@ def _known() -> dict[str, Unit]:
     for parts, names in (line.split(":") for line in _DERIVED.strip().split("\n")):
         size, *factors = parts.split()
         powers = {_FACTOR.split(factor)[0]: int(_FACTOR.split(factor)[1] or 1) for factor in factors}
-        dimensions = {(dimension, power) for name, power in powers.items() for dimension, _one in known[name].dimensions}
+        dimensions = {
+            (dimension, power) for name, power in powers.items() for dimension, _one in known[name].dimensions
+        }
         known |= dict.fromkeys(names.split(), Unit(frozenset(dimensions), Fraction(size)))
     known |= {name: Unit(frozenset({("length", 3)}), Fraction(size, 10**6)) for name, size in _CUBES.items()}
     known |= {
