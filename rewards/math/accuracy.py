@@ -82,6 +82,7 @@ def accuracy(
         if not ends:
             return 0.0
         completion = completion.rpartition(ends[0])[2]
+    operation = "open_r1" if variant == "open_r1.accuracy_reward" else "trl"
     try:
         return _score(compare(operation, str(answer), completion, seconds=limit))
     except Unreadable:

@@ -1,11 +1,9 @@
 """Reads congruences: `n \\equiv 5 \\pmod{12}` states the remainder 5, and `3 \\pmod 7` is 3.
 
-Both sides of a congruence of two numbers are true of many numbers, so the right one counts only where it is a remainder.
+Both sides of a congruence of two numbers hold for many numbers, so the right one counts only where it is a remainder.
 """
 
 from __future__ import annotations
-
-import re
 
 from grpo.plugins._pattern import lazy_pattern
 

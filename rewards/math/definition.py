@@ -1,6 +1,6 @@
 """Compares what defines a function, whatever its argument is called: `f(t) = 2t+1` is `f(x) = 2x+1`.
 
-`f\\colon x \\mapsto 2x+1` and `f(x) = \\pm x`, which is two functions, are definitions too. The bodies are left to others.
+`f\\colon x \\mapsto 2x+1` and `f(x) = \\pm x`, which is two functions, are definitions too. Others compare the bodies.
 """
 
 from __future__ import annotations

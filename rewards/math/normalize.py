@@ -84,7 +84,8 @@ _SCIENTIFIC = lazy_pattern(rf"({_NUMBER})[eE]([-+]?\d{{1,3}})")
 _SPACED = lazy_pattern(r"-?\d{1,3}(?:\s\d{3})+")
 _ALL = lazy_pattern(r"(?:the set of )?all (?:the )?reals?(?: numbers)?(?: x)?", re.IGNORECASE)
 _SIGNED = lazy_pattern(
-    r"(?:the set of )?all (?:the )?(?P<non>non-?)?(?P<sign>positive|negative) (?:reals|real numbers|values|numbers)(?: x)?",
+    r"(?:the set of )?all (?:the )?(?P<non>non-?)?(?P<sign>positive|negative) "
+    r"(?:reals|real numbers|values|numbers)(?: x)?",
     re.IGNORECASE,
 )
 _PART = lazy_pattern(
@@ -92,7 +93,8 @@ _PART = lazy_pattern(
     r"(?:(?P<out>except(?: for)?|other than|but|excluding|not equal to|different from) "
     r"|(?P<low>(?:strictly )?(?:greater|larger|more) than(?P<low_or> or equal to)?|at least|no less than) "
     r"|(?P<high>(?:strictly )?(?:less|smaller) than(?P<high_or> or equal to)?|at most|no (?:more|greater) than) "
-    r"|between )(?P<value>[^a-zA-Z]*(?:(?:[a-zA-Z]\s*=|and|or|,|\\\\[a-z]+)[^a-zA-Z]*)*?)(?P<ends>,? (?:in|ex)clusive)?",
+    r"|between )(?P<value>[^a-zA-Z]*(?:(?:[a-zA-Z]\s*=|and|or|,|\\\\[a-z]+)[^a-zA-Z]*)*?)"
+    r"(?P<ends>,? (?:in|ex)clusive)?",
     re.IGNORECASE,
 )
 _NOWHERE = lazy_pattern(r"(?:(?:it|(?:the|this) limit) )?does(?: not|n['\u2019]t) exist|DNE", re.IGNORECASE)

@@ -53,7 +53,7 @@ def same_at_points(gold: Any, found: Any) -> bool | None:
     if gold.free_symbols | found.free_symbols:
         slow = gold.has(gamma, CombinatorialFunction) or found.has(gamma, CombinatorialFunction)
         gaps = _gaps(gold, found, _MORE if slow else MANY)
-        return len(gaps) == len(_POINTS) and not max(gaps) or None
+        return True if len(gaps) == len(_POINTS) and not max(gaps) else None
     ratio = (gold / found).doit() if found != 0 else None
     return bool(ratio == 1) if isinstance(ratio, Rational) else _gaps(gold, found, MANY) == [0.0]
 
@@ -83,7 +83,10 @@ def _elements(value: Any) -> list[Any]:
 
 
 def _gaps(gold: Any, found: Any, digits: int) -> list[float]:
-    """How far apart the two are at the points where both are numbers, relative to the larger one; 0 within errors."""
+    """How far apart the two are at the points where both are numbers, relative to the larger one; 0 within errors.
+
+    What is not a number has no distance.
+    """
     from sympy import Rational
 
     error = Rational(1, 10 ** (digits - digits // _MARGIN))
@@ -100,7 +103,7 @@ def _gaps(gold: Any, found: Any, digits: int) -> list[float]:
             gaps.append(0.0 if gap < 10 * error else max(float(gap), 1e-300))
         except (TypeError, ValueError, ArithmeticError, AttributeError, NotImplementedError):
             continue
-    return [gap for gap in gaps if gap == gap]  # noqa: PLR0124 - what is no number has no distance
+    return [gap for gap in gaps if gap == gap]
 
 
 def _computes(expression: Any) -> bool:

@@ -42,7 +42,7 @@ def same_numeral(gold: str, text: str) -> bool | None:
     """Whether two texts are the same digits in the same base, where one of them names a base; else None.
 
     A base that one of them leaves out is the other's: `1011` is as good as `1011_2` where the base is known from the
-    question, and the value in another base is no answer to a question that asks for one. A letter is no base of a number.
+    question, and the value in another base is no answer to a question that asks for one. A letter is no base.
     """
     one, other = numeral(gold), numeral(text)
     if _OPEN_BASE.fullmatch(text) and not _OPEN_BASE.fullmatch(gold):

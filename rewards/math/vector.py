@@ -1,4 +1,4 @@
-"""Respells vectors as columns: `(1,2,3)^T` and `\\mathbf{i} + 2\\mathbf{j} + 3\\mathbf{k}` in, `\\begin{pmatrix}...` out."""
+"""Respells vectors as columns: transposed rows, `(1,2,3)^T`, and sums, `\\mathbf{i} + 2\\mathbf{j} + 3\\mathbf{k}`."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Reads what Chinese writes in characters: numerals, joining words, units and usual answers, as what LaTeX has for them.
+"""Respells what Chinese writes in characters as LaTeX: numerals, joining words, units and usual answers.
 
 `百分之五十` is 50\\%, `2.5亿` 250000000, `1、2` and `1和2` are `1,2`, `12平方厘米` is 12 cm^2 and `12元` is 12.
 """
 
-# ruff: noqa: RUF001, RUF002, RUF003
+# ruff: noqa: RUF001
 from __future__ import annotations
 
 import re
@@ -30,9 +30,26 @@ _MINUS = lazy_pattern(r"负(?=\s?[\d\\])")
 _AND = lazy_pattern(r"\s?(?:以及|[、和与及])\s?")
 _OR = lazy_pattern(r"\s?或者?(?:是)?\s?")
 _MEASURES = {
-    **{"毫米": "mm", "厘米": "cm", "分米": "dm", "千米": "km", "公里": "km", "米": "m"},
-    **{"毫克": "mg", "千克": "kg", "公斤": "kg", "克": "g", "毫升": "mL", "升": "L"},
-    **{"分钟": "min", "小时": "h", "秒": "s", "天": "day", "周": "week", "度": "degree"},
+    name: unit
+    for unit, names in {
+        "mm": "毫米",
+        "cm": "厘米",
+        "dm": "分米",
+        "km": "千米 公里",
+        "m": "米",
+        "mg": "毫克",
+        "kg": "千克 公斤",
+        "g": "克",
+        "mL": "毫升",
+        "L": "升",
+        "min": "分钟",
+        "h": "小时",
+        "s": "秒",
+        "day": "天",
+        "week": "周",
+        "degree": "度",
+    }.items()
+    for name in names.split()
 }
 _RAISED = {"平方": "^2", "立方": "^3"}
 _MEASURED = lazy_pattern(
@@ -75,7 +92,7 @@ def respelt(text: str) -> str:
 
 
 def chinese_number(text: str) -> Fraction | None:
-    """Returns the number that a text is in Chinese numerals: `三`, `十二`, `二分之一`, `百分之五十`; None for others."""
+    """Returns the number that a text is in Chinese: `三`, `十二`, `二分之一`, `百分之五十`; None for other texts."""
     match = _WORDED.fullmatch(text.strip()) if len(text) <= _LONGEST else None
     whole = _whole(match["whole"]) if match else None
     lower = _whole(match["lower"]) if match and match["lower"] else 1

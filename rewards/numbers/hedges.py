@@ -80,13 +80,19 @@ _BACK = lazy_pattern(
     r"[\s*_]*(?:wait|no|actually|sorry|oops|correction|hmm|hold\s+on|let\s+me\s+(?:re|double))\b|\bmistake|\bwrong\b",
     re.IGNORECASE,
 )
-_OTHER = r"[\s:,]*(?:(?:exactly|actually|really|rather|instead|therefore|equal\s+to|\\\\?boxed)[\s:]*)*[$*(\[{\\]*(?:-?\d|\\\\|[a-zA-Z]\b)"
+_START = r"(?:\A|</\w{1,12}>|[.!?;,:\n\u2014])[\s*_$)\]}>\"']*(?:(?:but|and|oh|or)[\s,]+)*"
+_OTHER = (
+    r"[\s:,]*(?:(?:exactly|actually|really|rather|instead|therefore|equal\s+to)[\s:]*)*(?:\\\$|[$*(\[{])*"
+    r"(?:-?\d|\\[a-z(\[]|(?<=\$)[a-z(]|(?-i:[A-HJ]\b))"
+)
 _REVISED = lazy_pattern(
-    r"(?:\A|</\w{1,12}>|[.!?;,:\n\u2014])[\s*_$)\]}>\"']*(?:(?:but|and|oh|or)[\s,]+)*(?:wait|no|actually|sorry|oops|correction|hmm+|rather"
-    r"|i\s+mean(?:t)?|scratch\s+that|on\s+second\s+thoughts?|let\s+me\s+correct\s+(?:that|this|myself))\b"
-    r"(?:(?:(?!verif|check|confirm)[^\n]){0,120}?\b(?:answer|it|that|this|value|result|total)\s*(?:['\u2019]s|is|was|(?:should|must|has\s+to|would)\s+"
-    rf"(?:be|have\s+been)|equals|:){_OTHER}|{_OTHER})"
-    r"|\b(?:that|this|it|which|above|answer)\s+(?:is|was)\s+(?:a\s+)?(?:wrong|incorrect|mistake[n]?|not\s+(?:right|correct))\b",
+    rf"{_START}(?:wait|no|actually|sorry|oops|correction|hmm+|rather|i\s+mean(?:t)?|scratch\s+that"
+    r"|on\s+second\s+thoughts?|let\s+me\s+correct\s+(?:that|this|myself))\b"
+    r"(?:(?:(?!verif|check|confirm)[^\n]){0,120}?\b(?:answer|it|that|this|value|result|total)\s*"
+    r"(?:['\u2019]s|is|was|(?:should|must|has\s+to|would)\s+(?:be|have\s+been)|equals|:)"
+    rf"{_OTHER}|{_OTHER})"
+    r"|(?:\A|[.!?\n])[\s*_$)\]}>]*(?:[a-z]+,?\s+){0,2}(?:that|this|it|(?:the\s+)?(?:above|answer))\s+(?:is|was)\s+(?:a\s+)?"
+    r"(?:wrong|incorrect|mistaken?|not\s+(?:right|correct))\b",
     re.IGNORECASE,
 )
 _ONE_BY_ONE = lazy_pattern(

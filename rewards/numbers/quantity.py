@@ -117,13 +117,14 @@ def _known() -> dict[str, Unit]:
     for dimension, size, *names in map(str.split, _TABLE.strip().split("\n")):
         for name in names:
             known[name] = Unit(frozenset({(dimension, 1)}), Fraction(size))
-    for parts, names in (line.split(":") for line in _DERIVED.strip().split("\n")):
-        size, *factors = parts.split()
-        powers = {_FACTOR.split(factor)[0]: int(_FACTOR.split(factor)[1] or 1) for factor in factors}
-        dimensions = {
-            (dimension, power) for name, power in powers.items() for dimension, _one in known[name].dimensions
-        }
-        known |= dict.fromkeys(names.split(), Unit(frozenset(dimensions), Fraction(size)))
+    for line in _DERIVED.strip().split("\n"):
+        formula, _, derived = line.partition(":")
+        amount, *factors = formula.split()
+        dimensions = set()
+        for factor in factors:
+            base, power = _FACTOR.split(factor)
+            dimensions |= {(dimension, int(power or 1)) for dimension, _one in known[base].dimensions}
+        known |= dict.fromkeys(derived.split(), Unit(frozenset(dimensions), Fraction(amount)))
     known |= {name: Unit(frozenset({("length", 3)}), Fraction(size, 10**6)) for name, size in _CUBES.items()}
     known |= {
         f"{prefix}{name}": Unit(known[name].dimensions, known[name].size * Fraction(10) ** power)
