@@ -7,7 +7,7 @@ from typing import Literal
 from grpo.plugins.decorators import reward
 from grpo.plugins.types import Case
 from grpo.rewards.math.answer import gold_text
-from grpo.rewards.math.process import SECONDS, Undecided, compare
+from grpo.rewards.math.process import SECONDS, Undecided, Unreadable, compare
 from grpo.rewards.math.verifier import CASES, TIMEOUT, prepare
 from grpo.rewards.math.verifier import math as verifier
 
@@ -56,8 +56,8 @@ def accuracy(
         answer: the gold, as for the verifier.
         question: see the verifier, as for `precision`, `strict`, `relations`, `evaluated` and `limit`; the published
             variants use `limit` alone.
-        undecided: the score of an answer that could not be compared within its limits; None abstains. A policy that
-            finds out that such answers cost nothing may prefer them to wrong ones: 0 ends that.
+        undecided: the score where the gold, or a machine under load, kept an answer from being compared; None
+            abstains. An answer that exhausts the limits itself is wrong: a policy could choose to be left out.
         variant: "verifier", or a published function, scored as published: trl.accuracy_reward (only LaTeX counts, a
             box first; abstains when the gold cannot be read), trl.reasoning_accuracy_reward (the same for the text
             after the reasoning; 0 without its end), open_r1.accuracy_reward (as TRL's, with other rules for LaTeX).
@@ -82,8 +82,10 @@ def accuracy(
         if not ends:
             return 0.0
         completion = completion.rpartition(ends[0])[2]
+    operation = "open_r1" if variant == "open_r1.accuracy_reward" else "trl"
     try:
-        operation = "open_r1" if variant == "open_r1.accuracy_reward" else "trl"
         return _score(compare(operation, str(answer), completion, seconds=limit))
+    except Unreadable:
+        return 0.0
     except Undecided:
         return undecided

@@ -16,6 +16,8 @@ from typing import Literal
 from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.answer_text import without_end_tokens
 from grpo.rewards.math.guard import LONGEST
+from grpo.rewards.numbers.chinese import FULL_WIDTH
+from grpo.rewards.numbers.hedges import revised
 from grpo.rewards.numbers.numerals import INVISIBLE
 from grpo.rewards.reasoning import reasoning_end
 
@@ -32,7 +34,11 @@ _CLOSING = lazy_pattern(r"</(?:answer|solution)\b[^<>\n]{0,80}>", re.IGNORECASE)
 _ANY_TAG = lazy_pattern(r"</?(?:answer|solution|think|thinking|reasoning)\b[^<>\n]{0,80}>", re.IGNORECASE)
 _BOX = lazy_pattern(r"\\(?:f?boxed|f(?:rame)?box)\s?\{")
 _BRACE = lazy_pattern(r"(?<!\\)[{}]")
-_JOINT = lazy_pattern(r"(?:[\s$,;&.()\[\]\\]|\band\b|\bor\b|\\quad|\\text|[{}])*+", re.IGNORECASE)
+_JOINT = lazy_pattern(
+    r"(?:[\s$,;&.?()\[\]\\]|\b(?:and|or|vs|maybe|perhaps|possibly|either|also|else|(?:could|might|may)(?:\s+(?:also|be))*)\b"
+    r"|\\quad|\\text|[{}])*+",
+    re.IGNORECASE,
+)
 MARKUP = lazy_pattern(r"\\(?:text(?:bf|it|rm|sf|tt)?|math(?:rm|bf|sf|it|tt)|mbox)\s?\{([^{}]*)\}")
 """Words set in another face, which changes nothing; the content is the group."""
 
@@ -64,7 +70,7 @@ class Statement:
 def statement(completion: str) -> Statement | None:
     """Finds the statement of the answer, or None when the completion is blank or ends in an empty block or box."""
     text = completion.strip()[-_READ:]
-    text = text if text.isascii() else text.translate(INVISIBLE)
+    text = text if text.isascii() else text.translate(FULL_WIDTH | INVISIBLE)
     if "<<" in text:
         text = _ANNOTATION.sub("", text)
     text = without_end_tokens(text)
@@ -120,23 +126,34 @@ def _statement(part: str) -> Statement | None:
             empty = empty or bool(closing and not (mark["close"] or content or part[closing.end() :].strip()))
             after = mark.start()
             if content and not mark["close"]:
-                return Statement(content, "tag", (content,))
+                return _revision(part, part.find(content, mark.end()) + len(content)) or Statement(
+                    content, "tag", (content,)
+                )
         elif mark["line"] is not None:
             content = mark["line"].strip()
             heading = content[:1].isalpha() and part[mark.end() :].strip()
             if content and not heading:
-                return Statement(content, "hash", (content,))
+                return _revision(part, mark.end()) or Statement(content, "hash", (content,))
         elif mark["final"]:
             if not empty and any(character.isalnum() for character in part[mark.end() : after]):
                 return Statement(part[mark.start() : mark.start() + LONGEST], "sentence")
         else:
             boxed = _boxed(part, mark.end())
-            if boxed is not None:
-                return boxed
             end = closing_brace(part, mark.end())
+            if boxed is not None:
+                return _revision(part, max(end, mark.end()) + 1) or boxed
             empty = empty or not any(map(str.isalnum, part[max(end, mark.end()) :]))
     part = part[-LONGEST:]
-    return None if empty else Statement(_ANY_TAG.sub(" ", part) if "<" in part else part, "prose")
+    return None if empty else Statement(_without_tags(part), "prose")
+
+
+def _revision(part: str, end: int) -> Statement | None:
+    """What follows a marked answer where it takes that back."""
+    return Statement(_without_tags(part[end:][:LONGEST]), "prose") if revised(part[end:]) else None
+
+
+def _without_tags(text: str) -> str:
+    return _ANY_TAG.sub(" ", text) if "<" in text else text
 
 
 def _boxed(part: str, start: int) -> Statement | None:

@@ -1,4 +1,4 @@
-"""Multiple choice: a statement in, the one letter that it chooses out."""
+"""Reads multiple choice: a statement in, the one letter that it chooses out, or the several."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _LETTER = lazy_pattern(r"\(?([A-Z])\)?")
 _SMALL = lazy_pattern(r"[\s$*]*\(?([a-z])[).]?[\s$*.]*")
 _CHOICE = lazy_pattern(r"(?<![A-Za-z0-9\\'])\(?([A-Z])\)?(?![A-Za-z0-9'])", re.ASCII)
 _CUE = lazy_pattern(
-    r"(?:\banswer|\b(?:correct|right|best) (?:option|choice))\b[^.\n]{0,40}?"
-    r"(?:\b(?:is|must be|should be|would be)\b|:)|\b(?:choose|pick)\b",
+    r"(?:\banswers?|\b(?:correct|right|best) (?:option|choice)s?)\b[^.\n]{0,40}?"
+    r"(?:\b(?:is|are|must be|should be|would be)\b|:)|\b(?:choose|pick)\b|\u9009\u9879?",
     re.IGNORECASE,
 )
 _LEADING = lazy_pattern(r"\W*(?:[A-Za-z]{2,}\W+){0,3}")
@@ -22,7 +22,12 @@ _NOT = lazy_pattern(
     r"\W{0,3}(?:(?:be|the|an?|answer|option|choice)\W{1,3}){0,3}\Z",
     re.IGNORECASE,
 )
-_OFFERED = lazy_pattern(r"[\s,;|&)*$]*(?:/|\b(?:or|and|vs|versus)\b|(?<![.!?])[\s,;|&(*$]*[A-Z](?![A-Za-z0-9']))")
+_OFFERED = lazy_pattern(
+    r"[\s,;|&)*$]*(?:/|\b(?:or|and|vs|versus|unless|otherwise|else|maybe|perhaps|possibly)\b|\u6216|(?<![.!?])[\s,;|&(*$]*[A-Z](?![A-Za-z0-9']))"
+)
+_SEVERAL = lazy_pattern(r"(?:[\s,;&/()*$'\"\[\]{}]|\band\b|[A-J](?![a-z]))+\.?")
+_PLURAL = lazy_pattern(r"\b(?:options|choices|answers|statements)\b(?=\W+[A-J]\b)", re.IGNORECASE)
+_JOINING = lazy_pattern(r"\band\b|[^A-J]")
 _EDGE = ".!?\n:;"
 
 
@@ -30,6 +35,32 @@ def gold_letter(gold: str) -> str | None:
     """Returns the letter of a gold that is one capital letter, such as "B", "(B)" or "\\text{(B)}"; else None."""
     found = _LETTER.fullmatch(gold)
     return found[1] if found else None
+
+
+def gold_letters(gold: str) -> frozenset[str] | None:
+    """Returns the letters of a gold that is several of them, such as "AC", "A, C", "(A) and (C)" or "['A', 'C']"."""
+    return None if "/" in gold else _letters(gold)
+
+
+def chosen_letters(prediction: Statement) -> frozenset[str] | None:
+    """Returns the letters that a statement chooses, or None when it chooses fewer than two, or says anything else.
+
+    In prose they directly follow the last "the answers are", or are all of the last line.
+    """
+    if prediction.parts:
+        return _letters(", ".join(prediction.parts))
+    text = MARKUP.sub(r" \1 ", prediction.text)
+    cues = list(_CUE.finditer(text)) or list(_PLURAL.finditer(text))
+    if not cues:
+        return _letters(text.rstrip().rpartition("\n")[2])
+    match = _SEVERAL.match(text, cues[-1].end())
+    return None if match is None or _OFFERED.match(text, match.end()) else _letters(match[0])
+
+
+def _letters(text: str) -> frozenset[str] | None:
+    text = MARKUP.sub(r" \1 ", text).strip()
+    letters = _JOINING.sub("", text) if _SEVERAL.fullmatch(text) else ""
+    return frozenset(letters) if len(letters) == len(set(letters)) > 1 else None
 
 
 def chosen_letter(prediction: Statement) -> str | None:

@@ -24,7 +24,8 @@ _SOLUTIONS = lazy_pattern(
 )
 _FOR_ALL = lazy_pattern(
     r"(?<=[\w$)}\]])(?:\\[,;: ]|\\q?quad(?![a-z])|[\s,])*(?:\\(?:text|mathrm|mbox)\s?\{\s*)?"
-    r"(?:for\s+(?:all|any|every|each)\b|\\forall(?![a-z]))[^.;]{0,80}[.$\s]*\Z",
+    r"(?:for\s+(?:all|any|every|each|some)\b|\\forall(?![a-z])|where\b|(?<=[,}\s])\\?[a-zA-Z]\s*\\in(?![a-z]))"
+    r"(?P<of>[^.;]{0,80})[.$\s]*\Z",
     re.IGNORECASE,
 )
 _LISTING = lazy_pattern(r"(?:\b(?:are|be)\b:?|:|(?P<name>\b[a-zA-Z])\s*=)\s*(?=[-\d\\$])")
@@ -111,6 +112,17 @@ def without_quantifier(text: str) -> str:
         return text
     head = text[: found.start()]
     return head + "$" if head.count("$") % 2 else head
+
+
+def without_quantifiers(gold: str, text: str) -> tuple[str, str]:
+    """Returns two formulas without "for all n" and ", c \\in \\mathbb{R}" at their ends, where these do not differ."""
+    both = [one.strip().strip("$") for one in (gold, text)]
+    found = [_FOR_ALL.search(one, max(0, len(one) - _LONGEST)) for one in both]
+    numbers = [re.findall(r"\d+", match["of"]) if match else None for match in found]
+    heads = [one if match is None else one[: match.start()] for one, match in zip(both, found, strict=True)]
+    closed = all(head.count("{") == head.count("}") for head in heads)
+    same = None in numbers or numbers[0] == numbers[1]
+    return (heads[0], heads[1]) if any(found) and closed and same else (gold, text)
 
 
 def several(gold: str) -> bool:

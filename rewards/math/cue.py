@@ -55,7 +55,7 @@ _CLAUSE = lazy_pattern(
 )
 _RELATED = lazy_pattern(r"[=<>\u2264\u2265\u2208]")
 _COPULA = lazy_pattern(
-    r"(?:\b(?:is|are|was|equals?|becomes?|be|(?:simplif(?:y|ies)|reduces?|comes?|amounts?|evaluates?)\s+to|takes?|gets?|gives?|obtain|yields?|have|has|find|conclude|(?:arrive|start|begin|end|finish|leave|depart|return|land|open|close|meet)s?\s+at|(?:at|is|are)\s+(?:the\s+)?points?)\b|[:\uff1a])"
+    r"(?:\b(?:(?:is|lies?|belongs?|be)\s+(?:in|to)(?:\s+the\s+(?:interval|set))?|is|are|was|equals?|becomes?|be|(?:simplif(?:y|ies)|reduces?|comes?|amounts?|evaluates?)\s+to|takes?|gets?|gives?|obtain|yields?|have|has|find|conclude|(?:arrive|start|begin|end|finish|leave|depart|return|land|open|close|meet)s?\s+at|(?:at|is|are)\s+(?:the\s+)?points?)\b|[:\uff1a]|\u89e3\u5f97|\u53ef\u5f97|\u5f97\u5230?|\u7b49\u4e8e|[\u4e3a\u70ba\u662f])"
     rf"(?:\s+(?:us|that|to)\b)?{_ADVERB}\s*:?",
     re.IGNORECASE,
 )

@@ -17,6 +17,8 @@ from typing import Any
 from grpo.rewards.math.ascii import commands, latex_of
 from grpo.rewards.math.guard import LONGEST
 from grpo.rewards.math.normalize import normalized, repeating
+from grpo.rewards.math.points import MANY, same_at_points
+from grpo.rewards.math.sequence import same_sequence
 from grpo.rewards.math.sets import same_set
 
 _ANCHOR = re.compile(r"\$|\\\(|\\\[|\\f?boxed|\\begin\{align")
@@ -45,7 +47,11 @@ _DEGREES = re.compile(
 )
 _DEGREE = re.compile(r"\s*\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![a-z]))")
 _PI = re.compile(r"\\pi(?![a-z])|\bpi\b|\u03c0")
+_NATURAL = re.compile(r"\\ln(?![a-z])|\bln\b")
+_LOGARITHM = re.compile(r"\\log(?![a-z])(?!\s*_)\s*|(?<![a-zA-Z\\])log(?![a-z_])\s*")
 _CHOPPED = 1e-12
+_DIGITS = (15, MANY)
+"""Digits to which constants are compared: what few cannot tell apart is computed again, as 2**-2006 is no zero."""
 
 
 def same_mathematics(
@@ -67,12 +73,20 @@ def same_mathematics(
         inside math-verify, which does not say so.
     """
     _silence()
+    gold, statement, core = _one_logarithm(gold, statement, core)
+    sequence = same_sequence(_content(gold), _content(core or statement), _read)
+    if sequence is not None:
+        return sequence
     golds = [one for one in _gold(gold) if not isinstance(one, str)]
     if not golds:
         return None
     found = _read(statement)
     settings = {"float_rounding": precision, "strict": strict}
-    if _verify(list(_gold(gold)), found, **settings):
+    at_points = _at_points(golds, found) if strict else None
+    if at_points or (
+        at_points is None
+        and all(_verify(list(_gold(gold)), found, **settings, numeric_precision=digits) for digits in _DIGITS)
+    ):
         return _close_enough(golds[0], found, precision)
     angle = _as_radians(gold, core or statement)
     if angle is not None:
@@ -82,6 +96,21 @@ def same_mathematics(
         return sets
     readings = _otherwise(golds, found)
     return any(_verify(one, two, **settings) and _close_enough(one[0], two, precision) for one, two in readings)
+
+
+def _one_logarithm(gold: str, *texts: str) -> list[str]:
+    """Gold and answer with `\\log` as `\\ln`, where the other one writes that: then there is one logarithm."""
+    answer = texts[-1] or texts[0]
+    natural = [_NATURAL.search(text) is not None for text in (gold, answer)]
+    plain = [_LOGARITHM.search(text) is not None for text in (gold, answer)]
+    one = natural[0] != natural[1] and plain[natural[0]] and not plain[natural[1]]
+    return [_LOGARITHM.sub(r"\\ln ", text) if one else text for text in (gold, *texts)]
+
+
+def _at_points(golds: list[Any], found: list[Any]) -> bool | None:
+    """What points say of the gold and each reading of the answer: one that is the same, all others, or None."""
+    readings = [same_at_points(golds[0], one) for one in found if not isinstance(one, str)]
+    return True if True in readings else None if None in readings or not readings else False
 
 
 def _as_radians(gold: str, text: str) -> tuple[str, str] | None:

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.math.answer import MARKUP, gold_text, plain, statement
-from grpo.rewards.math.choice import gold_letter
+from grpo.rewards.math.choice import gold_letter, gold_letters
 from grpo.rewards.math.claim import groups
 from grpo.rewards.math.dates import is_date
 from grpo.rewards.math.normalize import choice_label, normalized
@@ -35,6 +35,7 @@ class Gold:
         values: the values that joining words or semicolons part, or None for a single one.
         words: it in words, or None where it is no text of words.
         letter: the capital letter that it is, or None.
+        letters: the letters that it is, of several choices, or None.
         number: the number that it is, or None.
         moment: it is a time of day or a date.
         amount: it is one quantity of a known unit, or of several: "3 hours 20 minutes".
@@ -47,6 +48,7 @@ class Gold:
     values: frozenset[str] | None
     words: str | None
     letter: str | None
+    letters: frozenset[str] | None
     number: Number | None
     moment: bool
     amount: bool
@@ -66,14 +68,18 @@ def _read(answer: str | float) -> Gold | None:
         return None
     if DIGITS_ALONE.fullmatch(given):
         number = Number(Fraction(given), Fraction(1), given, 0, len(given))
-        return Gold(given, "", given, given, None, None, None, number, "." in given and is_date(given), False)
-    label, text = choice_label(normalized(given))
+        return Gold(given, "", given, given, None, None, None, None, number, "." in given and is_date(given), False)
+    text = normalized(given)
+    letters = gold_letters(marked(text))
+    label, text = ("", text) if letters else choice_label(text)
     core = marked(text)
     bare = plain(text)
     words = MARKUP.sub(r"\1", text) if _in_words(text) else None
     found = number_of(answer, text, core)
     measured = len(amounts(core)) == 1
-    return Gold(text, label, bare, core, groups(core), words, gold_letter(bare), found, is_date(core), measured)
+    return Gold(
+        text, label, bare, core, groups(core), words, gold_letter(bare), letters, found, is_date(core), measured
+    )
 
 
 def marked(text: str) -> str:

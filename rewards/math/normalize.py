@@ -13,6 +13,8 @@ from collections.abc import Callable
 from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.math.ascii import overlined
 from grpo.rewards.math.guard import LONGEST
+from grpo.rewards.math.vector import as_column
+from grpo.rewards.numbers.chinese import FULL_WIDTH, respelt
 from grpo.rewards.numbers.numerals import INVISIBLE
 from grpo.rewards.numbers.words import spoken_number
 
@@ -31,6 +33,13 @@ _CURLY_NAME = lazy_pattern(r"\\([lr]brace)(?![a-zA-Z])\s?")
 _ROW_GAP = lazy_pattern(r"(\\\\)\s*\[-?\d*\.?\d+\s?(?:pt|em|ex|mm|cm)\]")
 _NATURAL = lazy_pattern(r"\\log\s?_\s?(?:e(?![a-zA-Z])|\{\s*e\s*\})")
 _SLANTED = lazy_pattern(r"\\[ns](?:ice)?frac(?![a-zA-Z])")
+_ROUND_ROOT = lazy_pattern(r"\\sqrt\s?\(([^()]{1,60})\)")
+_UNIT = (
+    r"(?:\s?\\(?:text|textrm|mathrm|mbox|rm)\s?\{[^{}\d]*\}|\s?\\(?:cdot|times)(?![a-z])"
+    r"|\s?\^\s?(?:-?\d|\{\s?-?\d\s?\})|\\[ ,;:!]|[\s~*])"
+)
+_UNIT_FRACTION = lazy_pattern(rf"\\[dtc]?frac\s?\{{\s?([\d.,]*)({_UNIT}*)\}}\s?\{{({_UNIT}+)\}}")
+_UNIT_MARK = lazy_pattern(r"\\(?:cdot|times)(?![a-z])|\\[ ,;:!]|[{}~*]|\\(?:text|textrm|mathrm|mbox|rm)(?![a-z])")
 _ANGLES = lazy_pattern(
     r"\\(?:left\s?)?\\?langle(?![a-zA-Z])\s*((?:(?!\\langle).){1,400}?)\\(?:right\s?)?\\?rangle(?![a-zA-Z])"
 )
@@ -74,6 +83,20 @@ _TURNED = lazy_pattern(
 _SCIENTIFIC = lazy_pattern(rf"({_NUMBER})[eE]([-+]?\d{{1,3}})")
 _SPACED = lazy_pattern(r"-?\d{1,3}(?:\s\d{3})+")
 _ALL = lazy_pattern(r"(?:the set of )?all (?:the )?reals?(?: numbers)?(?: x)?", re.IGNORECASE)
+_SIGNED = lazy_pattern(
+    r"(?:the set of )?all (?:the )?(?P<non>non-?)?(?P<sign>positive|negative) "
+    r"(?:reals|real numbers|values|numbers)(?: x)?",
+    re.IGNORECASE,
+)
+_PART = lazy_pattern(
+    r"(?:the set of )?all (?:the )?(?:reals|real numbers|numbers)(?: x)?,? (?:that are |which are )?"
+    r"(?:(?P<out>except(?: for)?|other than|but|excluding|not equal to|different from) "
+    r"|(?P<low>(?:strictly )?(?:greater|larger|more) than(?P<low_or> or equal to)?|at least|no less than) "
+    r"|(?P<high>(?:strictly )?(?:less|smaller) than(?P<high_or> or equal to)?|at most|no (?:more|greater) than) "
+    r"|between )(?P<value>[^a-zA-Z]*(?:(?:[a-zA-Z]\s*=|and|or|,|\\\\[a-z]+)[^a-zA-Z]*)*?)"
+    r"(?P<ends>,? (?:in|ex)clusive)?",
+    re.IGNORECASE,
+)
 _NOWHERE = lazy_pattern(r"(?:(?:it|(?:the|this) limit) )?does(?: not|n['\u2019]t) exist|DNE", re.IGNORECASE)
 _ENDLESS = lazy_pattern(r"(?:positive )?infinity", re.IGNORECASE)
 _NONE = lazy_pattern(r"(?:there (?:is|are) )?no (?:real )?solutions?|(?:the )?empty set", re.IGNORECASE)
@@ -85,9 +108,11 @@ def normalized(text: str) -> str:
     if len(text) > LONGEST:
         return text
     if not text.isascii():
+        text = respelt(text.translate(FULL_WIDTH))
         text = overlined(text.translate(INVISIBLE)).replace("\u00b1", "\\pm ").replace("\u2213", "\\mp ")
     if text.strip()[:1] in "*_`":
         text = _EMPHASIS.sub(r"\2", text, count=1)
+    text = as_column(text)
     if "\\" in text:
         text = _commands(text)
     if "ldots" in text or "..." in text or "\u2026" in text:
@@ -109,9 +134,16 @@ def _commands(text: str) -> str:
         text, changed = _FACE.subn(_unfaced, text)
         if not changed:
             break
+    text = _UNIT_FRACTION.sub(_unit, _ROUND_ROOT.sub(r"\\sqrt{\1}", text))
     text = _NATURAL.sub(r"\\ln ", _SLANTED.sub(r"\\frac", _SWITCH.sub("", text)))
     text = _ROW_GAP.sub(r"\1 ", _CURLY_NAME.sub(lambda name: _CURLY[name[1]], text))
     return _DOTS.sub(r"\\ldots ", _ANGLES.sub(r"(\1)", text))
+
+
+def _unit(match: re.Match[str]) -> str:
+    """A unit that is set as a fraction, in one line: `\\frac{\\text{m}}{\\text{s}^2}` is `\\text{ m/s^2}`."""
+    upper, lower = (" ".join(_UNIT_MARK.sub(" ", part).split()).replace(" ^", "^") for part in match.groups()[1:])
+    return rf"{match[1]}\text{{ {upper or 1}/{lower}}}" if any(map(str.isalpha, lower)) else match[0]
 
 
 def _unfaced(match: re.Match[str]) -> str:
@@ -170,14 +202,43 @@ def _whole(text: str) -> str:
 
 def known_words(text: str) -> str | None:
     """Returns the LaTeX of an answer that has usual words: "no solution", "all real numbers", "infinity"; else None."""
-    return next((put for known, put in _IN_WORDS if known.fullmatch(text.removesuffix("."))), None)
+    matches = ((known.fullmatch(text.removesuffix(".")), put) for known, put in _IN_WORDS)
+    return next((put(match) for match, put in matches if match is not None), None)
 
 
 def _of_day(match: re.Match[str]) -> str:
     return f" {match[1].upper()}M"
 
 
-_IN_WORDS = ((_ALL, r"\mathbb{R}"), (_NONE, r"\emptyset"), (_ENDLESS, r"\infty"), (_NOWHERE, "DNE"))
+def _signed(match: re.Match[str]) -> str:
+    low = (match["sign"].lower() == "positive") != bool(match["non"])
+    return (r"[0,\infty)" if low else r"(-\infty,0]") if match["non"] else (r"(0,\infty)" if low else r"(-\infty,0)")
+
+
+def _part(match: re.Match[str]) -> str:
+    """All real numbers but some, or on one side of a number, or between two."""
+    values = [value.partition("=")[2] or value for value in re.split(r",|\band\b|\bor\b", match["value"])]
+    values = [value.strip().strip("$").strip() for value in values if value.strip()]
+    if match["out"]:
+        return rf"\mathbb{{R}} \setminus \{{{','.join(values)}\}}"
+    if match["low"]:
+        closed = match["low_or"] or match["low"].lower() in ("at least", "no less than")
+        return rf"{'[' if closed else '('}{values[0]},\infty)"
+    if match["high"]:
+        closed = match["high_or"] or match["high"].lower().startswith(("at most", "no "))
+        return rf"(-\infty,{values[0]}{']' if closed else ')'}"
+    closed = "inclusive" in (match["ends"] or "").lower()
+    return f"[{','.join(values)}]" if closed else f"({','.join(values)})"
+
+
+_IN_WORDS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
+    (_ALL, lambda _: r"\mathbb{R}"),
+    (_NONE, lambda _: r"\emptyset"),
+    (_ENDLESS, lambda _: r"\infty"),
+    (_NOWHERE, lambda _: "DNE"),
+    (_SIGNED, _signed),
+    (_PART, _part),
+)
 _RESPELT: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (_TURNED, lambda match: rf"{match[1]}^\circ"),
     (_SCIENTIFIC, lambda match: rf"{match[1]} \times 10^{{{match[2].lstrip('+')}}}"),

@@ -81,7 +81,7 @@ def same_number(prediction: Statement, number: Number, gold: str, precision: int
             return None
         if not found.numbers:
             return False
-        outcome = _ORDINAL.sub("", outcome)
+        outcome = _ORDINAL.sub("", outcome.replace("**", ""))
         plain = len(found.numbers) == 1 and found.numbers[0].factor == number.factor == 1
         if plain and not _FORMULA.search(outcome) and not formulas(found.text):
             scale = unit_ratio(found.text, gold) or Fraction(0)

@@ -1,4 +1,4 @@
-"""A hard time limit for comparing: a request in, a reply out, or `Undecided`, from any thread of any process.
+"""Compares answers under a hard time limit: a request in, a reply out, or `Undecided`, from any thread of any process.
 
 Theory of operation. Computer algebra can hang inside one C call and can fill the memory, and no thread can be ended.
 So a comparison runs in a process of its own (`math_child`), which is kept for the next one and killed when it is late.
@@ -15,14 +15,15 @@ import os
 import sys
 import threading
 import time
+from functools import lru_cache
 from typing import Any
 
 from grpo.plugins.errors import PluginError
 
-SECONDS = 5.0
+SECONDS = 2.0
 """Processor time that one comparison may take."""
 
-WAIT = 3
+WAIT = 6
 """How many times as much wall time it may take: a verdict must not depend on what else the machine is doing."""
 
 _STARTING = 45.0
@@ -37,8 +38,12 @@ class Undecided(Exception):
     """The comparison came to no end within its limits."""
 
 
+class Exhausted(Undecided):
+    """The comparison used up its processor time or broke its process."""
+
+
 class Unreadable(Undecided):
-    """The libraries broke off at one of the two texts."""
+    """The libraries broke off at the answer, or it used up their time where the gold does not: it is wrong."""
 
 
 class _Process:
@@ -98,22 +103,26 @@ class _Process:
             except (TimeoutError, ConnectionError):
                 piece = b""
             if not piece:
-                raise Undecided(self._ending(deadline))
+                raise self._ending(deadline)
             data += piece
         reply: dict[str, Any] = json.loads(data)
         return reply
 
-    def _ending(self, deadline: float) -> str:
+    def _ending(self, deadline: float) -> Undecided:
         import signal
         import subprocess
 
+        late = "the comparison was ended at its time limit"
         try:
             code = self._process.wait(timeout=0.2)
         except subprocess.TimeoutExpired:
-            return "the comparison was ended at its time limit"
-        if code in (-signal.SIGALRM, -signal.SIGPROF) or time.monotonic() >= deadline:
-            return "the comparison was ended at its time limit"
-        return f"the comparison broke its process (exit code {code})"
+            return Undecided(late)
+        if code == -signal.SIGPROF:
+            return Exhausted(late)
+        if code == -signal.SIGALRM or time.monotonic() >= deadline:
+            return Undecided(late)
+        reason = f"the comparison broke its process (exit code {code})"
+        return Undecided(reason) if code == -signal.SIGKILL else Exhausted(reason)
 
     def close(self) -> None:
         """Ends the process at once."""
@@ -171,15 +180,36 @@ def compare(operation: str, gold: str, text: str, *, seconds: float = SECONDS, *
         operation: "same", "trl", "open_r1" or "open_r1_latex": the functions of `math_equal`.
         gold: the gold answer.
         text: the statement of the answer, or the completion.
-        seconds: processor time that the comparison may take, and a third of the wall time; starting a process has
+        seconds: processor time that the comparison may take, and a sixth of the wall time; starting a process has
             45 s of its own, and waiting for a free one takes what it takes.
         options: what the function takes beside.
 
     Raises:
-        Undecided: it took longer, or its process died of it.
-        Unreadable: the libraries raised an exception.
+        Undecided: it took longer because of the gold or of other work, or its process was ended from outside.
+        Unreadable: the libraries raised an exception, or the answer alone used up the time or broke the process.
         PluginError: the libraries are missing or broken.
     """
+    try:
+        return _compare(operation, gold, text, seconds, **options)
+    except Exhausted as error:
+        if _is_comparable(operation, gold, seconds, **options):
+            raise Unreadable(str(error)) from error
+        raise
+
+
+@lru_cache(maxsize=4096)
+def _is_comparable(operation: str, gold: str, seconds: float, **options: Any) -> bool:
+    """Whether a gold can be compared with a number, so that an answer that cannot be compared with it is to blame."""
+    try:
+        _compare(operation, gold, "$17$", seconds, **options)
+    except Exhausted:
+        return False
+    except Undecided:
+        return True
+    return True
+
+
+def _compare(operation: str, gold: str, text: str, seconds: float, **options: Any) -> bool | None:
     idle = _IDLE
     with idle.places:
         process = idle.take()

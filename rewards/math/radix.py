@@ -22,6 +22,9 @@ _NUMERAL = lazy_pattern(
 _BARE = lazy_pattern(r"\s*+\$?\s*+(?:\\(?:text|mathrm)\s?\{)?([0-9A-Fa-f]{1,400})\}?\s*+\$?\s*+\.?\s*+")
 
 
+_OPEN_BASE = lazy_pattern(r"\s*\$?\s*\(?\d{1,400}\)?\s*_\s*\{?\s*[a-zA-Z]\s*\}?\s*\$?\s*")
+
+
 def numeral(text: str) -> tuple[str, int] | None:
     """Returns the digits, in capitals and without leading zeros, and the base of a numeral; None for anything else."""
     match = _NUMERAL.fullmatch(text.strip().strip("$").strip().removesuffix("."))
@@ -39,9 +42,11 @@ def same_numeral(gold: str, text: str) -> bool | None:
     """Whether two texts are the same digits in the same base, where one of them names a base; else None.
 
     A base that one of them leaves out is the other's: `1011` is as good as `1011_2` where the base is known from the
-    question, and the value in another base is no answer to a question that asks for one.
+    question, and the value in another base is no answer to a question that asks for one. A letter is no base.
     """
     one, other = numeral(gold), numeral(text)
+    if _OPEN_BASE.fullmatch(text) and not _OPEN_BASE.fullmatch(gold):
+        return False
     if one is None and other is None:
         return None
     if one is not None and other is not None:

@@ -27,6 +27,13 @@ _BLANK = re.compile(r"\\(?:q?quad(?![a-z])|[ ,;:!])")
 _OR = re.compile(r"\bor\b|\\(?:lor|vee)(?![a-z])")
 _AND = re.compile(r"\band\b|\\(?:land|wedge)(?![a-z])")
 _REALS = re.compile(r"[a-zA-Z]\s*\\in\s*(?:\\mathbb\s?\{?R\}?|\\R(?![a-z]))")
+_SIDE = re.compile(
+    r"(?:\\mathbb\s?\{?R\}?|\\R(?![a-z])|\u211d)\s*[_^]\s*\{?\s*(?:(?P<sign>[+*-])|(?P<relation>[<>]=?|\\(?:leq?|geq?|lt|gt)(?:slant)?)\s*0)\s*\}?"
+)
+_LEFT_OUT = re.compile(
+    r"(\\mathbb\s?\{?R\}?|\\R(?![a-z])|\u211d)\s*(?:-|\\backslash(?![a-z]))\s*(?=(?:\\left\s?)?\\\{)"
+)
+_SIDES = {"+": r"(0,\infty)", "-": r"(-\infty,0)", "*": r"(-\infty,0) \cup (0,\infty)"}
 _MOST_OPERATIONS = 60
 
 
@@ -78,6 +85,7 @@ def _no_difference(one: Any, other: Any) -> bool:
 
 def _reading(text: str, read: Callable[[str], Sequence[Any]]) -> _Reading | None:
     text = _BLANK.sub(" ", _TEXT.sub(r" \1 ", text.replace("$", " "))).strip().removesuffix(".").strip()
+    text = _LEFT_OUT.sub(r"\1 \\setminus ", _SIDE.sub(_side, text))
     built = _BUILDER.fullmatch(text)
     text = built[2] if built else _NAMED.sub("", text, count=1)
     branches = [_branch(part, read) for part in _OR.split(text)]
@@ -90,8 +98,8 @@ def _reading(text: str, read: Callable[[str], Sequence[Any]]) -> _Reading | None
 def _branch(text: str, read: Callable[[str], Sequence[Any]]) -> _Reading | None:
     """What holds at once: conditions joined by "and", or by commas where they say what is left out."""
     parts = [part for part in _AND.split(text) if not _REALS.fullmatch(part.strip())]
-    if len(parts) == 1 and "," in text and not re.search(r"[\[(\\]\s*\{?[^,]*,", text):
-        pieces = [piece for piece in text.split(",") if not _REALS.fullmatch(piece.strip())]
+    if len(parts) == 1 and "," in text:
+        pieces = [piece for piece in _conditions(text) if not _REALS.fullmatch(piece.strip())]
         if all(re.search(r"\\neq?(?![a-z])|\u2260|!=", piece) for piece in pieces[-max(1, len(pieces) - 1) :]):
             parts = pieces
     known = [_atom(part.strip(" ,;"), read) for part in parts]
@@ -99,6 +107,27 @@ def _branch(text: str, read: Callable[[str], Sequence[Any]]) -> _Reading | None:
     if not found or len(found) < len(known):
         return None
     return _together(found, lambda one, other: one.intersect(other))
+
+
+def _side(match: re.Match[str]) -> str:
+    """The real numbers on one side of zero as an interval."""
+    if match["sign"]:
+        return _SIDES[match["sign"]]
+    upper = match["relation"].lstrip("\\")[0] in ">g"
+    closed = match["relation"].lstrip("\\") not in ("<", ">", "lt", "gt")
+    return (r"[0,\infty)" if upper else r"(-\infty,0]") if closed else _SIDES["+" if upper else "-"]
+
+
+def _conditions(text: str) -> list[str]:
+    """The pieces of a text that commas outside of brackets part."""
+    pieces, depth = [""], 0
+    for character in text:
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and depth == 0:
+            pieces.append("")
+        else:
+            pieces[-1] += character
+    return pieces
 
 
 def _together(readings: list[_Reading], join: Callable[[Any, Any], Any]) -> _Reading | None:
@@ -118,7 +147,7 @@ def _overlap(sets: list[Any]) -> bool:
 
 
 def _atom(text: str, read: Callable[[str], Sequence[Any]]) -> _Reading | None:
-    from sympy import Abs, Equality, Float, Not, Rational, Set, Symbol, Tuple
+    from sympy import Abs, Equality, FiniteSet, Float, Not, Rational, Set, Symbol, Tuple
     from sympy.core.function import AppliedUndef
     from sympy.core.relational import Relational
     from sympy.logic.boolalg import And
@@ -136,6 +165,8 @@ def _atom(text: str, read: Callable[[str], Sequence[Any]]) -> _Reading | None:
         return _set(found.rhs, found.lhs.name, absent=absent)
     if isinstance(found, Set):
         return _set(found, "", absent=absent)
+    if isinstance(found, Equality) and isinstance(found.lhs, Symbol) and found.rhs.is_real is True and not absent:
+        return _Reading(FiniteSet(found.rhs), found.lhs.name, relation=True)
     if absent or isinstance(found, Equality) or not isinstance(found, Relational | And):
         return None
     found = found.xreplace({call: Symbol(str(call), real=True) for call in found.atoms(AppliedUndef)})

@@ -16,7 +16,7 @@ from grpo.plugins.decorators import verifier
 from grpo.plugins.errors import OptionError
 from grpo.plugins.types import Case, Verdict
 from grpo.rewards.math.answer import MARKUP, Statement, plain, statement
-from grpo.rewards.math.choice import chosen_letter, gold_letter
+from grpo.rewards.math.choice import chosen_letter, chosen_letters, gold_letter
 from grpo.rewards.math.claim import (
     claim,
     counted_list,
@@ -26,9 +26,12 @@ from grpo.rewards.math.claim import (
     listed_values,
     several,
     without_quantifier,
+    without_quantifiers,
 )
+from grpo.rewards.math.congruence import same_residue
 from grpo.rewards.math.cue import behind_cue, last_words, words_behind_cue
 from grpo.rewards.math.dates import last_date, same_date
+from grpo.rewards.math.definition import same_argument
 from grpo.rewards.math.gold import Gold, marked, read_gold
 from grpo.rewards.math.guard import hostile
 from grpo.rewards.math.normalize import choice_label, normalized
@@ -119,7 +122,7 @@ def math(
     8. a gold and an answer that are plain numbers: equal, or equal to `precision` decimals where one is a decimal, in
        units that agree where both name one;
     9. math-verify on sympy: simplified, to `precision` decimals, sets, intervals, matrices, relations, units, percent;
-       undecided at the time limit or when its process was ended, wrong when the answer cannot be read at all;
+       wrong when the answer exhausts the time limit or cannot be read at all, undecided when the gold does;
     10. a gold that is no mathematics either: wrong.
 
     Args:
@@ -131,7 +134,7 @@ def math(
         strict: False lets variables have other names, and a set equal a tuple.
         relations: an inequality may be the answer to an interval in the gold (the other way round it always may).
         evaluated: False lets the answer be a problem left to compute, or an expression of the question.
-        limit: seconds of processor time for one comparison by computer algebra, and a third of its wall time.
+        limit: seconds of processor time for one comparison by computer algebra, and a sixth of its wall time.
     """
     prepare(limit=limit, precision=precision)
     judged = partial(
@@ -184,7 +187,7 @@ def _judged(
         same, how = same_digits(prediction.parts[0], gold.core, gold.number, precision)
         if same is not None:
             return Verdict(same, extracted, how or f"the text of the gold ({prediction.form})")
-    prediction = _normalized(prediction, labels=gold.letter is None)
+    prediction = _normalized(prediction, labels=gold.letter is None and gold.letters is None)
     content = plain(prediction.parts[0] if len(prediction.parts) == 1 else prediction.text)
     if gold.label and gold_letter(content) == gold.label:
         return Verdict(True, extracted, f"the letter of the gold ({prediction.form})")
@@ -208,6 +211,9 @@ def _judged(
     measured = same_amount(claim(prediction), gold.core) if gold.amount else None
     if measured is not None:
         return Verdict(measured, extracted, f"{'the' if measured else 'not the'} quantity of the gold")
+    letters = chosen_letters(prediction) if gold.letters else None
+    if letters is not None:
+        return Verdict(letters == gold.letters, "".join(sorted(letters)), f"the letters chosen ({prediction.form})")
     if gold.words is not None:
         readings = () if prediction.parts else words_behind_cue(prediction.text) or last_words(prediction)
         same = any(says(reading, gold.words) for reading in (_said(prediction), *readings))
@@ -215,7 +221,11 @@ def _judged(
     if gold.letter:
         chosen = chosen_letter(prediction)
         return Verdict(chosen == gold.letter, chosen, f"the letter chosen ({prediction.form})")
-    digits = same_numeral(gold.core, prediction.parts[0] if len(prediction.parts) == 1 else _last_formula(prediction))
+    core = prediction.parts[0] if len(prediction.parts) == 1 else _last_formula(prediction)
+    residue = same_residue(gold.core, core)
+    if residue is not None:
+        return Verdict(residue, extracted, f"{'the' if residue else 'not the'} remainder of the gold")
+    digits = same_numeral(gold.core, core)
     if digits is not None:
         return Verdict(digits, extracted, f"{'the' if digits else 'not the'} digits and the base of the gold")
     if gold.number is not None and any(map(is_list, prediction.parts)):
@@ -260,6 +270,12 @@ def _algebra(gold: Gold, prediction: Statement, extracted: str, *, limit: float,
         if gold.number is None and "\\" not in text and not several(gold.core) and _PROSE.search(text):
             return Verdict(False, extracted, f"no mathematics alone is stated ({prediction.form})")
     core = prediction.parts[0] if len(prediction.parts) == 1 else _last_formula(prediction)
+    wanted = term(gold.text) or gold.text
+    bare = without_quantifiers(gold.core, core)
+    defined = same_argument(*bare) or (bare if bare != (gold.core, core) else None)
+    if defined is not None:
+        wanted, core = defined
+        text = f"${core}$"
     named = _DEFINED.fullmatch(core) if "=" not in gold.text else None
     if named is not None:
         core = named[1]
@@ -273,7 +289,7 @@ def _algebra(gold: Gold, prediction: Statement, extracted: str, *, limit: float,
     elif listed is not None:
         text = core = rf"\boxed{{{listed}}}"
     try:
-        same = compare("same", term(gold.text) or gold.text, text, core=core, seconds=limit, **options)
+        same = compare("same", wanted, text, core=core, seconds=limit, **options)
     except Unreadable as error:
         return _refused(gold, extracted, str(error))
     except Undecided as error:

@@ -18,7 +18,7 @@ from typing import Literal
 from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.numbers.adjuncts import main_clause
 from grpo.rewards.numbers.factors import changed
-from grpo.rewards.numbers.hedges import SUSPECT, UNKNOWN, doubtful, guessed, rivals, stated_from, wavers
+from grpo.rewards.numbers.hedges import SUSPECT, UNKNOWN, doubtful, guessed, revised, rivals, stated_from, wavers
 from grpo.rewards.numbers.numerals import DIGITS, Number, distance, is_exact, numbers_in, plain_text, read_number
 from grpo.rewards.numbers.readings import one_quantity
 from grpo.rewards.numbers.words import counted, spoken_number
@@ -43,7 +43,10 @@ _CUE = lazy_pattern(
     re.IGNORECASE | re.MULTILINE,
 )
 _BOX_BEFORE = lazy_pattern(
-    r"\\(?:f?boxed|f(?:rame)?box)\s?\{([^{}]{1,60})\}(?:[\s$,;&()\[\]\\]|\b(?:and|or)\b|\\text\s?\{\s*(?:and|or)\s*\})*\Z"
+    r"\\(?:f?boxed|f(?:rame)?box)\s?\{([^{}]{1,60})\}(?:[\s$,;&.?()\[\]\\]"
+    r"|\b(?:and|or|vs|maybe|perhaps|possibly|either|also|else|(?:could|might|may)(?:\s+(?:also|be))*)\b"
+    r"|\\text\s?\{\s*(?:and|or)\s*\})*\Z",
+    re.IGNORECASE,
 )
 _TAG = lazy_pattern(r"</?(?:answer|solution|think|reasoning)\b[^<>\n]{0,80}>|<\|[^<>|\s]{1,40}\|>", re.IGNORECASE)
 _DIGIT = lazy_pattern(r"\d")
@@ -101,10 +104,10 @@ _EQUATED = lazy_pattern(
 )
 _EQUATED_AFTER_BLANK = lazy_pattern(r"[\s$]+[a-zA-Z]\s*=[\s$]*")
 _SET_EQUAL = lazy_pattern(r"=[\s$]*\Z")
-_MINUS = lazy_pattern(r"\A([\s$*]*)minus\s+(?=\d)", re.IGNORECASE)
+_MINUS = lazy_pattern(r"(\A[\s$*]*|\b(?:is|are|was|be|equals?|to|=)\s+[$*]{0,3})minus\s+(?=[$]?\d)", re.IGNORECASE)
 _OR_ABOUT = lazy_pattern(r"[\s,($)]*or\s+(?:about|approximately|roughly|around)\s+[$]?", re.IGNORECASE)
 _OR_ELSE = lazy_pattern(
-    r"[\s.!?*_$]*(?:or|maybe|perhaps|possibly|alternatively|otherwise)\b[^\n\d]{0,40}\d", re.IGNORECASE
+    r"[\s.!?*_$]*(?:but\s+)?(?:or|maybe|perhaps|possibly|alternatively|otherwise)\b[^\n\d]{0,40}\d", re.IGNORECASE
 )
 _POSSIBLY = lazy_pattern(r"\b(?:could|might|may|probably|perhaps|possibly)\b", re.IGNORECASE)
 _AGAIN = lazy_pattern(r"[\s,($)]*(?:or|i\.e\.,?|that\s+is,?|=)?[\s$]*", re.IGNORECASE)
@@ -237,12 +240,19 @@ def _explicit(text: str, *, terms: bool = False) -> Answer | None:
             continue
         if form == "hash" and not (_leads(content) or _spoken(content) or (not terms and _guess_leads(content))):
             continue
+        if revised(text[_end_of(text, mark, content) :]):
+            return None
         stated = None if _vague(content) else _stated(content, terms=terms) or _spoken(content)
         if stated and not terms and any(_is_guess(content, number) for number in stated):
             stated = ()
         others = _boxes_before(text, mark.start()) if form == "boxed" and stated else ()
         return Answer(_shorten(content), (*(stated or ()), *others), form)
     return Answer("", (), "tag") if empty else None
+
+
+def _end_of(text: str, mark: re.Match[str], content: str) -> int:
+    """Where a marked answer ends."""
+    return mark.end() if mark["hash"] else text.find(content, mark.end()) + len(content)
 
 
 def _is_guess(content: str, number: Number) -> bool:

@@ -80,6 +80,21 @@ _BACK = lazy_pattern(
     r"[\s*_]*(?:wait|no|actually|sorry|oops|correction|hmm|hold\s+on|let\s+me\s+(?:re|double))\b|\bmistake|\bwrong\b",
     re.IGNORECASE,
 )
+_START = r"(?:\A|</\w{1,12}>|[.!?;,:\n\u2014])[\s*_$)\]}>\"']*(?:(?:but|and|oh|or)[\s,]+)*"
+_OTHER = (
+    r"[\s:,]*(?:(?:exactly|actually|really|rather|instead|therefore|equal\s+to)[\s:]*)*(?:\\\$|[$*(\[{])*"
+    r"(?:-?\d|\\[a-z(\[]|(?<=\$)[a-z(]|(?-i:[A-HJ]\b))"
+)
+_REVISED = lazy_pattern(
+    rf"{_START}(?:wait|no|actually|sorry|oops|correction|hmm+|rather|i\s+mean(?:t)?|scratch\s+that"
+    r"|on\s+second\s+thoughts?|let\s+me\s+correct\s+(?:that|this|myself))\b"
+    r"(?:(?:(?!verif|check|confirm)[^\n]){0,120}?\b(?:answer|it|that|this|value|result|total)\s*"
+    r"(?:['\u2019]s|is|was|(?:should|must|has\s+to|would)\s+(?:be|have\s+been)|equals|:)"
+    rf"{_OTHER}|{_OTHER})"
+    r"|(?:\A|[.!?\n])[\s*_$)\]}>]*(?:[a-z]+,?\s+){0,2}(?:that|this|it|(?:the\s+)?(?:above|answer))\s+(?:is|was)\s+(?:a\s+)?"
+    r"(?:wrong|incorrect|mistaken?|not\s+(?:right|correct))\b",
+    re.IGNORECASE,
+)
 _ONE_BY_ONE = lazy_pattern(
     r"\d[\s,;.]*\b(?:so|then|thus|hence|therefore)\b[\s,:]*[$*]*\d[\d,.]*(?=[\s,;]*(?:so|then|thus|hence|therefore)\b[\s,:]*[$*]*\d)",
     re.IGNORECASE,
@@ -101,6 +116,11 @@ def stated_from(sentence: str) -> int:
         if _NUMBER.search(sentence, taken_back.end()):
             return taken_back.end()
     return 0
+
+
+def revised(following: str) -> bool:
+    """True where what follows a marked answer takes it back for another: "Actually the answer is 73.", "No, 73"."""
+    return _REVISED.search(following[:_READ]) is not None
 
 
 def doubtful(sentence: str, start: int, end: int) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from grpo.plugins._pattern import lazy_pattern
+from grpo.rewards.numbers.chinese import FULL_WIDTH
 
 DIGITS = 400
 """Places kept before the decimal point, and after it; what lies beyond is clamped."""
@@ -22,7 +23,7 @@ _MAGNITUDES = {"k": 10**3, "hundred": 100, "thousand": 10**3, "million": 10**6, 
 _CEILING = Fraction(10**DIGITS)
 
 _CHARACTERS: dict[int, str | None] = {ord(c): "-" for c in "\u2212\u2010\u2011\ufe63\uff0d"}
-_CHARACTERS |= {ord(c) + 0xFEE0: c for c in "+%.,$/=:"}
+_CHARACTERS |= FULL_WIDTH
 _CHARACTERS |= {ord(c): "/" for c in "\u2044\u2215"}
 _CHARACTERS |= {
     c: " " + unicodedata.normalize("NFKC", chr(c)).replace("\u2044", "/")

@@ -44,21 +44,23 @@ calendar 1200 century centurie
 dollars 1 dollar usd
 dollars 1/100 cent
 euros 1 euro eur
-force 1 N newton
-energy 1 J joule
-power 1 W watt
-frequency 1 Hz hertz
-pressure 1 Pa pascal
-charge 1 C coulomb
 amount 1 mol mole
 current 1 A amp ampere
-voltage 1 V volt
-resistance 1 ohm
-capacity 1 F farad
 temperature 1 celsius
 fahrenheit 1 fahrenheit
 angle 1 degree deg
 radians 1 radian rad
+"""
+_DERIVED = """
+1000 g m s-2: N newton
+1000 g m2 s-2: J joule
+1000 g m2 s-3: W watt
+1 s-1: Hz hertz
+1000 g m-1 s-2: Pa pascal
+1 A s: C coulomb
+1000 g m2 s-3 A-1: V volt
+1000 g m2 s-3 A-2: ohm
+1/1000 A2 s4 g-1 m-2: F farad
 """
 _SYMBOLS = "N J W V Hz Pa A mol g s"
 _PREFIXES = {"G": 9, "M": 6, "k": 3, "m": -3, "\u00b5": -6, "\u03bc": -6, "n": -9}
@@ -72,6 +74,7 @@ _LONGEST = 400
 _PRICE = lazy_pattern(r"\s*-?\s*\\?\$\s?-?[\d.]|[^$]*[\d}]\s?\\?\$\s*\Z")
 _SCALE = lazy_pattern(r"degree\s+(?:celsius|c)\b", re.IGNORECASE)
 _FAHRENHEIT = lazy_pattern(r"degree\s+(?:fahrenheit|f)\b", re.IGNORECASE)
+_FACTOR = re.compile(r"(?<=[a-zA-Z])(?![a-zA-Z])")
 _FACED = r"\{\s*\\(?:text|mathrm)\s?\{([^{}]*)\}\s*\}"
 _SIGNS = [
     (lazy_pattern(pattern), word)
@@ -114,6 +117,14 @@ def _known() -> dict[str, Unit]:
     for dimension, size, *names in map(str.split, _TABLE.strip().split("\n")):
         for name in names:
             known[name] = Unit(frozenset({(dimension, 1)}), Fraction(size))
+    for line in _DERIVED.strip().split("\n"):
+        formula, _, derived = line.partition(":")
+        amount, *factors = formula.split()
+        dimensions = set()
+        for factor in factors:
+            base, power = _FACTOR.split(factor)
+            dimensions |= {(dimension, int(power or 1)) for dimension, _one in known[base].dimensions}
+        known |= dict.fromkeys(derived.split(), Unit(frozenset(dimensions), Fraction(amount)))
     known |= {name: Unit(frozenset({("length", 3)}), Fraction(size, 10**6)) for name, size in _CUBES.items()}
     known |= {
         f"{prefix}{name}": Unit(known[name].dimensions, known[name].size * Fraction(10) ** power)

@@ -10,6 +10,7 @@ import re
 from fractions import Fraction
 
 from grpo.plugins._pattern import lazy_pattern
+from grpo.rewards.numbers.chinese import chinese_number
 
 _BELOW_TWENTY = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
@@ -49,6 +50,8 @@ def spoken_number(text: str) -> Fraction | None:
     Args:
         text: such as "Seventy-two.", "one hundred and five", "a dozen", "two thirds" or "negative three point five".
     """
+    if not text.isascii():
+        return chinese_number(text.strip().removesuffix("\u3002"))
     if _FIRST.match(text) is None or len(text) > _LONGEST:
         return None
     text = text.strip()

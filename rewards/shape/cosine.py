@@ -13,7 +13,7 @@ from grpo.plugins.decorators import reward
 from grpo.plugins.errors import OptionError
 from grpo.plugins.types import Case, Completion
 from grpo.rewards.math.accuracy import accuracy
-from grpo.rewards.math.process import SECONDS, Undecided, compare
+from grpo.rewards.math.process import SECONDS, Undecided, Unreadable, compare
 from grpo.rewards.math.verifier import TIMEOUT
 from grpo.rewards.shape.units import Unit, size
 
@@ -132,4 +132,7 @@ def _right(text: str, answer: str, variant: Variant) -> bool | None:
         score = accuracy(text, answer)
         return None if score is None else score == 1.0
     operation = "trl" if variant == "trl.get_cosine_scaled_reward" else "open_r1_latex"
-    return compare(operation, str(answer), text, seconds=SECONDS)
+    try:
+        return compare(operation, str(answer), text, seconds=SECONDS)
+    except Unreadable:
+        return False

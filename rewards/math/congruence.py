@@ -1,0 +1,51 @@
+"""Reads congruences: `n \\equiv 5 \\pmod{12}` states the remainder 5, and `3 \\pmod 7` is 3.
+
+Both sides of a congruence of two numbers hold for many numbers, so the right one counts only where it is a remainder.
+"""
+
+from __future__ import annotations
+
+from grpo.plugins._pattern import lazy_pattern
+
+_WORD = r"(?:\\b?mod(?![a-z])|\\(?:text|mathrm|operatorname)\s?\{\s*mod\s*\}|\bmod(?:ulo)?\b)"
+_BLANK = r"(?:\\[ ,;:]|\\q?quad(?![a-z])|[\s~,])*"
+_CONGRUENCE = lazy_pattern(
+    r"(?:(?P<left>.{1,200}?)\s*(?:\\equiv(?![a-z])|\u2261)\s*)?(?P<value>[^\u2261]{1,200}?)"
+    rf"(?:{_BLANK}(?:\\pmod\s*\{{?\s*(?P<pmod>\d{{1,9}})\s*\}}?|(?:\\left)?\(\s*{_WORD}\s*\{{?\s*(?P<mod>\d{{1,9}})\s*\}}?\s*(?:\\right)?\)))?"
+)
+_LONGEST = 400
+_WHOLE = lazy_pattern(r"\s*-?\d{1,18}\s*")
+_LETTER = lazy_pattern(r"(?<![\\a-zA-Z])[a-zA-Z](?![a-zA-Z])")
+
+
+def same_residue(gold: str, text: str) -> bool | None:
+    """Whether two texts are the same remainder, where one of them is a congruence; None where that takes algebra.
+
+    A modulus that one of them leaves out is the other's. Where the gold has none, the answer must be the remainder that
+    the gold is.
+    """
+    one, other = _read(gold), _read(text)
+    if one is None or other is None or not (one[2] or other[2]):
+        return None
+    if other[0] is not None and _LETTER.search(other[0]) is None and not _reduced(other[1], other[3]):
+        return False
+    moduli = {modulus for modulus in (one[3], other[3]) if modulus}
+    if len(moduli) > 1 or not (_WHOLE.fullmatch(one[1]) and _WHOLE.fullmatch(other[1])):
+        return False if len(moduli) > 1 else None
+    wanted, given = int(one[1]), int(other[1])
+    return wanted == given or bool(
+        one[3] and (wanted - given) % int(one[3]) == 0 and (other[3] or 0 <= given < int(one[3]))
+    )
+
+
+def _reduced(value: str, modulus: str) -> bool:
+    return bool(modulus and _WHOLE.fullmatch(value) and abs(int(value)) < int(modulus))
+
+
+def _read(text: str) -> tuple[str | None, str, bool, str] | None:
+    """The left side, the value, whether it is a congruence at all, and the modulus or ""."""
+    match = _CONGRUENCE.fullmatch(text.strip()) if len(text) <= _LONGEST else None
+    if match is None:
+        return None
+    modulus = match["pmod"] or match["mod"] or ""
+    return match["left"], match["value"].strip(), bool(match["left"] or modulus), modulus

@@ -1,0 +1,84 @@
+"""Compares what defines a function, whatever its argument is called: `f(t) = 2t+1` is `f(x) = 2x+1`.
+
+`f\\colon x \\mapsto 2x+1` and `f(x) = \\pm x`, which is two functions, are definitions too. Others compare the bodies.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from grpo.plugins._pattern import lazy_pattern
+
+_LONGEST = 400
+_DEFINITION = lazy_pattern(
+    r"\s*\$?\s*(?:(?P<name>\\?[a-zA-Z]+(?:_\{?\w{1,3}\}?)?)\s*)?"
+    r"(?:(?:\\left)?\(\s*(?P<of>[a-zA-Z])\s*(?:\\right)?\)\s*=|(?:(?::|\\colon)\s*)?(?P<from>[a-zA-Z])\s*(?:\\mapsto|\\longmapsto|\u21a6))"
+    r"(?P<body>[^=]{1,300})"
+)
+_AND = lazy_pattern(
+    r"\s*(?:,\s*(?:and|or)\b|[,;]|\b(?:and|or)\b|\\text\s?\{\s*,?\s*(?:and|or)\s*\}|\\q?quad(?![a-z]))\s*(?=\$?\s*\\?[a-zA-Z]+\s*(?:\\left)?[(:])"
+)
+_COMMAND = re.compile(r"(\\[a-zA-Z]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Definition:
+    name: str
+    argument: str
+    bodies: tuple[str, ...]
+
+
+def same_argument(gold: str, text: str) -> tuple[str, str] | None:
+    """Returns the bodies of two definitions, that of the answer with the argument that the gold has; else None.
+
+    Several bodies are a set. None, too, where the answer has another name for the function, or the gold's argument as
+    another letter.
+
+    Args:
+        gold: the gold, as LaTeX.
+        text: the answer, as LaTeX.
+    """
+    wanted, given = _read(gold), _read(text)
+    if wanted is None or given is None or (wanted.name and given.name and wanted.name != given.name):
+        return None
+    bodies = given.bodies
+    if wanted.argument != given.argument:
+        if any(wanted.argument in _letters(body) for body in bodies):
+            return None
+        bodies = tuple(_renamed(body, given.argument, wanted.argument) for body in bodies)
+    return _together(wanted.bodies), _together(bodies)
+
+
+def _read(text: str) -> _Definition | None:
+    if len(text) > _LONGEST:
+        return None
+    found = [_DEFINITION.fullmatch(piece) for piece in _AND.split(text.strip().strip("$"))]
+    read = [match for match in found if match is not None]
+    names = {(match["name"] or "", match["of"] or match["from"]) for match in read}
+    if len(read) < len(found) or len(names) != 1:
+        return None
+    [(name, argument)] = names
+    bodies = [match["body"].strip().strip("$").strip() for match in read]
+    doubled = [one for body in bodies for one in _signs(body)]
+    return _Definition(name, argument, tuple(doubled))
+
+
+def _signs(body: str) -> list[str]:
+    if not body.startswith("\\pm"):
+        return [body]
+    return [body[3:].strip(), f"-({body[3:].strip()})"]
+
+
+def _letters(body: str) -> set[str]:
+    return {letter for piece in _COMMAND.split(body)[::2] for letter in piece if letter.isalpha()}
+
+
+def _renamed(body: str, old: str, new: str) -> str:
+    pieces = _COMMAND.split(body)
+    pieces[::2] = [piece.replace(old, new) for piece in pieces[::2]]
+    return "".join(pieces)
+
+
+def _together(bodies: tuple[str, ...]) -> str:
+    return bodies[0] if len(bodies) == 1 else rf"\{{{','.join(bodies)}\}}"

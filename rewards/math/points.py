@@ -1,0 +1,120 @@
+"""Compares two answers by value, at points where they have variables, which no power is too high for.
+
+What differs there need not be simplified, and what agrees to hundreds of digits is the same. An answer with a
+variable where the gold has none is another type of value, whatever it simplifies to. It runs where `math_equal` runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_FEW, _MORE, MANY = 60, 200, 1000
+"""Digits that tell most values apart; that factorials are computed to; and that tell 2**-2006 from zero."""
+
+_FAR = 1e-3
+_MARGIN = 4
+"""The last digits may be wrong, one in so many of them; a smaller value may be a zero."""
+
+_POINTS = ("3712897/9999991", "18234561/9999991", "-6180217/9999991", "27034519/9999991", "-14142091/9999991")
+_CONSTANTS = {"i", "e", "pi"}
+
+
+def same_at_points(gold: Any, found: Any) -> bool | None:
+    """Whether two answers are equal, None where their values cannot tell.
+
+    Args:
+        gold: the gold, as a sympy object: an expression, or a tuple, an interval, a set or a matrix of them.
+        found: the answer, as one.
+
+    Returns:
+        False for other values at every point and for a variable where the gold has none; True for the same values at
+        all points; None for other objects, rounded numbers, and what has other values at some points only.
+    """
+    from math_verify.grader import is_assignment_relation, unwrap_eq
+    from sympy import Expr, Rational, Symbol, gamma
+    from sympy.functions.combinatorial.factorials import CombinatorialFunction
+
+    if not (is_assignment_relation(gold) and is_assignment_relation(found)):
+        gold, found = unwrap_eq(gold), unwrap_eq(found)
+    elements = _elements(gold), _elements(found)
+    if elements[0] and elements[1]:
+        return _elementwise(gold, found)
+    if not (isinstance(gold, Expr) and isinstance(found, Expr)):
+        return None
+    if not gold.free_symbols and {str(symbol) for symbol in found.free_symbols} - _CONSTANTS:
+        return False
+    if isinstance(gold, Symbol) or isinstance(found, Symbol) or _computes(gold) or _computes(found):
+        return None
+    gaps = _gaps(gold, found, _FEW)
+    if not gaps or min(gaps) > _FAR:
+        return False if gaps else None
+    if max(gaps) or _rounded(gold) or _rounded(found):
+        return None
+    if gold.free_symbols | found.free_symbols:
+        slow = gold.has(gamma, CombinatorialFunction) or found.has(gamma, CombinatorialFunction)
+        gaps = _gaps(gold, found, _MORE if slow else MANY)
+        return True if len(gaps) == len(_POINTS) and not max(gaps) else None
+    ratio = (gold / found).doit() if found != 0 else None
+    return bool(ratio == 1) if isinstance(ratio, Rational) else _gaps(gold, found, MANY) == [0.0]
+
+
+def _elementwise(gold: Any, found: Any) -> bool | None:
+    """The same of what the two consist of: False where an element of the gold is none of the answer's."""
+    from sympy import FiniteSet, Interval
+
+    wanted, given = _elements(gold), _elements(found)
+    ends = isinstance(gold, Interval) and gold.args[2:] != found.args[2:]
+    shape = getattr(gold, "shape", None) != getattr(found, "shape", None)
+    if type(gold) is not type(found) or len(wanted) != len(given) or ends or shape:
+        return None
+    if isinstance(gold, FiniteSet):
+        verdicts = [[same_at_points(one, other) for other in given] for one in wanted]
+        return False if any(set(row) == {False} for row in verdicts) else None
+    each = [same_at_points(one, other) for one, other in zip(wanted, given, strict=True)]
+    return False if False in each else None if None in each else True
+
+
+def _elements(value: Any) -> list[Any]:
+    from sympy import FiniteSet, Interval, MatrixBase, Tuple
+
+    if isinstance(value, Interval):
+        return [value.start, value.end]
+    return list(value) if isinstance(value, FiniteSet | MatrixBase | Tuple) else []
+
+
+def _gaps(gold: Any, found: Any, digits: int) -> list[float]:
+    """How far apart the two are at the points where both are numbers, relative to the larger one; 0 within errors.
+
+    What is not a number has no distance.
+    """
+    from sympy import Rational
+
+    error = Rational(1, 10 ** (digits - digits // _MARGIN))
+    symbols = sorted(gold.free_symbols | found.free_symbols, key=str)
+    gaps = []
+    for start in range(len(_POINTS) if symbols else 1):
+        place = {
+            symbol: Rational(_POINTS[(start + at) % len(_POINTS)]) + at // len(_POINTS)
+            for at, symbol in enumerate(symbols)
+        }
+        try:
+            one, other = (expression.evalf(digits, subs=place) for expression in (gold, found))
+            gap = abs(one - other) / max(abs(one), abs(other), error)
+            gaps.append(0.0 if gap < 10 * error else max(float(gap), 1e-300))
+        except (TypeError, ValueError, ArithmeticError, AttributeError, NotImplementedError):
+            continue
+    return [gap for gap in gaps if gap == gap]
+
+
+def _computes(expression: Any) -> bool:
+    """True for what is a problem of its own at each point, for percentages, and for functions without a definition."""
+    from sympy import Derivative, Integral, Limit, Product, Sum, UnevaluatedExpr
+    from sympy.core.function import AppliedUndef
+
+    return bool(expression.has(Derivative, Integral, Limit, Product, Sum, UnevaluatedExpr, AppliedUndef))
+
+
+def _rounded(expression: Any) -> bool:
+    from sympy import Float
+
+    return bool(expression.has(Float))

@@ -1,0 +1,119 @@
+"""Compares sequences that dots shorten: `1, 3, \\ldots, 2n-1` with `1, 3, 5, \\ldots, 2n-1`, also in sets and sums.
+
+Each writer shows as many terms as he likes, so terms that only one shows have to go on as the others do: by equal
+steps, by equal ratios, or as the general term at the end says. It runs where `math_equal` runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from grpo.rewards.math.claim import result
+from grpo.rewards.math.points import same_at_points
+
+_DOTS = re.compile(r"(?:\\(?:ldots|cdots|dots[bcmio]?)(?![a-zA-Z])|\u2026|\.{3,})")
+_BRACKETED = re.compile(
+    r"(?:\\left\s?)?(?P<open>\\\{|[(\[])(?P<items>.*?)(?:\\right\s?)?(?P<close>\\\}|[)\]])", re.DOTALL
+)
+_NAMED = re.compile(r"[A-Za-z]\w{0,2}\s*\\in(?![a-z])\s*")
+_MOST = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """The terms before and behind the dots, as sympy objects; `kind`: the bracket around them, and what parts them."""
+
+    kind: str
+    head: list[Any]
+    tail: list[Any]
+
+
+def same_sequence(gold: str, text: str, read: Callable[[str], Sequence[Any]]) -> bool | None:
+    """Whether two texts are the same sequence, None where neither has dots between its terms.
+
+    Args:
+        gold: the gold, as LaTeX.
+        text: the answer, as LaTeX.
+        read: reads LaTeX as a list of sympy objects and texts.
+    """
+    pieces = _pieces(gold), _pieces(text)
+    if not any(_DOTS.fullmatch(piece) for _kind, items in pieces for piece in items):
+        return None
+    one, other = (_terms(kind, items, read) for kind, items in pieces)
+    if one is None or other is None or one.kind != other.kind:
+        return False
+    if bool(one.tail) != bool(other.tail):
+        short, whole = (one, other) if one.tail else (other, one)
+        return _DOTS.search(gold + text) is not None and not whole.tail and _spelt_out(short, whole)
+    return _alike(one.head, other.head, one.tail or other.tail) and _alike(one.tail[::-1], other.tail[::-1], [])
+
+
+def _pieces(text: str) -> tuple[str, list[str]]:
+    """The bracket and the separator, and what that parts outside of brackets."""
+    text = _NAMED.sub("", result(text), count=1).strip()
+    bracketed = _BRACKETED.fullmatch(text)
+    kind, text = (bracketed["open"], bracketed["items"]) if bracketed else ("", text)
+    mark = "," if "," in text else "+"
+    pieces, depth, start = [], 0, 0
+    for at, character in enumerate(text):
+        depth += (character in "([{") - (character in ")]}")
+        if character == mark and depth == 0:
+            pieces.append(text[start:at].strip())
+            start = at + 1
+    return kind + mark, [*pieces, text[start:].strip()]
+
+
+def _terms(kind: str, pieces: list[str], read: Callable[[str], Sequence[Any]]) -> _Terms | None:
+    dots = [at for at, piece in enumerate(pieces) if _DOTS.fullmatch(piece)]
+    if len(dots) > 1 or len(pieces) > _MOST:
+        return None
+    values = [
+        next((value for value in read(piece) if not isinstance(value, str)), None)
+        for piece in pieces
+        if not _DOTS.fullmatch(piece)
+    ]
+    at = dots[0] if dots else len(values)
+    return None if None in values or not at else _Terms(kind, values[:at], values[at:])
+
+
+def _same(one: Any, other: Any) -> bool:
+    return bool(one == other) or same_at_points(one, other) is True
+
+
+def _alike(one: list[Any], other: list[Any], tail: list[Any]) -> bool:
+    """Whether two heads agree as far as both go, and the longer one goes on as the shorter one."""
+    short, long = sorted((one, other), key=len)
+    if not all(map(_same, short, long)):
+        return False
+    return len(short) == len(long) or any(
+        rule is not None and all(_same(rule(at), term) for at, term in enumerate(long)) for rule in _rules(short, tail)
+    )
+
+
+def _rules(head: list[Any], tail: list[Any]) -> list[Callable[[int], Any] | None]:
+    """The ways in which the terms of a head may go on, each as a function of the place of a term."""
+    rules: list[Callable[[int], Any] | None] = []
+    if len(head) > 1:
+        first, step = head[0], head[1] - head[0]
+        rules.append(lambda at: first + at * step)
+        if head[0] != 0:
+            rules.append(lambda at: first * (head[1] / first) ** at)
+    last = tail[-1] if tail else None
+    variables = getattr(last, "free_symbols", ())
+    if last is not None and len(variables) == 1:
+        variable = next(iter(variables))
+        rules += [lambda at, from_=from_: last.subs(variable, at + from_) for from_ in (0, 1)]  # type: ignore[misc]
+    return [rule for rule in rules if rule is not None and all(_same(rule(at), term) for at, term in enumerate(head))]
+
+
+def _spelt_out(short: _Terms, whole: _Terms) -> bool:
+    """Whether a sequence that dots shorten between numbers is one that is written out."""
+    count = len(whole.head)
+    if count < len(short.head) + len(short.tail):
+        return False
+    ends = whole.head[count - len(short.tail) :]
+    goes_on = _alike(short.head, whole.head, short.tail)
+    return goes_on and all(map(_same, short.tail, ends))
