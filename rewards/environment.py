@@ -34,7 +34,7 @@ def environment(
     combine: Literal["sum", "terminal"] = "sum",
     discount: float = 1.0,
     score: str | None = None,
-) -> float | Scored:
+) -> float | Scored | None:
     """The environment's own reward: r_1 + discount * r_2 + discount^2 * r_3 + ... over the turns of a rollout.
 
     Args:
@@ -46,6 +46,8 @@ def environment(
     Raises:
         LookupError: the environment was not stepped, or reports no such score.
     """
+    if completion.info.get("abstains") is True:  # the environment says that it has no reward for this rollout
+        return None
     rewards = completion.info.get("rewards")
     if not rewards:
         raise LookupError("the environment of this rollout reported no rewards: name a reward that reads the text")

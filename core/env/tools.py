@@ -24,10 +24,17 @@ LONGEST_ERROR = 500  # characters of an error that the policy is told
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call that the policy asked for; neither the name nor the arguments need be any that exist."""
+    """A call that the policy asked for; neither the name nor the arguments need be any that exist.
+
+    Attributes:
+        name: of the tool; "" where the call names none.
+        arguments: by name.
+        problem: why the call cannot be made, for the policy; None where it can be tried.
+    """
 
     name: str
     arguments: Mapping[str, Any]
+    problem: str | None = None
 
 
 def functions_of(env: Any) -> dict[str, Callable[..., Any]]:
@@ -84,6 +91,8 @@ def answer(functions: Mapping[str, Callable[..., Any]], call: ToolCall) -> str:
     Raises:
         GrpoError: the machine is at fault, not the call.
     """
+    if call.problem is not None:
+        return told_error(call.problem)
     function = functions.get(call.name)
     if function is None:
         have = ", ".join(functions)

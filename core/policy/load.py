@@ -30,6 +30,7 @@ PLAIN_CHAT_TEMPLATE = (
 )
 HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 CUSTOM_CODE = "trust_remote_code"  # transformers' error where a model is code of its own tells to set it
+NO_LANGUAGE_MODEL = re.compile(r"Unrecognized configuration class <class '(?:\w+\.)*(\w+?)(?:Config)?'>")
 LONGEST_REASON = 300  # characters of another library's error
 WEIGHTS = ("model.safetensors", "model-", "pytorch_model")  # how the files with weights begin; the index counts too
 
@@ -118,7 +119,7 @@ def count_parameters(config: Any) -> int:
     Raises:
         UsageError: it does not describe a causal language model.
     """
-    return sum(parameter.numel() for parameter in _empty_model(config).parameters())
+    return sum(parameter.numel() for parameter in empty_model(config).parameters())
 
 
 def refuse_unknown_targets(lora: LoraSection, config: Any) -> None:
@@ -129,7 +130,7 @@ def refuse_unknown_targets(lora: LoraSection, config: Any) -> None:
     """
     if not lora.enabled or isinstance(lora.targets, str):
         return
-    model = _empty_model(config)
+    model = empty_model(config)
     modules = [(name, module) for name, module in model.named_modules() if name]
     linear = linear_modules(config)
     its_own = f"Its linear ones: {', '.join(linear)}."
@@ -157,7 +158,7 @@ def linear_modules(config: Any) -> list[str]:
     """
     from torch import nn
 
-    model = _empty_model(config)
+    model = empty_model(config)
     head = model.get_output_embeddings()
     return sorted(
         {
@@ -168,15 +169,45 @@ def linear_modules(config: Any) -> list[str]:
     )
 
 
-def _empty_model(config: Any) -> PreTrainedModel:
+def empty_model(config: Any, dtype: str = "float32") -> PreTrainedModel:
+    """Builds the model that a configuration describes on the meta device, where tensors have shapes and no data.
+
+    Raises:
+        UsageError: it does not describe a causal language model.
+    """
     import torch
     from transformers import AutoModelForCausalLM
 
     try:
         with torch.device("meta"):
-            return AutoModelForCausalLM.from_config(config, trust_remote_code=False)
-    except ValueError as error:
-        raise UsageError(_cannot_load(config.name_or_path or config.model_type, "model", error)) from None
+            return AutoModelForCausalLM.from_config(config, dtype=getattr(torch, dtype), trust_remote_code=False)
+    except Exception as error:  # values that do not fit each other end in an error of the model's own code
+        raise UsageError(_cannot_load(config.name_or_path or config.model_type, "model", error)) from error
+
+
+def backbone(model: PreTrainedModel) -> Any:
+    """Returns the module of a causal language model that computes the hidden states which its output layer reads.
+
+    Raises:
+        UsageError: the model does not say which of its modules that is.
+    """
+    from transformers import PreTrainedModel
+
+    if model.base_model is not model:
+        return model.base_model
+    inner = [module for module in model.children() if isinstance(module, PreTrainedModel)]
+    if len(inner) != 1:  # Llama 4 names a prefix that its text model does not have; others hold one model and a head
+        raise UsageError(f"a {type(model).__name__} does not say which of its modules computes its hidden states.")
+    return inner[0]
+
+
+def text_setting(config: Any, name: str) -> Any:
+    """Returns a setting of a model's text part: a value, one for each layer where they differ, or None."""
+    text = config.get_text_config()
+    try:
+        return getattr(text, name, None)
+    except RuntimeError:  # transformers refuses to name one value for layers that differ (Gemma 4)
+        return [getattr(layer, name, None) for layer in text.per_layer_config]
 
 
 def load_model(source: str, dtype: str, bits: int | None = None) -> PreTrainedModel:
@@ -323,11 +354,16 @@ def _cannot_load(source: str, what: str, error: Exception) -> str:
         )
     if isinstance(error, NotReached):
         return f"cannot load the {what} of '{source}': {error}"
+    if kind := NO_LANGUAGE_MODEL.search(str(error)):
+        return (
+            f"cannot load the {what} of '{source}': transformers has no causal language model of the kind {kind[1]}. "
+            "Models of pictures and sounds are mostly such. Name a model that reads and writes text."
+        )
     reason = " ".join(str(error).split())
     reason = reason if len(reason) <= LONGEST_REASON else reason[: LONGEST_REASON - 3] + "..."
     if not reason or not isinstance(error, (OSError, ValueError)):
         reason = f"{type(error).__name__}: {reason}"
-    return (
-        f"cannot load the {what} of '{source}': {reason} "
-        "Name a folder saved by transformers, or a hub id that this machine can reach."
-    )
+    remedy = "Name a folder saved by transformers, or a hub id that this machine can reach."
+    if isinstance(error, ImportError):
+        remedy = "Install what it names, or name a model that does without it."
+    return f"cannot load the {what} of '{source}': {reason} {remedy}"

@@ -18,6 +18,7 @@ from grpo.plugins.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+LEFT_TO_RIGHT = frozenset({"gpt_neox", "gpt_neox_japanese"})  # types that say is_decoder=false and do not mean it
 BOTH_WAYS = frozenset({"cpmant", "flaubert", "xlm", "xlnet"})  # types that read so, and do not say it
 MISCOMPUTED = frozenset({"moshi", "prophetnet"})  # types whose decoders give other tokens from a cache than alone
 
@@ -179,7 +180,7 @@ def refuse_no_decoder(config: Any) -> None:
         UsageError: it cannot write a text from left to right.
     """
     encodes = getattr(config, "is_decoder", None) is False and not getattr(config, "is_encoder_decoder", False)
-    if encodes or config.model_type in BOTH_WAYS:
+    if (encodes and config.model_type not in LEFT_TO_RIGHT) or config.model_type in BOTH_WAYS:
         raise UsageError(
             f"a model of the type '{config.model_type}' reads a text in both directions and "
             "cannot continue one. Choose a causal language model."

@@ -1,4 +1,4 @@
-"""An environment in TRL's manner as one of gymnasium's: an instance with `reset`, tools and `get_reward` in.
+"""Plays a class that was written for TRL's `environment_factory` as an environment of gymnasium.
 
 The policy calls the public methods as tools; its first turn without a call ends the episode, and the environment is
 asked for its reward. `reset` gets the columns of the row, and may return text that is added to the last message.
@@ -16,6 +16,7 @@ from gymnasium.error import ResetNeeded
 
 from grpo.envs.own_numbers import SEEDS, OwnNumbers
 from grpo.envs.text.spaces import AnyText
+from grpo.plugins.errors import OptionError
 
 _NO_TOOLS = ("reset", "get_reward")
 
@@ -24,23 +25,40 @@ class ToolEnv(gymnasium.Env[str, str]):
     """Plays an environment of TRL's kind.
 
     Args:
+        name: of the environment, for errors.
         factory: makes the inner environment; called once.
         read_rows: returns rows to pick from when `reset` is given none.
+        made: the rows are no dataset's: their column `episode` seeds an episode.
 
     Attributes:
         tools: its public methods.
+
+    Raises:
+        OptionError: the class cannot be made, or one of its methods cannot be described to the policy.
     """
 
-    def __init__(self, factory: Callable[[], Any], read_rows: Callable[[], Sequence[Mapping[str, Any]]]) -> None:
+    def __init__(
+        self, name: str, factory: Callable[[], Any], read_rows: Callable[[], Sequence[Mapping[str, Any]]], *, made: bool
+    ) -> None:
         self.observation_space = AnyText()
         self.action_space = AnyText()
-        self._inner = factory()
+        self._name = name
+        self._made = made
+        try:
+            self._inner = factory()
+        except Exception as error:
+            raise OptionError(
+                f"{name} cannot be made: {type(error).__name__}: {error}. It is called without arguments, as TRL calls "
+                "an environment_factory: give its parameters defaults, or name a function that returns an instance."
+            ) from error
         self._read_rows = read_rows
         self._numbers = OwnNumbers()
         self._open = False
         members = inspect.getmembers(type(self._inner), predicate=inspect.isfunction)
         names = [name for name, _ in members if not name.startswith("_") and name not in _NO_TOOLS]
         self.tools = [getattr(self._inner, name) for name in names]
+        for tool in self.tools:
+            self._refuse_undescribed(tool)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Starts the episode of a row.
@@ -54,15 +72,18 @@ class ToolEnv(gymnasium.Env[str, str]):
         rows = [given] if given is not None else self._read_rows()
         row = dict(rows[int(self.np_random.integers(len(rows)))])
         asked = row.get("prompt") or ""
-        start = row.pop("episode", None)  # of a row that no dataset holds
-        if start is None:
-            start = seed if seed is not None else int(self.np_random.integers(SEEDS))
-        else:
+        if self._made:
+            start = row.pop("episode")
             row = self._taken(row)
+        else:
+            start = seed if seed is not None else int(self.np_random.integers(SEEDS))
         with self._numbers.used(start):
             told = self._inner.reset(**row)
         if told is not None and not isinstance(told, str):
-            raise TypeError(f"reset returned a {type(told).__name__}; only text is supported here.")
+            raise OptionError(
+                f"{self._name}: reset returned a {type(told).__name__}, and the policy reads text only. Return a text, "
+                "or None to add nothing to the prompt."
+            )
         prompt = [{"role": "user", "content": asked}] if isinstance(asked, str) else [dict(one) for one in asked]
         prompt[-1]["content"] += told or ""
         self._open = True
@@ -76,6 +97,25 @@ class ToolEnv(gymnasium.Env[str, str]):
         names = {parameter.name for parameter in parameters}
         return {name: value for name, value in row.items() if takes_all or name in names}
 
+    def _refuse_undescribed(self, tool: Callable[..., Any]) -> None:
+        """Refuses a tool that the policy could not be told of.
+
+        Raises:
+            OptionError: names it, and its first parameter that has no type or no description.
+        """
+        text = inspect.getdoc(tool) or ""
+        untold = [
+            parameter.name
+            for parameter in inspect.signature(tool).parameters.values()
+            if parameter.annotation is parameter.empty or parameter.name not in text
+        ]
+        if untold or not text:
+            lacks = f"the parameter '{untold[0]}' has no type or no description" if untold else "it has no docstring"
+            raise OptionError(
+                f"{self._name}: its method '{tool.__name__}' is a tool of the policy, and {lacks}. Annotate every "
+                "parameter and describe each in a docstring with a section 'Args:', or begin the name with '_'."
+            )
+
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Takes the answer, which ends the episode.
 
@@ -88,8 +128,10 @@ class ToolEnv(gymnasium.Env[str, str]):
         if not isinstance(action, str):
             raise TypeError(f"the action must be the completion's text, not {type(action).__name__}.")
         self._open = False
-        reward = 0.0
-        if callable(getattr(self._inner, "get_reward", None)):
-            found = self._inner.get_reward()
-            reward = float(asyncio.run(found) if inspect.iscoroutine(found) else found)
-        return "", reward, True, False, {"scores": {"reward": reward}}
+        if not callable(getattr(self._inner, "get_reward", None)):
+            return "", 0.0, True, False, {"scores": {"reward": 0.0}}
+        reward = self._inner.get_reward()
+        reward = asyncio.run(reward) if inspect.iscoroutine(reward) else reward
+        if reward is None:  # as of a reward function of TRL: it does not apply
+            return "", 0.0, True, False, {"abstains": True}
+        return "", float(reward), True, False, {"scores": {"reward": float(reward)}}

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from grpo.envs.named_module import named_module
-from grpo.plugins.errors import OptionError, PluginNotFound, did_you_mean
+from grpo.plugins.errors import DatasetError, OptionError, PluginNotFound, did_you_mean
 from grpo.plugins.factory_decorators import env
 from grpo.plugins.placed_rows import PlacedRows
 from grpo.plugins.specs import EnvSpec
@@ -47,7 +47,8 @@ def make(
     """
     from grpo.envs.trl.env import ToolEnv
 
-    return ToolEnv(_factory(member), partial(rows, member, "train", prompt=prompt, size=size))
+    read_rows = partial(rows, member, "train", dataset=dataset, subset=subset, prompt=prompt, size=size)
+    return ToolEnv(f"trl:{member}", _factory(member), read_rows, made=dataset is None)
 
 
 def rows(
@@ -67,7 +68,6 @@ def rows(
     """
     from grpo.envs.datasets.size import refuse_size
     from grpo.envs.datasets.sources import dataset_kind, read_placed
-    from grpo.plugins.errors import DatasetError
 
     if dataset is None:
         refuse_size(size, f"trl:{member}")
@@ -83,8 +83,35 @@ def rows(
     for where, row in read_placed(dataset, subset, split, kind):
         if not isinstance(row, Mapping) or not isinstance(row.get("prompt"), str | list):
             raise DatasetError(f"{where}: it has no column 'prompt' with text or messages, as TRL's datasets have.")
-        found.append((where, dict(row)))
+        found.append((where, {**row, "prompt": _texts(row["prompt"], where)}))
     return PlacedRows(found)
+
+
+def _texts(prompt: str | list[Any], where: str) -> str | list[dict[str, Any]]:
+    """Returns a prompt whose messages hold texts: parts that are text are joined.
+
+    Raises:
+        DatasetError: a message is none, or holds something else than text.
+    """
+    if isinstance(prompt, str):
+        return prompt
+    messages = []
+    for number, message in enumerate(prompt, start=1):
+        what = f"{where}: the column 'prompt', message {number}"
+        if not isinstance(message, Mapping) or "role" not in message:
+            raise DatasetError(f'{what} must be an object such as {{"role": "user", "content": "..."}}.')
+        content = message.get("content")
+        if isinstance(content, list) and all(isinstance(part, Mapping) for part in content):
+            parts = [part.get("text") for part in content if part.get("type") == "text"]
+            content = "".join(map(str, parts)) if len(parts) == len(content) else content
+        if content is None and message.get("tool_calls") and number < len(prompt):
+            content = ""
+        if not isinstance(content, str):
+            raise DatasetError(f"{what} has content that is no text. Only texts can be shown to the policy.")
+        messages.append({**message, "content": content})
+    if not messages:
+        raise DatasetError(f"{where}: the column 'prompt' is an empty list. Write a message, or leave the row out.")
+    return messages
 
 
 def resolve(member: str) -> EnvSpec:

@@ -1,4 +1,4 @@
-"""What a forward pass keeps for the backward pass, in bytes: a configuration in, counts out, nothing allocated.
+"""Counts the bytes that a forward pass keeps, for the backward pass and in the cache, and allocates none of them.
 
 The model is built on torch's meta device, where tensors have shapes and no data, and a real forward pass runs through
 it while every tensor that autograd saves is counted once. So the count follows the code of transformers and PEFT, not a
@@ -8,7 +8,6 @@ and one float32 number per head and token; no [L, L] matrix.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +16,8 @@ from typing import Any
 import torch
 
 from grpo.core.config.sections import LoraSection
-from grpo.core.policy.load import add_lora
+from grpo.core.policy.cache_names import output_cache
+from grpo.core.policy.load import add_lora, backbone, empty_model
 from grpo.plugins.errors import UsageError
 
 _PROBE = 64  # tokens; what is saved is a straight line in them
@@ -60,63 +60,94 @@ class Activations:
         return round(tokens * (kept + self.outside))
 
 
-def count_activations(config: Any, dtype: str, lora: LoraSection) -> Activations:
-    """Counts what a forward pass of this model saves.
+def count_activations(policy: Any) -> Activations:
+    """Counts what a forward pass saves: with all layers, and with the first alone. A layer is the mean of the others.
 
     Args:
-        config: of transformers, for a causal language model.
-        dtype: of the weights.
-        lora: the adapter, if any; quantised weights save what plain ones do.
+        policy: a causal language model on the meta device (`empty_policy`), its adapter included; quantised weights
+            save what plain ones do.
 
     Raises:
-        UsageError: the model cannot be counted this way.
+        Exception: the model cannot be counted this way; its own code raises anything.
     """
-    try:
-        one, two = (_saved_per_token(_shallow(config, layers), dtype, lora) for layers in (1, 2))
-    except UsageError:
-        raise
-    except Exception as error:  # remote code, or an attention of its own
-        raise UsageError(
-            f"cannot count the activations of a model of type '{config.model_type}' without its weights: "
-            f"{type(error).__name__}: {error}"
-        ) from error
-    text = config.get_text_config()
-    itemsize = getattr(torch, dtype).itemsize
+    base = _without_adapter(policy).train()
+    text = base.config.get_text_config()
+    number = text.num_hidden_layers
+    with _counted_attention(base.config):
+        every = _saved_per_token(base)
+        with _first_layer_alone(base, number):
+            first = _saved_per_token(base)
+    layer = (every - first) / (number - 1) if number > 1 else first
     return Activations(
-        layer=two - one,
-        outside=2 * one - two,
-        boundary=float(text.hidden_size * itemsize),
-        layers=text.num_hidden_layers,
+        layer=layer,
+        outside=max(first - layer, 0.0),
+        boundary=float(text.hidden_size * base.dtype.itemsize),
+        layers=number,
     )
 
 
-def empty_policy(config: Any, dtype: str, lora: LoraSection) -> Any:
-    """Builds the policy, its adapter included, on the meta device."""
-    from transformers import AutoModelForCausalLM
+def count_cache(policy: Any) -> float:
+    """Counts the bytes that a model keeps of each token while it samples.
 
+    They are those of its cache after a few tokens. So layers may differ, and states, which do not grow, are counted as
+    if they did: too much rather than too little.
+
+    Args:
+        policy: as for `count_activations`.
+
+    Raises:
+        Exception: the model cannot be counted this way; its own code raises anything.
+    """
+    base = _without_adapter(policy).eval()
+    with _counted_attention(base.config), torch.no_grad():
+        output = backbone(base)(input_ids=_prompt(_PROBE), use_cache=True)
+    tensors = {id(tensor): tensor for tensor in _tensors(output_cache(output))}
+    if not tensors:
+        raise UsageError(f"a model of the type '{base.config.model_type}' gives no cache away.")
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values()) / _PROBE
+
+
+def empty_policy(config: Any, dtype: str, lora: LoraSection) -> Any:
+    """Builds the policy, its adapter included, on the meta device.
+
+    Raises:
+        UsageError: the configuration does not describe a causal language model, or one that takes no such adapter.
+    """
+    model = empty_model(config, dtype)
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, dtype), trust_remote_code=False)
         return add_lora(model, lora.model_copy(update={"bits": None})) if lora.enabled else model
 
 
-def _shallow(config: Any, layers: int) -> Any:
-    shallow = copy.deepcopy(config)
-    text = shallow.get_text_config()
-    text.num_hidden_layers = layers
-    if getattr(text, "layer_types", None):
-        text.layer_types = text.layer_types[:layers]
-    return shallow
+def _without_adapter(policy: Any) -> Any:
+    """Returns the model of transformers inside; the layers of its adapter stay in it."""
+    return policy.get_base_model() if hasattr(policy, "get_base_model") else policy
 
 
-def _saved_per_token(config: Any, dtype: str, lora: LoraSection) -> float:
-    with _counted_attention(config):
-        model = empty_policy(config, dtype, lora).train()
-        return (_saved(model, 2 * _PROBE) - _saved(model, _PROBE)) / _PROBE
+@contextmanager
+def _first_layer_alone(base: Any, number: int) -> Iterator[None]:
+    """Takes all decoder layers but the first out of a model and puts them back."""
+    lists = [
+        (parent, name, child)
+        for parent in base.modules()
+        for name, child in parent.named_children()
+        if isinstance(child, torch.nn.ModuleList) and len(child) == number
+    ]
+    # A list of another part (the layers that see pictures) may be as long; those of the text are the largest.
+    parent, name, layers = max(lists, key=lambda found: sum(p.numel() for p in found[2].parameters()))
+    setattr(parent, name, layers[:1])
+    try:
+        yield
+    finally:
+        setattr(parent, name, layers)
 
 
-def _saved(model: Any, tokens: int) -> int:
+def _saved_per_token(base: Any) -> float:
+    return (_saved(base, 2 * _PROBE) - _saved(base, _PROBE)) / _PROBE
+
+
+def _saved(base: Any, tokens: int) -> int:
     """Bytes of all tensors that a forward pass saves, each storage once, parameters and buffers left out."""
-    owned = {tensor.untyped_storage()._cdata for tensor in (*model.parameters(), *model.buffers())}
+    owned = {tensor.untyped_storage()._cdata for tensor in (*base.parameters(), *base.buffers())}
     kept: dict[int, torch.UntypedStorage] = {}  # holding the storages keeps their addresses theirs
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
@@ -125,18 +156,33 @@ def _saved(model: Any, tokens: int) -> int:
             kept[storage._cdata] = storage
         return tensor
 
-    base = model.get_base_model() if hasattr(model, "get_base_model") else model
-    ids = torch.zeros(1, tokens, dtype=torch.int64, device="meta")
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        hidden = base.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state
+        hidden = backbone(base)(input_ids=_prompt(tokens), use_cache=False).last_hidden_state
     kept[hidden.untyped_storage()._cdata] = hidden.untyped_storage()
     return sum(storage.nbytes() for storage in kept.values())
+
+
+def _prompt(tokens: int) -> torch.Tensor:
+    return torch.zeros(1, tokens, dtype=torch.int64, device="meta")
+
+
+def _tensors(cache: Any) -> Iterator[torch.Tensor]:
+    """Yields the tensors of a cache of transformers, or of a model's own: in its layers, or in lists and tuples."""
+    if isinstance(cache, torch.Tensor):
+        yield cache
+    elif isinstance(cache, (list, tuple)):
+        for part in cache:
+            yield from _tensors(part)
+    elif isinstance(cache, dict):
+        yield from _tensors(list(cache.values()))
+    elif cache is not None and hasattr(cache, "__dict__"):
+        yield from _tensors(list(vars(cache).values()))
 
 
 class _FusedAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-        output = torch.empty_like(query)
+        output = query.new_empty(*query.shape[:-1], value.shape[-1])
         sums = torch.empty(query.shape[:-1], dtype=torch.float32, device=query.device)
         ctx.save_for_backward(query, key, value, output, sums)
         return output
@@ -147,7 +193,7 @@ class _FusedAttention(torch.autograd.Function):
 
 
 def _attention(
-    module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, **_: Any
+    module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any = None, **_: Any
 ) -> tuple[torch.Tensor, None]:
     """What `sdpa` does when it gets a mask: keys and values repeated for their groups, then a fused kernel."""
     groups = query.shape[1] // key.shape[1]

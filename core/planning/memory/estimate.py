@@ -9,7 +9,8 @@ without data (core/planning/memory/activations.py). The rest is arithmetic:
   before it joins the others, see grpo.kernels.
 - attention masks of the packed row (core/train/packing.py): one for each length of completions that share a prompt, so
   no more than there are sequences, and each of at most w + 8 columns and rows for sequences of w tokens.
-- cache of keys and values, L tokens, l layers, k key-value heads of d: 2 l k d L b for each sequence.
+- cache of keys and values, L tokens, l layers, k key-value heads of d: 2 l k d L b for each sequence, with k and d as
+  each layer has them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import torch
 
 from grpo.core.config.sections import LoraSection
 from grpo.core.config.settings import Checkpointing
-from grpo.core.planning.memory.activations import Activations, count_activations, empty_policy
+from grpo.core.planning.memory.activations import Activations, count_activations, count_cache, empty_policy
 from grpo.core.policy.blocks import SUPPORTED
 from grpo.core.train.adamw import STATES
 from grpo.core.train.packing import MASK_SIZE, MASK_STEP
@@ -158,17 +159,21 @@ def shape(config: Any, dtype: str, lora: LoraSection, *, reference: bool = False
     own = {id(p) for p in adapters}
     held = {id(p): p for p in model.parameters() if id(p) not in own}
     trained = adapters if lora.enabled else list(held.values())
-    activations = count_activations(config, dtype, lora)
     text = config.get_text_config()
-    if not hasattr(text, "num_attention_heads"):
-        raise UsageError(f"cannot count the cache of a model of type '{config.model_type}', which has no attention.")
+    try:
+        activations = count_activations(model)
+        cache = count_cache(model)
+        vocabulary, hidden = head.weight.shape
+    except Exception as error:  # what is counted is what the model's own code does, and that raises anything
+        raise UsageError(
+            f"cannot count the memory of a model of type '{config.model_type}' without its weights ("
+            f"{type(error).__name__}: {' '.join(str(error).split())}). `grpo run` does without this count."
+        ) from error
     weights = _bytes(held.values()) if lora.bits is None else _quantised_bytes(base, held)
-    heads = text.num_attention_heads
-    head_dim = getattr(text, "head_dim", None) or text.hidden_size // heads
     return Shape(
         parameters=sum(p.numel() for p in held.values()),
-        hidden=text.hidden_size,
-        vocabulary=text.vocab_size,
+        hidden=hidden,
+        vocabulary=vocabulary,
         layers=text.num_hidden_layers,
         itemsize=itemsize,
         weights=weights,
@@ -178,7 +183,7 @@ def shape(config: Any, dtype: str, lora: LoraSection, *, reference: bool = False
         optimizer=sum(_bytes([p]) * (STATES if p.dtype == torch.bfloat16 else 2) for p in trained),
         reference=0 if lora.enabled or not reference else weights,
         head_trains=any(p.requires_grad for p in head.parameters()),
-        cache=2 * text.num_hidden_layers * (getattr(text, "num_key_value_heads", None) or heads) * head_dim * itemsize,
+        cache=round(cache),
         activations=activations,
         packs=text.model_type in SUPPORTED,
     )

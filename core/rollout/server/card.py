@@ -166,20 +166,26 @@ def refuse_unsplittable(source: str, devices: int) -> None:
     """
     import torch
 
-    from grpo.core.policy.load import load_model_config
+    from grpo.core.policy.load import load_model_config, text_setting
 
     if devices == 1:
         return
     present = torch.cuda.device_count()
     if torch.cuda.is_available() and devices > present:
         raise UsageError(f"--tensor-parallel {devices}: this machine has {present} GPUs. Lower it.")
-    text = load_model_config(source).get_text_config()
-    heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
-    if heads % devices or text.num_attention_heads % devices:
+    config = load_model_config(source)
+    wanted = [_counts(text_setting(config, name)) for name in ("num_attention_heads", "num_key_value_heads")]
+    odd = next((count for counts in wanted for count in counts if count % devices), None)
+    if odd is not None:
         raise UsageError(
-            f"--tensor-parallel {devices}: the model's {text.num_attention_heads} heads with {heads} of keys and "
-            f"values cannot be shared so. Choose a divisor of {heads}."
+            f"--tensor-parallel {devices}: the model's layers have {odd} heads of attention, or of keys and values, "
+            f"which cannot be shared so. Choose a divisor of {odd}."
         )
+
+
+def _counts(setting: Any) -> list[int]:
+    """Returns a setting of the layers as numbers, also where a model has one for all, or none."""
+    return [count for count in (setting if isinstance(setting, list) else [setting]) if count]
 
 
 def last_parts(names: Sequence[str]) -> tuple[str, ...]:
@@ -200,8 +206,9 @@ def logprobs_of(config: RunConfig) -> bool | None:
 
 def traits_of(model_config: Any) -> dict[str, Any]:
     """Returns what the configuration of a model says of its architecture, as JSON would give it back."""
-    text = model_config.get_text_config()
-    found = {name: getattr(text, name, None) for name in TRAITS}
+    from grpo.core.policy.load import text_setting
+
+    found = {name: text_setting(model_config, name) for name in TRAITS}
     plain: dict[str, Any] = json.loads(json.dumps(found, default=str))
     return plain
 

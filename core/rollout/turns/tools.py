@@ -1,17 +1,20 @@
-"""How a chat template speaks of tools: sampled tokens in, the calls that they ask for out; answers in, tokens out.
+"""Reads the calls of tools in what the policy wrote, and writes their answers as its chat template does.
 
 Theory of operation. The policy is told of the tools by its chat template, and asks for calls in the form that the
 template gives them. What reads that form is the tokenizer's `response_template`: its own, or for a known chat template
 the one that TRL has for it. Between a call and the next turn stands what the template puts there, found as in
 core/rollout/turns/chat.py: the sampled tokens stay as they are, and only the text after them is rendered, with the
-answers as messages of the role `tool`. Before anything is loaded, a call is written by the template and read back; a
-tokenizer with which that fails is refused.
+answers as messages of the role `tool`. Before anything is loaded, a call is written by the template and read back, with
+the end of its message, which some forms need; a tokenizer with which that fails is refused. A call that cannot be read
+or made is answered with the reason, and those beside it are made.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from grpo.core.env.prompts import special_tokens, tokens_of
@@ -34,19 +37,25 @@ class ToolFormat:
     Attributes:
         schemas: of the tools.
         opening: how the template begins a message that the policy is to write.
+        end: the token with which the template ends a message that asks for a call; "" where it has none.
+        template: what reads a message, for `parse_response`.
         most: how many calls one message may hold; some templates take a single one.
     """
 
     schemas: tuple[Schema, ...]
     opening: str
+    end: str
+    template: Mapping[str, Any]
     most: int = MOST_CALLS
 
     def calls(self, tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[ToolCall]:
-        """Returns the calls that a turn asks for, the first `most`; none where it cannot be read, as TRL has it."""
+        """Returns the calls that a turn asks for, the first `most`; none where no part of it names a tool."""
         try:
-            return [_call(asked) for asked in (self._read(tokenizer, ids).get("tool_calls") or ())[: self.most]]
+            asked = (self._read(tokenizer, ids).get("tool_calls") or ())[: self.most]
         except Exception:  # the policy writes anything, and the parser has no error of its own: it is plain text then
             return []
+        calls = [_checked(_call(call), self.schemas) for call in asked]
+        return calls if any(call.name for call in calls) else []
 
     def said(self, tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
         """Returns what a turn that asks for calls says beside them."""
@@ -84,8 +93,12 @@ class ToolFormat:
         return written[[*same, False].index(False) : _end(tokenizer, written, call.name)]
 
     def _read(self, tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> Mapping[str, Any]:
+        ended = tokenizer.decode(list(ids))
+        if not ended.endswith(self.end):  # cut, or ended by another of the model's end tokens
+            last = next((token for token in special_tokens(tokenizer) if ended.endswith(token)), "")
+            ended = ended.removesuffix(last) + self.end
         read: Any = tokenizer.parse_response(
-            tokenizer.decode(list(ids)), prefix=self.opening, tools=[dict(schema) for schema in self.schemas]
+            ended, dict(self.template), prefix=self.opening, tools=[dict(schema) for schema in self.schemas]
         )
         return read or {}
 
@@ -130,7 +143,10 @@ def tool_format(
             "(Qwen2.5, Qwen3, Llama 3.1, LFM2, ...), or set response_template in its tokenizer_config.json."
         )
     opening = begun[len(asked) :] if begun.startswith(asked) else ""
-    form = ToolFormat(schemas, opening, MOST_CALLS if _takes_two(tokenizer, probe) else 1)
+    at = _end(tokenizer, written, name)
+    end = next((token for token in (tokenizer.eos_token, *special_tokens(tokenizer)) if written.startswith(token, at)), "")
+    most = MOST_CALLS if _takes_two(tokenizer, probe) else 1
+    form = ToolFormat(schemas, opening, end, _lenient(tokenizer.response_template), most)
     if form.calls(tokenizer, tokens_of(tokenizer, form.text(tokenizer, probe), plain=False)) != [probe]:
         raise UsageError(
             "the environment offers tools, and the tokenizer's response_template does not read a call as its chat "
@@ -174,17 +190,51 @@ def _end(tokenizer: Any, rendered: str, mark: str) -> int:
     return max([at for at in others if at >= 0], default=len(rendered))
 
 
-def _call(asked: Mapping[str, Any]) -> ToolCall:
-    """Checks a parsed call.
+def _lenient(template: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a response template that hands on a call which is no JSON as text, so that it spoils no other."""
+    fields = dict(template["fields"])
+    calls = fields.get("tool_calls")
+    if calls is not None and calls.get("content") == "json":
+        arguments = {**(calls.get("content_args") or {}), "allow_non_json": True}
+        fields["tool_calls"] = {**calls, "content_args": arguments}
+    return {**template, "fields": fields}
 
-    Raises:
-        KeyError, TypeError: it names no function, or its arguments are not by name.
-    """
-    function = asked.get("function", asked)
-    name, arguments = function["name"], function.get("arguments")
-    if not isinstance(name, str) or not isinstance(arguments or {}, dict):
-        raise TypeError("a call needs a name and arguments by name")
+
+def _call(asked: Any) -> ToolCall:
+    """Returns a parsed call. Arguments may be an object, nothing, or the JSON text of an object."""
+    function = asked.get("function", asked) if isinstance(asked, Mapping) else asked
+    name = function.get("name") if isinstance(function, Mapping) else None
+    if not isinstance(name, str):
+        return ToolCall("", {}, f"this is no call, which is an object with a name and arguments: {function!s}")
+    arguments = function.get("arguments")
+    if isinstance(arguments, str):
+        with suppress(ValueError, RecursionError):
+            arguments = json.loads(arguments)
+    if not isinstance(arguments or {}, dict):
+        return ToolCall(name, {}, f"the arguments of '{name}' are no object by name: {arguments!s}")
     return ToolCall(name, arguments or {})
+
+
+def _checked(call: ToolCall, schemas: Sequence[Schema]) -> ToolCall:
+    """Returns a call, with the problem that an argument is a text where its tool takes none."""
+    described = next((schema["function"] for schema in schemas if schema["function"]["name"] == call.name), {})
+    parameters = described.get("parameters", {}).get("properties", {})
+    for name, value in call.arguments.items():
+        types = _types(parameters.get(name))
+        if isinstance(value, str) and types and "string" not in types:
+            return replace(call, problem=f"the argument '{name}' has to be of type {' or '.join(types)}, not a text")
+    return call
+
+
+def _types(schema: Any) -> list[str]:
+    """Returns the JSON types that a schema allows; none where it does not say."""
+    if not isinstance(schema, Mapping):
+        return []
+    choices = [*(schema.get("anyOf") or ()), *(schema.get("oneOf") or ())]
+    if any(not _types(choice) for choice in choices):
+        return []
+    own = schema.get("type") or []
+    return [*([own] if isinstance(own, str) else own), *(kind for choice in choices for kind in _types(choice))]
 
 
 def _rendered(

@@ -13,6 +13,7 @@ from gymnasium.utils.env_checker import check_env
 from grpo.core.env.tools import ToolCall, answer, functions_of, schemas_of
 from grpo.plugins.errors import DatasetError, OptionError, PluginNotFound
 from grpo.plugins.host import Host
+from grpo.plugins.types import Completion
 
 GAMES = '''
 import random
@@ -144,3 +145,98 @@ def test_what_is_no_environment_is_refused(
 ) -> None:
     with pytest.raises(error, match=why):
         host.env(f"trl:{member.format(games=games)}")
+
+
+def test_a_column_of_any_name_reaches_reset(host: Host, games: Path, tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps({"prompt": "Open.", "episode": name}) + "\n" for name in ["S01E02", 7] * 10))
+    bound = host.env({"name": f"trl:{games}:Door", "options": {"dataset": str(file)}})
+    env = bound.make()
+    for row in (bound.rows("train") or [])[:2]:
+        assert env.reset(seed=0, options={"row": row})[1]["row"] == {"episode": row["episode"]}
+
+
+def test_content_in_parts_is_read_as_text(host: Host, games: Path, tmp_path: Path) -> None:
+    parts = [{"type": "text", "text": "Which "}, {"type": "text", "text": "door?"}]
+    call = {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "open", "arguments": {}}}]}
+    prompt = [{"role": "user", "content": "Begin."}, call, {"role": "user", "content": parts}]
+    file = tmp_path / "rows.jsonl"
+    file.write_text((json.dumps({"prompt": prompt, "right": "left"}) + "\n") * 20)
+    bound = host.env({"name": f"trl:{games}:Door", "options": {"dataset": str(file)}})
+    _, info = bound.make().reset(seed=0, options={"row": (bound.rows("train") or [])[0]})
+    assert info["prompt"][-1]["content"] == "Which door? A draught comes from the left."
+    assert info["prompt"][1]["content"] == ""
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (None, "line 1: the column 'prompt', message 1 has content that is no text"),
+        ([{"type": "image", "url": "x"}], "message 1 has content that is no text"),
+        (["Open."], "message 1 has content that is no text"),
+    ],
+)
+def test_content_that_is_no_text_is_refused_with_its_row(
+    host: Host, games: Path, tmp_path: Path, content: object, why: str
+) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text((json.dumps({"prompt": [{"role": "user", "content": content}]}) + "\n") * 20)
+    with pytest.raises(DatasetError, match=why):
+        host.env({"name": f"trl:{games}:Door", "options": {"dataset": str(file)}}).rows("train")
+
+
+BROKEN = '''
+class Start:
+    def reset(self, **kwargs):
+        return "Go."
+
+class Needs(Start):
+    def __init__(self, size):
+        self.size = size
+
+class Silent(Start):
+    def go(self):
+        return 1
+
+class Untyped(Start):
+    def go(self, far):
+        """Goes.
+
+        Args:
+            far: how far.
+        """
+
+class Parts(Start):
+    def reset(self, **kwargs):
+        return [{"type": "text", "text": "Go."}]
+
+class Undecided(Start):
+    def get_reward(self):
+        return None
+'''
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("Needs", "cannot be made: TypeError: .*without arguments"),
+        ("Silent", "its method 'go' is a tool of the policy, and it has no docstring"),
+        ("Untyped", "the parameter 'far' has no type"),
+        ("Parts", "reset returned a list"),
+    ],
+)
+def test_a_class_that_cannot_be_used_is_the_users_to_mend(host: Host, tmp_path: Path, name: str, why: str) -> None:
+    file = tmp_path / "broken.py"
+    file.write_text(BROKEN)
+    with pytest.raises(OptionError, match=why):
+        host.env(f"trl:{file}:{name}").make().reset(seed=0)
+
+
+def test_a_reward_of_none_is_an_abstention(host: Host, tmp_path: Path) -> None:
+    file = tmp_path / "undecided.py"
+    file.write_text(BROKEN)
+    env = host.env(f"trl:{file}:Undecided").make()
+    env.reset(seed=0)
+    _, reward, _, _, info = env.step("Done.")
+    rollout = Completion("Done.", info={**info, "rewards": [reward]})
+    assert host.reward("environment").spec(rollout) is None

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from grpo.core.config.sections import LoraSection
-from grpo.core.planning.memory.activations import count_activations
+from grpo.core.planning.memory.activations import count_activations, empty_policy
 from grpo.core.planning.memory.estimate import NF4_BYTES, shape
 from grpo.core.planning.memory.shapes import BUILT_IN, built_in, shape_of
 from grpo.core.policy.load import add_lora, count_parameters
@@ -124,7 +124,7 @@ def test_the_count_without_data_is_what_real_tensors_take(model_type: str, kv_he
     from transformers import AutoModelForCausalLM
 
     config = small(model_type, num_key_value_heads=kv_heads, head_dim=32)
-    counted = count_activations(config, "float32", lora)
+    counted = count_activations(empty_policy(config, "float32", lora))
     model: Any = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="sdpa")
     if lora.enabled:
         model = add_lora(model, lora)
@@ -144,7 +144,7 @@ def test_the_count_without_data_is_what_real_tensors_take(model_type: str, kv_he
 
 
 def test_checkpointing_keeps_the_inputs_of_the_layers_and_one_layer() -> None:
-    counted = count_activations(small(num_hidden_layers=12), "float32", NONE)
+    counted = count_activations(empty_policy(small(num_hidden_layers=12), "float32", NONE))
     none, full = counted.peak(1000, "none"), counted.peak(1000, "full")
     assert none > 5 * full
     assert none - full == round(1000 * (11 * counted.layer - 12 * 192 * 4))
@@ -178,8 +178,8 @@ def test_a_model_that_cannot_be_counted_is_named() -> None:
     from transformers import AutoConfig
 
     config = AutoConfig.for_model("mamba", hidden_size=64, num_hidden_layers=2, vocab_size=100, state_size=4)
-    with pytest.raises(UsageError, match="activations of a model of type 'mamba'"):
-        count_activations(config, "float32", NONE)
+    with pytest.raises(UsageError, match="memory of a model of type 'mamba'"):
+        shape(config, "float32", NONE)
 
 
 TRAIN = """

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from grpo.core.env.tools import ToolCall
+from grpo.core.env.tools import ToolCall, answer
 from grpo.core.policy.embedded import embedded_model_path
 from grpo.core.policy.load import PLAIN_CHAT_TEMPLATE, load_tokenizer
 from grpo.core.rollout.turns.players import known_response_template
@@ -78,7 +78,8 @@ def test_an_answer_cannot_speak_for_the_template(tokenizer: Any) -> None:
         ('<tool_call>{"name": "add", "arguments": {}}</tool_call>' * 20, ["add"] * MOST_CALLS),
         ("<tool_call>{</tool_call>", []),
         ('<tool_call>{"name": 7, "arguments": {}}</tool_call>', []),
-        ('<tool_call>{"name": "add", "arguments": [1]}</tool_call>', []),
+        ('<tool_call>{"name": "add", "arguments": [1]}</tool_call>', ["add"]),
+        ("<tool_call>{}</tool_call>", []),
         ("<tool_call>" + "[" * 100_000 + "</tool_call>", []),
         ("<tool_call>7</tool_call>", []),
     ],
@@ -86,6 +87,50 @@ def test_an_answer_cannot_speak_for_the_template(tokenizer: Any) -> None:
 def test_whatever_a_turn_holds_is_calls_or_plain_text(tokenizer: Any, text: str, names: list[str]) -> None:
     form = tool_format(tokenizer, (SCHEMA,))
     assert [call.name for call in form.calls(tokenizer, said(tokenizer, text))] == names
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        ('<tool_call>{"name": "add", "arguments": "{\\"a\\": 3, \\"b\\": 4}"}</tool_call>', [CALL]),
+        ('<tool_call>{"name": "add", "arguments": "3"}</tool_call>', ["no object by name: 3"]),
+        ('<tool_call>{"name": "add", "arguments": {"a": "three"}}</tool_call>', ["'a' has to be of type integer"]),
+        ('<tool_call>{"name": "add", "arguments": {"a": "3", "b": 4}}</tool_call>', [CALL]),
+        ('<tool_call>{"name": "add", "arg</tool_call><tool_call>{CALL}</tool_call>', ["no call, which is", CALL]),
+        ("<tool_call>{CALL}</tool_call> and <tool_call>add 3 4</tool_call>", [CALL, "no call, which is"]),
+        ("<tool_call>{CALL}</tool_call><tool_call>{}</tool_call>", [CALL, "no call, which is"]),
+    ],
+)
+def test_a_call_that_cannot_be_made_says_why_and_leaves_those_beside_it(
+    tokenizer: Any, text: str, calls: list[ToolCall | str]
+) -> None:
+    form = tool_format(tokenizer, (SCHEMA,))
+    text = text.replace("{CALL}", '{"name": "add", "arguments": {"a": 3, "b": 4}}')
+    made = form.calls(tokenizer, said(tokenizer, text))
+    assert len(made) == len(calls)
+    for call, expected in zip(made, calls, strict=True):
+        if isinstance(expected, ToolCall):
+            assert call == expected
+        else:
+            assert expected in str(call.problem)
+            assert expected in answer({"add": lambda a, b=0: a + b}, call)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["llama3_1", "llama3_2"])
+@pytest.mark.parametrize("end", ["<|eot_id|>", "<|eom_id|>", ""])
+def test_a_call_in_llamas_form_is_read_whatever_ends_its_message(tokenizer: Any, name: str, end: str) -> None:
+    import trl
+
+    file = Path(trl.__file__).parent / "chat_templates" / f"{name}.jinja"
+    tokenizer.add_special_tokens({"eos_token": "<|eot_id|>", "additional_special_tokens": ["<|eom_id|>"]})
+    tokenizer.bos_token, tokenizer.response_template = "<|im_start|>", None
+    tokenizer.chat_template = file.read_text(encoding="utf-8")
+    form = tool_format(tokenizer, (SCHEMA,), known_response_template)
+    written = '{"name": "add", "parameters": {"a": 3, "b": 4}}'
+    ids = tokenizer(written + end, add_special_tokens=False)["input_ids"]
+    assert form.calls(tokenizer, ids) == [CALL]
+    assert form.calls(tokenizer, tokenizer("It is 7." + end, add_special_tokens=False)["input_ids"]) == []
 
 
 @pytest.mark.slow
