@@ -62,7 +62,15 @@ def plugins(ctx: click.Context, as_json: bool, again: bool, verbose: bool) -> No
 
         click.echo(json.dumps(listing(host), indent=2))
     else:
-        print_table(HEADINGS, rows(host), long=(5,), state=4, style=lambda state: "green" if state == "ok" else "red")
+        print_table(
+            HEADINGS,
+            rows(host),
+            long=(5,),
+            state=4,
+            style=lambda state: "green" if state == "ok" else "red",
+            unless_alike=(2, 3, 4),
+            under=0,
+        )
         if verbose:
             for problem in host.problems:
                 if problem.traceback:

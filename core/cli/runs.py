@@ -20,6 +20,7 @@ import click
 
 from grpo.core.cli.table import print_table
 from grpo.core.text.printable import counted, one_line, printable
+from grpo.core.text.times import day_and_time, duration
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from grpo.core.record.run_dir import RunDir
 
 RUNS = Path("runs")
-HEADINGS = ("run", "env", "model", "rewards", "status", "step", "reward", "held-out accuracy")
+HEADINGS = ("run", "env", "model", "rewards", "status", "started", "time", "step", "reward", "held out")
 STATUS_STYLE = {"running": "cyan", "done": "green", "interrupted": "yellow"}
 ROLES = ("system", "user", "assistant", "tool")
 LONGEST_PATH = 4096  # characters, of which a system allows fewer
@@ -45,7 +46,8 @@ LEAD = {LINE: "", QUOTED: "  | ", DETAIL: "    "}
 def runs(folder: Path | None, as_json: bool) -> None:
     """List the runs in FOLDER (default: runs), oldest first.
 
-    A run is running, done, interrupted, failed, or killed: nobody works on it although it was not done.
+    A run is running, done, interrupted, failed, or killed: nobody works on it although it was not done. Its time is
+    that of its steps, held-out evaluations and checkpoints until now; held out are the first and the last accuracy.
     """
     from grpo.core.record.list import list_runs
 
@@ -176,7 +178,9 @@ def _cells(line: RunLine) -> tuple[str, ...]:
     shared = ", ".join(line.rewards) or ("defaults" if line.defaults else "")
     rewards = "; ".join(filter(None, [shared, *own])) or "-"
     status = f"{line.status}, resumes" if line.resumes else line.status
-    texts = (str(line.path), line.env or "-", line.model or "-", rewards, status, steps, reward, held_out)
+    time = duration(line.seconds) if line.seconds else "-"
+    named = (str(line.path), line.env or "-", line.model or "-", rewards)
+    texts = (*named, status, day_and_time(line.started), time, steps, reward, held_out)
     return tuple(one_line(text, 200) for text in texts)
 
 

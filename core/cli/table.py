@@ -1,26 +1,31 @@
 """Prints a table: headings and rows in; aligned columns out in a pipe, and on a terminal what fits its width.
 
-Where a terminal is too narrow for columns, each row becomes a line of its short cells and indented lines of the others.
+Where a terminal is too narrow for all columns, a row begins with its first cell alone; the short cells stand in columns
+below it, and the long ones in a text below these.
 """
 
 from __future__ import annotations
 
+import itertools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import click
 
-ROOM = 72  # characters that the long columns need together to stand beside the others
+LEAST = 30  # characters that a long column needs to stand beside the others
 GAP = 2
+INDENT = 4
 
 
 def print_table(
     headings: Sequence[str],
     rows: Sequence[Sequence[str]],
     *,
-    long: Sequence[int],
+    long: Collection[int],
     state: int,
     style: Callable[[str], str],
+    unless_alike: Collection[int] = (),
+    under: int | None = None,
 ) -> None:
     """Prints rows under their headings.
 
@@ -30,6 +35,8 @@ def print_table(
         long: the columns that may be wrapped.
         state: the column that is coloured.
         style: of a text in that column.
+        unless_alike: columns that a terminal does without where all rows have the same text in them.
+        under: a column whose texts are titles on a terminal, each over the rows that follow with the same text.
     """
     widths = [max(len(row[column]) for row in [headings, *rows]) for column in range(len(headings))]
     if not sys.stdout.isatty():
@@ -41,19 +48,34 @@ def print_table(
     from rich.table import Table
     from rich.text import Text
 
-    console = Console()
-    needed = [min(width, ROOM // len(long)) if column in long else width for column, width in enumerate(widths)]
-    if sum(needed) + GAP * len(needed) <= console.width:
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for column, heading in enumerate(headings):
-            table.add_column(heading, overflow="fold", no_wrap=column not in long)
-        for row in rows:
-            table.add_row(*(Text(cell, style=style(cell) if at == state else "") for at, cell in enumerate(row)))
-        console.print(table)
-        return
-    for row in rows:
-        short = [(cell, style(cell) if at == state else "") for at, cell in enumerate(row) if at not in long]
-        console.print(Text("  ").join(Text(cell, style=how) for cell, how in short))
-        for column in long:
-            label = f"{headings[column]}: " if len(long) > 1 else ""
-            console.print(Padding(Text(f"{label}{row[column]}", style="dim"), (0, 0, 0, 4)))
+    def columns(numbers: Sequence[int], lines: Sequence[Sequence[Text]], **options: bool) -> Table:
+        table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold", **options)
+        for column in numbers:
+            width = None if column in long else widths[column]
+            table.add_column(headings[column], overflow="fold", no_wrap=column not in long, min_width=width)
+        for line in lines:
+            table.add_row(*(line[column] for column in numbers))
+        return table
+
+    console = Console(highlight=False)
+    idle = [at for at in unless_alike if len({row[at] for row in rows}) == 1]
+    shown = [at for at in range(len(headings)) if at not in idle and at != under]
+    first, *others = shown
+    short = [column for column in others if column not in long]
+    needed = [min(widths[column], LEAST) if column in long else widths[column] for column in shown]
+    fits = sum(needed) + GAP * (len(shown) - 1) <= console.width
+    if not fits:
+        console.print(Text(headings[first], style="bold"))
+        console.print(Padding(columns(short, []), (0, 0, 0, INDENT)))
+    for at, (title, own) in enumerate(itertools.groupby(rows, lambda row: "" if under is None else row[under])):
+        lines = [[Text(cell, style=style(cell) if at == state else "") for at, cell in enumerate(row)] for row in own]
+        if under is not None:
+            console.print(Text("\n" * (at > 0) + title, style="bold cyan"))
+        if fits:
+            console.print(columns(shown, lines, show_header=at == 0))
+            continue
+        for line in lines:
+            console.print(line[first])
+            console.print(Padding(columns(short, [line], show_header=False), (0, 0, 0, INDENT)))
+            named = (Text(f"{headings[at]} ", style="dim") + line[at] for at in others if at in long)
+            console.print(Padding(Text("  ").join(named), (0, 0, 0, INDENT)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from grpo.plugins.errors import UsageError
 HELD_OUT = "held_out/accuracy"
 STATUSES = ("running", "done", "interrupted", "failed")  # that a run writes
 UNKNOWN = "unknown"
+SPENT = ("time/step", "time/held_out", "time/checkpoint")  # metrics that together are the time of a run
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,8 @@ class RunLine:
         status: "running", "done", "interrupted" (stopped by a signal), "failed", "killed" (it says that it
             runs, but no process does), "unknown" (it says something else) or "unreadable".
         resumes: `grpo run --resume` continues it.
+        started: when it began, as ISO 8601 in UTC; "" where nobody knows.
+        seconds: that its steps, held-out evaluations and checkpoints took; breaks before it was resumed do not count.
         step, steps: the last recorded step, and how many the run is to make.
         reward: mean total of the last step, or None.
         before, after: the first and the last held-out accuracy, or None.
@@ -46,6 +50,8 @@ class RunLine:
     defaults: bool = False
     status: str = "unreadable"
     resumes: bool = False
+    started: str = ""
+    seconds: float = 0.0
     step: int = 0
     steps: int | None = None
     reward: float | None = None
@@ -64,19 +70,16 @@ def list_runs(folder: Path) -> list[RunLine]:
         return [_line(folder)]
     if not folder.is_dir():
         raise UsageError(f"there is no folder {folder}. Name the folder that holds the runs.")
-    found = [child for child in folder.iterdir() if is_run(child)]
-    return [_line(run) for run in sorted(found, key=_age)]
+    return sorted((_line(child) for child in folder.iterdir() if is_run(child)), key=_age)
 
 
-def _age(path: Path) -> tuple[float, str]:
-    try:
-        return (path / "config.json").stat().st_mtime, path.name
-    except OSError:  # it is being deleted
-        return 0.0, path.name
+def _age(line: RunLine) -> tuple[float, str]:
+    return datetime.fromisoformat(line.started).timestamp() if line.started else 0.0, line.path.name
 
 
 def _line(path: Path) -> RunLine:
     run = RunDir(path)
+    started = _started(run)
     try:
         config, metrics = _read(run.config), read_metrics(run)
         status = _status(run, _read(run.state) or {})
@@ -97,6 +100,8 @@ def _line(path: Path) -> RunLine:
             defaults=not config["rewards"] and len(envs) > len(env_rewards),
             status=status,
             resumes=status in ("interrupted", "failed", "killed"),
+            started=started,
+            seconds=sum(row.get(part) or 0.0 for row in metrics for part in SPENT),
             step=metrics[-1]["step"] if metrics else 0,
             steps=steps,
             reward=rewards[-1] if rewards else None,
@@ -104,9 +109,22 @@ def _line(path: Path) -> RunLine:
             after=held_out[-1] if len(held_out) > 1 else None,
         )
     except (UsageError, OSError) as error:
-        return RunLine(path=path, problem=str(error))
+        return RunLine(path=path, started=started, problem=str(error))
     except Exception as error:  # a file of another program, or another version; whatever it is, it hides no other run
-        return RunLine(path=path, problem=f"{path} does not hold what a run writes: {type(error).__name__}: {error}")
+        problem = f"{path} does not hold what a run writes: {type(error).__name__}: {error}"
+        return RunLine(path=path, started=started, problem=problem)
+
+
+def _started(run: RunDir) -> str:
+    """Returns when a run began: as it says, or else as old as its configuration is; "" of one that is being deleted."""
+    try:
+        moment = datetime.fromisoformat(_read(run.versions)["started"])
+    except Exception:  # a file of another program, or another version
+        try:
+            moment = datetime.fromtimestamp(run.config.stat().st_mtime, UTC)
+        except OSError:
+            return ""
+    return moment.astimezone(UTC).isoformat(timespec="seconds")
 
 
 def _status(run: RunDir, state: dict[str, Any]) -> str:

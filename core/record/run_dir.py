@@ -1,7 +1,7 @@
 """The run directory: everything that a run leaves behind, written so that kill -9 at any moment loses nothing.
 
     config.json         the resolved configuration; `grpo run --config` reads it too
-    versions.json       versions of python and of the libraries, and the lock of every plugin
+    versions.json       when it started, versions of python and of the libraries, and the lock of every plugin
     state.json          status, process id, last step
     metrics.jsonl       one object per step
     rollouts/           step-000001.parquet: one row per completion; wasted-000001.parquet: what was sampled in vain;
@@ -32,6 +32,7 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -186,7 +187,7 @@ class RunDir:
 
 
 def create_run_dir(path: Path, config: Mapping[str, Any], versions: Mapping[str, Any]) -> RunDir:
-    """Makes a new run directory.
+    """Makes a new run directory, with the time of its start beside the versions.
 
     Raises:
         UsageError: it cannot be made.
@@ -195,7 +196,7 @@ def create_run_dir(path: Path, config: Mapping[str, Any], versions: Mapping[str,
     try:
         for folder in (run.rollouts, run.checkpoints):
             folder.mkdir(parents=True)
-        write_json(run.versions, versions)
+        write_json(run.versions, {"started": datetime.now(UTC).isoformat(timespec="seconds"), **versions})
         write_json(run.config, config)
     except OSError as error:
         raise UsageError(

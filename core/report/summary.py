@@ -44,6 +44,8 @@ def summary_of(
         "model": line.model,
         "status": line.status,
         "resumes": line.resumes,
+        "started": line.started,
+        "seconds": _rounded(line.seconds),
         "steps": line.steps,
         "config": config,
         "versions": versions,

@@ -110,7 +110,7 @@ class Books:
                 schedule=Schedule(config.train.steps, config.evaluation.every, config.output.save_every),
             )
             if found is not None:
-                self._progress.foreseen(found.text())
+                self._progress.foreseen(found)
 
     def _warn(self, step: int, looks: Callable[[], Sequence[str]]) -> None:
         for warning in self._guarded.look(step, looks):

@@ -15,13 +15,16 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import cloudpickle  # type: ignore[import-untyped]
 
 from grpo.core.plan import Plan
 from grpo.core.text.stats import Estimate
 from grpo.plugins.types import Completion
+
+if TYPE_CHECKING:
+    from grpo.core.run.forecast import Forecast
 
 Event = tuple[str, Sequence[Any]]  # its name and what it says
 ENDS = ("failed", "summary")  # the events that say how the run ended
@@ -132,9 +135,9 @@ class DeskProgress:
         """A step ended."""
         self._tell("stepped", dict(row), sample, dict(scores))
 
-    def foreseen(self, text: str) -> None:
+    def foreseen(self, forecast: Forecast) -> None:
         """What is still to come."""
-        self._tell("foreseen", text)
+        self._tell("foreseen", forecast)
 
     def warned(self, text: str) -> None:
         """Something needs attention."""

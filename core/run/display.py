@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -28,6 +28,9 @@ from grpo.core.text.stats import Estimate
 from grpo.core.train.env_metrics import HELD_OUT, PREFIX
 from grpo.plugins._binding import BoundAdvantage, BoundLoss
 from grpo.plugins.types import Completion
+
+if TYPE_CHECKING:
+    from grpo.core.run.forecast import Forecast
 
 BARS = "▁▂▃▄▅▆▇█"
 SPARK_WIDTH = 24
@@ -93,8 +96,8 @@ class PlainLines(Silent):
         parts.append(f"{row.get('time/step') or 0:.1f} s")
         self._say("  ".join(parts))
 
-    def foreseen(self, text: str) -> None:
-        self._say(f"forecast   {text}")
+    def foreseen(self, forecast: Forecast) -> None:
+        self._say(f"forecast   {forecast.text()}")
 
     def warned(self, text: str) -> None:
         print(f"warning: {printable(text)}", file=self._err, flush=True)
@@ -111,19 +114,41 @@ class PlainLines(Silent):
         print(line, file=self._out, flush=True)
 
 
+class ToGo:
+    """The end of a run that a display shows: the last forecast, less the time and the steps since it was made."""
+
+    def __init__(self) -> None:
+        self._forecast: Forecast | None = None
+        self._made = 0.0
+
+    def foreseen(self, forecast: Forecast) -> None:
+        """Takes a new forecast in the place of the last."""
+        self._forecast, self._made = forecast, time.monotonic()
+
+    def ended(self) -> None:
+        """Nothing is to come any more."""
+        self._forecast = None
+
+    def lines(self, step: int) -> list[str]:
+        """Returns what is left at a step, as a line or none."""
+        left = None if self._forecast is None else self._forecast.later(step, time.monotonic() - self._made)
+        return [] if left is None else [left.text()]
+
+
 class LivePanel(Silent):
     """A panel that is redrawn in place: progress, a sparkline per reward, a sample with its scores."""
 
     def __init__(self) -> None:
         self._console = Console(file=sys.stdout)
         self._live: Live | None = None
-        self._drawn: Any = Text("starting")
+        self._now = "starting"
         self._steps = 0
-        self._first_step = 0.0
-        self._done_before = 0
+        self._row: Mapping[str, Any] = {}
         self._history: dict[str, list[float]] = {}
         self._held_out: list[str] = []
-        self._forecast = ""
+        self._measuring = ""
+        self._to_go = ToGo()
+        self._sample: Panel | None = None
         self._plan: Plan | None = None
 
     def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None:
@@ -138,52 +163,42 @@ class LivePanel(Silent):
             self._console.print(Text(note))
         self._steps = plan.config.train.steps
         if run_dir is not None:
-            self._live = Live(self._drawn, console=self._console, refresh_per_second=4)
+            self._live = Live(self._panel(), console=self._console, refresh_per_second=4)
             self._live.start()
 
     def loading(self, what: str) -> None:
-        self._draw(Text(f"loading {what} ..."))
+        self._say(f"loading {what} ...")
 
     def warmed(self, step: int, steps: int, loss: float) -> None:
-        self._draw(Text(f"supervised warm-up  {step}/{steps}  loss {loss:.3f}"))
+        self._say(f"supervised warm-up  {step}/{steps}  loss {loss:.3f}")
 
     def evaluating(self, done: int, problems: int) -> None:
-        if self._live is not None:
-            self._live.update(Group(self._drawn, Text(evaluating(done, problems))))
+        self._measuring = evaluating(done, problems)
+        self._draw()
 
     def evaluated(self, step: int, accuracy: Estimate, env: str = "") -> None:
+        self._measuring = ""
         self._held_out.append(f"{_of(env)}{accuracy.mean:.1%} after {step}")
         told = f"{_of(env)}held-out accuracy after {counted(step, 'step')}: {estimate(accuracy)}"
         self._print(Text(told, style="green"))
+        self._draw()
 
     def stepped(self, row: Mapping[str, Any], sample: Completion | None, scores: Mapping[str, str]) -> None:
-        step = row["step"]
-        if not self._first_step:
-            self._first_step, self._done_before = time.monotonic(), step
+        self._row = row
         for key, value in row.items():
             if value is not None:
                 self._history.setdefault(key, []).append(value)
-        parts: list[Any] = [self._progress_line(step, row)]
-        table = Table.grid(padding=(0, 2))
-        for label, key in headline(row):
-            table.add_row(
-                Text(label, style="bold"), number(row[key]), Text(sparkline(self._history[key]), style="cyan")
-            )
-        parts.append(table)
-        if self._held_out:
-            parts.append(Text("held-out accuracy: " + ", ".join(self._held_out[-4:]), style="green"))
-        if self._forecast:
-            parts.append(Text(f"forecast: {self._forecast}"))
         if sample is not None:
             shown = "  ".join(f"{name} {score}" for name, score in scores.items())
             text = "\n".join(sample.text.strip().splitlines()[:SAMPLE_LINES])
             question = sample.prompt[-1]["content"] if sample.prompt else ""
             title = Text(f"a completion: {shown}")
-            parts.append(Panel(Text(printable(f"{question}\n\n{text}")), title=title, title_align="left"))
-        self._draw(Group(*parts))
+            self._sample = Panel(Text(printable(f"{question}\n\n{text}")), title=title, title_align="left")
+        self._draw()
 
-    def foreseen(self, text: str) -> None:
-        self._forecast = text
+    def foreseen(self, forecast: Forecast) -> None:
+        self._to_go.foreseen(forecast)
+        self._draw()
 
     def warned(self, text: str) -> None:
         self._print(Text(f"warning: {printable(text)}", style="yellow"))
@@ -199,22 +214,41 @@ class LivePanel(Silent):
 
     def close(self) -> None:
         if self._live is not None:
+            self._to_go.ended()
+            self._draw()
             self._live.stop()
             self._live = None
 
-    def _progress_line(self, step: int, row: Mapping[str, Any]) -> Text:
+    def _panel(self) -> Group:
+        if not self._row:
+            return Group(Text(self._now), *self._below())
+        step = self._row["step"]
+        table = Table.grid(padding=(0, 2))
+        for label, key in headline(self._row):
+            spark = Text(sparkline(self._history[key]), style="cyan")
+            table.add_row(Text(label, style="bold"), number(self._row[key]), spark)
+        parts: list[Any] = [self._progress_line(step), table]
+        if self._held_out:
+            parts.append(Text("held-out accuracy: " + ", ".join(self._held_out[-4:]), style="green"))
+        parts += [Text(f"forecast: {text}") for text in self._to_go.lines(step)]
+        return Group(*parts, *([] if self._sample is None else [self._sample]), *self._below())
+
+    def _below(self) -> list[Text]:
+        return [Text(self._measuring)] if self._measuring else []
+
+    def _progress_line(self, step: int) -> Text:
         width = 30
         filled = round(width * step / max(self._steps, 1))
-        since = time.monotonic() - self._first_step
-        done = step - self._done_before
-        left = f"{(self._steps - step) * since / done:.0f} s left" if done else "..."
-        seconds = row.get("time/step") or 0
-        return Text(f"step {step}/{self._steps}  {'━' * filled}{'─' * (width - filled)}  {seconds:.1f} s/step  {left}")
+        seconds = self._row.get("time/step") or 0
+        return Text(f"step {step}/{self._steps}  {'━' * filled}{'─' * (width - filled)}  {seconds:.1f} s/step")
 
-    def _draw(self, what: Any) -> None:
-        self._drawn = what
+    def _say(self, now: str) -> None:
+        self._now = now
+        self._draw()
+
+    def _draw(self) -> None:
         if self._live is not None:
-            self._live.update(what)
+            self._live.update(self._panel())
 
     def _print(self, what: Text) -> None:
         (self._live.console if self._live is not None else self._console).print(what)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
@@ -55,6 +55,7 @@ class Forecast:
 
     Attributes:
         step: after which it was made.
+        steps: of the whole run.
         seconds: to the end of the run.
         tokens: that will be sampled, about.
         target: the accuracy that was asked about, None for none.
@@ -65,6 +66,7 @@ class Forecast:
     """
 
     step: int
+    steps: int
     seconds: Range
     tokens: float
     target: float | None = None
@@ -72,6 +74,25 @@ class Forecast:
     calls: float = 0.0
     dollars: float | None = None
     gpus: int = 0
+
+    def later(self, step: int, elapsed: float) -> Forecast | None:
+        """Returns what is left of it after a later step; None where the run, or the time that it gave, is over.
+
+        Args:
+            step: that the run is at.
+            elapsed: seconds since the forecast was made.
+        """
+        if step >= self.steps or elapsed > self.seconds.high:
+            return None
+        left = (self.steps - step) / (self.steps - self.step)
+        return replace(
+            self,
+            step=step,
+            seconds=Range(max(0.0, self.seconds.low - elapsed), self.seconds.high - elapsed),
+            tokens=self.tokens * left,
+            calls=self.calls * left,
+            dollars=None if self.dollars is None else self.dollars * left,
+        )
 
     def text(self) -> str:
         """Returns the line for people."""
@@ -136,6 +157,7 @@ def forecast(
     calls, dollars = judged(made[-LATELY:], completions * waste)
     return Forecast(
         step=step,
+        steps=steps,
         seconds=seconds_of(rows, left, due=None if schedule is None else schedule.due(step)),
         tokens=left * completions * waste * fmean(lengths) if lengths else 0.0,
         target=None if step < FIRST_ACCURACY else target,

@@ -8,10 +8,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grpo.core.plan import Plan
-from grpo.core.run.display import describe, display_for, estimate, headline, number, sparkline, timing
+from grpo.core.run.display import ToGo, describe, display_for, estimate, headline, number, sparkline, timing
 from grpo.core.run.first_prompt import FirstPrompt, first_prompt
 from grpo.core.run.given import how_to_resume
 from grpo.core.run.page import bar, block, line, table
@@ -19,6 +19,9 @@ from grpo.core.run.progress import Progress, Silent
 from grpo.core.text.printable import counted
 from grpo.core.text.stats import Estimate
 from grpo.plugins.types import Completion
+
+if TYPE_CHECKING:
+    from grpo.core.run.forecast import Forecast
 
 WARNING = "border-left:3px solid #E69F00;padding-left:0.5em;white-space:pre-wrap"
 
@@ -48,6 +51,7 @@ class NotebookPanel(Silent):
         self._history: dict[str, list[float]] = {}
         self._row: Mapping[str, Any] = {}
         self._held_out: list[str] = []
+        self._to_go = ToGo()
         self._sample: tuple[str, str] | None = None
         self._lines: list[str] = []
         self._warnings: dict[str, None] = {}
@@ -78,8 +82,9 @@ class NotebookPanel(Silent):
             self._sample = (f"a completion: {told}", f"{question}\n\n{sample.text.strip()}")
         self._say(f"step {self._step} of {self._steps}, {row.get('time/step') or 0:.1f} s")
 
-    def foreseen(self, text: str) -> None:
-        self._say(f"forecast: {text}")
+    def foreseen(self, forecast: Forecast) -> None:
+        self._to_go.foreseen(forecast)
+        self._draw()
 
     def warned(self, text: str) -> None:
         self._warnings[text] = None
@@ -88,6 +93,7 @@ class NotebookPanel(Silent):
     def ended(self, status: str, run_dir: Path, step: int) -> None:
         if status == "interrupted" and self._plan is not None:
             self._lines.append(f"continue with: {how_to_resume(self._plan.config, run_dir)}")
+        self._to_go.ended()
         said = "stopped" if status == "interrupted" else "done"
         self._say(f"{said} after {counted(step, 'step')}")
 
@@ -120,6 +126,7 @@ class NotebookPanel(Silent):
         parts.append(line(self._now))
         parts += [table(metrics)] if metrics else []
         parts += [line(f"held-out accuracy: {told}") for told in self._held_out[-4:]]
+        parts += [line(f"forecast: {text}") for text in self._to_go.lines(self._step)]
         parts += [block(*self._sample)] if self._sample is not None else []
         parts += [line(f"warning: {text}", WARNING) for text in self._warnings]
         parts += [line(text) for text in self._lines]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from grpo.core.plan import Plan
 from grpo.core.text.stats import Estimate
 from grpo.plugins.types import Completion
+
+if TYPE_CHECKING:
+    from grpo.core.run.forecast import Forecast
 
 
 class Progress(Protocol):
@@ -29,8 +32,8 @@ class Progress(Protocol):
     def stepped(self, row: Mapping[str, Any], sample: Completion | None, scores: Mapping[str, str]) -> None:
         """A step ended: its metrics, one of its completions and what each reward said of it."""
 
-    def foreseen(self, text: str) -> None:
-        """What is still to come, in a line."""
+    def foreseen(self, forecast: Forecast) -> None:
+        """What is still to come."""
 
     def warned(self, text: str) -> None:
         """Something needs attention; the run goes on."""
@@ -61,7 +64,7 @@ class Silent:
     def warmed(self, step: int, steps: int, loss: float) -> None: ...
     def evaluated(self, step: int, accuracy: Estimate, env: str = "") -> None: ...
     def stepped(self, row: Mapping[str, Any], sample: Completion | None, scores: Mapping[str, str]) -> None: ...
-    def foreseen(self, text: str) -> None: ...
+    def foreseen(self, forecast: Forecast) -> None: ...
     def warned(self, text: str) -> None: ...
     def ended(self, status: str, run_dir: Path, step: int) -> None: ...
     def timed(self, spent: str, tokens: str, advice: str | None) -> None: ...

@@ -8,7 +8,7 @@ import { el, known, mean, number, spelled, svg } from "./dom.js";
 /**
  * A curve, whose line is of means unless it is exact, or dots with what they may reach.
  * @typedef {{
- *   label: string, colour: string, dash?: number, steps: number[], values: Values, low?: Values, high?: Values,
+ *   label: string, run?: string, colour: string, dash?: number, steps: number[], values: Values, low?: Values, high?: Values,
  *   dots?: boolean, exact?: boolean, bold?: boolean
  * }} Series
  */
@@ -104,6 +104,14 @@ const thinned = (points) => {
   return found;
 };
 
+/** @param {Series} one @param {string} colour */
+const sample = (one, colour) =>
+  svg(
+    "svg",
+    { class: "sample", viewBox: "0 0 22 8", "aria-hidden": "true" },
+    svg("line", { x1: 0, x2: 22, y1: 4, y2: 4, stroke: colour, "stroke-dasharray": DASHES[one.dash ?? 0] }),
+  );
+
 export class Chart {
   // range: the lowest and the highest value that are always shown; opened: called with a step that is clicked.
   /**
@@ -130,11 +138,7 @@ export class Chart {
     /** @type {number | null} */
     this.until = null;
     this.svg = svg("svg", { class: "plot", role: "img", "aria-label": this.told() });
-    this.legend = el(
-      "div",
-      { class: "legend" },
-      this.series.map((one) => this.entry(one)),
-    );
+    this.legend = this.entries();
     this.node = el(
       "figure",
       { class: "chart" },
@@ -164,23 +168,42 @@ export class Chart {
     shared.charts.delete(this);
   }
 
-  /** @param {Drawn} one */
-  entry(one) {
-    const sample = svg(
-      "svg",
-      { class: "sample", viewBox: "0 0 22 8", "aria-hidden": "true" },
-      svg("line", { x1: 0, x2: 22, y1: 4, y2: 4, stroke: one.colour, "stroke-dasharray": DASHES[one.dash ?? 0] }),
+  // What each curve is and is worth at the cursor. The names of several runs stand over all charts once, by colour.
+  entries() {
+    if (!this.series.some((one) => one.run !== undefined))
+      return el(
+        "div",
+        { class: "legend" },
+        this.series.map((one) =>
+          el("span", { class: "key" }, sample(one, one.colour), el("span", { class: "label" }, ...spelled(one.label)), one.read),
+        ),
+      );
+    const labels = [...new Set(this.series.map((one) => one.label))];
+    return el(
+      "div",
+      { class: "legend of-runs" },
+      labels.map((label) => {
+        const own = this.series.filter((one) => one.label === label);
+        return el(
+          "div",
+          { class: "curve-of-runs" },
+          labels.length > 1 && el("span", { class: "key" }, sample(own[0], "currentColor"), ...spelled(label)),
+          own.map((one) =>
+            el("span", { class: "key", title: one.run }, el("i", { class: "swatch", style: { background: one.colour } }), one.read),
+          ),
+        );
+      }),
     );
-    return el("span", { class: "key" }, sample, el("span", { class: "label" }, ...spelled(one.label)), one.read);
   }
 
   told() {
     const words = this.series.slice(0, 6).map((one) => {
       const first = one.values.findIndex(known),
         last = one.values.findLastIndex(known);
-      if (first < 0) return `${one.label}: not measured`;
+      const name = one.run === undefined ? one.label : `${one.run}, ${one.label}`;
+      if (first < 0) return `${name}: not measured`;
       return (
-        `${one.label}: ${number(one.values[first])} at step ${one.steps[first]}, ` +
+        `${name}: ${number(one.values[first])} at step ${one.steps[first]}, ` +
         `${number(one.values[last])} at step ${one.steps[last]}`
       );
     });

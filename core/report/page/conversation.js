@@ -45,7 +45,7 @@ export const prompt = (run, texts) => {
     {
       "aria-pressed": "false",
       disabled: texts.seen === null,
-      title: texts.seen === null ? `Not in this file: ${why}` : null,
+      title: texts.seen === null ? `Not known here: ${why}` : null,
       onclick: () => {
         const seen = button.getAttribute("aria-pressed") !== "true";
         button.setAttribute("aria-pressed", String(seen));

@@ -42,7 +42,8 @@ import { bare, byId } from "./dom.js";
 /**
  * A run without its rollouts, from summary.py.
  * @typedef {{
- *   name: string, env: string, model: string, status: string, steps: number | null,
+ *   name: string, env: string, model: string, status: string, started: string, seconds: number | null,
+ *   steps: number | null,
  *   config: Config, versions: { libraries?: object, plugins?: object }, weights: Record<string, number>,
  *   axis: number[], metrics: Metrics, alarms: Alarm[], difference?: Difference,
  *   recorded: number, held: number, recordedBySteps: [number, number][],
@@ -118,6 +119,8 @@ export class Run {
     this.env = summary.env;
     this.model = summary.model;
     this.status = summary.status;
+    this.started = summary.started;
+    this.seconds = summary.seconds;
     this.steps = summary.steps;
     this.config = summary.config;
     this.versions = summary.versions;

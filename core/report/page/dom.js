@@ -210,7 +210,7 @@ export const number = (value) => {
 };
 
 /** @param {number | null} value */
-export const direction = (value) => (!known(value) || value === 0 ? "" : value > 0 ? "up" : "down");
+export const direction = (value) => (!known(value) || value === 0 ? null : value > 0 ? "up" : "down");
 /** @param {number | null | undefined} value */
 export const signed = (value) => (known(value) && value > 0 ? "+" : "") + number(value);
 /** @param {number | null | undefined} value */
@@ -219,6 +219,27 @@ export const percent = (value) => (known(value) ? (100 * value).toFixed(1).repla
 export const counted = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 /** @param {number[]} values */
 export const mean = (values) => (values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : NaN);
+
+// Seconds as "74 s", "12 min" or "3.5 h".
+/** @param {number | null | undefined} seconds */
+export const duration = (seconds) => {
+  if (!known(seconds) || !seconds) return "–";
+  if (seconds < 90) return `${seconds.toFixed(0)} s`;
+  return seconds < 5400 ? `${(seconds / 60).toFixed(0)} min` : `${(seconds / 3600).toFixed(1)} h`;
+};
+
+// A moment as the reader's clock has it: "Nov 25, 21:39", and the year of one that is not this year's.
+/** @param {string} moment as ISO 8601 has it; "" where nobody knows */
+export const whenOf = (moment) => {
+  const date = new Date(moment);
+  if (Number.isNaN(date.getTime())) return "–";
+  const thisYear = date.getFullYear() === new Date().getFullYear();
+  return date.toLocaleString("en", {
+    month: "short",
+    day: "numeric",
+    ...(thisYear ? { hour: "2-digit", minute: "2-digit", hourCycle: "h23" } : { year: "numeric" }),
+  });
+};
 
 /** @param {unknown} error */
 export const messageOf = (error) => (error instanceof Error ? error.message : String(error));

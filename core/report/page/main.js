@@ -7,7 +7,7 @@ import { help, listen, openHelp, searchEarly } from "./keys.js";
 import { overview } from "./overview.js";
 import { here } from "./route.js";
 import { settings } from "./settings.js";
-import { browsing, state } from "./state.js";
+import { browsing, live, state } from "./state.js";
 
 /** @import { Source } from "./data.js" */
 
@@ -41,7 +41,7 @@ const navigation = (view) =>
         label,
       ),
     ),
-    document.getElementById("version") && [el("a", { href: "./" }, "All runs"), indicator],
+    live() && [el("a", { href: "./" }, "All runs"), indicator],
     el("button", { class: "keys", "aria-label": "Keys", onclick: openHelp }, "?"),
   );
 
@@ -84,7 +84,7 @@ export const begin = async (source) => {
   }
   const runs = await runsOf(inPage, source);
   state.runs = runs;
-  document.title = `${runs.map((run) => run.name).join(", ")} · grpo report`;
+  document.title = `${runs.map((run) => run.name).join(", ")} · ${live() ? "grpo watch" : "grpo report"}`;
   addEventListener("hashchange", draw);
   await draw();
   await ready;

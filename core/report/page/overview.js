@@ -1,9 +1,10 @@
 // The first view: what became of the runs, what went wrong, and the curves.
 
 import { Chart, shared, zoom } from "./chart.js";
-import { counted, el, known, mean, number, percent, spelled, svg } from "./dom.js";
-import { HELD_OUT, panelsOf, seriesOf, swatch } from "./panels.js";
+import { counted, duration, el, known, mean, number, percent, spelled, svg, whenOf } from "./dom.js";
+import { HELD_OUT, panelsOf, runKey, seriesOf, swatch } from "./panels.js";
 import { go, linkTo } from "./route.js";
+import { live } from "./state.js";
 
 /** @import { Alarm, Config, Run } from "./data.js" */
 /** @import { Child } from "./dom.js" */
@@ -31,13 +32,6 @@ const heldOut = (run) => {
   return first >= 0 ? { first, last, values } : null;
 };
 
-/** @param {number} seconds */
-const duration = (seconds) => {
-  if (!known(seconds) || !seconds) return "–";
-  if (seconds < 90) return `${seconds.toFixed(0)} s`;
-  return seconds < 5400 ? `${(seconds / 60).toFixed(0)} min` : `${(seconds / 3600).toFixed(1)} h`;
-};
-
 /** @param {string} name @param {Child} value @param {Child} note */
 const fact = (name, value, note) =>
   el("div", { class: "fact" }, el("dt", null, name), el("dd", null, value, note && el("small", null, note)));
@@ -50,7 +44,6 @@ const facts = (run) => {
   const reward = firstAndLast(run.metrics.reward, 5),
     held = heldOut(run);
   const lengths = firstAndLast(run.metrics["completions/mean_length"], 5);
-  const seconds = (run.metrics["time/step"] ?? []).filter(known).reduce((sum, value) => sum + value, 0);
   const done = run.axis.at(-1) ?? 0;
   return el(
     "dl",
@@ -69,11 +62,11 @@ const facts = (run) => {
         [reachOf(run, held.last), known(run.config.evaluation?.size) && ` of ${number(run.config.evaluation.size)}`],
       ),
     lengths && fact("Length", arrow(number(Math.round(lengths[0])), number(Math.round(lengths[1]))), "tokens, mean"),
-    fact("Steps", known(run.steps) ? `${number(done)} of ${number(run.steps)}` : number(done), duration(seconds)),
+    fact("Steps", known(run.steps) ? `${number(done)} of ${number(run.steps)}` : number(done), duration(run.seconds)),
     fact(
       "Rollouts",
       number(run.recorded),
-      run.held < run.recorded ? `${number(run.held)} of them in this file` : "all in this file",
+      live() ? "recorded until now" : run.held < run.recorded ? `${number(run.held)} of them in this file` : "all in this file",
     ),
   );
 };
@@ -107,7 +100,7 @@ const heading = (run) =>
       ...spelled(run.env),
       run.rewards.length ? [", rewarded by ", ...spelled(run.rewards.join(", "))] : [],
     ),
-    el("p", { class: "sub" }, manner(run.config)),
+    el("p", { class: "sub" }, [manner(run.config), run.started && `started ${whenOf(run.started)}`].filter(Boolean).join(", ")),
   );
 
 /** @param {Run[]} runs */
@@ -244,7 +237,7 @@ const comparison = (runs) =>
         el(
           "tr",
           null,
-          ["Run", "Status", "Reward", "Held-out accuracy", "Length", "Steps", "Time", "Alarms"].map((name) =>
+          ["Run", "Status", "Reward", "Held-out accuracy", "Length", "Steps", "Started", "Time", "Alarms"].map((name) =>
             el("th", { scope: "col" }, name),
           ),
         ),
@@ -257,7 +250,6 @@ const comparison = (runs) =>
             held = heldOut(run),
             last = held && held.values[held.last];
           const lengths = firstAndLast(run.metrics["completions/mean_length"], 5);
-          const seconds = (run.metrics["time/step"] ?? []).filter(known).reduce((sum, value) => sum + value, 0);
           return el(
             "tr",
             null,
@@ -282,7 +274,8 @@ const comparison = (runs) =>
             ),
             el("td", null, lengths ? `${number(Math.round(lengths[0]))} → ${number(Math.round(lengths[1]))}` : "–"),
             el("td", null, number(run.axis.at(-1) ?? 0)),
-            el("td", null, duration(seconds)),
+            el("td", null, whenOf(run.started)),
+            el("td", null, duration(run.seconds)),
             el("td", null, number(run.alarms.length)),
           );
         }),
@@ -393,6 +386,7 @@ export const overview = (runs) => {
     el("section", { class: "section" }, el("h2", null, "What to look at"), timeline(runs), alarms(runs)),
     renewed(runs),
     controls(),
+    runs.length > 1 && runKey(runs),
     figures,
     flat.length
       ? el("p", { class: "note" }, `At zero all the way: ${[...new Set(flat)].join(", ").toLowerCase()}.`)

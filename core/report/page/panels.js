@@ -2,7 +2,7 @@
 // one of its own, so that nothing that was measured is missing.
 
 import { DASHES } from "./chart.js";
-import { el, known } from "./dom.js";
+import { el, known, spelled } from "./dom.js";
 
 /** @import { Series } from "./chart.js" */
 /** @import { Metrics, Run } from "./data.js" */
@@ -177,7 +177,9 @@ const SECTIONS = [
         unit: "by part",
         curves: [
           ...["step", "generate", "update", "score"].map((part) => one(`time/${part}`, part)),
-          ...every(keys, /^time\/(?!(?:tokens_per_second|score_queue|step|generate|update|score)$|rewards\/)(.+)$/),
+          ...every(keys, /^time\/(?!(?:tokens_per_second|score_queue|step|generate|update|score)$|rewards\/)(.+)$/).map(
+            ({ key, label }) => one(key, label.replaceAll("_", " ")),
+          ),
         ],
       },
       { title: "Seconds of rewards", unit: "all calls of a step", curves: every(keys, /^time\/rewards\/(.+)$/) },
@@ -252,7 +254,8 @@ export const seriesOf = (runs, metrics, panel) =>
       const several = runs.length > 1;
       return [
         {
-          label: several ? (panel.curves.length > 1 ? `${run.name}: ${label}` : run.name) : label,
+          label,
+          run: several ? run.name : undefined,
           colour: COLOURS[(several ? run.place : at) % COLOURS.length],
           dash: (several ? at : Math.floor(at / COLOURS.length)) % DASHES.length,
           steps: run.axis,
@@ -265,6 +268,15 @@ export const seriesOf = (runs, metrics, panel) =>
         },
       ];
     }),
+  );
+
+// Which colour is which run, over all charts.
+/** @param {Run[]} runs */
+export const runKey = (runs) =>
+  el(
+    "ul",
+    { class: "run-key", "aria-label": "The colours of the runs" },
+    runs.map((run) => el("li", { title: run.name }, swatch(run), el("span", null, ...spelled(run.name)))),
   );
 
 /** @param {Run} run */

@@ -1,17 +1,17 @@
 // The runs of a folder: what the server says of them in; a table to sort, search, compare and label out.
 
-import { byId, counted, el, known, messageOf, number, oneLine, percent, spelled } from "./dom.js";
+import { byId, counted, duration, el, known, messageOf, number, oneLine, percent, spelled, whenOf } from "./dom.js";
 import { deleteDialog, labelDialog } from "./labels.js";
 
 /**
  * A run in the list, from folder.py.
  * @typedef {{
  *   name: string, status: string, env: string, model: string, rewards: string[], env_rewards: Record<string, string[]>,
- *   defaults: boolean, step: number, steps: number | null, reward: number | null, before: number | null,
+ *   defaults: boolean, started: string, seconds: number, step: number, steps: number | null, reward: number | null, before: number | null,
  *   after: number | null, problem: string | null, tags: string[], note: string, hidden: boolean
  * }} Line
  */
-/** @typedef {"name" | "status" | "env" | "model" | "rewards" | "step" | "reward" | "after"} Key */
+/** @typedef {"name" | "status" | "started" | "seconds" | "env" | "model" | "rewards" | "step" | "reward" | "after"} Key */
 
 const EVERY = 2000; // milliseconds between questions
 
@@ -19,6 +19,8 @@ const EVERY = 2000; // milliseconds between questions
 const COLUMNS = [
   ["name", "Run"],
   ["status", "Status"],
+  ["started", "Started"],
+  ["seconds", "Time"],
   ["env", "Environment"],
   ["model", "Model"],
   ["rewards", "Rewards"],
@@ -93,7 +95,7 @@ const headings = () =>
             class: "by",
             id: `by-${key}`,
             onclick: () => {
-              state.down = state.by === key ? !state.down : ["step", "reward", "after"].includes(key);
+              state.down = state.by === key ? !state.down : ["started", "seconds", "step", "reward", "after"].includes(key);
               state.by = key;
               drawRuns();
             },
@@ -137,6 +139,8 @@ const line = (run) => {
       run.problem !== null && el("small", null, ...spelled(run.problem)),
     ),
     el("td", null, el("span", { class: `status ${run.status}` }, run.status)),
+    el("td", { class: "figure" }, whenOf(run.started)),
+    el("td", { class: "figure" }, duration(run.seconds)),
     el("td", null, ...spelled(run.env)),
     el("td", null, ...spelled(run.model)),
     el("td", null, ...spelled(rewards)),

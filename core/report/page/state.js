@@ -5,6 +5,9 @@ import { here, linkOf } from "./route.js";
 /** @import { Browser } from "./browser.js" */
 /** @import { Run } from "./data.js" */
 
+// Whether the page follows its runs: its rollouts are where the server is, and not in a file.
+export const live = () => document.getElementById("version") !== null;
+
 export const state = {
   /** @type {Run[]} */
   runs: [],

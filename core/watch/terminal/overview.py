@@ -12,6 +12,7 @@ from textual.content import Content
 from grpo.core.record.list import HELD_OUT, RunLine
 from grpo.core.report.alarms import Alarm
 from grpo.core.text.printable import counted, one_line
+from grpo.core.text.times import day_and_time, duration
 from grpo.core.watch.terminal.blocks import number, spark
 
 NAME_WIDTH = 28
@@ -47,9 +48,8 @@ def facts(line: RunLine, metrics: Sequence[Mapping[str, Any]], rollouts: int, wa
     if line.before is not None:
         after = "" if line.after is None else f" -> {line.after:.1%}"
         told.append(("held out", f"{line.before:.1%}{after}"))
-    seconds = sum(value for row in metrics if isinstance(value := row.get("time/step"), (int, float)))
     rest = f", {counted(waiting, 'step')} still to read" if waiting else ""
-    told.append(("rollouts", f"{rollouts}{rest}, {_duration(seconds)} of steps"))
+    told.append(("rollouts", f"{rollouts}{rest}, {duration(line.seconds)}, started {day_and_time(line.started)}"))
     lines = [(f"{name:<9} ", one_line(value, 200)) for name, value in told if value]
     return Content("\n").join(Content.assemble((name, "dim"), value) for name, value in lines)
 
@@ -109,9 +109,3 @@ def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, st
 
 def _finite(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -17,8 +17,10 @@ from grpo.core.plan import Plan
 from grpo.core.policy.load import PolicySource
 from grpo.core.run.desk import DeskProgress
 from grpo.core.run.display import LivePanel, PlainLines, Quiet, describe, display_for, headline, number, sparkline
+from grpo.core.run.forecast import Forecast
 from grpo.core.run.notebook import NotebookPanel, display_here
 from grpo.core.run.progress import ShowsHowFar
+from grpo.core.run.target import Range
 from grpo.core.text.stats import proportion
 from grpo.plugins.host import Host
 from grpo.plugins.types import Completion
@@ -187,6 +189,25 @@ def test_the_panel_shows_how_far_held_out_accuracy_is_below_the_last_step(plan: 
     display.close()
     assert (last := text.getvalue().rpartition("step 3/10")[2]).count("held-out accuracy: ") == 1
     assert "held-out accuracy: 80 of 200 problems" in last
+
+
+def test_the_panel_has_one_end_of_the_run_and_none_once_it_is_over(plan: Plan) -> None:
+    display, text = panel()
+    display.planned(plan, Path("runs/x"), [])
+    display.stepped(ROW | {"step": 5}, None, {})
+    display.foreseen(Forecast(step=5, steps=10, seconds=Range(5000, 7000), tokens=2000))
+    display.stepped(ROW | {"step": 6}, None, {})
+    while_it_runs = text.getvalue().rpartition("step 6/10")[2]
+    assert "1.2 s/step" in while_it_runs
+    assert "forecast: 83 to 117 min to go, 1.6 k more tokens sampled" in while_it_runs
+    assert " left" not in while_it_runs
+    display.evaluating(200, 200)
+    display.evaluated(6, proportion([True]))
+    display.ended("done", Path("runs/x"), 6)
+    last = text.getvalue().rpartition("step 6/10")[2]
+    assert "to go" not in last
+    assert "of 200 problems" not in last
+    assert "held-out accuracy: 100.0% after 6" in last
 
 
 def test_how_far_it_is_is_shown_on_a_terminal_and_in_a_pipe_and_missed_nowhere_else() -> None:

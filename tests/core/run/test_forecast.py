@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grpo.core.run.forecast import Schedule, forecast, is_due
+from grpo.core.run.forecast import Forecast, Schedule, forecast, is_due
 from grpo.core.run.target import Range, reaches
 
 PROMPTS, GROUP = 8, 8
@@ -171,3 +171,15 @@ def test_a_run_foresees_its_last_measurement_of_held_out_accuracy(
     made = "--env gsm8k --reward proximity --prompts-per-step 2 --group-size 4 --max-completion-length 16 --eval-size 4"
     cli(["run", *made.split(), "--steps", "6", "--out", str(tmp_path / "run")], standalone_mode=False)
     assert seen == [({"time/held_out": 1, "time/checkpoint": 0}, [0])]
+
+
+def test_a_forecast_gets_shorter_with_the_time_and_the_steps_and_ends_with_either() -> None:
+    made = Forecast(step=5, steps=25, seconds=Range(80, 120), tokens=1000, calls=40, dollars=2.0)
+    later = made.later(15, 60.0)
+    assert later is not None
+    assert (later.seconds, later.tokens, later.calls, later.dollars) == (Range(20, 60), 500, 20, 1.0)
+    late = made.later(15, 100.0)
+    assert late is not None
+    assert late.seconds == Range(0, 20)
+    assert made.later(25, 60.0) is None
+    assert made.later(15, 121.0) is None

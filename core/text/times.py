@@ -1,0 +1,24 @@
+"""Writes times for people: seconds, or a moment as ISO 8601 has it, in; a few characters out."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+
+def duration(seconds: float) -> str:
+    """Returns seconds as "74 s", "12 min" or "3.5 h"."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def day_and_time(moment: str) -> str:
+    """Returns a moment as this machine's clock has it, as `ls -l` does: "Nov 25 21:39", or "Nov 25 2025" of a year ago.
+
+    Args:
+        moment: ISO 8601 with an offset from UTC; "" stands for one that nobody knows.
+    """
+    if not moment:
+        return "-"
+    local = datetime.fromisoformat(moment).astimezone()
+    return f"{local:%b} {local.day:2} " + (f"{local:%H:%M}" if local.year == datetime.now().year else f"{local.year}")
