@@ -144,7 +144,8 @@ def tool_format(
         )
     opening = begun[len(asked) :] if begun.startswith(asked) else ""
     at = _end(tokenizer, written, name)
-    end = next((token for token in (tokenizer.eos_token, *special_tokens(tokenizer)) if written.startswith(token, at)), "")
+    ends = (tokenizer.eos_token, *special_tokens(tokenizer))
+    end = next((token for token in ends if written.startswith(token, at)), "")
     most = MOST_CALLS if _takes_two(tokenizer, probe) else 1
     form = ToolFormat(schemas, opening, end, _lenient(tokenizer.response_template), most)
     if form.calls(tokenizer, tokens_of(tokenizer, form.text(tokenizer, probe), plain=False)) != [probe]:

@@ -325,7 +325,11 @@ def test_the_time_of_a_run_counts_held_out_accuracy_before_the_first_step(small:
     assert timeline(rows, whole=True).parts[HELD_OUT] == pytest.approx(sum(measured))
 
 
-@pytest.mark.parametrize("how", [pytest.param([], marks=pytest.mark.core), ["--lora"]], ids=["full", "lora"])
+@pytest.mark.parametrize(
+    "how",
+    [pytest.param([], marks=pytest.mark.core), pytest.param(["--lora"], marks=pytest.mark.nightly)],
+    ids=["full", "lora"],
+)
 def test_the_default_job_learns_within_a_third_of_its_steps(
     how: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

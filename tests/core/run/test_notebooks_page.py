@@ -15,7 +15,11 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    ("page", "says"), [("notebooks.md", "done after step 4"), ("configuration.md", "runs/notebook ")]
+    ("page", "says"),
+    [
+        pytest.param("notebooks.md", "done after step 4", marks=pytest.mark.nightly),
+        ("configuration.md", "runs/notebook "),
+    ],
 )
 def test_the_python_of_the_page_runs(page: str, says: str, tmp_path: Path) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```$", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)

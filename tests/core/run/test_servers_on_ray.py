@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from engine_bench import REAL_VLLM
 
-pytestmark = [*REAL_VLLM, pytest.mark.ray]
+pytestmark = [*REAL_VLLM, pytest.mark.ray, pytest.mark.nightly]
 
 
 def on_ray(address: str, *arguments: str) -> str:

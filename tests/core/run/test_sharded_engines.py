@@ -123,7 +123,6 @@ def test_what_changed_in_a_folded_adapter_under_fsdp_goes_to_a_server_that_both_
     assert all(0.0 < row["sync/share"] < 0.9 for row in steps(run)[1:]), "the embedding and the norms stayed"
 
 
-@pytest.mark.nightly
 @pytest.mark.deepspeed
 def test_weights_under_zero3_are_broadcast_to_the_servers_of_both_processes(
     folder: Path, whole: Path, servers: list[Server]
@@ -134,6 +133,7 @@ def test_weights_under_zero3_are_broadcast_to_the_servers_of_both_processes(
         assert 1.0 < row["sync/bytes"] / other["sync/bytes"] < 1.2, "a group is sent a head that is the embedding, too"
 
 
+@pytest.mark.nightly
 @pytest.mark.deepspeed
 def test_an_adapter_under_zero3_goes_alone_to_the_engines_in_the_processes(folder: Path, whole_adapter: Path) -> None:
     alone = ("--set", "rollout.lora_sync=adapter")

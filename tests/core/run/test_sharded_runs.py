@@ -194,6 +194,7 @@ def test_what_a_sharded_run_leaves_behind_loads_and_exports(
     torch.testing.assert_close(weights(again), weights(run / "model"), rtol=0, atol=0)
 
 
+@pytest.mark.nightly
 def test_a_sharded_adapter_exports_alone_and_merged(runs: Runs, tmp_path: Path) -> None:
     run = runs.whole("adapter", "fsdp")
     export_weights(find_weights(str(run)), tmp_path / "alone", merge=False)

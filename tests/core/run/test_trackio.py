@@ -14,7 +14,7 @@ from grpo.core.train.trackers import plain
 HERE = Path(__file__).parent
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.install
 def test_trackio_has_one_run_for_each_of_ours(
     tiny_model: Path, beside: Callable[[Path], dict[str, str]], tmp_path: Path

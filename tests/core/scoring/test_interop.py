@@ -180,6 +180,7 @@ def libraries(beside: Callable[[Path], dict[str, str]]) -> dict[str, str]:
     return beside(SUPPORT / "interop_packages.txt")
 
 
+@pytest.mark.nightly
 @pytest.mark.install
 @pytest.mark.parametrize("library", ["verifiers", "inspect"])
 def test_verifiers_and_inspect_make_the_same_of_it(libraries: dict[str, str], library: str, tmp_path: Path) -> None:
