@@ -69,7 +69,8 @@ def test_the_workflow_runs_what_anybody_can_run_and_every_form_can_be_read() -> 
     job = read["ci.yml"]["jobs"]["part"]
     matrix = job["strategy"]["matrix"]
     assert ".ci/run ${{ matrix.part }}" in [step.get("run") for step in job["steps"]]
-    parts = {*matrix["part"], *(other["part"] for other in matrix["include"])}
+    assert ".ci/run nightly" in [step.get("run") for step in read["nightly.yml"]["jobs"]["nightly"]["steps"]]
+    parts = {"nightly", *matrix["part"], *(other["part"] for other in matrix["include"])}
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     assert parts == {*re.findall(r"^#   \.ci/run (\w+) ", script, re.MULTILINE)}
     for name in ("bug.yml", "plugin.yml"):
