@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 
 from grpo.core.check.gold.report import GoldScores, RefusedRow, Validation
 from grpo.core.check.gold.solutions import JudgedGold, acted, acted_in, best, judge_golds
 from grpo.core.check.report import title_of
+from grpo.core.check.trial import Fault, as_sampled, faults_of, texts_for
 from grpo.core.env.episodes import UNBOUNDED, Action, Episode, episodes_of
 from grpo.core.env.mixture import refuse_missing_columns
 from grpo.core.env.threads import EnvThreads, Raised
@@ -33,6 +35,7 @@ __all__ = ["validate"]
 
 _BLOCK = 256  # rows that are played and judged at a time
 _TRIED = 8  # gold solutions of each environment before a run trains
+_ANSWERED = 2  # episodes of each environment that rewards are called on before a run trains
 _UNFIT = "gives no gold solution more than an empty completion: it does not fit this layout or these rows"
 _AT_ONCE = 16  # environments that are stepped side by side
 
@@ -103,18 +106,27 @@ def validate(
 
 
 def doubts(plan: Plan) -> Iterator[str]:
-    """Yields what a user should know before a run trains: gold solutions of its first rows that it does not accept.
+    """Yields what a user should know before a run trains.
+
+    These are rewards that cannot score, or teach nothing, and gold solutions of its first rows that it does not accept.
 
     Raises:
+        UsageError: a reward or verifier fails on whatever is written.
         SandboxUnavailable: this machine cannot run the programs of the solutions.
     """
     for part in plan.envs:
         solved = list(islice((episode for episode in part.train if episode.gold_actions), _TRIED))
-        if not solved:
-            continue
+        seconds = plan.config.rollout.step_timeout
+        shown = answered(part.env, part.train[:_ANSWERED], seconds)
         with Scorer(part.plugins) as scorer:
-            seconds = plan.config.rollout.step_timeout
-            judged = _judged(scorer, part.env, part.rewards, part.verifier, solved, seconds)
+            faulty = {plugin.name: faults_of(plugin, scorer, shown) for plugin in part.plugins}
+            judged = _judged(scorer, part.env, part.rewards, part.verifier, solved, seconds) if solved else []
+        for plugin in part.plugins:
+            for fault in faulty[plugin.name]:
+                message = f"{plugin.spec.kind} '{plugin.name}': {fault.message.rstrip('.')}."
+                if _hopeless(plugin, fault, judged) and plan.config.failures.stop_share < 1:
+                    raise UsageError(f"{message} `grpo plugins check` tries it alone.")
+                yield message
         refused = list(_refused(part.env, solved, judged))
         if refused:
             yield (
@@ -123,10 +135,35 @@ def doubts(plan: Plan) -> Iterator[str]:
                 "`grpo plugins validate` with the same environment and --reward tries every row."
             )
         for reward in part.rewards:
+            if faulty[reward.name]:
+                continue
             if why := _fails_on_silence(reward, judged):
                 yield f"env '{part.name}': {why}"
             if _unmoved(reward, judged):
                 yield f"env '{part.name}': {reward.name} {_UNFIT}"
+
+
+def answered(env: BoundEnv, episodes: Sequence[Episode], seconds: float) -> list[Completion]:
+    """Returns what rewards see of answers that no model wrote, gold solutions among them; a group for each episode.
+
+    Raises:
+        SandboxUnavailable: this machine cannot run programs.
+    """
+    wanted = [
+        (number, episode, actions)
+        for number, episode in enumerate(episodes)
+        for actions in filter(len, (episode.gold_actions, *((text,) for text in texts_for(episode.row))))
+    ]
+    played = _acted(env, [(episode, actions) for _, episode, actions in wanted], seconds)
+    return [as_sampled(replace(one, group=number)) for (number, _, _), one in zip(wanted, played, strict=True)]
+
+
+def _hopeless(plugin: BoundReward | BoundVerifier, fault: Fault, judged: Sequence[JudgedGold]) -> bool:
+    """Tells whether a plugin fails on whatever is written, or on each gold solution and on other texts too."""
+    if fault.kind == "every call":
+        return True
+    golds = [one.outcomes[plugin.name] if isinstance(plugin, BoundReward) else one.judgement for one in judged]
+    return fault.kind == "some calls" and bool(golds) and all(one is None or one.kind == "failure" for one in golds)
 
 
 def _judged(
