@@ -21,7 +21,7 @@ from grpo.plugins.errors import RunError
 if TYPE_CHECKING:
     from grpo.core.train.batch import Batch
 
-LIFTED = "To train on regardless: --set failures.no_signal_steps=0"
+LIFTED = "To train on regardless, start with --set failures.no_signal_steps=0"
 
 
 class SignalWatch:
