@@ -25,6 +25,7 @@ Form = Literal["messages", "text"]
 
 _OURS = ("prompts", "completions", "completion_ids", "log_extra", "log_metric")
 _TRAINERS = ("trainer_state", "environments")
+FORMS: dict[Form, str] = {"messages": "lists of messages", "text": "text"}
 _HINTS: dict[Form, tuple[str, str]] = {
     "messages": (r"\b(list|dict)\b", "It gets completions as lists of messages; with form=text it gets their text"),
     "text": (r"string ind|'str' object", "It gets completions as text; with form=messages it gets lists of messages"),

@@ -1,8 +1,8 @@
 """Checks a reward or verifier before it trains anything, and reports what does not hold.
 
-From the plugin's own cases follow the relations that its scores must keep (`check_relations`), in every executor
-(`check_rooms`). All of it runs in a worker process where it can, so that a hang costs its time limit and a crash its
-own text.
+From the plugin's own cases follow the relations that its scores must keep (`Relations`), in every executor
+(`check_executors`). A plugin without cases is called on rows of an environment (`check_calls`). All of it runs in a
+worker process where it can, so that a hang costs its time limit and a crash its own text.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from grpo.core.check.answers import Example
+from grpo.core.check.calls import check_calls
 from grpo.core.check.env import check_env
 from grpo.core.check.golds import find_golds, wanted
 from grpo.core.check.groups import check_groups
 from grpo.core.check.relations import Relations
 from grpo.core.check.report import Finding, Findings, Report, Severity, title_of
 from grpo.core.check.scores import Bound, placed, see, with_options
+from grpo.core.check.trial import OWN_ROW
 from grpo.core.scoring.loop import is_async
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins._binding import BoundReward, BoundVerifier
@@ -36,28 +38,31 @@ _FEW = 2
 _NOT_SENT = ("cannot be sent to a worker process", "a worker process cannot load it")
 
 
-def check_reward(reward: Target, cases: Sequence[Case] | None = None, *, answer: str | None = None) -> Report:
+def check_reward(
+    reward: Target, cases: Sequence[Case] | None = None, *, answer: str | None = None, env: str | None = None
+) -> Report:
     """Checks a reward.
 
     Args:
         reward: a SPEC ("proximity:table=qwen3_4b", "./mine.py:score"), what `@reward` returned, or a bound reward.
         cases: examples to derive the relations from; default: the reward's own.
         answer: the column with the gold answer; default: found out from the cases.
+        env: the SPEC of an environment, on whose rows it is called too; default: gsm8k for a reward without cases.
 
     Returns:
         What does not hold. Whatever the reward does, nothing is raised on its account.
 
     Raises:
-        UsageError: a SPEC that names no reward, or options that it does not take.
+        UsageError: a SPEC that names no reward or environment, or options that it does not take.
     """
     if isinstance(reward, str):
         reward = Host.discover().reward(reward)
     bound = BoundReward(reward, "", timeout=reward.timeout) if isinstance(reward, RewardSpec) else reward
-    return _checked(bound, cases, answer)
+    return _checked(bound, cases, answer, env)
 
 
 def check_verifier(
-    verifier: VerifierTarget, cases: Sequence[Case] | None = None, *, answer: str | None = None
+    verifier: VerifierTarget, cases: Sequence[Case] | None = None, *, answer: str | None = None, env: str | None = None
 ) -> Report:
     """Checks a verifier: it accepts gold answers, rejects wrong ones and silence, and says why when it is undecided.
 
@@ -66,10 +71,10 @@ def check_verifier(
     if isinstance(verifier, str):
         verifier = Host.discover().verifier(verifier)
     bound = BoundVerifier(verifier, "", timeout=verifier.timeout) if isinstance(verifier, VerifierSpec) else verifier
-    return _checked(bound, cases, answer)
+    return _checked(bound, cases, answer, env)
 
 
-def _checked(bound: Bound, cases: Sequence[Case] | None, answer: str | None) -> Report:
+def _checked(bound: Bound, cases: Sequence[Case] | None, answer: str | None, env: str | None) -> Report:
     findings = Findings(as_published=_as_published(bound))
     _note_declarations(bound, findings)
     declared = bound.spec.cases if cases is None else tuple(cases)
@@ -89,6 +94,8 @@ def _checked(bound: Bound, cases: Sequence[Case] | None, answer: str | None) -> 
         golds, others = find_golds(bound, scorer, declared, matching, answer, findings)
         if golds:
             Relations(bound, scorer, findings, isolation).check(golds, others, answer)
+        if env is not None or not declared:
+            check_calls(placed(bound, isolation), scorer, env, findings)
     return findings.report(title_of(bound))
 
 
@@ -103,10 +110,10 @@ def _as_published(bound: Bound) -> bool:
 
 def _safe_isolation(bound: Bound, away: Scorer, cases: Sequence[Case], findings: Findings) -> Isolation:
     """Returns "process" where the plugin can be sent to one, else where it declares to run."""
-    if bound.spec.isolation == "process" or is_async(bound.spec.function) or not cases:
+    if bound.spec.isolation == "process" or is_async(bound.spec.function):
         return bound.spec.isolation
     examples = [example for number, case in enumerate(cases[:_FEW]) for example in _examples(case, number)]
-    seen_away = see(away, examples)
+    seen_away = see(away, examples or [Example("", OWN_ROW)])
     if not all(any(words in (seen.reason or "") for words in _NOT_SENT) for seen in seen_away):
         return "process"
     findings.add("warning", "worker process", f"it works in this process only, where no hang is ended: {seen_away[0]}")

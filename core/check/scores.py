@@ -73,8 +73,12 @@ def with_options(bound: Bound, options: Mapping[str, Any]) -> Bound:
 
 def see(scorer: Scorer, examples: Sequence[Example], name: str | None = None) -> list[Seen]:
     """Scores examples with the plugin of that name, or the first of a scorer; a rubric comes before its components."""
-    completions = [completion_of(example) for example in examples]
-    only = {name or scorer.names[0]}
+    return seen_of(scorer, [completion_of(example) for example in examples], name or scorer.names[0])
+
+
+def seen_of(scorer: Scorer, completions: Sequence[Completion], name: str) -> list[Seen]:
+    """Scores completions with the plugin of that name."""
+    only = {name}
     results: list[Sequence[Outcome | Judgement]] = [*scorer.score(completions, only=only).values()]
     results += scorer.judge(completions, only=only).values()
     return [_seen(result) for result in results[0]]

@@ -16,7 +16,7 @@ from grpo.core.check.reward import check_env, check_reward, check_verifier
 from grpo.core.check.sampler import check_sampler
 from grpo.core.check.sandbox import check_sandbox
 from grpo.core.cli.show import found, hits_of
-from grpo.plugins.errors import GrpoError, OptionError, SandboxUnavailable, UsageError
+from grpo.plugins.errors import GrpoError, OptionError, SandboxUnavailable, UsageError, with_article
 from grpo.plugins.host import Host, Registration
 from grpo.plugins.specs import KINDS, Kind
 
@@ -26,9 +26,10 @@ STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "note":
 @click.command()
 @click.argument("name", required=False)
 @click.option("--all", "everything", is_flag=True, help="Check every installed plugin.")
+@click.option("--env", metavar="SPEC", help="Call a reward or verifier on its rows.  [default: gsm8k, without cases]")
 @click.option("--json", "as_json", is_flag=True, help="Print the reports as one JSON list.")
 @click.pass_context
-def check(ctx: click.Context, name: str | None, everything: bool, as_json: bool) -> None:
+def check(ctx: click.Context, name: str | None, everything: bool, env: str | None, as_json: bool) -> None:
     """Check a plugin: does it keep the relations that every honest one of its kind keeps?
 
     NAME is [kind:]SPEC, for example proximity, reward:proximity:table=qwen3_4b or ./file.py:function. The exit code
@@ -36,9 +37,11 @@ def check(ctx: click.Context, name: str | None, everything: bool, as_json: bool)
     """
     if (name is None) != everything:
         raise UsageError("name one plugin, as in: grpo plugins check proximity; or check them all with --all.")
+    if env is not None and name is None:
+        raise UsageError("--env is for one reward or verifier: name it, and leave --all out.")
     host = Host.discover()
     reports = []
-    pending = _all(host) if name is None else _named(host, name)
+    pending = _all(host) if name is None else _named(host, name, env)
     while (report := _next(pending)) is not None:
         reports.append(report)
         if not as_json:
@@ -54,11 +57,11 @@ def _next(reports: Iterator[Report]) -> Report | None:
         return next(reports, None)
 
 
-def _named(host: Host, name: str) -> Iterator[Report]:
+def _named(host: Host, name: str, env: str | None) -> Iterator[Report]:
     """Checks what a name stands for, in every kind that has it and takes its options."""
     prefix, colon, rest = name.partition(":")
     if colon and prefix in KINDS:
-        yield _checked(host, prefix, rest)
+        yield _checked(host, prefix, rest, env)
         return
     kinds = [hit.kind for hit in hits_of(host, name)[0]]
     if not kinds:
@@ -67,7 +70,7 @@ def _named(host: Host, name: str) -> Iterator[Report]:
     refusals: list[OptionError] = []
     for kind in kinds:
         try:
-            reports.append(_checked(host, kind, name))
+            reports.append(_checked(host, kind, name, env))
         except OptionError as error:
             refusals.append(error)
     if refusals and not reports:
@@ -90,11 +93,13 @@ def _all(host: Host) -> Iterator[Report]:
             yield _skipped(known, str(error), "error")
 
 
-def _checked(host: Host, kind: Kind, spec: str) -> Report:
+def _checked(host: Host, kind: Kind, spec: str, env: str | None = None) -> Report:
     if kind == "reward":
-        return check_reward(host.reward(spec))
+        return check_reward(host.reward(spec), env=env)
     if kind == "verifier":
-        return check_verifier(host.verifier(spec))
+        return check_verifier(host.verifier(spec), env=env)
+    if env is not None:
+        raise UsageError(f"--env is for rewards and verifiers, and '{spec}' is {with_article(kind)}. Leave it out.")
     if kind == "env":
         return check_env(host.env(spec))
     if kind == "loss":

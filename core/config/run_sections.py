@@ -98,6 +98,14 @@ class FailureSection(Section):
         Share,
         About("The run stops when one reward or verifier failed on more than this share of a step's completions."),
     ] = 0.2
+    no_signal_steps: Annotated[
+        Count,
+        About(
+            "The run stops when a reward abstained on every completion for this many steps in a row, or when from its "
+            "first step on no group of this many steps had two different rewards; 0: never.",
+            "A reward without `return` abstains on everything.",
+        ),
+    ] = 10
     retries: Annotated[
         Count,
         About("How often a call that failed for a transient reason (network, rate limit) is tried again."),

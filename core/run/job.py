@@ -117,6 +117,8 @@ def _start(config: RunConfig, host: Host, progress: Progress, stop: StopRequest)
     _connect(config)
     plan = make_plan(config, host)
     state.put_back()  # what the modules of plugins changed when they were imported
+    if is_first():
+        plan = replace(plan, notes=(*plan.notes, *doubts(plan)))
     path = config.out or agreed(unused_path(plan.name), "the run directory")
     refuse_full_disk(path, plan.disk_bytes)
     _open_stores(plan)
@@ -326,9 +328,6 @@ def _train(
     """The pipeline itself; returns "done" or "interrupted"."""
     for note in plan.notes:
         progress.warned(note)
-    if checkpoint is None and is_first():
-        for doubt in doubts(plan):
-            progress.warned(doubt)
     progress.loading("libraries")
     hush_libraries()
     from grpo.core.policy.load import end_ids
@@ -338,6 +337,7 @@ def _train(
     from grpo.core.run.canaries import RunCanaries
     from grpo.core.run.held_out import HeldOut
     from grpo.core.run.scoring import Scoring
+    from grpo.core.run.signal import RunSignal
     from grpo.core.train.batch import refuse_overflow, stop_on_failures
     from grpo.core.train.callbacks import StartCallback, StepCallback
     from grpo.core.train.trackers import Trackers
@@ -354,6 +354,7 @@ def _train(
         upkeep = Upkeep(run_dir, hold, progress.warned) if hold is not None else None
         books = Books(plan, host, run_dir, progress)
         alarm = RunAlarm(plan, run_dir, progress)
+        signal = RunSignal(plan, run_dir)
         trackers = Trackers(plan.config.output, run_dir, charts)
         spans = None
         if "otel" in plan.config.output.report_to:
@@ -389,6 +390,7 @@ def _train(
             alarm.stop()
             scoring.stop_on_faults()
             stop_on_failures(batch, plan.rewards, plan.config.failures.stop_share)
+            signal.stop(batch)
             refuse_overflow(batch, plan.rewards, plan.advantage)
             return metrics | (canaries.received(batch.step) if canaries else {})
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 
 from grpo.core.check.gold.report import GoldScores, RefusedRow, Validation
 from grpo.core.check.gold.solutions import JudgedGold, acted, best, judge_golds
 from grpo.core.check.report import title_of
+from grpo.core.check.trial import Fault, as_sampled, faults_of, texts_for
 from grpo.core.env.episodes import START_SECONDS, UNBOUNDED, Action, Episode, episodes_of, sample_of
 from grpo.core.env.mixture import refuse_missing_columns
 from grpo.core.env.processes import EnvProcesses, processes_of
@@ -34,6 +36,7 @@ __all__ = ["validate"]
 
 _BLOCK = 256  # rows that are played and judged at a time
 _TRIED = 8  # gold solutions of each environment before a run trains
+_ANSWERED = 2  # episodes of each environment that rewards are called on before a run trains
 _UNFIT = "gives no gold solution more than an empty completion: it does not fit this layout or these rows"
 
 
@@ -106,19 +109,30 @@ def validate(
 
 
 def doubts(plan: Plan) -> Iterator[str]:
-    """Yields what a user should know before a run trains: gold solutions of its first rows that it does not accept.
+    """Yields what a user should know before a run trains.
+
+    These are rewards that cannot score, or teach nothing, and gold solutions of its first rows that it does not accept.
 
     Raises:
+        UsageError: a reward or verifier fails on whatever is written.
         SandboxUnavailable: this machine cannot run the programs of the solutions.
     """
     for part in plan.envs:
         solved = list(islice((episode for episode in sample_of(part.train) if episode.gold_actions), _TRIED))
-        if not solved:
-            continue
+        seconds, count = plan.config.rollout.step_timeout, plan.config.rollout.env_processes
+        processes = processes_of(part.env, count) if part.env.spec.played else None
+        shown = answered(part.env, list(islice(part.train, _ANSWERED)), seconds, processes)
         with Scorer(part.plugins) as scorer:
-            seconds, count = plan.config.rollout.step_timeout, plan.config.rollout.env_processes
-            processes = processes_of(part.env, count) if part.env.spec.played else None
-            judged = _judged(scorer, part.env, part.rewards, part.verifier, solved, seconds, processes)
+            faulty = {plugin.name: faults_of(plugin, scorer, shown) for plugin in part.plugins}
+            judged = []
+            if solved:
+                judged = _judged(scorer, part.env, part.rewards, part.verifier, solved, seconds, processes)
+        for plugin in part.plugins:
+            for fault in faulty[plugin.name]:
+                message = f"{plugin.spec.kind} '{plugin.name}': {fault.message.rstrip('.')}."
+                if _hopeless(plugin, fault, judged) and plan.config.failures.stop_share < 1:
+                    raise UsageError(f"{message} `grpo plugins check` tries it alone.")
+                yield message
         refused = list(_refused(part.env, solved, judged))
         if refused:
             yield (
@@ -127,10 +141,37 @@ def doubts(plan: Plan) -> Iterator[str]:
                 "`grpo plugins validate` with the same environment and --reward tries every row."
             )
         for reward in part.rewards:
+            if faulty[reward.name]:
+                continue
             if why := _fails_on_silence(reward, judged):
                 yield f"env '{part.name}': {why}"
             if _unmoved(reward, judged):
                 yield f"env '{part.name}': {reward.name} {_UNFIT}"
+
+
+def answered(
+    env: BoundEnv, episodes: Sequence[Episode], seconds: float, processes: EnvProcesses | None = None
+) -> list[Completion]:
+    """Returns what rewards see of answers that no model wrote, gold solutions among them; a group for each episode.
+
+    Raises:
+        SandboxUnavailable: this machine cannot run programs.
+    """
+    wanted = [
+        (number, episode, actions)
+        for number, episode in enumerate(episodes)
+        for actions in filter(len, (episode.gold_actions, *((text,) for text in texts_for(episode.row))))
+    ]
+    played = _acted(env, [(episode, actions) for _, episode, actions in wanted], seconds, processes)
+    return [as_sampled(replace(one, group=number)) for (number, _, _), one in zip(wanted, played, strict=True)]
+
+
+def _hopeless(plugin: BoundReward | BoundVerifier, fault: Fault, judged: Sequence[JudgedGold]) -> bool:
+    """Tells whether a plugin fails on whatever is written, or on each gold solution and on other texts too."""
+    if fault.kind == "every call":
+        return True
+    golds = [one.outcomes[plugin.name] if isinstance(plugin, BoundReward) else one.judgement for one in judged]
+    return fault.kind == "some calls" and bool(golds) and all(one is None or one.kind == "failure" for one in golds)
 
 
 def _judged(

@@ -310,7 +310,7 @@ def test_without_cases_the_report_says_so() -> None:
 
     assert [(f.severity, f.relation) for f in check_reward(bare).findings] == [
         ("warning", "cases"),
-        ("warning", "gold"),
+        ("warning", "calls"),
     ]
 
 
@@ -327,7 +327,7 @@ PUBLISHED = {
 # Penalties: silence deserves none, which is their highest score.
 PENALTIES = {"overlong", "repetition"}
 # What an environment reported of a rollout is not in its text, so no case can state it.
-UNSTATED = {"cases", "gold"}
+UNSTATED = {"cases"}
 
 
 @pytest.mark.slow

@@ -1,0 +1,188 @@
+"""Calls a reward or a verifier on completions that no model wrote, and finds what would keep a run from learning.
+
+The texts are of the kinds that policies write: the row's answer and a wrong one in several layouts, code, JSON, and
+nothing.
+"""
+
+from __future__ import annotations
+
+import dis
+import inspect
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from grpo.core.check.answers import ANSWER_NAMES, QUESTION_NAMES, gold_text
+from grpo.core.check.report import Severity
+from grpo.core.check.scores import Bound, Seen, seen_of
+from grpo.core.scoring.scorer import Scorer
+from grpo.core.text.printable import counted, one_line
+from grpo.plugins._signature import resolved_hints, written_function
+from grpo.plugins.from_trl import FORMS, TrlFunction
+from grpo.plugins.types import Completion, Message
+
+OWN_ROW: Mapping[str, str] = {**dict.fromkeys(QUESTION_NAMES, "What is 2 + 5?"), **dict.fromkeys(ANSWER_NAMES, "7")}
+"""A row that has a question and its answer under every name that they usually have."""
+
+_LAYOUTS = (
+    "The answer is {}.",
+    "<think>\nLet me see.\n</think>\n<answer>{}</answer>",
+    "<reasoning>\nLet me see.\n</reasoning>\n<answer>\n{}\n</answer>\n",
+    "I add them up.\n#### {}",
+    "\\boxed{{{}}}",
+)
+_SHOWN = 60
+_LONG = 400  # sentences of what does not come to an end
+_PLACE = re.compile(r"^.*?, row \d+: ")  # of a reason, which names plugin and row
+Kind = Literal["every call", "some calls", "no return", "abstains", "one value"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with what a plugin returned.
+
+    Attributes:
+        kind: which fault it is.
+        message: without the plugin's name.
+        example: a completion that shows it.
+    """
+
+    kind: Kind
+    message: str
+    example: str
+
+    @property
+    def severity(self) -> Severity:
+        """An error, but for abstentions and equal scores: it may have been shown rows that are not its own."""
+        return "warning" if self.kind in ("abstains", "one value") else "error"
+
+
+def texts_for(row: Mapping[str, Any]) -> list[str]:
+    """Returns texts that a policy may write in answer to a row."""
+    golds = [gold for name in ANSWER_NAMES if (gold := gold_text(row.get(name))) is not None]
+    gold = golds[0] if golds else OWN_ROW["answer"]
+    wrong = "41" if gold != "41" else "42"
+    return [
+        *(layout.format(gold) for layout in _LAYOUTS),
+        f"```python\nprint({gold!r})\n```",
+        json.dumps({"answer": gold}),
+        f"I think that it is {wrong}, since the other numbers are too large for this question.",
+        f"I add it up once more. {'That is not it yet. ' * _LONG}I am not sure.",
+        "I do not know.",
+        "",
+    ]
+
+
+def own_completions() -> list[Completion]:
+    """Returns the texts for `OWN_ROW`, as a group that no other has the number of."""
+    asked = (Message(role="user", content=OWN_ROW["question"]),)
+    return [
+        as_sampled(
+            Completion(text, (Message(role="assistant", content=text),), asked, dict(OWN_ROW), group=-1),
+        )
+        for text in texts_for(OWN_ROW)
+    ]
+
+
+def as_sampled(completion: Completion) -> Completion:
+    """Returns a completion with token ids, which a policy's have; these stand for no text."""
+    return replace(completion, token_ids=tuple(completion.text.encode()))
+
+
+def faults_of(bound: Bound, scorer: Scorer, completions: Sequence[Completion]) -> list[Fault]:
+    """Calls a plugin on completions and returns what is wrong with what it returned.
+
+    Args:
+        bound: the plugin.
+        scorer: has it.
+        completions: of one or several rows; what an environment failed on does not count.
+    """
+    played = [completion for completion in completions if completion.finish_reason != "error"]
+    began = time.monotonic()
+    fails = any(one.kind == "failure" for one in seen_of(scorer, played[:1], bound.name))
+    if fails and time.monotonic() - began >= bound.timeout:  # the others would take as long
+        played = played[:1]
+    faults = list(faults_in(bound, played, seen_of(scorer, played, bound.name)))
+    other = _other_form(bound)
+    if not faults or other is None:
+        return faults
+    with Scorer([other], workers=1, retries=0) as second:
+        others = list(faults_in(other, played, seen_of(second, played, other.name)))
+    if others and (faults[0].severity == "warning" or others[0].severity == "error"):
+        return faults
+    form = other.options["form"]
+    hint = f"With form={form} it can: it is written for {FORMS[form]}. Add form={form} to its options"
+    return [replace(fault, message=f"{fault.message.rstrip('.')}. {hint}") for fault in faults]
+
+
+def faults_in(bound: Bound, completions: Sequence[Completion], seen: Sequence[Seen]) -> Iterator[Fault]:
+    """Yields what is wrong with what a plugin returned for completions."""
+    if not completions:
+        return
+    every = f"each of {counted(len(seen), 'completion')}"
+    failed = [place for place, one in enumerate(seen) if one.kind == "failure"]
+    if failed:
+        first = failed[0]
+        kind: Kind = "every call" if len(failed) == len(seen) else "some calls"
+        of = every if kind == "every call" else f"{len(failed)} of {counted(len(seen), 'completion')}"
+        envs = {completions[place].env for place in failed}
+        of += f", all of env '{completions[first].env}'" if len(envs) == 1 and completions[first].env else ""
+        reason = _PLACE.sub("", seen[first].reason or "")
+        yield Fault(kind, f"it failed on {of}: {reason}", _shown(completions[first].text))
+        return
+    example = _shown(completions[0].text)
+    if all(one.kind == "abstain" for one in seen):
+        if never_returns(bound.spec.function):
+            yield Fault("no return", f"it returned None for {every}: its code has no `return` with a score", example)
+        else:
+            why = seen[0].reason or "it returned None"
+            yield Fault("abstains", f"it abstained on {every}, right and wrong ones: {why}", example)
+        return
+    groups: dict[int | None, set[float | None]] = {}
+    for completion, one in zip(completions, seen, strict=True):
+        groups.setdefault(completion.group, set()).add(one.value)
+    if len(seen) > len(groups) and all(len(values) == 1 for values in groups.values()):
+        same = len(set().union(*groups.values())) == 1
+        what = f"{seen[0].value:g} to {every}" if same else "all completions of a prompt the same score"
+        yield Fault(
+            "one value",
+            f"it gave {what}, right, wrong and empty ones alike: no completion is better than another",
+            example,
+        )
+
+
+def never_returns(function: Callable[..., Any]) -> bool:
+    """Tells whether a function returns None wherever it ends, although it is not annotated to."""
+    if resolved_hints(function).get("return", Any) in (None, type(None)):
+        return False
+    written = inspect.unwrap(written_function(getattr(function, "func", function)))
+    code = getattr(written if inspect.isroutine(written) else type(written).__call__, "__code__", None)
+    if code is None or inspect.isgeneratorfunction(written):
+        return False
+    instructions = list(dis.get_instructions(code))
+    returned = [
+        one.argval
+        if one.opname == "RETURN_CONST"
+        else before.argval
+        if before.opname == "LOAD_CONST" and not one.is_jump_target
+        else ...
+        for before, one in zip([instructions[0], *instructions], instructions, strict=False)
+        if one.opname in ("RETURN_CONST", "RETURN_VALUE")
+    ]
+    return bool(returned) and all(value is None for value in returned)
+
+
+def _other_form(bound: Bound) -> Bound | None:
+    """Returns a reward in TRL's manner that gets its completions in the other form, or None for any other plugin."""
+    function = bound.spec.function
+    if not isinstance(function, TrlFunction):
+        return None
+    form = "text" if bound.options.get("form", function.form) == "messages" else "messages"
+    return replace(bound, options={**bound.options, "form": form})
+
+
+def _shown(text: str) -> str:
+    return one_line(text, _SHOWN)

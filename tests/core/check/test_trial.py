@@ -1,0 +1,213 @@
+"""A reward without cases is called all the same, and what would keep a run from learning is found before it starts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo import check_reward, check_verifier
+from grpo.core.check.gold.validate import doubts
+from grpo.core.check.report import Finding, Report
+from grpo.core.check.trial import never_returns, texts_for
+from grpo.core.config.schema import parse_config
+from grpo.core.planning.decide import make_plan
+from grpo.plugins.errors import UsageError
+from grpo.plugins.host import Host
+
+SOURCE = """
+import re
+from grpo import Verdict, reward
+
+def right(completion, answer):
+    return answer in completion
+
+def in_format(completion):
+    return bool(re.match(r"<reasoning>.*</reasoning>\\s*<answer>", completion, re.DOTALL))
+
+def brief(completion):
+    return -len(completion)
+
+def forgot(completion, answer):
+    found = answer in completion
+
+def abstains(completion, answer):
+    return 1.0 if answer == "nobody's" else None
+
+def pays_all(completion):
+    return 1.0
+
+def reads_the_row_alone(completion, answer):
+    return float(len(answer))
+
+def raises(completion):
+    raise RuntimeError("it is broken")
+
+def in_words(completion):
+    return "good"
+
+def assumes_a_mark(completion, answer):
+    return completion.split("####")[1].strip() == answer
+
+@reward(isolation="inline")
+def ends_its_process(completion):
+    import os
+    os._exit(1)
+
+def wants_more(completion, difficulty):
+    return difficulty
+
+def counts_messages(completions: list[list[dict]], **kwargs):
+    return [float(len(completion)) for completion in completions]
+
+def reads_texts(completions: list[list[dict]], **kwargs):
+    return [float(completion.startswith("####")) for completion in completions]
+
+def judged(completion, answer) -> Verdict:
+    return Verdict(completion.endswith(answer))
+
+def judges_nothing(completion, answer) -> Verdict:
+    raise KeyError(answer)
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(SOURCE)
+    return tmp_path
+
+
+def calls_of(report: Report) -> Finding | None:
+    assert "calls" in report.relations
+    return next((finding for finding in report.findings if finding.relation == "calls"), None)
+
+
+@pytest.mark.parametrize("name", ["right", "in_format", "brief"])
+def test_an_honest_reward_without_cases_has_nothing_to_mend(file: Path, name: str) -> None:
+    report = check_reward(f"./mine.py:{name}")
+    assert (report.ok, calls_of(report)) == (True, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "severity", "words"),
+    [
+        ("forgot", "error", "it returned None for each of 35 completions: its code has no `return` with a score"),
+        ("abstains", "warning", "it abstained on each of 35 completions, right and wrong ones"),
+        ("pays_all", "warning", "it gave 1 to each of 35 completions"),
+        ("reads_the_row_alone", "warning", "it gave all completions of a prompt the same score"),
+        ("raises", "error", "it failed on each of 35 completions: RuntimeError: it is broken"),
+        ("in_words", "error", "it returned 'good', a str; a reward returns a float"),
+        ("assumes_a_mark", "error", "it failed on 32 of 35 completions: IndexError"),
+        pytest.param("ends_its_process", "error", "it failed on each of 35 completions", marks=pytest.mark.slow),
+        ("wants_more", "warning", "it was not called: the rows of env 'gsm8k' lack the column difficulty"),
+        ("counts_messages", "warning", "With form=text it can: it is written for text"),
+        ("reads_texts", "error", "With form=text it can: it is written for text"),
+    ],
+)
+def test_a_reward_without_cases_that_cannot_train_is_found_by_calling_it(
+    file: Path, name: str, severity: str, words: str
+) -> None:
+    report = check_reward(f"./mine.py:{name}")
+    found = calls_of(report)
+    assert found is not None
+    assert (found.severity, words in found.message, report.ok) == (severity, True, severity != "error"), found.message
+
+
+def test_a_verifier_without_cases_is_called_too(file: Path) -> None:
+    assert calls_of(check_verifier("./mine.py:judged")) is None
+    found = calls_of(check_verifier("./mine.py:judges_nothing"))
+    assert found is not None
+    assert found.message.startswith("it failed on each of 35 completions: KeyError")
+
+
+def test_the_rows_of_a_named_environment_are_used(file: Path) -> None:
+    (file / "rows.jsonl").write_text('{"question": "1 + 1?", "answer": "2", "difficulty": 3}\n' * 40)
+    report = check_reward("./mine.py:wants_more", env="rows:dataset=rows.jsonl")
+    found = calls_of(report)
+    assert found is not None
+    assert found.message.startswith("it gave 3 to each of 24 completions")
+    with pytest.raises(UsageError, match="needs the column difficulty, but row 0 has"):
+        check_reward("./mine.py:wants_more", env="countdown")
+
+
+def doubts_of(*rewards: str, **settings: Any) -> list[str]:
+    config = parse_config({"env": "gsm8k:size=20", "rewards": list(rewards), **settings})
+    return list(doubts(make_plan(config, Host.discover(), served=False)))
+
+
+@pytest.mark.slow
+def test_a_run_refuses_a_reward_that_always_fails_and_warns_of_one_that_teaches_nothing(file: Path) -> None:
+    assert doubts_of("proximity", "gsm8k.soft_format") == []
+    [told, *_] = doubts_of("./mine.py:forgot", "format")
+    assert told == (
+        "reward 'forgot': it returned None for each of 24 completions: its code has no `return` with a score."
+    )
+    [told, *_] = doubts_of("./mine.py:pays_all")
+    assert told.startswith("reward 'pays_all': it gave 1 to each of 24 completions")
+    with pytest.raises(UsageError, match=r"reward 'raises': it failed on each of 24 completions, all of env 'gsm8k'"):
+        doubts_of("./mine.py:raises")
+    with pytest.raises(UsageError, match=r"reward 'assumes_a_mark': it failed on 22 of 24 .* IndexError"):
+        doubts_of("./mine.py:assumes_a_mark")  # on each gold solution, in the layout that the run asks for
+    [told, *_] = doubts_of("./mine.py:raises", failures={"stop_share": 1.0})
+    assert "it failed on each of 24 completions" in told
+
+
+def test_the_texts_state_the_answer_of_the_row_and_others() -> None:
+    texts = texts_for({"answer": "6 * 7 = <<6*7=42>>42\n#### 42"})
+    assert {"The answer is 42.", "\\boxed{42}", ""} <= {*texts}
+    assert any("42" not in text and text for text in texts)
+
+
+def returns_in_a_branch(completion: str) -> float | None:
+    if completion:
+        return 1.0
+    return None
+
+
+def returns_nothing(completion: str, answer: str):  # type: ignore[no-untyped-def]
+    for _ in answer:
+        answer = completion
+
+
+def returns_nothing_by_declaration(completion: str) -> None:
+    del completion
+
+
+def raises_alone(completion: str) -> float:
+    raise ValueError(completion)
+
+
+async def returns_nothing_later(completion: str):  # type: ignore[no-untyped-def]
+    del completion
+
+
+def returns_one_or_none(completion: str) -> float | None:
+    return 1.0 if completion else None
+
+
+class Forgetful:
+    def __call__(self, completion: str):  # type: ignore[no-untyped-def]
+        self.last = completion
+
+
+@pytest.mark.parametrize(
+    ("function", "never"),
+    [
+        (returns_in_a_branch, False),
+        (returns_one_or_none, False),
+        (returns_nothing, True),
+        (returns_nothing_by_declaration, False),
+        (raises_alone, False),
+        (returns_nothing_later, True),
+        (Forgetful(), True),
+        (len, False),
+    ],
+)
+def test_a_missing_return_is_seen_in_the_code(function: Callable[..., Any], never: bool) -> None:
+    assert never_returns(function) is never
