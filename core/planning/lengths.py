@@ -206,17 +206,20 @@ def _longest_of_many(
 
     sizes = numpy.asarray(episodes.sizes)
     order = numpy.argsort(-sizes, kind="stable")
-    longest, others = order[:LONGEST].tolist(), order[LONGEST:]
-    counted = count(episodes.some(longest))
+    known = {one.index for one in sample}
+    others = order[LONGEST:]
+    counted = count(episodes.some([row for row in order[:LONGEST].tolist() if row not in known]))
+    if not len(others):
+        return counted, 0
     least = min(one.length for one in (*sample, *counted))
     of_size = [(int(sizes[one.index]), one.length - least) for one in (*sample, *counted)]
     rate = max(tokens / max(size, 1) for size, tokens in of_size if 2 * size >= sizes[others[0]])
     room = min(limits.prompt or math.inf, math.inf if context is None else context - limits.completion)
-    doubtful = others[least + rate * sizes[others] > room].tolist()
-    for first in range(0, len(doubtful), _BLOCK):
-        counted += count(episodes.some(doubtful[first : first + _BLOCK]))
-    rest = sizes[others[len(doubtful) :]]
-    return counted, least + math.ceil(rate * int(rest[0])) if len(rest) else 0
+    doubtful = int((least + rate * sizes[others] > room).sum())  # the first of them: they are in order
+    wanted = [row for row in others[:doubtful].tolist() if row not in known]
+    for first in range(0, len(wanted), _BLOCK):
+        counted += count(episodes.some(wanted[first : first + _BLOCK]))
+    return counted, least + math.ceil(rate * int(sizes[others[doubtful]])) if doubtful < len(others) else 0
 
 
 def _measured(

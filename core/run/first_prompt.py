@@ -1,4 +1,4 @@
-"""The first prompt of a run, exactly as the model reads it: a plan in, a title and lines of text out.
+"""Shows the first prompt of a run exactly as the model reads it.
 
 What a chat template makes of messages decides what a policy learns to answer: a system prompt that nobody asked for, a
 turn that nobody opened, a question that was trimmed away. All of it shows here, special tokens included.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from grpo.core.env.prompts import encode_starts
+from grpo.core.env.prompts import encode_starts, special_tokens
 from grpo.core.plan import Plan
 from grpo.core.text.printable import printable
 
@@ -40,7 +40,11 @@ def first_prompt(plan: Plan) -> FirstPrompt | None:
     if len(lines) > LINES:
         half = LINES // 2
         lines = [*lines[:half], f"... {len(lines) - 2 * half} more lines ...", *lines[-half:]]
-    return FirstPrompt(f"the first prompt, {len(ids)} tokens, as the model reads it", lines)
+    title = f"the first prompt, {len(ids)} tokens, as the model reads it"
+    written = str(episodes[0].prompt)
+    if spelt := [token for token in special_tokens(plan.tokenizer) if token in written]:
+        title += f" ({' and '.join(spelt)}, where a message spells {'it' if len(spelt) == 1 else 'them'} out, is text)"
+    return FirstPrompt(title, lines)
 
 
 def _cut(line: str) -> str:

@@ -35,7 +35,7 @@ def read_messages(given: Any, what: str, system: str | None = None) -> list[dict
         for number, message in enumerate(given, start=1):
             place = f"{what}, message {number}"
             role = _role(message, place)
-            if role == "system" and (system is not None or message.get("content") in (None, "")):
+            if role == "system" and (system is not None or not (message.get("content") or message.get("value"))):
                 continue
             messages.append(_message(message, role, place))
     else:

@@ -121,7 +121,7 @@ class Rows:
         first = (row for _, row in islice(placed, _LOOKED_AT))
         unused = dict.fromkeys(name for row in first if isinstance(row, dict) for name in unused_columns(row, columns))
         if unused:
-            notes.append(f"not shown to the policy: {', '.join(unused)}. Rewards read these columns by their names.")
+            notes.append(f"Columns not shown to the policy: {', '.join(unused)}. Rewards read them by their names.")
         return replace(
             ROWS,
             rewards=() if reward is None else (reward,),

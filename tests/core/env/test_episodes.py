@@ -10,7 +10,8 @@ import gymnasium
 import pytest
 from patience import PATIENCE, EnvClock
 
-from grpo.core.env.episodes import HELD_OUT_SEED, episodes_of
+from grpo.core.env import episodes as episodes_module
+from grpo.core.env.episodes import HELD_OUT_SEED, Episodes, episodes_of, hash_of, joined, sample_of
 from grpo.core.rollout.turns.play import completed
 from grpo.core.rollout.types import Sampled
 from grpo.plugins._binding import BoundEnv
@@ -117,3 +118,68 @@ def test_the_installed_environment_gives_what_rewards_read() -> None:
     assert host.reward("gsm8k.correctness").call(
         completed(episode, episode.demonstration, Sampled((2,), (0.0,), "stop"))
     )
+
+
+@pytest.fixture
+def few_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(episodes_module, "STARTED", 4)
+
+
+class Counted(list[dict[str, Any]]):
+    """Rows that know which of them have other columns."""
+
+    kinds = (7,)
+
+
+ROWS = Counted({"answer": str(number), "solution": f"it is {number}"} for number in range(10))
+
+
+@pytest.mark.usefixtures("few_started")
+def test_of_many_rows_some_are_started_and_the_others_when_they_are_asked_for() -> None:
+    found = episodes_of(env(lambda split: ROWS), "train", limit=None, unbounded=1)
+    assert isinstance(found, Episodes)
+    assert [episode.index for episode in sample_of(found)] == [0, 2, 5, 7], "spread evenly, and those of other columns"
+    whole = [*episodes_of(env(lambda split: ROWS), "train", limit=4, unbounded=1), *found[4:]]
+    assert list(found) == whole
+    assert (found[9], found[-1], found[2:7:2]) == (whole[9], whole[9], tuple(whole[2:7:2]))
+    assert found.some([8, 0, 8]) == (whole[8], whole[0], whole[8])
+    assert list(found.sizes) == [len("0it is 0")] * 10
+    assert len(found) == 10
+    with pytest.raises(IndexError):
+        found[10]
+
+
+@pytest.mark.usefixtures("few_started")
+def test_a_row_that_cannot_start_is_named_when_its_turn_comes() -> None:
+    rows = [{"answer": "bad" if number == 3 else str(number)} for number in range(10)]
+    found = episodes_of(env(lambda split: rows), "train", limit=None, unbounded=1)
+    assert found[4].index == 4
+    with pytest.raises(PluginError, match=r"'asking' \(some-dist\) cannot start row 3: ValueError: no such question"):
+        found[3]
+
+
+@pytest.mark.usefixtures("few_started")
+def test_an_environment_that_is_stepped_starts_every_row() -> None:
+    assert isinstance(episodes_of(env(lambda split: ROWS, max_turns=2), "train", limit=None, unbounded=1), tuple)
+    assert isinstance(episodes_of(env(None), "train", limit=None, unbounded=9), tuple)
+
+
+@pytest.mark.usefixtures("few_started")
+def test_episodes_of_several_environments_are_one_sequence() -> None:
+    many = episodes_of(env(lambda split: ROWS), "train", limit=None, unbounded=1)
+    few = episodes_of(env(lambda split: ROWS), "train", limit=3, unbounded=1)
+    both = joined([few, many])
+    assert (len(both), both[2], both[3], both[-1]) == (13, few[2], many[0], many[9])
+    assert both[2:4] == (few[2], many[0])
+    assert list(both) == [*few, *many]
+    assert joined([few, few]) == (*few, *few)
+
+
+@pytest.mark.usefixtures("few_started")
+def test_the_hash_of_rows_changes_with_a_row() -> None:
+    def of(rows: list[dict[str, Any]]) -> str:
+        return hash_of([episodes_of(env(lambda split: rows), "train", limit=None, unbounded=1)])
+
+    assert of(ROWS) == of([dict(row) for row in ROWS])
+    for size in (10, 3):
+        assert of(ROWS[:size]) != of([*ROWS[: size - 1], {"answer": "0"}])

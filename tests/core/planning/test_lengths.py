@@ -8,13 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 
 from grpo.core.config.schema import parse_config
-from grpo.core.env.episodes import Episode
+from grpo.core.env import episodes as episodes_module
+from grpo.core.env.episodes import Episode, Episodes, episodes_of
+from grpo.core.planning import lengths as lengths_module
 from grpo.core.planning.facts import Facts, ModelFacts, read_model
 from grpo.core.planning.lengths import Limits, _Measured, decide_lengths, longest_prompt, refuse_too_long
+from grpo.plugins._binding import BoundEnv
 from grpo.plugins.errors import DatasetError, UsageError
+from grpo.plugins.specs import EnvSpec
 from grpo.plugins.types import Message
 
 
@@ -101,3 +106,53 @@ def test_a_template_that_shows_nothing_is_refused_by_the_tokenizers_name(
     model.tokenizer.chat_template = "hello"
     with pytest.raises(UsageError, match="the chat template of 'there' makes one and the same prompt"):
         longest(model, facts_of(), asking("What is 2?", "Why?"), Limits(16))
+
+
+class Asking(gymnasium.Env[str, str]):
+    """Asks the question of a row."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        assert options is not None
+        return options["row"]["question"], {}
+
+
+@pytest.fixture
+def many(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], Episodes]:
+    monkeypatch.setattr(episodes_module, "STARTED", 5)
+    monkeypatch.setattr(lengths_module, "LONGEST", 3)
+    monkeypatch.setattr(lengths_module, "_BLOCK", 2)
+
+    def of(questions: list[str]) -> Episodes:
+        rows = [{"question": question} for question in questions]
+        spec = EnvSpec(name="asking", version=1, factory=Asking, dataset=lambda split: rows)
+        found = episodes_of(BoundEnv(spec, "some-dist"), "train", limit=None, unbounded=1)
+        assert isinstance(found, Episodes)
+        return found
+
+    return of
+
+
+def test_of_many_prompts_the_longest_are_counted_and_no_other_has_more_tokens(
+    model: ModelFacts, facts_of: Callable[..., Facts], many: Callable[[list[str]], Episodes]
+) -> None:
+    questions = ["Why? " * (1 + number * 7 % 40) for number in range(40)]
+    questions[33] = "Why? " * 90
+    rows, facts = many(questions), facts_of()
+    assert 33 not in [episode.index for episode in rows.sample]
+    most = longest(model, facts, {"train": list(rows)}, Limits(16))
+    assert longest(model, facts, {"train": rows}, Limits(16)) == most
+    with pytest.raises(DatasetError, match=rf"row 33: the prompt has {most} tokens"):
+        longest(model, facts, {"train": rows}, Limits(16, most - 1))
+    even = many(["Why? " * 20 + "\u0416" * (number == 9) for number in range(40)])
+    assert longest(model, facts, {"train": even}, Limits(16)) >= longest(
+        model, facts, {"train": list(even)}, Limits(16)
+    )
+
+
+def test_every_one_of_many_prompts_that_may_be_too_long_is_counted(
+    model: ModelFacts, facts_of: Callable[..., Facts], many: Callable[[list[str]], Episodes]
+) -> None:
+    rows, facts = many(["Why? " * (30 if number < 20 else 1) for number in range(40)]), facts_of()
+    most = longest(model, facts, {"train": rows}, Limits(16))
+    with pytest.raises(DatasetError, match="the longest of 20 that are too long"):
+        longest(model, facts, {"train": rows}, Limits(16, most - 1))
