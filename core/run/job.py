@@ -506,6 +506,7 @@ def _versions(plan: Plan, host: Host) -> dict[str, Any]:
         "rows": rows.hexdigest(),
         "processes": count(),
         "sharding": sharded_as(),
+        "ordered": [part.name for part in plan.envs if part.env.ordered],
     }
 
 
