@@ -4,7 +4,8 @@ Theory of operation. A policy that exploits a hole in its reward is paid for som
 a group the prompt is the same, so what a reward pays for can be read off there, whatever the difficulty of the
 prompts of a step. Each signal is a question of yes or no about every group (or every pair of groups), and its
 evidence grows as in `core/run/betting.py`: it may be looked at after every step, and while its hypothesis holds, the
-chance that it ever rings is at most LEVEL divided by the number of signals. What a signal takes for harmless is its
+chance that it ever rings is at most LEVEL divided by the number of signals of its kind: those of a reward that is
+exploited, and the last three, of a policy that falls apart. What a signal takes for harmless is its
 `bound`; on top of the evidence, most signals need the reward to have risen, because a reward that nobody climbs harms
 nobody.
 
@@ -39,7 +40,7 @@ from grpo.core.run.pattern import pattern
 from grpo.core.run.surface import FEATURES, Seen, agreement, answer_of, counted, known, repeated, stuck
 from grpo.core.text.stats import mean
 
-LEVEL = 0.05  # chance that a run in which every hypothesis holds has any alarm
+LEVEL = 0.05  # chance that a run in which every hypothesis holds has any alarm of a kind
 FIRST = 3  # steps that later ones are compared with
 RECENT = 5  # steps that a suspicion speaks of
 AGAINST = 0.5  # share of the differences in reward that has to be in favour of right completions
@@ -62,7 +63,8 @@ SHORT = 0.25  # of the length of the first steps
 LINKED = 3  # rollouts that a suspicion names
 VERIFIER = "the verifier"
 COLLAPSES = ("worse", "cut", "shorter")
-SIGNALS = ("against", "unrelated", "closing", "falling", "alike", "surface", "silent", "looping", *COLLAPSES)
+EXPLOITS = ("against", "unrelated", "closing", "falling", "alike", "surface", "silent", "looping")
+SIGNALS = (*EXPLOITS, *COLLAPSES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,10 +327,14 @@ class HackingWatch:
         return mean([share for one in self._recent or self._first for share in of(one)])
 
     def _enough(self, question: str, bound: float, values: Sequence[float], parts: int = 1) -> bool:
-        """True where the evidence for a mean above `bound` suffices; `parts` questions share the level of a signal."""
+        """True where the evidence for a mean above `bound` suffices; `parts` questions share the level of a signal.
+
+        The first word of a question is its signal.
+        """
         bets = self._bets.setdefault(question, Bets())
         wealth = bets.add(values if bound < 1 else (), max(LEAST, bound))
-        return wealth >= len(SIGNALS) * parts / LEVEL
+        kind = COLLAPSES if question.split()[0] in COLLAPSES else EXPLOITS
+        return wealth >= len(kind) * parts / LEVEL
 
     def _rise(self, of: Of, since: Sequence[_Step] | None = None) -> float:
         """Returns how many standard errors the recent groups are above those of `since`; None: of the first steps."""
