@@ -4,7 +4,7 @@
     python benchmarks/learning.py --how full --draw guess.svg -- --env guess ...
 
 What stands after `--` are the arguments of `grpo run`. Every run is that command in a process of its own; the time is
-that of the whole command. `--draw` draws the held-out accuracy over the steps, a line for each run.
+that of the whole command. `--draw` draws held-out accuracy with its 95% intervals, a line for each run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 DEFAULT = ("--env", "gsm8k", "--reward", "proximity")
-Curve = list[tuple[int, float]]  # step and held-out accuracy
+Curve = list[tuple[int, float, float, float]]  # step, held-out accuracy and the ends of its 95% interval
 
 
 def first_step_after(run: Path, started: float, process: subprocess.Popen[str]) -> float | None:
@@ -47,7 +47,9 @@ def trained(arguments: Sequence[str]) -> tuple[Curve, float, float]:
         if process.returncode or first is None:
             raise SystemExit(errors)
         rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [(row["step"], row["held_out/accuracy"]) for row in rows if "held_out/accuracy" in row], first, whole
+    measured = [row for row in rows if "held_out/accuracy" in row]
+    keys = ("step", "held_out/accuracy", "held_out/accuracy_low", "held_out/accuracy_high")
+    return [tuple(row[key] for key in keys) for row in measured], first, whole
 
 
 def draw(curves: Mapping[tuple[str, int], Curve], path: Path) -> None:
@@ -62,12 +64,16 @@ def draw(curves: Mapping[tuple[str, int], Curve], path: Path) -> None:
         figure, axis = pyplot.subplots(figsize=(6.4, 3.2), constrained_layout=True)
         for (how, seed), curve in curves.items():
             label = f"seed {seed}" if len(ways) == 1 else f"{how}, seed {seed}"
-            axis.plot(*zip(*curve, strict=True), ["o-", "s--"][ways.index(how) % 2], color=f"C{seed}", label=label)
-        axis.set(xlabel="step", ylabel="held-out accuracy", ylim=(0, 1.02))
+            steps, means, lows, highs = zip(*curve, strict=True)
+            axis.plot(steps, means, ["o-", "s--"][ways.index(how) % 2], color=f"C{seed}", label=label)
+            place = list(curves).index((how, seed)) - (len(curves) - 1) / 2
+            beside = 0.006 * steps[-1] * place  # so that no interval hides another
+            axis.vlines([step + beside for step in steps], lows, highs, color=f"C{seed}", alpha=0.35, linewidth=1.2)
+        axis.set(xlabel="step", ylabel="accuracy, 95% intervals", ylim=(0, 1.02))
         axis.xaxis.get_major_locator().set_params(integer=True)
         axis.grid(alpha=0.3)
         axis.spines[["top", "right"]].set_visible(False)
-        axis.legend(frameon=False, loc="lower right")
+        axis.legend(frameon=False, loc="best")
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
         pyplot.close(figure)
 

@@ -70,7 +70,13 @@ def evaluate(
         choices = for_each_env(weights, host, Choices(**given), envs)
         plans = [plan_evaluation(weights, host, chosen) for chosen in choices]
     used = [bound.spec for plan in plans for bound in (plan.env, *plan.rewards, plan.verifier) if bound]
-    notes = [weights.note, *(plan.env.spec.note for plan in plans), *map(version_note, used), *changes(plans, host)]
+    notes = [
+        weights.note,
+        *(plan.env.spec.note for plan in plans),
+        *(note for plan in plans for note in plan.notes),
+        *map(version_note, used),
+        *changes(plans, host),
+    ]
     for note in dict.fromkeys(filter(None, notes)):
         click.echo(f"note: {note}", err=True)
     found: list[tuple[EvaluationPlan, Measurement]] = []
@@ -138,6 +144,7 @@ def summary(plan: EvaluationPlan, measurement: Measurement) -> dict[str, Any]:
         "env": plan.env.name,
         "split": plan.split,
         "problems": len(plan.episodes),
+        "questions": _questions(plan),
         "samples": plan.samples,
         "temperature": plan.temperature,
         "seed": plan.seed,
@@ -160,10 +167,12 @@ def report(plan: EvaluationPlan, measurement: Measurement) -> list[str]:
     """Returns the lines for people."""
     evaluation = measurement.evaluation
     how = "greedy" if plan.temperature == 0 else f"temperature {plan.temperature:g}, seed {plan.seed}"
+    asked = _questions(plan)
+    different = f" ({asked} different)" if asked < len(plan.episodes) else ""
     step = f", step {plan.weights.trained.step}" if plan.weights.trained else ""
     lines = [
         f"{plan.weights.name}{step} on {plan.env.name}, split {plan.split}: "
-        f"{counted(len(plan.episodes), 'problem')}, {counted(plan.samples, 'completion')} each, {how}",
+        f"{counted(len(plan.episodes), 'problem')}{different}, {counted(plan.samples, 'completion')} each, {how}",
         "",
     ]
     table = [("", "mean", "95% interval", "values", "")]
@@ -192,6 +201,13 @@ def report(plan: EvaluationPlan, measurement: Measurement) -> list[str]:
         f"length {mean:.1f} tokens on average, {cut} of {len(completions)} cut {where}; {measurement.seconds:.1f} s",
     ]
     return lines
+
+
+def _questions(plan: EvaluationPlan) -> int:
+    """Returns how many different questions are asked."""
+    from grpo.core.env.questions import questions_of
+
+    return len(set(questions_of(plan.env, plan.episodes)))
 
 
 def verdict_counts(measurement: Measurement) -> dict[str, int]:

@@ -36,7 +36,7 @@ class EvaluationSection(Section):
     stop_on_alarm: Annotated[
         bool,
         About(
-            "Ends the run where its reward seems to be exploited; without it, that is a warning.",
+            "Ends the run where its reward seems exploited or its policy falls apart; without it, that is a warning.",
             "See [alarm.md](alarm.md).",
             flag=Flag("--stop-on-alarm"),
         ),

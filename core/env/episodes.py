@@ -49,6 +49,7 @@ class Episode:
         env: the environment's name.
         place: where its row was written, or what it was made from, for messages.
         group: of an episode in a batch, the number of the group that its rollouts are; else None.
+        asked: the same number in this process for rows that ask the same, where the rows know it; else None.
     """
 
     index: int
@@ -61,6 +62,7 @@ class Episode:
     gold: str | tuple[Action, ...] | None = None
     place: str = ""
     group: int | None = None
+    asked: int | None = field(default=None, compare=False)
 
     @property
     def actions(self) -> tuple[Action, ...]:
@@ -85,6 +87,7 @@ class Episodes(Sequence[Episode]):
     Attributes:
         sample: episodes that were started at once: those spread evenly, and of each set of columns one.
         sizes: characters of the prompt of each row, or something like it.
+        asked: the same number in this process for rows that ask the same; None where the rows do not know.
     """
 
     def __init__(self, env: BoundEnv, rows: _Rows, *, describe_tools: bool, seconds: float) -> None:
@@ -92,6 +95,7 @@ class Episodes(Sequence[Episode]):
         self._rows = rows
         self._seconds = seconds
         self.sizes = rows.sizes()
+        self.asked = rows.asked()
         even = {number * len(rows) // STARTED for number in range(STARTED)}
         self.sample, self._tools = _started(env, rows, sorted({*even, *rows.kinds()}), describe_tools, seconds)
 
@@ -215,6 +219,9 @@ class _Starts(Protocol):
     def start(self, number: int) -> tuple[dict[str, Any], Row, str]:
         """Returns the arguments of `reset`, the row (or an empty one) and its place."""
 
+    def asked(self) -> Sequence[int] | None:
+        """Returns the same number for those that ask the same, where that is known."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Seeds:
@@ -227,6 +234,9 @@ class _Seeds:
 
     def start(self, number: int) -> tuple[dict[str, Any], Row, str]:
         return {"seed": self.seeds[number]}, {}, f"seed {self.seeds[number]}"
+
+    def asked(self) -> None:
+        """Returns nothing: only what an episode shows tells what it asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +260,10 @@ class _Rows:
         if known is not None:
             return known
         return array("q", (sum(len(value) for value in row.values() if isinstance(value, str)) for row in self.rows))
+
+    def asked(self) -> Sequence[int] | None:
+        """Returns the same number for rows that ask the same, where the rows know it."""
+        return getattr(self.rows, "asked", None)
 
     def kinds(self) -> Sequence[int]:
         """Returns numbers of rows that between them have every set of columns, where the rows know them."""
@@ -282,14 +296,15 @@ def _started(
     env: BoundEnv, starts: _Starts, numbers: Sequence[int] | None, describe_tools: bool, seconds: float
 ) -> tuple[tuple[Episode, ...], tuple[Schema, ...]]:
     """Starts episodes, all or those of some numbers, and returns them and the tools that they offer."""
-    wanted = range(len(starts)) if numbers is None else numbers
+    wanted, asked = range(len(starts)) if numbers is None else numbers, starts.asked()
     found: list[Episode] = []
 
     def start_some(instance: Any) -> Any:
         until = time.monotonic() + min(_TURN, seconds / 2)
         while len(found) < len(wanted) and time.monotonic() < until:
             number = wanted[len(found)]
-            found.append(start_episode(env, instance, number, *starts.start(number)))
+            episode = start_episode(env, instance, number, *starts.start(number))
+            found.append(episode if asked is None else replace(episode, asked=asked[number]))
         return instance
 
     with EnvThreads(env.make, seconds=seconds) as threads:

@@ -1,13 +1,13 @@
 """Measures a policy on held-out episodes: accuracy by a verifier, mean rewards, pass@k. Trains nothing.
 
-In: a rollout backend, episodes, sampling parameters. Out: an `Evaluation` with 95% intervals. An undecided verdict or a
-failed call is left out of the mean and counted beside it; neither is a wrong answer.
+In: a rollout backend, episodes, sampling parameters. Out: an `Evaluation` with 95% intervals, which count different
+questions. An undecided verdict or a failed call is left out of the mean and counted beside it: neither is wrong.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -87,6 +87,7 @@ def complete(
 def evaluation_of(
     completions: Sequence[Completion],
     samples: int,
+    questions: Sequence[Hashable],
     judge: Callable[[Sequence[Completion]], Sequence[Judgement]] | None,
     score: Callable[[Sequence[Completion]], Mapping[str, Sequence[Outcome]]] | None,
 ) -> Evaluation:
@@ -95,16 +96,18 @@ def evaluation_of(
     Args:
         completions: the samples of an episode adjacent.
         samples: how many each episode has.
+        questions: what each episode asks; the same for episodes that ask the same.
         judge: gives one judgement per completion, or None.
         score: gives one outcome per completion and reward, or None.
     """
     verdicts = tuple(judge(completions)) if judge else ()
     right = [_right(judgement) for judgement in verdicts]
+    asked = [question for question in questions for _ in range(samples)]
     outcomes = {name: tuple(found) for name, found in (score(completions) if score else {}).items()}
     return Evaluation(
-        accuracy=(proportion(right) if samples == 1 else share_of(right, samples)) if judge else None,
-        pass_at_k={k: _pass_at_k(right, samples, k) for k in _powers_up_to(samples)} if judge else {},
-        rewards={name: mean_of([outcome.score for outcome in found], samples) for name, found in outcomes.items()},
+        accuracy=proportion(right, asked) if judge else None,
+        pass_at_k={k: _pass_at_k(right, samples, k, questions) for k in _powers_up_to(samples)} if judge else {},
+        rewards={name: mean_of([outcome.score for outcome in found], asked) for name, found in outcomes.items()},
         completions=tuple(completions),
         verdicts=verdicts,
         outcomes=outcomes,
@@ -115,7 +118,7 @@ def _right(judgement: Judgement) -> bool | None:
     return judgement.verdict.ok if judgement.verdict is not None else None
 
 
-def _pass_at_k(right: Sequence[bool | None], samples: int, k: int) -> Estimate:
+def _pass_at_k(right: Sequence[bool | None], samples: int, k: int, questions: Sequence[Hashable]) -> Estimate:
     """Unbiased pass@k, 1 - C(n - c, k) / C(n, k), averaged over episodes (Chen et al. 2021, arXiv 2107.03374, eq. 1).
 
     Episodes with fewer than k decided samples are left out.
@@ -125,7 +128,7 @@ def _pass_at_k(right: Sequence[bool | None], samples: int, k: int) -> Estimate:
         decided = [value for value in right[first : first + samples] if value is not None]
         n, c = len(decided), sum(decided)
         shares.append(1.0 - math.comb(n - c, k) / math.comb(n, k) if n >= k else None)
-    return share_of(shares)
+    return share_of(shares, questions)
 
 
 def _powers_up_to(samples: int) -> list[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from grpo.core.config.plugin_ref import PluginRef
@@ -16,8 +17,10 @@ from grpo.core.config.schema import RunConfig, parse_config
 from grpo.core.config.settings import RolloutSettings, settle
 from grpo.core.env.episodes import UNBOUNDED, Episode, episodes_of
 from grpo.core.env.mixture import refuse_missing_columns, rewards_of, verifier_of, with_dataset
+from grpo.core.env.questions import questions_of
 from grpo.core.measure.evaluate import Evaluation, complete, evaluation_of
 from grpo.core.planning.facts import read_model
+from grpo.core.planning.held_out import hold_out
 from grpo.core.planning.lengths import LengthsPart, Limits, longest_prompt
 from grpo.core.planning.turns import decide_turns, narrowed
 from grpo.core.policy.load import end_ids
@@ -81,6 +84,7 @@ class EvaluationPlan:
     batch_size: int
     rollout: RolloutSettings
     tokenizer: PreTrainedTokenizerBase
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +132,8 @@ def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> Evaluatio
             f"-n {choices.samples} at temperature 0 would give {choices.samples} equal completions per problem. "
             "Raise --temperature or leave out -n."
         )
-    episodes = episodes_of(
-        env,
-        choices.split,
-        limit=choices.size,
-        unbounded=choices.size or UNBOUNDED,
-        seconds=config.rollout.step_timeout,
-    )
+    trained = weights.config is not None and (choices.env is None or choices.of_run) and choices.dataset is None
+    episodes, notes = _episodes(env, choices, config, of_run=trained)
     rewards = rewards_of(config, host, env, episodes[0].row, fit=choices.fit)
     verifier = verifier_of(config, host, env, episodes[0].row, fit=choices.fit)
     if not rewards and verifier is None:
@@ -161,7 +160,32 @@ def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> Evaluatio
         batch_size=choices.batch_size,
         rollout=rollout,
         tokenizer=model.tokenizer,
+        notes=notes,
     )
+
+
+def _episodes(
+    env: BoundEnv, choices: Choices, config: RunConfig, *, of_run: bool
+) -> tuple[Sequence[Episode], tuple[str, ...]]:
+    """Starts the episodes of a split, and returns what a user should know of them.
+
+    Of the split "test" of a run's own environment these are the held-out ones of the run: they ask nothing that was
+    trained on.
+
+    Raises:
+        UsageError: no held-out episode is left.
+    """
+    start = partial(episodes_of, env, seconds=config.rollout.step_timeout)
+    size, made = choices.size, choices.size or UNBOUNDED
+    trained = config.train.limit
+    known = env.spec.dataset is not None or trained is not None
+    if choices.split != "test" or not (of_run and known):
+        return start(choices.split, limit=size, unbounded=made), ()
+    train = start("train", limit=trained, unbounded=0)
+    divided = hold_out(env, train, size, made=made, seconds=config.rollout.step_timeout)
+    if not divided.held_out:
+        raise UsageError(f"{' '.join(divided.notes)} To measure what is trained on: --split train")
+    return divided.held_out, divided.notes
 
 
 def measure(plan: EvaluationPlan, *, loaded: Callable[[], None], sampled: Callable[[int], None]) -> Measurement:
@@ -211,7 +235,13 @@ def measure(plan: EvaluationPlan, *, loaded: Callable[[], None], sampled: Callab
             raise RunError(
                 f"the GPU's memory is full: {str(error).splitlines()[0]} Lower --batch-size {plan.batch_size}."
             ) from error
-        evaluation = evaluation_of(completions, plan.samples, judge if plan.verifier else None, scorer.score)
+        evaluation = evaluation_of(
+            completions,
+            plan.samples,
+            questions_of(plan.env, plan.episodes),
+            judge if plan.verifier else None,
+            scorer.score,
+        )
         return Measurement(evaluation, dict(scorer.first_failure), time.perf_counter() - start)
 
 
@@ -268,6 +298,7 @@ def _config(weights: Weights, choices: Choices) -> RunConfig:
     if choices.rewards:
         tree.pop("env_rewards", None)
     if weights.config is not None and of_run:
+        tree["train"] = {"limit": weights.config.train.limit}
         limits = ("max_turns", "max_rollout_length", "step_timeout")
         tree["rollout"] = {name: getattr(weights.config.rollout, name) for name in limits}
     return parse_config(tree)

@@ -56,7 +56,7 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
 
     rows = read_rows(config, facts)
     steps = decide_steps(config, facts, rows)
-    envs = start_envs(config, facts, rows, steps)
+    envs, divided = start_envs(config, facts, rows, steps)
     rewards = [reward for part in envs for reward in part.rewards]
     refuse_replacing_what_teaches(config, advantage, rewards)
     verifiers = [part.verifier for part in envs if part.verifier is not None]
@@ -70,7 +70,8 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
     longest = longest_of(config, envs, model, lengths)
     turns = decide_turns(config.rollout, facts.envs, lengths, model.room(longest))
     rollout = settle(RolloutSettings, config.rollout, lengths, turns, sync)
-    notes = [*turn_notes(rollout, envs, model.tokenizer), *(part.env.spec.note for part in envs), *sample_notes(envs)]
+    said = [*(part.env.spec.note for part in envs), *sample_notes(envs)]
+    notes = [*divided, *turn_notes(rollout, envs, model.tokenizer), *said]
     used: list[Bound] = [*(bound for part in envs for bound in (part.env, *part.plugins)), loss, advantage]
     used += [] if chosen_by is None else [chosen_by]
     notes += [version_note(bound.spec) for bound in used if bound.distribution != GIVEN]  # known by their source

@@ -12,6 +12,7 @@ from grpo.core.config.schema import RunConfig
 from grpo.core.env.episodes import Episode, episodes_of, sample_of
 from grpo.core.env.mixture import RunEnv, refuse_missing_columns, refuse_split_groups, rewards_by_env, verifiers_by_env
 from grpo.core.planning.facts import Facts
+from grpo.core.planning.held_out import HeldOutPart, hold_out
 from grpo.core.planning.steps import StepsPart, episodes_to_make
 from grpo.plugins.errors import UsageError
 
@@ -33,8 +34,11 @@ def read_rows(config: RunConfig, facts: Facts) -> Rows:
     }
 
 
-def start_envs(config: RunConfig, facts: Facts, rows: Rows, steps: StepsPart) -> tuple[RunEnv, ...]:
+def start_envs(config: RunConfig, facts: Facts, rows: Rows, steps: StepsPart) -> tuple[tuple[RunEnv, ...], list[str]]:
     """Starts the episodes of the other environments, and gives each environment its rewards, verifier and test rows.
+
+    Returns:
+        The environments, and notes on what is held out.
 
     Raises:
         UsageError: a reward cannot be used, an environment has none, or rows lack what one reads.
@@ -52,20 +56,22 @@ def start_envs(config: RunConfig, facts: Facts, rows: Rows, steps: StepsPart) ->
     examples = [train[env.name][0].row for env in facts.envs]
     rewards = rewards_by_env(config, facts.host, facts.envs, examples)
     verifiers = verifiers_by_env(config, facts.host, facts.envs, examples)
-    parts = []
+    parts: list[RunEnv] = []
+    notes: list[str] = []
     for env, found, verifier, share in zip(facts.envs, rewards, verifiers, facts.shares, strict=True):
         if not found:
             raise UsageError(f"env '{env.name}' has no default rewards. Name at least one with --reward.")
-        held_out: Sequence[Episode] = ()
+        divided = HeldOutPart(train[env.name])
         if size and verifier:
-            held_out = episodes_of(env, "test", limit=size, unbounded=size, seconds=seconds)
-        parts.append(RunEnv(env, found, verifier, train[env.name], held_out, share))
+            divided = hold_out(env, train[env.name], size, made=size, seconds=seconds)
+            notes += divided.notes
+        parts.append(RunEnv(env, found, verifier, divided.train, divided.held_out, share))
     for part in parts:
         for episode in (*sample_of(part.train), *sample_of(part.held_out)):
             refuse_missing_columns(episode, part.plugins)
     every = [reward for part in parts for reward in part.rewards]
     refuse_split_groups(every, config.train.prompts_per_step, facts.processes)
-    return tuple(parts)
+    return tuple(parts), notes
 
 
 def refuse_no_demonstrations(config: RunConfig, envs: Sequence[RunEnv]) -> None:

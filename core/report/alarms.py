@@ -17,7 +17,7 @@ from grpo.core.record.list import RunLine
 from grpo.core.report.scan import OUTCOME
 from grpo.core.run.alarm import ALARM, alarm_text, of_record
 from grpo.core.run.guarded import Guarded
-from grpo.core.run.hacking import HackingWatch
+from grpo.core.run.hacking import HackingWatch, Suspicion
 from grpo.core.run.health import HEALTH, HealthWatch
 from grpo.core.text.printable import counted
 from grpo.plugins.types import Completion
@@ -64,12 +64,14 @@ class AlarmWatch:
     Attributes:
         dtype: of the run's arithmetic.
         metrics: the rows of metrics.jsonl.
+        steady: the prompts of the run do not get harder by intent.
     """
 
     dtype: str
     metrics: Sequence[Mapping[str, Any]]
+    steady: bool = True
     _health: HealthWatch = field(init=False)
-    _hacking: HackingWatch = field(init=False, default_factory=HackingWatch)
+    _hacking: HackingWatch = field(init=False)
     _guarded: Mapping[str, Guarded] = field(init=False)
     _rows: deque[Mapping[str, Any]] = field(init=False)
     _found: list[Alarm] = field(init=False, default_factory=list)
@@ -77,6 +79,7 @@ class AlarmWatch:
 
     def __post_init__(self) -> None:
         self._health = HealthWatch(self.dtype)
+        self._hacking = HackingWatch(steady=self.steady)
         self._guarded = {
             "health": Guarded(HEALTH, lambda step, text: self._add(step, "health", [text])),
             "hacking": Guarded(ALARM, lambda step, text: self._add(step, "hacking", [text])),
@@ -93,7 +96,8 @@ class AlarmWatch:
         self._up_to(step - 1)
         if rows:
             self._look(step, "health", lambda: self._sick(step, rows))
-        self._look(step, "hacking", lambda: self._hacked(step, rows))
+        for suspicion in self._guarded["hacking"].look(step, lambda: self._hacked(step, rows)):
+            self._add(step, "health" if suspicion.collapse else "hacking", [alarm_text(suspicion)])
         for row in rows:
             failed = [
                 (name.removeprefix(OUTCOME), row[f"reason.{name.removeprefix(OUTCOME)}"])
@@ -130,15 +134,19 @@ class AlarmWatch:
     def _sick(self, step: int, rows: Sequence[Mapping[str, Any]]) -> list[str]:
         return self._health.batch(step, [_completion(row) for row in rows], [row["reward"] for row in rows])
 
-    def _hacked(self, step: int, rows: Sequence[Mapping[str, Any]]) -> list[str]:
-        seen = [of_record(from_table(number, row)) for number, row in enumerate(rows)]
-        return [alarm_text(one) for one in self._hacking.look(step, seen)]
+    def _hacked(self, step: int, rows: Sequence[Mapping[str, Any]]) -> list[Suspicion]:
+        return self._hacking.look(step, [of_record(from_table(number, row)) for number, row in enumerate(rows)])
 
     def _look(self, step: int, kind: str, looks: Callable[[], Sequence[str]]) -> None:
         self._add(step, kind, self._guarded[kind].look(step, looks))
 
     def _add(self, step: int, kind: str, texts: Sequence[str]) -> None:
         self._found += [Alarm(step, kind, text) for text in texts]
+
+
+def is_steady(versions: object) -> bool:
+    """Returns whether the prompts of a run do not get harder by intent, from its versions.json."""
+    return not (isinstance(versions, Mapping) and versions.get("ordered"))
 
 
 def _completion(row: Mapping[str, Any]) -> Completion:

@@ -15,7 +15,7 @@ from typing import Any
 from grpo.core.policy.load import HUB_ID
 from grpo.core.record.list import list_runs
 from grpo.core.record.run_dir import RunDir, read_json, read_metrics
-from grpo.core.report.alarms import Alarm, AlarmWatch
+from grpo.core.report.alarms import Alarm, AlarmWatch, is_steady
 from grpo.core.report.public import public_text, public_versions
 from grpo.core.report.scan import recorded_steps
 from grpo.core.report.summary import LARGEST, arithmetic_of
@@ -77,7 +77,7 @@ def card_of(run: RunDir, contents: Contents) -> str:
         raise UsageError(line.problem)
     config, metrics = read_json(run.config), read_metrics(run)
     versions = public_versions(read_json(run.versions))
-    watch = AlarmWatch(arithmetic_of(config), metrics)
+    watch = AlarmWatch(arithmetic_of(config), metrics, is_steady(read_json(run.versions)))
     for step, rows in recorded_steps(run):
         watch.rollouts(step, rows)
     plugins = list(versions["plugins"].values())

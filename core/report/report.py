@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo.core.record.list import list_runs
 from grpo.core.record.run_dir import RunDir, open_run_dir, read_json, read_metrics, whole_file
-from grpo.core.report.alarms import Alarm, AlarmWatch
+from grpo.core.report.alarms import Alarm, AlarmWatch, is_steady
 from grpo.core.report.blocks import PackedRollouts, pack_rollouts, packed_json
 from grpo.core.report.cases import cases_of
 from grpo.core.report.keep import choose
@@ -152,7 +152,7 @@ def _read(run: RunDir, name: str, host: Host, new: Sequence[str]) -> _Read:
     if line.problem is not None:
         raise UsageError(line.problem)
     config, versions, metrics = read_json(run.config), read_json(run.versions), read_metrics(run)
-    scan, watch = Scan(run), AlarmWatch(arithmetic_of(config), metrics)
+    scan, watch = Scan(run), AlarmWatch(arithmetic_of(config), metrics, is_steady(versions))
     for step, rows in recorded_steps(run):
         scan.add(step, rows)
         watch.rollouts(step, rows)

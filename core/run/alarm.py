@@ -1,4 +1,4 @@
-"""Rings in a run when its reward seems to be exploited: batches in, warnings with rollouts to look at out.
+"""Rings in a run when its reward is exploited or its policy falls apart: batches in, warnings with rollouts out.
 
 What rings, and when, is in `core/run/hacking.py`. Of the most suspicious completion the smallest text with the same
 score is looked for, in a short time, by a scorer of its own, so that nothing else in the run knows of these calls.
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from grpo.core.train.batch import Batch
 
 ALARM = "the alarm for reward hacking"
+LOWER = "A learning rate that is too high does this: start again with a lower --lr."
 SECONDS = 5.0  # to look for a smaller text in
 CALLS = 400
 SHOWN = 160  # characters of it
@@ -56,7 +57,7 @@ class RunAlarm:
         self._stops = plan.config.evaluation.stop_on_alarm
         self._path = run_dir.path
         self._progress = progress
-        self._watch = HackingWatch()
+        self._watch = HackingWatch(steady=not any(part.env.ordered for part in plan.envs))
         self._guarded = Guarded(ALARM, lambda _, text: progress.warned(text))
         self._found: str | None = None
         for step in rollout_steps(run_dir) if is_first() else ():  # it rewinds the record, so others might miss steps
@@ -72,8 +73,9 @@ class RunAlarm:
         suspicions = self._look(batch.step, _of_batch(batch, right))
         for suspicion in suspicions:
             text = alarm_text(suspicion)
+            smallest_text = "" if suspicion.collapse else self._smallest(suspicion, batch)
             show = f"`grpo show {self._path} --step {suspicion.step} --limit 0` has them."
-            self._progress.warned(f"{text} {show} {self._smallest(suspicion, batch)}".rstrip())
+            self._progress.warned(f"{text} {show} {smallest_text}".rstrip())
             self._found = self._found or text
         return list(suspicions)
 
@@ -89,8 +91,8 @@ class RunAlarm:
         for found in gathered(self._found, "the alarm") if self._stops else []:
             if found is not None:
                 raise RunError(
-                    f"evaluation.stop_on_alarm: {found} Mend the reward and start anew; to train on regardless, start "
-                    "without --stop-on-alarm."
+                    f"evaluation.stop_on_alarm: {found} Mend what is wrong and start anew; to train on regardless, "
+                    "start without --stop-on-alarm."
                 )
 
     def _smallest(self, suspicion: Suspicion, batch: Batch) -> str:
@@ -139,6 +141,8 @@ def alarm_text(suspicion: Suspicion) -> str:
     """Returns a suspicion in words, with the numbers of its rollouts."""
     numbers = ", ".join(f"#{number}" for number in suspicion.rollouts)
     see = f" See {numbers} of the step." if numbers else ""
+    if suspicion.collapse:
+        return f"is the policy falling apart? Step {suspicion.step}: {suspicion.text} {LOWER}{see}"
     return f"is the reward being hacked? Step {suspicion.step}: {suspicion.text}{see}"
 
 
@@ -157,6 +161,7 @@ def _of_batch(batch: Batch, right: Sequence[bool | None]) -> Iterator[Seen]:
             right[place],
             {name: said[place].score for name, said in batch.outcomes.items() if said[place] != ELSEWHERE},
             completion.turns,
+            completion.finish_reason == "length",
         )
 
 
@@ -165,5 +170,12 @@ def of_record(rollout: Rollout) -> Seen:
     scores = {name: outcome.score for name, outcome in rollout.outcomes.items()}
     turns = sum(message["role"] == "assistant" for message in rollout.messages) or 1
     return Seen(
-        _prompt(rollout.prompt), rollout.completion, rollout.group, rollout.reward, rollout.right, scores, turns
+        _prompt(rollout.prompt),
+        rollout.completion,
+        rollout.group,
+        rollout.reward,
+        rollout.right,
+        scores,
+        turns,
+        rollout.finish_reason == "length",
     )

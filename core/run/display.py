@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from grpo.core.env.mixture import RunEnv
+from grpo.core.env.questions import questions_of
 from grpo.core.plan import Plan
 from grpo.core.run.first_prompt import first_prompt
 from grpo.core.run.given import how_to_resume
@@ -303,7 +304,13 @@ def _environment(part: RunEnv, *, several: bool) -> str:
     rows = part.env.options.get("dataset") or named or "its own episodes"
     whence = "" if rows is ... else f" ({rows})"
     share = f"{part.share:.0%} of the prompts, " if several else ""
-    return f"{part.name}: {share}{counted(len(part.train), 'training row')}{whence}, {len(part.held_out)} held out"
+    return f"{part.name}: {share}{counted(len(part.train), 'training row')}{whence}, {_held_out(part)}"
+
+
+def _held_out(part: RunEnv) -> str:
+    different = len(set(questions_of(part.env, part.held_out)))
+    repeated = f", {different} different" if different < len(part.held_out) else ""
+    return f"{len(part.held_out)} held out{repeated}"
 
 
 def _of(env: str) -> str:
@@ -397,4 +404,6 @@ def estimate(value: Estimate) -> str:
     left_out = f", {value.left_out} left out" if value.left_out else ""
     if not value.count:
         return f"not known (0 problems{left_out})"
-    return f"{value.mean:.1%} ({value.low:.1%} to {value.high:.1%}, {counted(value.count, 'problem')}{left_out})"
+    different = f", {value.questions} different" if value.questions < value.count else ""
+    problems = f"{counted(value.count, 'problem')}{different}{left_out}"
+    return f"{value.mean:.1%} ({value.low:.1%} to {value.high:.1%}, {problems})"

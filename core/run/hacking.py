@@ -1,10 +1,11 @@
-"""An alarm for reward hacking: the scored completions of each step in, suspicions with the rollouts they are about out.
+"""Rings when a reward is hacked or a policy falls apart: scored completions of each step in, suspicions out.
 
 Theory of operation. A policy that exploits a hole in its reward is paid for something other than being right. Within
 a group the prompt is the same, so what a reward pays for can be read off there, whatever the difficulty of the
 prompts of a step. Each signal is a question of yes or no about every group (or every pair of groups), and its
 evidence grows as in `core/run/betting.py`: it may be looked at after every step, and while its hypothesis holds, the
-chance that it ever rings is at most LEVEL divided by the number of signals. What a signal takes for harmless is its
+chance that it ever rings is at most LEVEL divided by the number of signals of its kind: those of a reward that is
+exploited, and the last three, of a policy that falls apart. What a signal takes for harmless is its
 `bound`; on top of the evidence, most signals need the reward to have risen, because a reward that nobody climbs harms
 nobody.
 
@@ -18,6 +19,13 @@ nobody.
 | surface | no | is the order of the rewards that of a count, such as the length, while the reward rises? |
 | silent | no | does a reward or the verifier say nothing of ever more completions? |
 | looping | no | do ever more completions repeat themselves? |
+| worse | no | is accuracy, or the reward, less than half of what it was in the best steps? |
+| cut | no | do ever more completions reach the length limit, while right ones become no more frequent? |
+| shorter | no | are completions less than a quarter as long as at first, while nothing is gained? |
+
+The last three are about a policy that falls apart, with a learning rate that is too high for example: nothing pays for
+that, so they need no rise of the reward. Prompts that become harder by intent make accuracy fall, too: of a run that
+goes through its rows from easy ones to hard ones `worse` asks nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +40,7 @@ from grpo.core.run.pattern import pattern
 from grpo.core.run.surface import FEATURES, Seen, agreement, answer_of, counted, known, repeated, stuck
 from grpo.core.text.stats import mean
 
-LEVEL = 0.05  # chance that a run in which every hypothesis holds has any alarm
+LEVEL = 0.05  # chance that a run in which every hypothesis holds has any alarm of a kind
 FIRST = 3  # steps that later ones are compared with
 RECENT = 5  # steps that a suspicion speaks of
 AGAINST = 0.5  # share of the differences in reward that has to be in favour of right completions
@@ -49,9 +57,14 @@ REPEATED = 0.5  # share of pairs of words that came before, from which a complet
 ROSE = 2.0  # standard errors
 LEAST = 0.02  # of a bound, so that a single value is no proof
 ROUNDING = 1e-9  # of the mean of equal rewards
+HALF = 0.5  # of accuracy or reward in the best steps, less two standard errors: below it a policy falls apart
+CUT = 0.5  # share of completions that reach the length limit, on top of that of the first steps
+SHORT = 0.25  # of the length of the first steps
 LINKED = 3  # rollouts that a suspicion names
 VERIFIER = "the verifier"
-SIGNALS = ("against", "unrelated", "closing", "falling", "alike", "surface", "silent", "looping")
+COLLAPSES = ("worse", "cut", "shorter")
+EXPLOITS = ("against", "unrelated", "closing", "falling", "alike", "surface", "silent", "looping")
+SIGNALS = (*EXPLOITS, *COLLAPSES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +85,11 @@ class Suspicion:
     rollouts: tuple[int, ...]
     reward: str
 
+    @property
+    def collapse(self) -> bool:
+        """True where the policy falls apart, whatever the reward pays for."""
+        return self.signal in COLLAPSES
+
 
 @dataclass(frozen=True, slots=True)
 class _Step:
@@ -85,17 +103,43 @@ class _Step:
     gaps: tuple[float, ...]  # what right completions earned more than wrong ones, of groups with both
     alike: tuple[float, ...]  # share of equal answers, of pairs of groups with different prompts
     looping: tuple[float, ...]  # share of each group that repeats itself
+    cut: tuple[float, ...]  # share of each group that reached the length limit
+    lengths: tuple[float, ...]  # mean of each group, in characters
     unscored: Mapping[str, Sequence[float]]  # by who scores or judges, share of each group that it says nothing of
+
+
+@dataclass(slots=True)
+class _Best:
+    """Means of groups until now.
+
+    Attributes:
+        mean: of the best steps.
+        bar: that less two standard errors.
+        least, most: of a single group, and 0.
+    """
+
+    mean: float = 0.0
+    bar: float = 0.0
+    least: float = 0.0
+    most: float = 0.0
 
 
 Rings = Iterator[tuple[str, str]]  # signal and what was seen
 Of = Callable[[_Step], Sequence[float]]
+BETTER: Mapping[str, Of] = {"accuracy": lambda one: one.rights, "the reward": lambda one: one.rewards}
+LENGTHS = "lengths"
 
 
 class HackingWatch:
-    """Looks at every step of a run, once and in order; rings once for each signal."""
+    """Looks at every step of a run, once and in order; rings once for each signal.
 
-    def __init__(self) -> None:
+    Args:
+        steady: the prompts are as hard in the last steps as in the first ones.
+    """
+
+    def __init__(self, *, steady: bool = True) -> None:
+        self._steady = steady
+        self._best_of = {name: _Best() for name in (*BETTER, LENGTHS)}
         self._first: list[_Step] = []
         self._recent: list[_Step] = []
         self._bets: dict[str, Bets] = {}
@@ -120,15 +164,18 @@ class HackingWatch:
         else:
             self._recent = [*self._recent, now][-RECENT:]
         rung = [*self._against(now), *self._surface(now), *([] if early else self._later(now))]
+        self._remember(now)
         new = [(signal, text) for signal, text in rung if signal not in self._given]
         self._given |= {signal for signal, _ in new}
         if not new:
             return []
+        return [self._suspicion(signal, step, text, seen) for signal, text in new]
+
+    def _suspicion(self, signal: str, step: int, text: str, seen: Sequence[Seen]) -> Suspicion:
+        if signal in COLLAPSES:
+            return Suspicion(signal, step, text, examples(signal, seen), "")
         found = pattern([group for one in self._recent or self._first for group in one.groups])
-        return [
-            Suspicion(signal, step, f"{text} {found.text}".rstrip(), most_suspicious(seen), found.reward)
-            for signal, text in new
-        ]
+        return Suspicion(signal, step, f"{text} {found.text}".rstrip(), most_suspicious(seen), found.reward)
 
     def _later(self, now: _Step) -> Rings:
         """Asks what needs the first steps to compare with."""
@@ -140,6 +187,9 @@ class HackingWatch:
         yield from self._alike(now, learns)
         yield from self._silent(now)
         yield from self._looping(now)
+        yield from self._worse(now)
+        yield from self._cut(now, learns)
+        yield from self._shorter(now, rises or learns)
 
     def _against(self, now: _Step) -> Rings:
         if self._enough("against", 1 - AGAINST, [1 - agreed for agreed in now.agreements]):
@@ -215,6 +265,54 @@ class HackingWatch:
             late = self._lately(lambda one: one.looping)
             yield "looping", f"{late:.0%} of the completions repeat themselves, {usual:.0%} in the first steps."
 
+    def _worse(self, now: _Step) -> Rings:
+        if not self._steady:
+            return
+        for name, of in BETTER.items():
+            best = self._best_of[name]
+            if best.bar - best.least <= LEAST * (best.most - best.least):
+                continue
+            if self._fell(f"worse {name}", of(now), best, HALF, len(BETTER)):
+                late, number = self._lately(of), ".0%" if name == "accuracy" else ".3g"
+                yield "worse", f"{name} fell from {best.mean:{number}} in the best steps to {late:{number}} lately."
+                return
+
+    def _cut(self, now: _Step, learns: bool) -> Rings:
+        usual = self._at_first(lambda one: one.cut)
+        if self._enough("cut", usual + CUT, now.cut) and not learns:
+            late = self._lately(lambda one: one.cut)
+            yield "cut", f"{late:.0%} of the completions reach the length limit, {usual:.0%} in the first steps."
+
+    def _shorter(self, now: _Step, gained: bool) -> Rings:
+        first = self._best_of[LENGTHS]
+        if self._fell("shorter", now.lengths, first, SHORT) and not gained:
+            late = self._lately(lambda one: one.lengths)
+            yield (
+                "shorter",
+                f"completions have {late:.0f} characters on average, {first.mean:.0f} in the first steps, and nothing "
+                "was gained.",
+            )
+
+    def _fell(self, question: str, values: Sequence[float], best: _Best, share: float, parts: int = 1) -> bool:
+        """True where the evidence suffices that values lie below a share of what the best ones had above the least."""
+        span = best.most - best.least
+        if span <= 0:
+            return False
+        lost = [min(1.0, max(0.0, (best.most - value) / span)) for value in values]
+        return self._enough(question, 1 - share * (best.bar - best.least) / span, lost, parts)
+
+    def _remember(self, now: _Step) -> None:
+        """Takes in, for the steps to come, how good the best ones were."""
+        early = len(self._recent) == 0
+        every: Mapping[str, Of] = {**BETTER, LENGTHS: lambda one: one.lengths}
+        for name, of in every.items():
+            best = self._best_of[name]
+            best.least, best.most = min([best.least, *of(now)]), max([best.most, *of(now)])
+            for steps in (self._first, self._recent if name != LENGTHS or early else ()):
+                values = [value for one in steps for value in of(one)]
+                if len(steps) >= FIRST and len(values) > 1 and (bar := mean(values) - 2 * _error(values)) > best.bar:
+                    best.bar, best.mean = bar, mean(values)
+
     def _agreed(self) -> str:
         gaps = [gap for one in self._recent or self._first for gap in one.gaps]
         if not any(abs(gap) > ROUNDING for gap in gaps):
@@ -229,10 +327,14 @@ class HackingWatch:
         return mean([share for one in self._recent or self._first for share in of(one)])
 
     def _enough(self, question: str, bound: float, values: Sequence[float], parts: int = 1) -> bool:
-        """True where the evidence for a mean above `bound` suffices; `parts` questions share the level of a signal."""
+        """True where the evidence for a mean above `bound` suffices; `parts` questions share the level of a signal.
+
+        The first word of a question is its signal.
+        """
         bets = self._bets.setdefault(question, Bets())
         wealth = bets.add(values if bound < 1 else (), max(LEAST, bound))
-        return wealth >= len(SIGNALS) * parts / LEVEL
+        kind = COLLAPSES if question.split()[0] in COLLAPSES else EXPLOITS
+        return wealth >= len(kind) * parts / LEVEL
 
     def _rise(self, of: Of, since: Sequence[_Step] | None = None) -> float:
         """Returns how many standard errors the recent groups are above those of `since`; None: of the first steps."""
@@ -242,6 +344,13 @@ class HackingWatch:
             return 0.0
         error = (_error(before) ** 2 + _error(recent) ** 2) ** 0.5
         return (mean(recent) - mean(before)) / error if error > 0 else 0.0
+
+
+def examples(signal: str, seen: Sequence[Seen]) -> tuple[int, ...]:
+    """Returns the numbers of completions that show what a policy has come to."""
+    wrong = [place for place, one in enumerate(seen) if one.right is not True]
+    cut = [place for place in wrong if seen[place].cut]
+    return tuple((cut if signal == "cut" and cut else wrong or range(len(seen)))[:LINKED])
 
 
 def most_suspicious(seen: Sequence[Seen]) -> tuple[int, ...]:
@@ -267,6 +376,8 @@ def _step_of(seen: Sequence[Seen]) -> _Step:
         tuple(gap for group in groups.values() if (gap := _gap(group)) is not None),
         tuple(_alike(list(groups.values()))),
         tuple(mean([float(_repeats(said)) for said in group]) for group in groups.values()),
+        tuple(mean([float(said.cut) for said in group]) for group in groups.values()),
+        tuple(mean([float(len(said.text)) for said in group]) for group in groups.values()),
         _unscored(groups.values()),
     )
 

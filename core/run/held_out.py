@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from grpo.core.env.mixture import RunEnv
+from grpo.core.env.questions import questions_of
 from grpo.core.measure.evaluate import complete
 from grpo.core.plan import Plan
 from grpo.core.processes.group import rows_of_all
@@ -75,6 +76,7 @@ class HeldOut:
             rollouts: samples from the policy; the random numbers of training stay as they were.
         """
         parts = [part for part in self._plan.envs if part.held_out]
+        asked = {part.name: questions_of(part.env, part.held_out) for part in parts}
         several = len(self._plan.envs) > 1
         said = self._now_and_then(sum(len(part.held_out) for part in parts))
         every: list[bool | None] = []
@@ -83,12 +85,12 @@ class HeldOut:
             right = self._right(part, rollouts, said)
             every += right
             if several:
-                found = proportion(right)
+                found = proportion(right, asked[part.name])
                 metrics[f"{PREFIX}{part.name}/{HELD_OUT}"] = found.mean
                 self._told(step, found, part.name)
         if not parts:
             return {}
-        accuracy = proportion(every)
+        accuracy = proportion(every, [question for part in parts for question in asked[part.name]])
         if not several:
             self._told(step, accuracy, "")
         return {HELD_OUT: accuracy.mean, HELD_OUT_LOW: accuracy.low, HELD_OUT_HIGH: accuracy.high, **metrics}

@@ -504,6 +504,7 @@ def _versions(plan: Plan, host: Host) -> dict[str, Any]:
         "rows": hash_of(part.train for part in plan.envs),
         "processes": count(),
         "sharding": sharded_as(),
+        "ordered": [part.name for part in plan.envs if part.env.ordered],
     }
 
 

@@ -43,6 +43,7 @@ class Seen:
         right: what the verifier says, None where nobody knows.
         scores: what each reward gave, None for an abstention or a failure.
         turns: actions; those of several turns repeat each other for good reasons.
+        cut: a limit of tokens or turns ended it.
     """
 
     prompt: str
@@ -52,6 +53,7 @@ class Seen:
     right: bool | None = None
     scores: Mapping[str, float | None] = field(default_factory=dict)
     turns: int = 1
+    cut: bool = False
 
 
 def known(number: float | None) -> float | None:

@@ -1,12 +1,14 @@
-"""Means and shares with their 95% intervals: values in, estimates out."""
+"""Estimates means and shares with their 95% intervals, also of values that are not independent."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 Z95 = 1.959964  # normal quantile of a two-sided 95% interval
+MOST_WIDER = 100.0  # times; where one question has all the weight, nothing is known of others
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +19,7 @@ class Estimate:
         mean, low, high: NaN when there is nothing to average.
         count: how many values it is the mean of.
         left_out: values that were abstentions, undecided or failures.
+        questions: how many different questions the values belong to.
     """
 
     mean: float
@@ -24,60 +27,113 @@ class Estimate:
     high: float
     count: int
     left_out: int = 0
+    questions: int = 0
 
 
-def proportion(right: Sequence[bool | None]) -> Estimate:
-    """Share of True among the independent values that are not None, with its Wilson score interval."""
-    known = [value for value in right if value is not None]
-    count, left_out = len(known), len(right) - len(known)
-    if count == 0:
-        return Estimate(math.nan, math.nan, math.nan, 0, left_out)
-    share = sum(known) / count
-    return Estimate(share, *_wilson(share, count), count, left_out)
+def proportion(right: Sequence[bool | None], questions: Sequence[Hashable] | None = None) -> Estimate:
+    """Share of True among the values that are not None, with the interval of `share_of`."""
+    return share_of([None if value is None else float(value) for value in right], questions)
 
 
-def share_of(values: Sequence[float | None], cluster: int = 1) -> Estimate:
-    """Mean of shares between 0 and 1, with a Wilson interval at the effective sample size share(1 - share) / SE^2.
+def share_of(values: Sequence[float | None], questions: Sequence[Hashable] | None = None) -> Estimate:
+    """Mean of values between 0 and 1 with a Wilson score interval at the effective sample size.
 
-    Unlike a normal interval it stays inside 0 to 1 and does not vanish when all values are equal; then the number of
-    clusters is the sample size (Korn and Graubard, 1998, who put this size into another interval).
+    Values of one question are not independent: several samples of it, or the same question in several rows. With N
+    values of variance v, n_q of them of question q, and m = sum n_q^2 / N, the effective sample size is
+
+        mean (1 - mean) / SE^2,  SE^2 = (v / N) (1 + (m - 1) r)
+
+    with r the correlation within questions. The factor is the design effect of Kish (Survey Sampling, 1965); r is
+    estimated by the analysis of variance (Donner, International Statistical Review 54, 1986), and the size goes into
+    Wilson's interval as in Saha, Miller and Wang (International Journal of Biostatistics 12, 2016). For few questions
+    it is multiplied by (z / t)^2, t with N / m - 1 degrees of freedom (Korn and Graubard, Survey Methodology 24, 1998).
+
+    Greedy answers to one question are all right or all wrong: r = 1, and N / m is the number of questions, less where
+    they are unevenly often asked. Where all values are equal nothing is known of r, and 1 is taken. Where no question
+    comes twice this is Wilson's interval of N values.
 
     Args:
         values: None is left out.
-        cluster: how many neighbours are samples of one episode, and so not independent.
+        questions: what each value belongs to; None: each to a question of its own.
     """
-    mean, error, clusters, count = _mean_and_error(values, cluster)
-    left_out = len(values) - count
-    if count == 0:
+    spread = _spread(values, questions)
+    left_out = len(values) - spread.count
+    if spread.count == 0:
         return Estimate(math.nan, math.nan, math.nan, 0, left_out)
-    mean = min(mean, 1.0)  # a rounding error above would have no interval
-    effective = mean * (1 - mean) / error**2 if error > 0 else clusters
-    return Estimate(mean, *_wilson(mean, min(effective, count)), count, left_out)
+    mean = min(max(spread.mean, 0.0), 1.0)  # a rounding error outside would have no interval
+    error = spread.variance / spread.independent
+    effective = mean * (1 - mean) / error if error > 0 else spread.independent
+    low, high = _wilson(mean, effective / spread.wider**2)
+    return Estimate(mean, low, high, spread.count, left_out, spread.questions)
 
 
-def mean_of(values: Sequence[float | None], cluster: int = 1) -> Estimate:
-    """Mean of the values that are not None, with its normal interval; `cluster` is that of `share_of`."""
-    mean, error, _, count = _mean_and_error(values, cluster)
-    return Estimate(mean, mean - Z95 * error, mean + Z95 * error, count, len(values) - count)
+def mean_of(values: Sequence[float | None], questions: Sequence[Hashable] | None = None) -> Estimate:
+    """Mean of the values that are not None, with its normal interval; `questions` are those of `share_of`.
 
-
-def _mean_and_error(values: Sequence[float | None], cluster: int) -> tuple[float, float, int, int]:
-    """Returns the mean, its standard error (robust to clusters), the number of clusters and of values, without None.
-
-    SE^2 = G / (G - 1) * sum over clusters of (sum of (x - mean))^2 / N^2; for clusters of one, the usual s^2 / N. With
-    fewer than two clusters it is NaN.
+    Where a question comes twice, the standard error has the design effect of `share_of`, and the interval is Student's.
     """
-    count = sum(value is not None for value in values)
+    spread = _spread(values, questions)
+    left_out = len(values) - spread.count
+    if spread.count == 0:
+        return Estimate(math.nan, math.nan, math.nan, 0, left_out)
+    if spread.questions < 2:  # one tells nothing about others
+        return Estimate(spread.mean, math.nan, math.nan, spread.count, left_out, spread.questions)
+    sample = spread.variance * spread.count / (spread.count - 1)
+    half = Z95 * spread.wider * math.sqrt(sample / spread.independent)
+    return Estimate(spread.mean, spread.mean - half, spread.mean + half, spread.count, left_out, spread.questions)
+
+
+@dataclass(frozen=True, slots=True)
+class _Spread:
+    """Values, summed up.
+
+    Attributes:
+        mean, variance: of the values; the variance divides by their number.
+        count: of the values.
+        questions: that they belong to.
+        independent: how many independent values say as much.
+        wider: how many times as wide an interval is for few questions, t / z.
+    """
+
+    mean: float
+    variance: float
+    count: int
+    questions: int
+    independent: float
+    wider: float
+
+
+def _spread(values: Sequence[float | None], questions: Sequence[Hashable] | None) -> _Spread:
+    groups: dict[Hashable, list[float]] = {}
+    for value, question in zip(values, range(len(values)) if questions is None else questions, strict=True):
+        if value is not None:
+            groups.setdefault(question, []).append(value)
+    sizes = [len(group) for group in groups.values()]
+    count, number = sum(sizes), len(groups)
     if count == 0:
-        return math.nan, math.nan, 0, 0
-    mean = math.fsum(value for value in values if value is not None) / count
-    groups = [[v for v in values[i : i + cluster] if v is not None] for i in range(0, len(values), cluster)]
-    totals = [math.fsum(value - mean for value in group) for group in groups if group]
-    clusters = len(totals)
-    if clusters < 2:
-        return mean, math.nan, clusters, count
-    squares = math.fsum(total**2 for total in totals) * clusters / (clusters - 1)
-    return mean, math.sqrt(squares) / count, clusters, count
+        return _Spread(math.nan, math.nan, 0, 0, 0.0, 1.0)
+    whole = math.fsum(value for group in groups.values() for value in group) / count
+    squares = math.fsum((value - whole) ** 2 for group in groups.values() for value in group)
+    variance = squares / count
+    if number == count:
+        return _Spread(whole, variance, count, number, count, 1.0)
+    size = sum(size**2 for size in sizes) / count  # the mean, by value
+    if number == 1:
+        return _Spread(whole, variance, count, 1, 1.0, MOST_WIDER)
+    means = [math.fsum(group) / len(group) for group in groups.values()]
+    between = math.fsum(n * (mean - whole) ** 2 for n, mean in zip(sizes, means, strict=True)) / (number - 1)
+    within = max(0.0, squares - between * (number - 1)) / (count - number)
+    usual = (count - size) / (number - 1)
+    both = between + (usual - 1) * within
+    correlation = min(1.0, max(0.0, (between - within) / both)) if both > ROUNDING else 1.0
+    wider = min(MOST_WIDER, _t95(count / size - 1) / Z95)
+    return _Spread(whole, variance, count, number, count / (1 + (size - 1) * correlation), wider)
+
+
+def _t95(freedom: float) -> float:
+    """Returns Student's quantile of a two-sided 95% interval (Abramowitz and Stegun 26.7.5; 11% low at 1 degree)."""
+    terms = (Z95, 2.3722, 2.8225, 2.5558, 1.5895)
+    return sum(term / freedom**power for power, term in enumerate(terms))
 
 
 def _wilson(share: float, count: float) -> tuple[float, float]:

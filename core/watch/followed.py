@@ -29,7 +29,7 @@ from grpo.core.record.run_dir import (
     read_rollouts,
     rollout_steps,
 )
-from grpo.core.report.alarms import Alarm, AlarmWatch
+from grpo.core.report.alarms import Alarm, AlarmWatch, is_steady
 from grpo.core.report.index import Index
 from grpo.core.report.scan import Scan
 from grpo.core.report.tokens import RunTokenizer
@@ -235,7 +235,7 @@ class FollowedRun:
     def _fresh(self) -> _Reading:
         scan = Scan(self.run)
         try:
-            watch = AlarmWatch(self.config["train"]["dtype"], [])
+            watch = AlarmWatch(self.config["train"]["dtype"], [], is_steady(read_json(self.run.versions)))
         except (KeyError, TypeError) as error:
             raise UsageError(f"{self.run.config} does not hold what a run writes: no dtype {error}.") from None
         return _Reading(scan, Index(scan), watch)

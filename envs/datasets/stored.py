@@ -110,11 +110,12 @@ class ReadRows(Sequence[dict[str, Any]]):
         placed: the rows as they were written.
         read: makes one of a row and its place.
         sizes: characters of the prompt of each row.
+        asked: the same number in this process for rows that ask the same.
         kinds: numbers of rows that between them have every set of columns.
 
     Attributes:
         places: where each row was written.
-        sizes, kinds: see above.
+        sizes, asked, kinds: see above.
     """
 
     def __init__(
@@ -122,11 +123,13 @@ class ReadRows(Sequence[dict[str, Any]]):
         placed: StoredRows,
         read: Callable[[Any, str], dict[str, Any]],
         sizes: Sequence[int],
+        asked: Sequence[int],
         kinds: Sequence[int],
     ) -> None:
         self._placed = placed
         self._read = read
         self.sizes = sizes
+        self.asked = asked
         self.kinds = kinds
         self.places = Places(placed)
 
@@ -143,7 +146,7 @@ class ReadRows(Sequence[dict[str, Any]]):
         if isinstance(index, slice):
             numbers = range(len(self))[index]
             kinds = [kind - numbers.start for kind in self.kinds if kind in numbers]
-            return ReadRows(self._placed[index], self._read, self.sizes[index], kinds)
+            return ReadRows(self._placed[index], self._read, self.sizes[index], self.asked[index], kinds)
         place, row = self._placed[index]
         return self._read(row, place)
 

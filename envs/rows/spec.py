@@ -81,7 +81,7 @@ class Rows:
 
         placed = self._placed(split)
         columns = self._first_columns(placed)
-        sizes, kinds, known = array("q"), list[int](), set[tuple[Any, ...]]()
+        sizes, asked, kinds, known = array("q"), array("q"), list[int](), set[tuple[Any, ...]]()
         for index, row in enumerate(placed.scan()):
             names = tuple(row) if isinstance(row, dict) else ()
             if names not in known or not names:
@@ -91,10 +91,12 @@ class Rows:
                     kinds.append(index)
             if is_plain(row, columns):
                 sizes.append(len(row[columns.prompt]))
+                asked.append(hash(row[columns.prompt]))
                 continue
             pair = read_pair(row, placed.place(index), columns, self.system)
             sizes.append(sum(len(message["content"]) for message in pair.messages) + len(pair.demonstration))
-        return ReadRows(placed, lambda row, where: dict(row), sizes, kinds)
+            asked.append(hash(pair.messages[-1]["content"]))
+        return ReadRows(placed, lambda row, where: dict(row), sizes, asked, kinds)
 
     def settled(self) -> EnvSpec:
         """Returns the spec with the verifier and the rewards that fit the rows, and a note of what was guessed.

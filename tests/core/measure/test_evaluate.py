@@ -12,7 +12,7 @@ import pytest
 
 from grpo.core.measure.evaluate import evaluation_of
 from grpo.core.scoring.outcome import Judgement, Outcome
-from grpo.core.text.stats import mean_of, proportion, share_of
+from grpo.core.text.stats import Estimate, mean_of, proportion, share_of
 from grpo.plugins.types import Completion, Verdict
 
 
@@ -65,7 +65,7 @@ def test_a_mean_has_the_normal_interval() -> None:
 
 def test_pass_at_k_is_the_share_of_draws_with_a_right_answer() -> None:
     right = [True, False, False, True, False, False, False, False, True, True, True, True]
-    found = evaluation_of(completions(12), 4, lambda _: judging(right), None)
+    found = evaluation_of(completions(12), 4, range(3), lambda _: judging(right), None)
     for k in (1, 2, 4):
         shares = [
             sum(any(draw) for draw in itertools.combinations(right[i : i + 4], k)) / math.comb(4, k) for i in (0, 4, 8)
@@ -76,7 +76,7 @@ def test_pass_at_k_is_the_share_of_draws_with_a_right_answer() -> None:
 
 
 def test_an_episode_with_too_few_decided_samples_is_left_out_of_pass_at_k() -> None:
-    found = evaluation_of(completions(4), 2, lambda _: judging([True, "failure", True, False]), None)
+    found = evaluation_of(completions(4), 2, range(2), lambda _: judging([True, "failure", True, False]), None)
     assert (found.pass_at_k[2].mean, found.pass_at_k[2].left_out) == (1.0, 1)
     assert found.accuracy is not None
     assert (found.accuracy.mean, found.accuracy.left_out) == (pytest.approx(2 / 3), 1)
@@ -85,7 +85,7 @@ def test_an_episode_with_too_few_decided_samples_is_left_out_of_pass_at_k() -> N
 def test_samples_of_one_episode_are_not_counted_as_independent() -> None:
     # Ten episodes, each right always or never: eight samples of each tell no more than one.
     right = [episode % 2 == 0 for episode in range(10) for _ in range(8)]
-    found = evaluation_of(completions(80), 8, lambda _: judging(right), None).accuracy
+    found = evaluation_of(completions(80), 8, range(10), lambda _: judging(right), None).accuracy
     alone = proportion([episode % 2 == 0 for episode in range(10)])
     assert found is not None
     assert found.mean == 0.5
@@ -94,19 +94,21 @@ def test_samples_of_one_episode_are_not_counted_as_independent() -> None:
 
 def test_rewards_leave_out_abstentions_and_failures() -> None:
     outcomes = [Outcome("score", 1.0), Outcome("abstain"), Outcome("score", 0.0), Outcome("failure", None, "it broke")]
-    found = evaluation_of(completions(4), 1, None, lambda _: {"near": outcomes})
+    found = evaluation_of(completions(4), 1, range(4), None, lambda _: {"near": outcomes})
     assert found.accuracy is None
     assert found.pass_at_k == {}
     assert (found.rewards["near"].mean, found.rewards["near"].count, found.rewards["near"].left_out) == (0.5, 2, 2)
 
 
 def test_equal_shares_keep_an_interval() -> None:
-    solved = evaluation_of(completions(40), 4, lambda _: judging([True] * 40), None)
-    for found in (solved.accuracy, solved.pass_at_k[4]):
-        assert found is not None
-        assert (found.mean, found.high) == (1.0, pytest.approx(1.0))
-        assert found.low == pytest.approx(proportion([True] * 10).low)
-    assert math.isnan(mean_of([1.0, 0.0], 2).low)  # one problem tells nothing about others
+    solved = evaluation_of(completions(40), 4, range(10), lambda _: judging([True] * 40), None)
+    accuracy, passed = solved.accuracy, solved.pass_at_k[4]
+    assert accuracy is not None
+    assert (accuracy.mean, accuracy.high, passed.mean, passed.high) == (1.0, 1.0, 1.0, 1.0)
+    assert passed.low == pytest.approx(proportion([True] * 10).low)
+    assert proportion([True] * 7).low < accuracy.low < passed.low, "forty answers to ten questions"
+    one = mean_of([1.0, 0.0], ["same", "same"])
+    assert math.isnan(one.low), "one question tells nothing about others"
 
 
 @pytest.mark.parametrize("measure", [share_of, mean_of])
@@ -117,6 +119,74 @@ def test_intervals_of_clustered_values_hold_the_truth_as_often_as_they_say(measu
         chances = [rng.betavariate(2, 1) for _ in range(60)]  # the mean chance is 2/3
         return [float(rng.random() < chance) for chance in chances for _ in range(8)]
 
-    found = [measure(drawn(), 8) for _ in range(600)]
+    questions = [question for question in range(60) for _ in range(8)]
+    found = [measure(drawn(), questions) for _ in range(600)]
     held = sum(one.low <= 2 / 3 <= one.high for one in found) / len(found)
     assert 0.92 <= held <= 0.98
+
+
+SIZES = {
+    "uneven": [12] * 7 + [1] * 116,  # as the rows of arithmetic, levels 1 and 2
+    "few": [13] * 15,
+    "very few": [40] * 5,
+    "samples": [8] * 50,
+    "different": [1] * 200,
+}
+
+
+@pytest.mark.parametrize("mean", [0.1, 0.57, 0.9])
+@pytest.mark.parametrize("sizes", SIZES)
+def test_intervals_of_greedy_answers_hold_the_truth_however_often_questions_come_again(sizes: str, mean: float) -> None:
+    """Each question is right or wrong as a whole: intervals that count rows would miss the truth half of the time."""
+    rng = random.Random(1)
+    asked = [question for question, size in enumerate(SIZES[sizes]) for _ in range(size)]
+
+    def drawn() -> Estimate:
+        right = [rng.random() < mean for _ in SIZES[sizes]]
+        return proportion([right[question] for question in asked], asked)
+
+    found = [drawn() for _ in range(800)]
+    held = sum(one.low <= mean <= one.high for one in found) / len(found)
+    assert held >= 0.93
+    assert {one.questions for one in found} == {len(SIZES[sizes])}
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize(("mean", "correlation"), [(0.5, 0.1), (0.5, 0.3), (0.5, 0.7), (0.2, 0.3)])
+def test_intervals_of_samples_hold_the_truth_whatever_the_correlation_within_questions(
+    sizes: str, mean: float, correlation: float
+) -> None:
+    rng = random.Random(2)
+    scale = (1 - correlation) / correlation
+    asked = [question for question, size in enumerate(SIZES[sizes]) for _ in range(size)]
+
+    def drawn() -> Estimate:
+        chances = [rng.betavariate(mean * scale, (1 - mean) * scale) for _ in SIZES[sizes]]
+        return proportion([rng.random() < chances[question] for question in asked], asked)
+
+    held = sum(one.low <= mean <= one.high for one in (drawn() for _ in range(400))) / 400
+    assert held >= 0.9
+
+
+def test_a_question_that_comes_again_says_nothing_new() -> None:
+    right = [question < 57 for question in range(100)]
+    once = proportion(right)
+    twice = proportion([*right, *right], [*range(100), *range(100)])
+    assert (twice.mean, twice.count, twice.questions) == (once.mean, 200, 100)
+    assert twice.low == pytest.approx(once.low, abs=0.003)
+    assert twice.high == pytest.approx(once.high, abs=0.003)
+    assert proportion(right, range(100)) == once
+
+
+def test_uneven_questions_have_the_width_of_fewer() -> None:
+    asked = [question for question, size in enumerate(SIZES["uneven"]) for _ in range(size)]
+    found = proportion([question % 7 < 4 for question in asked], asked)
+    assert found.mean == pytest.approx(0.57, abs=0.02)
+    assert (found.low, found.high) == (pytest.approx(0.40, abs=0.02), pytest.approx(0.73, abs=0.02))
+
+
+@pytest.mark.parametrize("size", [2, 10, 200])
+def test_one_question_tells_nothing_of_others(size: int) -> None:
+    found = proportion([True] * size, ["same"] * size)
+    assert (found.mean, found.questions) == (1.0, 1)
+    assert found.low < 0.01

@@ -40,7 +40,7 @@ def plans(steps: StepsPart, **tree: Any) -> tuple[RunConfig, tuple[RunEnv, ...]]
     facts = gather_facts(config, Host([Entry("endless-dist", "1.0", "endless", Endless)]))
     rows = read_rows(config, facts)
     assert rows == {}, "it has none"
-    return config, start_envs(config, facts, rows, steps)
+    return config, start_envs(config, facts, rows, steps)[0]
 
 
 @pytest.fixture

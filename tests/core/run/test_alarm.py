@@ -181,6 +181,21 @@ def test_a_run_whose_reward_is_exploited_ends_with_the_alarm_and_the_report_tell
 
 
 @pytest.mark.slow
+def test_a_run_that_falls_apart_ends_with_the_alarm_and_the_report_tells_of_it(tmp_path: Path) -> None:
+    from grpo.core.cli.main import cli
+
+    out = tmp_path / "run"
+    command = f"run --env gsm8k --reward proximity --lr 1e-3 --seed 61 --steps 25 --eval-size 0 --out {out}"
+    with pytest.raises(RunError, match=r"stop_on_alarm: is the policy falling apart\? .*fell from .*with a lower --lr"):
+        cli([*command.split(), "--quiet", "--stop-on-alarm"], standalone_mode=False)
+    watch = AlarmWatch("float32", [])
+    for step, rows in recorded_steps(open_run_dir(out)):
+        watch.rollouts(step, rows)
+    [line] = list_runs(out)
+    assert any("falling apart" in alarm.text for alarm in watch.alarms(line) if alarm.kind == "health")
+
+
+@pytest.mark.slow
 def test_rewards_that_overflow_end_a_run_and_its_resumption_in_words_and_are_reported(tmp_path: Path) -> None:
     from grpo.core.cli.main import cli
 

@@ -8,16 +8,16 @@ from dataclasses import replace
 
 import pytest
 
-from grpo.core.run.hacking import FIRST, SIGNALS, HackingWatch, Suspicion
+from grpo.core.run.hacking import COLLAPSES, FIRST, SIGNALS, HackingWatch, Suspicion
 from grpo.core.run.surface import Seen
 
 GROUPS, SIZE, STEPS = 8, 8, 40
 Makes = Callable[[random.Random, float, int, int], Seen]
 
 
-def run(makes: Makes, seed: int = 0, steps: int = STEPS) -> list[Suspicion]:
+def run(makes: Makes, seed: int = 0, steps: int = STEPS, *, steady: bool = True) -> list[Suspicion]:
     """What rings over a run; `makes` is given noise, how much of the run is over, and the group and its gold."""
-    noise, watch = random.Random(seed), HackingWatch()
+    noise, watch = random.Random(seed), HackingWatch(steady=steady)
     found: list[Suspicion] = []
     for step in range(steps):
         golds = [noise.randrange(2, 100) for _ in range(GROUPS)]
@@ -163,7 +163,9 @@ def test_rewards_that_cannot_be_squared_count_as_none_and_others_are_looked_at(l
 
 
 def test_every_signal_has_a_pattern() -> None:
-    assert set(SIGNALS) == {"against", "unrelated", "closing", "falling", "alike", "surface", "silent", "looping"}
+    exploited = {"against", "unrelated", "closing", "falling", "alike", "surface", "silent", "looping"}
+    assert set(SIGNALS) == exploited | set(COLLAPSES)
+    assert set(COLLAPSES) == {"worse", "cut", "shorter"}
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -245,6 +247,89 @@ def test_a_step_without_completions_and_one_without_rewards_are_looked_at() -> N
     assert watch.look(1, []) == []
     for step in range(2, 8):
         assert watch.look(step, [Seen("q", "", 0, None), Seen("q", "", 0, None)]) == []
+
+
+def falling_apart(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+    """Nothing pays for it: accuracy goes to nothing, and in the end each completion runs into the limit."""
+    right = noise.random() < (0.5 + over if over < 0.2 else max(0.0, 0.7 - 4 * (over - 0.2)))
+    one = said(noise, group, gold, right, 1.0 if right else noise.choice([0.0, 0.1, 0.3]))
+    return replace(one, cut=noise.random() < 3 * (over - 0.4))
+
+
+def unlearning(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+    """The answers are those of a policy that has learned nothing, of the usual length."""
+    return replace(falling_apart(noise, over, group, gold), cut=False)
+
+
+def dwindling(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+    right = noise.random() < 0.4
+    one = said(noise, group, gold, right, float(right))
+    return one if noise.random() < 0.5 - over else replace(one, text=".")
+
+
+@pytest.mark.parametrize("judged", [True, False])
+@pytest.mark.parametrize(
+    ("makes", "signals", "words"),
+    [
+        (falling_apart, {"worse", "cut"}, "of the completions reach the length limit, 0% in the first steps"),
+        (unlearning, {"worse"}, "in the best steps to"),
+        (dwindling, {"shorter"}, "in the first steps, and nothing was gained"),
+    ],
+)
+def test_a_policy_that_falls_apart_rings_by_what_becomes_worse(
+    makes: Makes, signals: set[str], words: str, judged: bool
+) -> None:
+    def seen(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+        one = makes(noise, over, group, gold)
+        return one if judged else replace(one, right=None)
+
+    found = run(seen)
+    assert {one.signal for one in found if one.collapse} == signals
+    assert any(words in one.text for one in found)
+    [worse] = [one for one in found if one.signal == "worse"] or [None]
+    assert worse is None or worse.text.startswith("accuracy fell from" if judged else "the reward fell from")
+
+
+def test_of_a_policy_that_falls_apart_wrong_completions_are_named() -> None:
+    for one in run(falling_apart):
+        assert len(one.rollouts) == 3
+        assert one.reward == ""
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nothing_falls_apart_where_answers_become_short_or_long_while_a_policy_learns(seed: int) -> None:
+    def brief(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+        one = learning(noise, over, group, gold)
+        return replace(one, text=one.text[-8:], cut=False) if noise.random() < over else replace(one, cut=True)
+
+    def long(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+        return replace(learning(noise, over, group, gold), cut=noise.random() < over)
+
+    assert {one.signal for one in run(brief, seed)} <= {"alike"}
+    assert run(long, seed) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_run_from_easy_rows_to_hard_ones_does_not_fall_apart(seed: int) -> None:
+    def rising(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+        right = noise.random() < 0.95 - 0.9 * over
+        return said(noise, group, gold, right, 1.0 if right else noise.choice([0.0, 0.1, 0.3]))
+
+    assert run(rising, seed, steady=False) == []
+    assert {one.signal for one in run(rising, seed)} == {"worse"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", [0.02, 0.3, 0.9])
+def test_a_policy_whose_accuracy_goes_up_and_down_rings_no_more_often_than_is_said(level: float) -> None:
+    """Each group has its own difficulty: runs of 60 steps, of which one in twenty may ring."""
+
+    def wandering(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+        hard = random.Random(gold).betavariate(4 * level, 4 * (1 - level))
+        right = noise.random() < hard
+        return said(noise, group, gold, right, float(right))
+
+    assert sum(bool(run(wandering, seed, steps=60)) for seed in range(10)) <= 1
 
 
 def test_a_prompt_whose_right_and_wrong_completions_are_paid_the_same_is_said_so() -> None:

@@ -87,7 +87,7 @@ def test_rows_of_several_files_are_one_sequence(tmp_path: Path) -> None:
 
 def test_read_rows_know_their_places_and_sizes_in_every_part(tmp_path: Path) -> None:
     path = lines(tmp_path, *({"n": n} for n in range(6)))
-    rows = ReadRows(read_file(path), lambda row, where: {**row, "where": where}, range(10, 16), (0, 3))
+    rows = ReadRows(read_file(path), lambda row, where: {**row, "where": where}, range(10, 16), range(6), (0, 3))
     part = rows[2:5]
     assert list(part) == [{"n": n, "where": f"{path}, line {n + 1}"} for n in (2, 3, 4)]
     assert (part[1], part.places[1]) == (list(part)[1], f"{path}, line 4")

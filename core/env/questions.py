@@ -1,0 +1,70 @@
+"""Tells which episodes of an environment ask the same question: episodes in, a digest of each question out.
+
+Answers to the same question are no independent measurements, and a held-out question that is trained on is not held
+out. Which question an episode asks is seen as follows.
+
+- With one turn, by the prompt: whatever else its row holds, nothing more is asked.
+- With several turns, by the prompt and the row: what an episode hides, such as the number of a game, has to stand in
+  its row. Where the rows of made-up episodes are all the same, nothing tells what they hide: each seed is a question.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from grpo.core.env.episodes import Episode, Episodes
+from grpo.plugins._binding import BoundEnv
+
+DIGEST = 16  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What makes two episodes of an environment ask the same.
+
+    Attributes:
+        row: their rows are part of it.
+        seed: their arguments of `reset` are.
+    """
+
+    row: bool = False
+    seed: bool = False
+
+    def of(self, episode: Episode) -> bytes:
+        """Returns the digest of what an episode asks."""
+        asked = [episode.env, episode.prompt, episode.row if self.row else None, episode.reset if self.seed else None]
+        return blake2b(json.dumps(asked, sort_keys=True, default=str).encode(), digest_size=DIGEST).digest()
+
+
+def question_of(env: BoundEnv, episodes: Sequence[Episode]) -> Question:
+    """Returns what makes two of an environment's episodes ask the same."""
+    if env.spec.max_turns == 1:
+        return Question()
+    if env.spec.dataset is not None:
+        return Question(row=True)
+    first = episodes[0].row if episodes else None
+    return Question(row=True, seed=all(episode.row == first for episode in episodes))
+
+
+def questions_of(env: BoundEnv, episodes: Sequence[Episode]) -> list[bytes]:
+    """Returns the digest of what each episode asks."""
+    question = question_of(env, episodes)
+    return [question.of(episode) for episode in episodes]
+
+
+def asked_by(question: Question, held_out: Sequence[Episode], train: Sequence[Episode]) -> set[bytes]:
+    """Returns the questions of held-out episodes that training episodes ask, too.
+
+    Of training episodes that are started when they are asked for, only those are whose rows may ask the same.
+    """
+    wanted, asked = set[bytes](), set[int | None]()
+    for episode in held_out:
+        wanted.add(question.of(episode))
+        asked.add(episode.asked)
+    candidates: Iterable[Episode] = train
+    if isinstance(train, Episodes) and train.asked is not None and None not in asked:
+        candidates = train.some([number for number, key in enumerate(train.asked) if key in asked])
+    return {digest for episode in candidates if (digest := question.of(episode)) in wanted}

@@ -1,0 +1,121 @@
+"""Chooses the held-out episodes of an environment: what is trained on in, episodes that ask none of it out.
+
+What asks a question that is trained on is dropped. Of made-up episodes this may leave few, since questions come again
+where there are not many: then one question in ten, by its digest, is held out and never trained on. Where that leaves
+too few questions, nothing is held out and accuracy is measured on what is trained on. A note says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from grpo.core.env.episodes import Episode, episodes_of
+from grpo.core.env.questions import asked_by, question_of, questions_of
+from grpo.core.text.printable import counted
+from grpo.plugins._binding import BoundEnv
+
+SHARE = 10  # one question of so many is held out
+ENOUGH = 4  # one made-up episode of so many may be left
+FEWEST = 10  # held-out questions; with fewer, made-up episodes are not divided
+FEW = 30  # different questions; fewer say little about others
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOutPart:
+    """How the episodes of an environment are divided.
+
+    Attributes:
+        train, held_out: the episodes.
+        notes: what a user should know of the division.
+    """
+
+    train: Sequence[Episode]
+    held_out: Sequence[Episode] = ()
+    notes: tuple[str, ...] = ()
+
+
+def hold_out(env: BoundEnv, train: Sequence[Episode], size: int | None, *, made: int, seconds: float) -> HeldOutPart:
+    """Starts the held-out episodes of an environment.
+
+    Args:
+        env: the environment with its options.
+        train: its training episodes; of many rows only those are started that may ask the same.
+        size: how many to hold out; None for all rows of the split.
+        made: how many to hold out where the environment makes its own and `size` is None.
+        seconds: to start one episode.
+
+    Raises:
+        DatasetError: the rows cannot be used, or there are none.
+        PluginError: the environment breaks the contract, or an episode does not start in time.
+    """
+
+    def started(limit: int | None) -> Sequence[Episode]:
+        return episodes_of(env, "test", limit=limit, unbounded=made, seconds=seconds)
+
+    found = started(size)
+    if env.spec.dataset is not None:
+        divided = _dropped(env, train, found, size, started)
+    else:
+        divided = _divided(env, train, found, size or made)
+    different = len(set(questions_of(env, divided.held_out)))
+    if different < min(FEW, len(divided.held_out)):
+        told = (
+            f"env '{env.name}': its {len(divided.held_out)} held-out problems ask only "
+            f"{counted(different, 'different question')}. The interval of its accuracy counts these, and is wide."
+        )
+        return replace(divided, notes=(*divided.notes, told))
+    return divided
+
+
+def _dropped(
+    env: BoundEnv,
+    train: Sequence[Episode],
+    found: Sequence[Episode],
+    size: int | None,
+    started: Callable[[int | None], Sequence[Episode]],
+) -> HeldOutPart:
+    question = question_of(env, found)
+    if not asked_by(question, found, train):
+        return HeldOutPart(train, found)
+    every = found if size is None else started(None)  # others take the places of those that are dropped
+    trained = asked_by(question, every, train)
+    kept = [episode for episode in every if question.of(episode) not in trained]
+    told = (
+        f"env '{env.name}': {len(every) - len(kept)} of {counted(len(every), 'held-out row')} ask what training rows "
+        f"ask, and were dropped; {len(kept)} {'is' if len(kept) == 1 else 'are'} left."
+    )
+    if not kept:
+        told += (
+            " So no held-out accuracy is measured. Give held-out rows of their own, such as a folder with train.jsonl "
+            "and test.jsonl."
+        )
+    return HeldOutPart(train, _numbered(kept[:size]), (told,))
+
+
+def _divided(env: BoundEnv, train: Sequence[Episode], found: Sequence[Episode], size: int) -> HeldOutPart:
+    every = [*found, *train]
+    question = question_of(env, every)
+    trained, asked = {question.of(episode) for episode in train}, {question.of(episode) for episode in found}
+    left = [episode for episode in found if question.of(episode) not in trained]
+    if len(left) >= len(found) / ENOUGH:
+        return HeldOutPart(train, _numbered(left))
+    space = trained | asked
+    held = {digest for digest in space if digest[0] * 256 + digest[1] < 65536 // SHARE}
+    if len(held) < FEWEST:
+        told = (
+            f"env '{env.name}': among {len(every):,} episodes there are only {len(space)} different questions, too few "
+            "to hold some out. Its held-out accuracy is measured on questions that are trained on."
+        )
+        return HeldOutPart(train, found, (told,))
+    first: dict[bytes, Episode] = {}
+    for episode in every:
+        if (digest := question.of(episode)) in held:
+            first.setdefault(digest, episode)
+    rest = [episode for episode in train if question.of(episode) not in held]
+    return HeldOutPart(_numbered(rest), _numbered([*first.values()][:size]))
+
+
+def _numbered(episodes: Sequence[Episode]) -> tuple[Episode, ...]:
+    """Returns episodes that are numbered by their place."""
+    return tuple(replace(episode, index=number) for number, episode in enumerate(episodes))
