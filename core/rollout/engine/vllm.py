@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -288,7 +288,7 @@ def sampled_of(completion: Any) -> Sampled:
     """Reads one completion of vLLM's."""
     ids = tuple(completion.token_ids)
     logprobs = tuple(step[token].logprob for step, token in zip(completion.logprobs, ids, strict=True))
-    reason = "stop" if completion.finish_reason == "stop" else "length"
+    reason: Literal["stop", "length"] = "stop" if completion.finish_reason == "stop" else "length"
     if all(len(step) == 1 for step in completion.logprobs):
         return Sampled(ids, logprobs, reason)
     others = tuple(tuple((token, one.logprob) for token, one in step.items()) for step in completion.logprobs)
