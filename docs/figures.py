@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -30,7 +30,7 @@ def with_figures(page: str, results: Mapping[str, Mapping[str, Result]]) -> str:
         KeyError: it names a figure that there is not.
     """
     texts = _texts(results)
-    return FIGURE.sub(lambda found: f"{found[1]}{texts[found['name']]()}{found[3]}", page)
+    return FIGURE.sub(lambda found: f"{found[1]}{texts[found['name']]}{found[3]}", page)
 
 
 def results() -> dict[str, Any]:
@@ -38,21 +38,17 @@ def results() -> dict[str, Any]:
     return tomllib.loads(RESULTS.read_text(encoding="utf-8"))
 
 
-def _texts(results: Mapping[str, Mapping[str, Result]]) -> dict[str, Callable[[], str]]:
+def _texts(results: Mapping[str, Mapping[str, Result]]) -> dict[str, str]:
+    """Returns the name of each figure and its text."""
     steps, learning = results["step"], results["learning"]
-
-    def sums() -> str:
-        found = [learning[name] for name in ("sums_lora", "sums_full")]
-        after = [share for one in found for share in one["after"]]
-        return f"{found[0]['before']:.0%} to {100 * min(after):.0f} to {100 * max(after):.0f}%"
-
-    demo = learning["default"]
+    demo, sums = learning["default"], [learning[name] for name in ("sums_lora", "sums_full")]
+    after = [100 * share for one in sums for share in one["after"]]
     return {
-        "default": lambda: _short(steps["default_full"], steps["default_lora"]),
-        "chat": lambda: _short(steps["chat_full"], steps["chat_lora"]),
-        "demo": lambda: f"from {demo['before']:.0%} to {math.floor(100 * min(demo['after']))}%",
-        "sums": sums,
-        **{f"step.{name}": lambda one=one: _long(one) for name, one in steps.items()},
+        "default": _short(steps["default_full"], steps["default_lora"]),
+        "chat": _short(steps["chat_full"], steps["chat_lora"]),
+        "demo": f"from {demo['before']:.0%} to {math.floor(100 * min(demo['after']))}%",
+        "sums": f"{sums[0]['before']:.0%} to {min(after):.0f} to {max(after):.0f}%",
+        **{f"step.{name}": _long(one) for name, one in steps.items()},
     }
 
 
