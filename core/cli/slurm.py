@@ -25,7 +25,6 @@ FSDP = {
 }
 ASSUMED = 80  # GiB of a GPU that nobody names
 PROMPT = 1024  # tokens that are assumed before a completion
-SPARE = 0.9  # of a GPU's memory, what an engine may fill
 SAVING = 120  # seconds before the end of its time at which a run is asked to stop and save
 
 # SLURM signals the steps of a job, and torchrun hands that on to the run, which saves; bash must not end before.
@@ -130,6 +129,7 @@ def shares(config: RunConfig, machines: Machines, gpu: str | None, context: int 
     """
     from grpo.core.config.defaults import default_completion
     from grpo.core.planning.cluster.hardware import known_gpu
+    from grpo.core.planning.cluster.step import SPARE
     from grpo.core.planning.memory.budget import GIB, Device, Given, Job, best_fit, parse_size, this_device
     from grpo.core.planning.memory.estimate import shape
     from grpo.core.planning.memory.proposal import proposed
