@@ -179,9 +179,10 @@ $(READY): pyproject.toml constraints.txt
 		f"make: torch {torch.__version__} is a CUDA build, and this machine has no NVIDIA GPU; run: make clean")'; fi; \
 	echo '$(CURDIR)' > $@; echo "==> $(VENV) is ready"
 
-reference: $(READY)  ## write the tables of settings in docs/configuration.md and their JSON schema anew
+reference: $(READY)  ## write anew the tables of settings, their JSON schema and the measured figures of the pages
 	$(BIN)/python docs/refresh.py docs/configuration.md
 	$(BIN)/python -m grpo run --print-schema > docs/configuration.schema.json
+	$(BIN)/python docs/figures.py
 
 # Resolves the ranges of pyproject.toml afresh, within what vLLM 0.32 takes. Another torch: make lock TORCH_VERSION=2.13.1
 VLLM_TAKES := 'transformers<5.20' 'numpy<2.4'

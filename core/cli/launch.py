@@ -6,12 +6,13 @@ import re
 import shlex
 import stat
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from grpo.core.cli.slurm import Machines, slurm_script
+from grpo.core.cli.slurm import Machines, shares, slurm_script
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,6 +34,14 @@ LONGEST = re.compile(r"(\d+-)?\d{1,3}(:\d{2}){0,2}")  # 90, 12:00:00, 2-00:00:00
 )
 @click.option("--server-nodes", type=click.IntRange(min=0), default=0, help="More machines, which sample. Default: 0.")
 @click.option("--tensor-parallel", "split", type=AT_LEAST_ONE, default=1, help="GPUs for each server. Default: 1.")
+@click.option("--gpu", metavar="SIZE", help="Of the machines, as H100 or 80GB. Default: this machine's, else 80GB.")
+@click.option(
+    "--sharding",
+    type=click.Choice(["auto", "none", "fsdp2"]),
+    default="auto",
+    help="How GPUs share the policy. Default: auto, FSDP 2 where one GPU cannot hold the run.",
+)
+@click.option("--context", type=AT_LEAST_ONE, help="Tokens, prompt and completion, for what one GPU can hold.")
 @click.option("--time", "longest", metavar="D-HH:MM:SS", help="The longest that it may run. Default: the partition's.")
 @click.option("--option", "options", multiple=True, metavar="TEXT", help="For sbatch, as --partition=gpu; repeat.")
 @click.option("--python", metavar="PATH", default=sys.executable, help="On the machines. Default: this one.")
@@ -45,6 +54,9 @@ def launch(
     processes: int | None,
     server_nodes: int,
     split: int,
+    gpu: str | None,
+    sharding: str,
+    context: int | None,
     longest: str | None,
     options: tuple[str, ...],
     python: str,
@@ -70,7 +82,12 @@ def launch(
         raise UsageError(f"--tensor-parallel {split} does not divide the {gpus} GPUs of a machine.")
     machines = Machines(nodes, server_nodes, gpus, processes or max(1, gpus), split)
     config = _checked(arguments, machines)
-    text = slurm_script(config, machines, shlex.join(arguments), python, longest, options)
+    sharded = sharding == "fsdp2"
+    if sharding == "auto" and gpus:
+        sharded, note = shares(config, machines, gpu, context)
+        if note:
+            click.echo(f"note: {note}", err=True)
+    text = slurm_script(config, replace(machines, sharded=sharded), shlex.join(arguments), python, longest, options)
     if config.out is not None and is_run(Path(config.out)):
         click.echo(f"note: {config.out} holds a run already: the job continues that one, with its settings.", err=True)
     if output is None:

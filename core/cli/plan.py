@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from grpo.core.config.schema import RunConfig
     from grpo.core.planning.memory.budget import Device, Fit, Job
     from grpo.core.planning.memory.estimate import Shape
+    from grpo.core.planning.memory.proposal import Proposal
 
 AT_LEAST_ONE = click.IntRange(min=1)
 CONTEXT = 2048  # tokens, where nothing says how long sequences are
@@ -107,13 +108,12 @@ def planned(
     from grpo.core.planning.memory.budget import GIB, Device, Given, Job, best_fit, parse_size, this_device
     from grpo.core.planning.memory.estimate import shape
     from grpo.core.planning.memory.fit import versions
-    from grpo.core.planning.memory.shapes import built_in, shape_of
+    from grpo.core.planning.memory.proposal import proposed
+    from grpo.core.planning.memory.shapes import built_in, policy_shape
     from grpo.core.planning.objective import bind_objective
     from grpo.core.planning.output import RUNS
     from grpo.core.planning.sync import decide_sync
     from grpo.core.policy.load import PolicySource
-    from grpo.core.policy.weights import refuse_missing_run, training_source
-    from grpo.core.record.run_dir import is_run
     from grpo.core.rollout.types import context_length
     from grpo.core.run.expected import expected, judges_of
     from grpo.plugins.host import Host
@@ -123,11 +123,7 @@ def planned(
     bind_objective(config, host)
     known = known_gpu(gpu) if gpu else None
     device = known.device if known else Device("cuda", parse_size(gpu)) if gpu else this_device()
-    folder = Path(config.model or "").expanduser()
-    named = config.model is None or is_run(folder)
-    if not named and not folder.exists():
-        refuse_missing_run(folder)
-    model_config = shape_of(training_source(config.model).path if named else str(config.model))
+    model_config = policy_shape(config.model)
     on_gpu = (device.kind == "cuda" or nodes is not None) and config.model is not None
     dtype = config.train.dtype or ("bfloat16" if on_gpu else "float32")
     sync = decide_sync(config, dtype)
@@ -168,18 +164,21 @@ def planned(
     engine = "hf" if rollout.backend == "hf" else "vllm"
     group = Job(context, train.group_size, engine, rollout.share_weights, reserved)
     batch = replace(group, share=train.group_size * train.prompts_per_step)
-    chosen = best_fit(measured, batch, device, Given.of(config))
+    kept = Given.of(config)
+    chosen = best_fit(measured, batch, device, kept)
+    other = None if chosen else best_fit(measured, batch, device)
+    shares = chosen is None and other is None and device.kind == "cuda"
+    more = proposed(measured, batch, device, gpus_per_node, kept) if shares else None
     coming = None
     if config.env:
         coming = expected(config, judges_of(config, host), RUNS, gpus=int(device.kind == "cuda"))
     if as_json:
-        told = summary(measured, group, device, chosen, longest or MAX_CONTEXT)
+        told = summary(measured, group, device, (chosen, more), longest or MAX_CONTEXT)
         return json.dumps(told | ({"expected": coming.summary()} if coming else {}), indent=2), []
     lora = config.lora
     how = f"LoRA of rank {lora.rank}" + (" on 4-bit weights" if lora.bits else "")
     title = (config.model or "the embedded model", f"{how if lora.enabled else 'full fine-tuning'} in {dtype}")
-    other = None if chosen else best_fit(measured, batch, device)
-    said = report(title, measured, group, device, (chosen, other), longest)
+    said = report(title, measured, group, device, (chosen, other, more), longest)
     return "\n".join([*said, *(["", *coming.lines()] if coming else [])]), notes
 
 
@@ -209,15 +208,19 @@ def lines(shape: Shape, job: Job, device: Device) -> list[tuple[str, str, int]]:
     return [line for line in table if line[2] or line[0] == "weights of vLLM"]
 
 
-def summary(shape: Shape, job: Job, device: Device, chosen: Fit | None, limit: int) -> dict[str, Any]:
+def summary(
+    shape: Shape, job: Job, device: Device, fits: tuple[Fit | None, Proposal | None], limit: int
+) -> dict[str, Any]:
     """Returns what --json prints; sizes in bytes."""
     from grpo.core.planning.memory.budget import largest_context, largest_group
 
+    chosen, more = fits
     return {
         "parameters": shape.parameters,
         "device": {"kind": device.kind, "total": device.total, "usable": device.usable},
         "memory": [{"what": what, "of": of or None, "bytes": size} for what, of, size in lines(shape, job, device)],
         "settings": asdict(chosen) if chosen else None,
+        "sharded": asdict(more) if more else None,
         "largest_context": largest_context(shape, job, device, limit),
         "largest_group": largest_group(shape, job, device),
     }
@@ -228,7 +231,7 @@ def report(
     shape: Shape,
     job: Job,
     device: Device,
-    fits: tuple[Fit | None, Fit | None],
+    fits: tuple[Fit | None, Fit | None, Proposal | None],
     longest: int | None,
 ) -> list[str]:
     """Returns what is printed for a person; sizes in GiB.
@@ -238,10 +241,12 @@ def report(
         shape: of the model.
         job: one group of the run.
         device: whose memory is counted.
-        fits: the settings that fit with what was given, and where there are none, those that fit without it.
+        fits: the settings that fit with what was given; where there are none, those that fit without it; where there
+            are none, either, the GPUs that hold the run together.
         longest: the model's context.
     """
     from grpo.core.planning.memory.budget import GIB, largest_context, largest_group, pairs, remedies
+    from grpo.core.planning.memory.proposal import described, launch_command
 
     def gib(size: int) -> str:
         return f"{size / GIB:.{1 if size >= GIB / 10 else 3}f}"
@@ -261,10 +266,18 @@ def report(
         *(f"{what:<{width}}  {of:<14}  {gib(size):>8}" for what, of, size in table),
         "",
     ]
-    chosen, other = fits
+    chosen, other, more = fits
     if chosen is None and other is not None:
         settings = " ".join(f"--set {pair}" for pair in pairs(other))
         found.append(f"does not fit with the settings that were given. These fit: {settings}")
+    elif chosen is None and more is not None:
+        found += [
+            f"does not fit on one. {remedies(shape, job, device)}",
+            f"{described(more)}: {gib(more.fit.update)} GiB in an update, {gib(more.fit.rollout)} GiB while "
+            "generating, with",
+            "  " + " ".join(f"--set {pair}" for pair in pairs(more.fit)),
+            f"  started by: {launch_command(more)} ...",
+        ]
     elif chosen is None:
         found.append(f"does not fit. {remedies(shape, job, device)}")
     else:

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grpo.core.config.defaults import SERVER_PORT
+from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
     from grpo.core.config.schema import RunConfig
 
 RENDEZVOUS = 29500  # the first of a thousand ports; which of them follows from the job's number
+# What `accelerate launch --use_fsdp --fsdp_version 2` sets.
+FSDP = {
+    "ACCELERATE_USE_FSDP": "true",
+    "FSDP_VERSION": "2",
+    "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP",
+    "FSDP_RESHARD_AFTER_FORWARD": "true",
+    "FSDP_STATE_DICT_TYPE": "SHARDED_STATE_DICT",
+}
+ASSUMED = 80  # GiB of a GPU that nobody names
+PROMPT = 1024  # tokens that are assumed before a completion
 SAVING = 120  # seconds before the end of its time at which a run is asked to stop and save
 
 # SLURM signals the steps of a job, and torchrun hands that on to the run, which saves; bash must not end before.
@@ -62,6 +73,9 @@ if [ -e "$RUN/versions.json" ]; then WHAT=(--resume "$RUN"); fi
 {% if server_nodes %}
 WHAT+=(--server-url "$(with_commas "${URLS[@]}")")
 {% endif %}
+{% for name, value in variables.items() %}
+export {{ name }}={{ value }}
+{% endfor %}
 HEAD=$(address "${NODES[0]}")
 TRAIN=(--nnodes={{ nodes }} --nproc-per-node={{ processes }})
 TRAIN+=(--master-addr="$HEAD" --master-port=$(({{ rendezvous }} + SLURM_JOB_ID % 1000)))
@@ -85,6 +99,7 @@ class Machines:
         gpus: in each; 0: none.
         processes: that train on each machine.
         split: GPUs that share each layer of a server's engine.
+        sharded: the processes share the policy, by FSDP 2.
     """
 
     nodes: int
@@ -92,11 +107,79 @@ class Machines:
     gpus: int
     processes: int
     split: int
+    sharded: bool = False
 
     @property
     def servers_each(self) -> int:
         """Rollout servers on each machine that samples."""
         return max(1, self.gpus // self.split)
+
+
+def shares(config: RunConfig, machines: Machines, gpu: str | None, context: int | None) -> tuple[bool, str]:
+    """Returns whether one GPU cannot hold a run, so that its processes have to share the policy, and a note.
+
+    Args:
+        config: of the run.
+        machines: that it is to have.
+        gpu: the name of their GPUs, or their memory; None: this machine's, else one of `ASSUMED` GiB.
+        context: tokens of prompt and completion; None: what completions ask for.
+
+    Raises:
+        UsageError: the machines cannot hold it, whatever is shared.
+    """
+    from grpo.core.config.defaults import default_completion
+    from grpo.core.planning.cluster.hardware import known_gpu
+    from grpo.core.planning.cluster.step import SPARE
+    from grpo.core.planning.memory.budget import GIB, Device, Given, Job, best_fit, parse_size, this_device
+    from grpo.core.planning.memory.estimate import shape
+    from grpo.core.planning.memory.proposal import proposed
+    from grpo.core.planning.memory.shapes import policy_shape
+    from grpo.core.planning.memory.sharded import Spread
+    from grpo.core.rollout.types import context_length
+
+    note = ""
+    if gpu is not None:
+        known = known_gpu(gpu)
+        device = known.device if known else Device("cuda", parse_size(gpu))
+    elif (device := this_device()).kind != "cuda":
+        device, note = Device("cuda", ASSUMED * GIB), f"GPUs of {ASSUMED} GB are assumed; name yours with --gpu."
+    try:
+        model_config = policy_shape(config.model)
+        dtype = config.train.dtype or ("float32" if config.model is None else "bfloat16")
+        measured = shape(model_config, dtype, config.lora, reference=config.loss.beta > 0)
+    except UsageError as error:
+        return False, f"not sharded, because it is not known here whether one GPU holds it: {error} See --sharding."
+    if context is None:
+        completion = config.rollout.max_completion_length or default_completion(embedded=config.model is None)
+        context = min(completion + PROMPT, context_length(model_config) or completion + PROMPT)
+    backend, processes = config.rollout.backend, machines.nodes * machines.processes
+    whole = Job(
+        context,
+        config.train.prompts_per_step * config.train.group_size,
+        "hf" if backend == "hf" else "vllm",
+        config.rollout.share_weights,
+        0 if backend == "vllm-server" else None,
+    )
+    own, given = replace(whole, share=whole.share // processes), Given.of(config)
+    if machines.server_nodes and measured.parameters * measured.itemsize / machines.split > SPARE * device.usable:
+        raise UsageError(
+            f"a server's engine of {measured.parameters * measured.itemsize / GIB:.0f} GiB does not fit on "
+            f"{machines.split} of these GPUs. Raise --tensor-parallel."
+        )
+    if best_fit(measured, own, device, given) is not None:
+        return False, note
+    if best_fit(measured, own, device, given, Spread(processes, "everything")) is not None:
+        return True, f"one GPU cannot hold policy and optimizer: the {processes} share them by FSDP 2. {note}"
+    more = proposed(measured, whole, device, machines.processes, given)
+    served = " and --rollout vllm-server" if more and more.served else ""
+    remedy = (
+        f"It takes --nodes {more.nodes}{served}" if more else "Take larger GPUs (--gpu), a shorter context or --lora"
+    )
+    raise UsageError(
+        f"{processes} GPUs of {device.total / GIB:.0f} GB do not hold {config.model or 'the embedded model'} with "
+        f"{context:,} tokens, sharded as far as possible. {remedy}. Where the memory goes: grpo plan. "
+        "To write the script all the same: --sharding fsdp2"
+    )
 
 
 def slurm_script(
@@ -138,6 +221,7 @@ def slurm_script(
         out=shlex.quote(str(config.out)),
         arguments=arguments,
         served=_served(config, machines),
+        variables=FSDP if machines.sharded else {},
         port=SERVER_PORT,
         rendezvous=RENDEZVOUS,
         saving=SAVING,

@@ -2,7 +2,7 @@
 
 Calls go where those of rollouts go, to threads or to processes of their own, in the same time limit
 (core/env/played.py, core/env/processes.py). An environment that raises, hangs or ends its process fails its own
-episode: where it took others along, these are played again without it.
+episode: what it took along is played again, one by one.
 """
 
 from __future__ import annotations
@@ -79,11 +79,9 @@ def _block(opened: Callable[[], Played], wanted: Sequence[Wanted], cuts: bool) -
     with opened() as envs:
         done = _side_by_side(envs, wanted, cuts)
     lost = [number for number, one in enumerate(done) if one.failed is not None and one.failed.shared]
-    if len(wanted) > 1:  # halved until whoever ended the process is alone
-        for part in (lost[: len(lost) // 2], lost[len(lost) // 2 :]):
-            again = _block(opened, [wanted[number] for number in part], cuts) if part else []
-            for number, one in zip(part, again, strict=True):
-                done[number] = one
+    if len(wanted) > 1:  # alone, each pays for itself; a process that survives is used again
+        for number in lost:
+            (done[number],) = _block(opened, [wanted[number]], cuts)
     return done
 
 

@@ -36,6 +36,7 @@ class SamplingParams:
         keys: of the random numbers of each completion (core/rollout/draws.py), for who samples with the policy itself;
             None: drawn from torch's global generator.
         seed: of an engine's random numbers; None: drawn where it is needed (`drawn_seed`).
+        most_probable: how many tokens an engine also gives the log-probabilities of, the most probable ones.
     """
 
     max_tokens: int
@@ -47,6 +48,7 @@ class SamplingParams:
     min_p: float = 0.0
     keys: tuple[int, ...] | None = None
     seed: int | None = None
+    most_probable: int = 0
 
     def of(self, places: Sequence[int], turn: int = 0) -> SamplingParams:
         """Returns those of some of the prompts, in one of their turns."""
@@ -65,11 +67,14 @@ class Sampled:
         token_ids: the new tokens, with the end token where there is one.
         logprobs: log-probability of each under softmax(logits / temperature), before any filter, in nats.
         finish_reason: "stop" when an end token was sampled, else "length".
+        most_probable: for each, the tokens that were most probable in its place with their log-probabilities, where
+            they were asked for.
     """
 
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     finish_reason: Literal["stop", "length"]
+    most_probable: tuple[tuple[tuple[int, float], ...], ...] = ()
 
 
 def sampling_params(rollout: RolloutSettings, eos_ids: Sequence[int], pad_id: int) -> SamplingParams:

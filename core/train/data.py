@@ -57,11 +57,12 @@ def taught_rows(
     taught = [(part, _taught(part.train, wanted, plan.config.seed)) for part in plan.envs]
     taught = [(part, episodes) for part, episodes in taught if episodes]
     order = mixed_order([Source(len(episodes), part.share) for part, episodes in taught], wanted, plan.config.seed)
-    used, tables, first = sorted(set(order)), [], 0
+    used, first = sorted(set(order)), 0
+    tables: list[Dataset] = []
     row_of: dict[int, int] = {}  # number of an episode to its row in the tables
     for part, episodes in taught:  # a demonstration may run programs: only those that are learned from are played
         own = [number for number in used if first <= number < first + len(episodes)]
-        rows = sum(map(len, tables))
+        rows = sum(len(table) for table in tables)
         if own:
             asked = [episodes[number - first] for number in own]
             table, failed = worked_answers(

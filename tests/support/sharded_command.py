@@ -18,15 +18,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-FSDP = {
-    "ACCELERATE_USE_FSDP": "true",
-    "FSDP_VERSION": "2",
-    "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP",
-    "FSDP_RESHARD_AFTER_FORWARD": "true",
-    "FSDP_CPU_RAM_EFFICIENT_LOADING": "true",
-    "FSDP_STATE_DICT_TYPE": "SHARDED_STATE_DICT",
-    "ACCELERATE_TORCH_DEVICE": "cpu",
-}
+from grpo.core.cli import slurm
+
+# What a script of `grpo launch` sets, and what `accelerate launch` adds to it.
+FSDP = {**slurm.FSDP, "FSDP_CPU_RAM_EFFICIENT_LOADING": "true", "ACCELERATE_TORCH_DEVICE": "cpu"}
 PLAIN = {"OMP_NUM_THREADS": "1", "COLUMNS": "200", "GLOO_SOCKET_IFNAME": "lo"}
 
 

@@ -16,7 +16,7 @@ from grpo.core.check.gold.report import GoldScores, RefusedRow, Validation
 from grpo.core.check.gold.solutions import JudgedGold, acted, best, judge_golds
 from grpo.core.check.report import title_of
 from grpo.core.check.trial import Fault, as_sampled, faults_of, texts_for
-from grpo.core.env.episodes import START_SECONDS, UNBOUNDED, Action, Episode, episodes_of, sample_of
+from grpo.core.env.episodes import UNBOUNDED, Action, Episode, episodes_of, sample_of
 from grpo.core.env.mixture import refuse_missing_columns
 from grpo.core.env.processes import EnvProcesses, processes_of
 from grpo.core.env.threads import Raised
@@ -46,7 +46,7 @@ def validate(
     split: str = "train",
     size: int | None = None,
     rewards: Sequence[str] = (),
-    seconds: float = START_SECONDS,
+    seconds: float = 60.0,
     env_processes: int = 0,
     on_rows: Callable[[int, int], None] = lambda done, rows: None,
 ) -> Validation:

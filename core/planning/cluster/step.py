@@ -25,11 +25,11 @@ from dataclasses import dataclass
 
 from grpo.core.planning.cluster.hardware import Gpu, Share
 from grpo.core.planning.memory.estimate import Shape
+from grpo.core.planning.memory.sharded import SHARDINGS, Shared, Spread, held, peak
 from grpo.plugins.errors import UsageError
 
 CHANGED = 0.05  # of the bytes of all weights, what a step at 1e-6 in bfloat16 sends; see docs/scale.md
 SPARE = 0.9  # of a GPU's memory, what an engine may fill
-SHARDINGS = ("none", "optimizer", "everything")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Placement:
     training: int
     sampling: int
     split: int
-    sharding: str
+    sharding: Shared
     memory: int
     seconds: dict[str, float]
     sync_bytes: int
@@ -158,15 +158,16 @@ def _placements(shape: Shape, work: Work, cluster: Cluster, share: Share) -> Ite
 
 
 def _sharded(
-    shape: Shape, work: Work, cluster: Cluster, servers: int, sharding: str, share: Share
+    shape: Shape, work: Work, cluster: Cluster, servers: int, sharding: Shared, share: Share
 ) -> Iterator[Placement]:
     training, sampling = cluster.count - servers, servers or cluster.count
-    found = _training(shape, work, cluster, training, sharding, share)
+    spread = Spread(training, sharding)
+    found = _training(shape, work, cluster, spread, share)
     if found is None:
         return
     memory, update, communicate = found
     # What trains leaves its activations behind while an engine of the same GPU samples.
-    kept = 0 if work.apart else _held(shape, sharding, training)
+    kept = 0 if work.apart else held(shape, spread)
     size = _sync_bytes(shape, work)
     wire = cluster.wire(cluster.count) if work.apart or sharding == "everything" else cluster.gpu.bandwidth
     for split in (t for t in (1, 2, 4, 8) if t <= cluster.per_node and sampling % t == 0):
@@ -177,23 +178,23 @@ def _sharded(
 
 
 def _training(
-    shape: Shape, work: Work, cluster: Cluster, gpus: int, sharding: str, share: Share
+    shape: Shape, work: Work, cluster: Cluster, spread: Spread, share: Share
 ) -> tuple[int, float, float] | None:
     """Returns bytes at the peak, and seconds of products and of communication; or None where it does not fit."""
-    context = work.prompt + work.completion
+    context, gpus = work.prompt + work.completion, spread.gpus
     sequences = math.ceil(work.completions / gpus)
     base = 4 if work.adapter else 6
     usable = cluster.gpu.device.usable
     for checkpointing, again in (("none", 0), ("full", 2)):
-        peak = _peak(shape, context, sharding, gpus, checkpointing)
-        if peak > usable:
+        most = peak(shape, context, 1, spread, checkpointing)
+        if most > usable:
             continue
-        spare = (usable - peak) // max(1, _sequence(shape, context, checkpointing))
+        spare = (usable - most) // max(1, _sequence(shape, context, checkpointing))
         micro = min(sequences, 1 + spare)
         products = sequences * context * (base + again) / 2 * _products(shape, context)
-        moved = _moved(shape, sharding, gpus, math.ceil(sequences / micro))
+        moved = _moved(shape, spread, math.ceil(sequences / micro))
         seconds = products / (cluster.gpu.products * share.training), moved / (cluster.wire(gpus) * share.wire)
-        return peak, work.passes * seconds[0], work.passes * seconds[1]
+        return most, work.passes * seconds[0], work.passes * seconds[1]
     return None
 
 
@@ -227,31 +228,16 @@ def _products(shape: Shape, context: int) -> float:
     return 2 * shape.parameters + 2 * shape.layers * shape.hidden * context
 
 
-def _held(shape: Shape, sharding: str, gpus: int) -> int:
-    """Bytes of the policy and its optimizer that stay on a GPU."""
-    whole = shape.weights + shape.reference
-    optimizer = shape.optimizer / gpus if sharding != "none" else shape.optimizer
-    return round((whole / gpus if sharding == "everything" else whole) + optimizer + shape.adapter)
-
-
-def _peak(shape: Shape, context: int, sharding: str, gpus: int, checkpointing: str) -> int:
-    """Bytes of an update on one sequence."""
-    gradients = shape.gradients / gpus if sharding != "none" else shape.gradients
-    layer = 2 * shape.weights / shape.layers if sharding == "everything" else 0  # this one and the next, whole
-    work = shape.update(context, 1, checkpointing, "cuda") - shape.fixed - shape.gradients
-    return round(_held(shape, sharding, gpus) + gradients + layer + work)
-
-
 def _sequence(shape: Shape, context: int, checkpointing: str) -> int:
     """Bytes that one more sequence in a micro batch takes."""
     two, one = (shape.update(context, n, checkpointing, "cuda") for n in (2, 1))
     return two - one
 
 
-def _moved(shape: Shape, sharding: str, gpus: int, micro_batches: int) -> float:
+def _moved(shape: Shape, spread: Spread, micro_batches: int) -> float:
     """Bytes that one GPU sends in an update."""
-    part = (gpus - 1) / gpus
-    if sharding == "everything":
+    part = (spread.gpus - 1) / spread.gpus
+    if spread.shared == "everything":
         return 3 * part * shape.weights * micro_batches
     return 2 * part * shape.gradients
 

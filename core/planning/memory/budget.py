@@ -11,6 +11,7 @@ from pathlib import Path
 from grpo.core.config.schema import RunConfig
 from grpo.core.config.settings import Checkpointing
 from grpo.core.planning.memory.estimate import Shape, modes
+from grpo.core.planning.memory.sharded import ALONE, Spread, gathered, held, peak
 from grpo.plugins.errors import UsageError
 
 GIB = 2**30
@@ -102,11 +103,14 @@ class Job:
     shared: bool = False
     reserved: int | None = None
 
-    def rollout(self, model: Shape, sequences: int, device: str) -> int:
+    def rollout(self, model: Shape, sequences: int, device: str, spread: Spread = ALONE) -> int:
         """Bytes while so many sequences are decoded at once, on a kind of device."""
+        own = held(model, spread)
         if self.reserved is not None:
-            return model.fixed + self.reserved
-        return model.rollout(sequences * self.context, device, engine=self.engine, shared=self.shared)
+            return own + self.reserved
+        own += gathered(model, spread) if self.engine == "hf" else 0
+        sampling = model.rollout(sequences * self.context, device, engine=self.engine, shared=self.shared)
+        return own + sampling - model.fixed
 
 
 def this_device() -> Device:
@@ -140,7 +144,7 @@ def parse_size(text: str) -> int:
     return round(size)
 
 
-def best_fit(model: Shape, job: Job, device: Device, given: Given = FREE) -> Fit | None:
+def best_fit(model: Shape, job: Job, device: Device, given: Given = FREE, spread: Spread = ALONE) -> Fit | None:
     """Returns the settings with the least recomputation, and then the largest batches, that fit; or None.
 
     Args:
@@ -148,17 +152,22 @@ def best_fit(model: Shape, job: Job, device: Device, given: Given = FREE) -> Fit
         job: how much of it there is at once.
         device: whose memory has to hold it.
         given: settings that are not to be chosen.
+        spread: how GPUs share the policy.
     """
-    decoded = given.decoded or _largest(lambda n: job.rollout(model, n, device.kind) <= device.usable, job.share)
-    if decoded == 0 or job.rollout(model, decoded, device.kind) > device.usable:
+
+    def rollout(sequences: int) -> int:
+        return job.rollout(model, sequences, device.kind, spread)
+
+    decoded = given.decoded or _largest(lambda n: rollout(n) <= device.usable, job.share)
+    if decoded == 0 or rollout(decoded) > device.usable:
         return None
     micros = [given.micro_batch] if given.micro_batch else range(job.share, 0, -1)
     for checkpointing in (given.checkpointing,) if given.checkpointing else modes(device.kind):
         for micro in (n for n in micros if job.share % n == 0):
-            peak = model.update(job.context, micro, checkpointing, device.kind)
-            if peak <= device.usable:
+            update = peak(model, job.context, micro, spread, checkpointing, device.kind)
+            if update <= device.usable:
                 host = model.activations.host(micro * job.context) if checkpointing == "offload" else 0
-                return Fit(checkpointing, micro, decoded, peak, job.rollout(model, decoded, device.kind), host)
+                return Fit(checkpointing, micro, decoded, update, rollout(decoded), host)
     return None
 
 

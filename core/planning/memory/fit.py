@@ -11,8 +11,13 @@ from grpo.core.config.settings import Checkpointing, RolloutSettings, SectionNam
 from grpo.core.planning.batch import BatchPart
 from grpo.core.planning.memory.budget import GIB, Device, Job, best_fit, pairs, remedies, this_device
 from grpo.core.planning.memory.estimate import Shape, modes, shape
+from grpo.core.planning.memory.proposal import described, launch_command, proposed
+from grpo.core.planning.memory.sharded import Spread, peak
 from grpo.core.planning.optimizer import OptimizerPart
+from grpo.core.processes.sharding import asked_sharding
 from grpo.plugins.errors import UsageError
+
+GPUS_PER_NODE = 8  # where nobody says how many
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,11 @@ class Load:
     longest_prompt: int
     processes: int = 1
     max_turns: Sequence[int] = (1,)
+
+    @property
+    def spread(self) -> Spread:
+        """How the processes share the policy."""
+        return Spread.of(asked_sharding(), self.processes)
 
     @property
     def context(self) -> int:
@@ -79,8 +89,8 @@ def fastest_checkpointing(config: RunConfig, load: Load, measured: Shape, device
     engine = rollout.memory_share * device.total if rollout.backend == "vllm" else 0
     room = device.usable - engine
     ways = modes(device.kind)
-    fits = (mode for mode in ways if measured.update(*size, mode, device.kind, config.train.head) <= room)
-    return next(fits, ways[-1])
+    needed = {mode: peak(measured, *size, load.spread, mode, device.kind, config.train.head) for mode in ways}
+    return next((mode for mode in ways if needed[mode] <= room), ways[-1])
 
 
 def refuse_no_room(
@@ -105,17 +115,28 @@ def refuse_no_room(
         device = replace(device, total=device.total - engine) if awake else device
         job = replace(job, reserved=0 if awake else engine)
     decoded = rollout.batch_size or share * parts_of(rollout, load.max_turns)
-    update = measured.update(job.context, load.batch.micro_batch_size, checkpointing, device.kind, train.head)
-    needed = max(update, job.rollout(measured, decoded, device.kind))
+    spread, micro = load.spread, load.batch.micro_batch_size
+    update = peak(measured, job.context, micro, spread, checkpointing, device.kind, train.head)
+    needed = max(update, job.rollout(measured, decoded, device.kind, spread))
     if needed <= device.usable:
         return
-    chosen = best_fit(measured, job, device)
+    chosen = best_fit(measured, job, device, spread=spread)
     remedy = f"This fits: {' '.join(f'--set {pair}' for pair in pairs(chosen))}" if chosen else ""
     raise UsageError(
         f"the run needs about {needed / GIB:.1f} GiB of memory ({'update' if needed == update else 'generation'}), and "
-        f"{device.usable / GIB:.1f} GiB are usable. {remedy or remedies(measured, job, device)} "
+        f"{device.usable / GIB:.1f} GiB are usable. {remedy or _more(measured, job, device, load.processes)} "
         "Where the memory goes: grpo plan. To try all the same: --set train.check_memory=false"
     )
+
+
+def _more(measured: Shape, job: Job, device: Device, processes: int) -> str:
+    """Returns what would make a run fit where no settings do: more GPUs, or less of it."""
+    whole = replace(job, share=job.share * processes)
+    more = proposed(measured, whole, device, GPUS_PER_NODE) if device.kind == "cuda" else None
+    if more is None:
+        return remedies(measured, job, device)
+    settings = " ".join(f"--set {pair}" for pair in pairs(more.fit))
+    return f"{described(more)}: {launch_command(more)} ... {settings}"
 
 
 def parts_of(rollout: RolloutSettings, max_turns: Sequence[int]) -> int:

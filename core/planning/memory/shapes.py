@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from grpo.core.policy.load import load_model_config
+from grpo.core.policy.weights import refuse_missing_run, training_source
+from grpo.core.record.run_dir import is_run
 
 _QWEN25 = {"model_type": "qwen2", "vocab_size": 151936, "max_position_embeddings": 32768, "rope_theta": 1e6}
 _QWEN3 = {
@@ -64,6 +66,20 @@ def built_in(model: str) -> str | None:
     for variant in _VARIANTS:
         name = name.removesuffix(variant)
     return next((known for known in BUILT_IN if known.lower() in (name, f"meta-{name}")), None)
+
+
+def policy_shape(model: str | None) -> Any:
+    """Returns the configuration of the model that a run names: also a run directory, or the embedded one.
+
+    Raises:
+        UsageError: there is none.
+    """
+    folder = Path(model or "").expanduser()
+    if model is None or is_run(folder):
+        return shape_of(training_source(model).path)
+    if not folder.exists():
+        refuse_missing_run(folder)
+    return shape_of(model)
 
 
 def shape_of(model: str) -> Any:

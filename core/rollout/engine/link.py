@@ -20,13 +20,11 @@ class EngineLink(Protocol):
         context: the longest prompt with its completion, in tokens.
         block: tokens in one block of the engine's prefix cache.
         lora: whether it can serve an adapter beside its weights.
-        raw_logprobs: it reports log-probabilities before the temperature, else after.
     """
 
     context: int
     block: int
     lora: bool
-    raw_logprobs: bool
 
     def epoch(self) -> int:
         """Returns a number that changes when the engine was restarted and holds the weights of its file again."""

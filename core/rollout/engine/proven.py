@@ -54,6 +54,7 @@ from grpo.core.rollout.together import end_together, faulty_anywhere
 from grpo.core.rollout.types import OnDone, Sampled, SamplingParams, evaluating
 from grpo.plugins.errors import RunError
 
+SPOT_MORE = 8  # most probable tokens of each that are compared, too
 SPOT_TOKENS = 2  # the first shows the cached prompt, the second what decoding does with it
 SPOT_SLACK = 5.0  # a few tokens may differ by so many times the tolerance of a batch's mean
 MOVED = 3.0  # the self-test's change must move log-probabilities by so many times what is tolerated, or
@@ -71,7 +72,7 @@ class Engine:
         epoch: of the last handing over; None: what it holds is not known.
         has_base: its own weights are the frozen ones.
         tested: it passed the self-test.
-        spot: what it completed the fixed prompt with, and at which temperature.
+        spot: what it completed the fixed prompt with.
         error: why it was left alone for the rest of this attempt.
     """
 
@@ -79,7 +80,7 @@ class Engine:
     epoch: int | None = None
     has_base: bool = False
     tested: bool = False
-    spot: tuple[Sampled, float] | None = None
+    spot: Sampled | None = None
     error: Exception | None = None
 
     def forget(self) -> None:
@@ -122,7 +123,6 @@ class EngineRollouts:
         self._bytes = 0  # that travelled in this sync
         self._everything = 0  # bytes of all that was handed over in it
         self._prompt: list[int] | None = None
-        self._temperature = 1.0  # that completes it: the spread of the policy's logits
         self._threads = ThreadPoolExecutor(max(1, len(links)), thread_name_prefix="grpo-sync")
         samples = [self._sampling(engine) for engine in self.engines]
         self._spread = Spread(samples if guest is None else [guest.generate])
@@ -330,36 +330,36 @@ class EngineRollouts:
             links = [engine.link for engine in self.engines] + ([] if self._guest is None else [self._guest])
             length = max(link.block + link.block // 4 + 1 for link in links)
             length = min(length, *(link.context - SPOT_TOKENS for link in links))
-            self._prompt, self._temperature = open_prompt(model, max(1, length))
-        prompt, temperature = self._prompt, self._temperature
-        params = SamplingParams(max_tokens=SPOT_TOKENS, eos_ids=(), pad_id=0, temperature=temperature, seed=0)
+            self._prompt = open_prompt(model, max(1, length))
+        prompt = self._prompt
+        params = SamplingParams(max_tokens=SPOT_TOKENS, eos_ids=(), pad_id=0, seed=0, most_probable=SPOT_MORE)
 
         def complete(engine: Engine) -> None:
-            (sampled,) = engine.link.generate([prompt], params)
-            engine.spot = sampled, temperature
+            (engine.spot,) = engine.link.generate([prompt], params)
 
         self._each(engines, complete)
 
     def _differences(self, model: Any, engines: Sequence[Engine]) -> list[tuple[Engine, float]]:
         """Returns how far each engine that is not at fault is from the policy in what it completed.
 
-        That is in nats of logits that are divided by their spread, so it depends neither on the run's temperature nor
-        on how sure the policy is.
+        Compared are the tokens that it sampled, at a temperature of 1, and the most probable ones: of a policy that is
+        sure of itself the first alone are near 0, whatever its weights. The unit is the spread of the policy's logits,
+        to which rounding is relative.
         """
         found = [(engine, engine.spot) for engine in engines if engine.error is None and engine.spot is not None]
         assert self._prompt is not None
         length, device = len(self._prompt), model.get_input_embeddings().weight.device
-        tokens = [list(spot.token_ids) for _, (spot, _) in found] or [[0] * SPOT_TOKENS]  # a pass that others wait for
+        tokens = [list(spot.token_ids) for _, spot in found] or [[0] * SPOT_TOKENS]  # a pass that others wait for
         ids = torch.tensor([self._prompt + one for one in tokens], device=device)
         with evaluating(model), torch.no_grad():
             logits = model(input_ids=ids).logits[:, length - 1 : -1].float()
-        self._temperature = spread(logits)
         apart: list[tuple[Engine, float]] = []
-        for row, (engine, (spot, temperature)) in enumerate(found):
-            before, after = (1.0, temperature) if engine.link.raw_logprobs else (temperature, 1.0)
-            logprobs = (logits[row] / before).log_softmax(-1)
-            own = logprobs.gather(-1, ids[row, length:, None])[..., 0].cpu()
-            difference = (own - torch.tensor(spot.logprobs)).abs().max() / after
+        for row, (engine, spot) in enumerate(found):
+            own = logits[row].log_softmax(-1).cpu()
+            told = [*enumerate(zip(spot.token_ids, spot.logprobs, strict=True))]
+            told += [(place, pair) for place, pairs in enumerate(spot.most_probable) for pair in pairs]
+            places, theirs = torch.tensor([(place, token) for place, (token, _) in told]), [pair[1] for _, pair in told]
+            difference = (own[places[:, 0], places[:, 1]] - torch.tensor(theirs)).abs().max() / spread(logits[row])
             apart.append((engine, float(difference)))  # NaN when either side has one
         return apart
 

@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -90,7 +90,6 @@ class VllmEngine:
         self.context = settings.context
         self.block = int(self._llm.llm_engine.vllm_config.cache_config.block_size)
         self.lora = settings.lora_rank is not None
-        self.raw_logprobs = settings.raw_logprobs
 
     def epoch(self) -> int:
         """An engine of this process lives as long as the run."""
@@ -278,7 +277,7 @@ def sampling_arguments(params: SamplingParams, copies: int) -> dict[str, Any]:
         "top_p": params.top_p,
         "top_k": params.top_k,
         "min_p": params.min_p,
-        "logprobs": 0,  # that of the sampled token
+        "logprobs": params.most_probable,  # beside that of the sampled token
         "stop_token_ids": list(params.eos_ids),
         "ignore_eos": True,
         "detokenize": False,
@@ -289,4 +288,8 @@ def sampled_of(completion: Any) -> Sampled:
     """Reads one completion of vLLM's."""
     ids = tuple(completion.token_ids)
     logprobs = tuple(step[token].logprob for step, token in zip(completion.logprobs, ids, strict=True))
-    return Sampled(ids, logprobs, "stop" if completion.finish_reason == "stop" else "length")
+    reason: Literal["stop", "length"] = "stop" if completion.finish_reason == "stop" else "length"
+    if all(len(step) == 1 for step in completion.logprobs):
+        return Sampled(ids, logprobs, reason)
+    others = tuple(tuple((token, one.logprob) for token, one in step.items()) for step in completion.logprobs)
+    return Sampled(ids, logprobs, reason, others)

@@ -27,7 +27,7 @@ import torch
 
 from grpo.core.rollout.server.card import TOKEN, ServerCard, card_from_json, misfits
 from grpo.core.rollout.server.request import SILENCE
-from grpo.core.rollout.server.serve import BYTES, CLAIM, KEEP
+from grpo.core.rollout.server.serve import BYTES, CLAIM, KEEP, sampled_from
 from grpo.core.rollout.server.wire import frames
 from grpo.core.rollout.sync.delta import Announced, LastWeights, Sender, whole_of
 from grpo.core.rollout.sync.fault import EngineLost, SyncFault
@@ -84,7 +84,6 @@ class ServerLink:
         self.context = card.context
         self.block = card.block
         self.lora = card.lora_rank is not None
-        self.raw_logprobs = bool(card.raw_logprobs)
 
     def epoch(self) -> int:
         """Waits until the server answers; another number means that it no longer holds what was handed over.
@@ -161,7 +160,7 @@ class ServerLink:
         ready: dict[int, Sampled] = {}
 
         def heard(line: Mapping[str, Any]) -> None:
-            done = [Sampled(tuple(ids), tuple(logps), reason) for ids, logps, reason in line["completions"]]
+            done = [sampled_from(one) for one in line["completions"]]
             ready.update(zip(line["numbers"], done, strict=True))
             if on_done is not None:
                 on_done(line["numbers"], done)

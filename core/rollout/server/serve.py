@@ -336,4 +336,11 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _plain(sampled: Sampled) -> list[Any]:
-    return [sampled.token_ids, sampled.logprobs, sampled.finish_reason]
+    return [sampled.token_ids, sampled.logprobs, sampled.finish_reason, sampled.most_probable]
+
+
+def sampled_from(values: Sequence[Any]) -> Sampled:
+    """Returns a completion as it was before it was written as JSON."""
+    ids, logprobs, reason, others = values
+    others = tuple(tuple((token, logprob) for token, logprob in step) for step in others)
+    return Sampled(tuple(ids), tuple(logprobs), reason, others)

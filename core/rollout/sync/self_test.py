@@ -1,13 +1,7 @@
-"""Makes the known change of the self-test, and finds the prompt and the temperature that show it.
-
-Log-probabilities of a policy that is sure of itself are all near 0, whatever its weights; those at a low temperature
-are, too. Divided by their own spread, logits are as far apart for a sure policy as for another one, and so is what
-rounding leaves of them: it is relative to their size.
-"""
+"""Makes the known change of the self-test, and finds the prompt and the unit that show it."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -20,29 +14,24 @@ from grpo.core.rollout.sync.payload import ADAPTER, has_adapter
 from grpo.core.rollout.types import evaluating
 
 DRAWN = 8  # prompts to choose from
-LEAST_SPREAD = 0.01  # the lowest temperature that vLLM samples at
+LEAST_SPREAD = 0.05  # of logits; below, log-probabilities are all alike up to the rounding of float32
 SHARE = 0.5  # of a matrix's root mean square: large beside any optimizer step
 
 
-def open_prompt(model: Any, length: int) -> tuple[list[int], float]:
-    """Returns a prompt of random tokens, and the `spread` of the logits that follow it.
-
-    Of a few prompts it is the one that the policy is least sure how to go on from.
-    """
+def open_prompt(model: Any, length: int) -> list[int]:
+    """Returns a prompt of random tokens, of a few the one that the policy is least sure how to go on from."""
     weight = model.get_input_embeddings().weight
     prompts = torch.randint(full_shape(weight)[0], (DRAWN, length), generator=torch.Generator().manual_seed(0))
     with evaluating(model), torch.no_grad():
-        logits = model(input_ids=prompts.to(weight.device)).logits[:, -1].float()
-    logprobs = logits.log_softmax(-1)
+        logprobs = model(input_ids=prompts.to(weight.device)).logits[:, -1].float().log_softmax(-1)
     entropy = -(logprobs.exp() * logprobs).sum(-1)
     chosen: list[int] = prompts[int(entropy.argmax())].tolist()
-    return chosen, spread(logits)
+    return chosen
 
 
 def spread(logits: torch.Tensor) -> float:
-    """Returns the temperature at which logits [..., V] are as far apart as those of any other policy."""
-    found = float(logits.float().std(-1).mean())
-    return max(found, LEAST_SPREAD) if math.isfinite(found) else 1.0
+    """Returns how far logits [..., V] are apart; a policy that is sure of itself has them farther apart."""
+    return max(float(logits.float().std(-1).mean()), LEAST_SPREAD)
 
 
 @contextmanager

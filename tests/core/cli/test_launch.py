@@ -62,6 +62,56 @@ def test_a_shell_reads_the_arguments_as_they_were_written(
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)
 
 
+@pytest.mark.parametrize(
+    ("words", "arguments", "sharded"),
+    [
+        (["--gpu", "H100"], ["--model", "Qwen2.5-0.5B"], False),
+        (["--gpu", "H100"], ["--model", "Qwen/Qwen3-8B", "--lora"], False),
+        (["--gpu", "H100"], ["--model", "Qwen/Qwen3-8B"], True),
+        ([], ["--model", "Qwen/Qwen3-8B"], True),
+        (["--gpu", "24GB"], ["--model", "Qwen2.5-3B"], True),
+        (["--gpu", "H100", "--sharding", "none"], ["--model", "Qwen/Qwen3-8B"], False),
+        (["--gpu", "H100", "--sharding", "fsdp2"], ["--model", "Qwen2.5-0.5B"], True),
+    ],
+)
+def test_a_policy_that_one_gpu_cannot_hold_is_sharded(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    arguments: list[str],
+    sharded: bool,
+) -> None:
+    code, script, _ = launch(capsys, monkeypatch, "--slurm", *words, "--", *RUN, *arguments, "--out", "o")
+    assert code == 0
+    assert ("export ACCELERATE_USE_FSDP=true\n" in script) == sharded
+    assert ("export FSDP_VERSION=2\n" in script) == sharded
+    subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "arguments", "error"),
+    [
+        (["--gpu", "24GB"], ["--model", "Qwen2.5-32B", "--prompts-per-step", "64"], "--rollout vllm-server"),
+        (
+            ["--gpu", "24GB", "--server-nodes", "1"],
+            ["--model", "Qwen2.5-14B", "--rollout", "vllm-server"],
+            "Raise --tensor-parallel",
+        ),
+        (["--gpu", "big"], ["--model", "Qwen2.5-14B"], "'big' is no"),
+    ],
+)
+def test_machines_that_cannot_hold_the_run_are_refused_with_those_that_can(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    arguments: list[str],
+    error: str,
+) -> None:
+    code, out, told = launch(capsys, monkeypatch, "--slurm", *words, "--", *RUN, *arguments, "--out", "o")
+    assert (code, out) == (2, "")
+    assert error in told
+
+
 def test_servers_are_on_machines_of_their_own_and_the_run_is_told_where(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

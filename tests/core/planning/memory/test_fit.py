@@ -188,3 +188,19 @@ def test_a_turn_a_step_fits_where_the_documentation_proposes_it(monkeypatch: pyt
     with_memory(monkeypatch, 12 * GIB)
     plan = plan_of(env="guess", rewards=[], rollout={"partial": 1})
     assert plan.config.rollout.partial == 1
+
+
+def test_a_run_is_counted_by_the_sharding_that_it_was_started_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fit, "this_device", lambda: Device("cuda", round(3.5 * GIB)))
+    monkeypatch.setattr(fit, "shape", lambda *_, **__: MODEL)
+    config = parse_config({"env": "gsm8k", "train": {"prompts_per_step": 8, "group_size": 2}})
+    optimizer, rollout = (
+        OptimizerPart(lr=1e-6, warmup_lr=1e-5, dtype="bfloat16"),
+        RolloutSettings(max_completion_length=9),
+    )
+    load = Load(BatchPart(1), optimizer, rollout, longest_prompt=3, processes=8)
+    with pytest.raises(UsageError, match=r"\d such GPUs hold it, sharded by FSDP 2 .*: accelerate launch --use_fsdp"):
+        decide_memory(config, load, None)
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    monkeypatch.setenv("FSDP_VERSION", "2")
+    decide_memory(config, load, None)

@@ -86,7 +86,7 @@ def test_logits_are_far_away_under_the_change_and_exactly_the_same_after_it(
 
 
 def test_the_prompt_is_one_that_the_policy_is_unsure_about(policy: Any) -> None:
-    prompt, _ = open_prompt(policy, 12)
+    prompt = open_prompt(policy, 12)
     assert len(prompt) == 12
     assert policy.training, "it was put back"
 

@@ -273,7 +273,8 @@ def test_a_demonstration_calls_tools_in_the_form_of_the_template(tokenizer: Any)
 
     env = bound()
     (episode,) = episodes_of(env, "train", limit=1, unbounded=1)
-    (found,) = demonstrated(player_of_desk(env, tokenizer, [episode]), [episode], PARAMS.max_tokens)
+    desk, limits = player_of_desk(env, tokenizer, [episode]), TurnLimits(turns=2, tokens=900, seconds=PATIENCE)
+    (found,) = demonstrated(Player(env, tokenizer, desk.form, limits, desk.tools), [episode], PARAMS.max_tokens)
     assert not isinstance(found, Raised)
     ids, learned = found
     said = tokenizer.decode([token for token, mine in zip(ids, learned, strict=True) if mine])
