@@ -68,8 +68,9 @@ def test_the_open_r1_variant_reads_any_gold_and_only_latex_answers() -> None:
 
 
 @pytest.mark.slow
-def test_a_variant_abstains_at_its_limit() -> None:
-    text = "$\\boxed{(x+y+z+1)^{500}}$"
-    options: dict[str, Any] = {"variant": "trl.accuracy_reward", "limit": 0.5}
-    assert accuracy(text, "$x^2+y$", **options) is None
-    assert accuracy(text, "$x^2+y$", undecided=0.0, **options) == 0.0
+def test_a_variant_scores_what_exhausts_its_limit_as_wrong_unless_the_gold_does() -> None:
+    gold, slow = r"$x^7+y^5+\cos(z)=3$", r"\int \frac{\sin(x)^{9}}{1+x^5+e^x} dx"
+    options: dict[str, Any] = {"variant": "trl.accuracy_reward", "limit": 1.0}
+    assert accuracy(r"$\boxed{x^5+y^5+z^5=x^4y+\sin(x)}$", gold, **options) == 0.0
+    assert accuracy(r"$\boxed{x^2}$", f"${slow}$", **options) is None
+    assert accuracy(r"$\boxed{x^2}$", f"${slow}$", undecided=0.0, **options) == 0.0
