@@ -201,7 +201,7 @@ def compare(operation: str, gold: str, text: str, *, seconds: float = SECONDS, *
 def _is_comparable(operation: str, gold: str, seconds: float, **options: Any) -> bool:
     """Whether a gold can be compared with a number, so that an answer that cannot be compared with it is to blame."""
     try:
-        _compare(operation, gold, "$17$", seconds, **options)
+        _compare(operation, gold, r"\boxed{17}", seconds, **options)
     except Exhausted:
         return False
     except Undecided:

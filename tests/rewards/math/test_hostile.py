@@ -92,7 +92,10 @@ def test_a_degenerate_gold_is_nobodys_fault() -> None:
 
 
 @pytest.mark.slow
-def test_an_answer_that_exhausts_the_limit_is_wrong_and_a_gold_that_does_is_not_its_fault() -> None:
+def test_an_answer_that_exhausts_the_limit_is_wrong_and_a_gold_that_does_is_not_its_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(math_process, "WAIT", PATIENCE)
     verdict = math(f"\\boxed{{{SLOW}}}", BESIDE, limit=1.0)
     assert verdict.ok is False, verdict
     assert "time limit" in verdict.reason
@@ -113,7 +116,8 @@ def test_a_high_power_is_compared_without_being_expanded(text: str, gold: str) -
 
 
 @pytest.mark.slow
-def test_the_limit_holds_in_threads_and_inside_a_running_loop() -> None:
+def test_the_limit_holds_in_threads_and_inside_a_running_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(math_process, "WAIT", PATIENCE)
     found = {}
 
     def judge(name: str) -> None:
