@@ -116,7 +116,7 @@ def without_quantifier(text: str) -> str:
 
 def without_quantifiers(gold: str, text: str) -> tuple[str, str]:
     """Returns two formulas without "for all n" and ", c \\in \\mathbb{R}" at their ends, where these do not differ."""
-    both = [one.strip().strip("$") for one in (gold, text)]
+    both = [one.replace("$", "").strip() for one in (gold, text)]
     found = [_FOR_ALL.search(one, max(0, len(one) - _LONGEST)) for one in both]
     numbers = [re.findall(r"\d+", match["of"]) if match else None for match in found]
     heads = [one if match is None else one[: match.start()] for one, match in zip(both, found, strict=True)]

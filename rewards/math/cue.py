@@ -64,7 +64,8 @@ _LEAD = lazy_pattern(
 )
 _REFUSED = lazy_pattern(
     r"\b(?:not|never|cannot|neither|nor|hardly|unlikely|if|suppose|assume|assuming|unless|whether|possible|candidates?"
-    r"|options?|choices?|either|between)\b|n['\u2019]t\b|\u4e0d",
+    r"|options?|choices?|either|between|maybe|perhaps|possibly|probably|guess|(?:might|may|could)\s+(?:[a-z]+\s+)?be)\b"
+    r"|n['\u2019]t\b|\u4e0d",
     re.IGNORECASE,
 )
 _RETRACTED = lazy_pattern(

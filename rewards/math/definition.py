@@ -17,7 +17,8 @@ _DEFINITION = lazy_pattern(
     r"(?P<body>[^=]{1,300})"
 )
 _AND = lazy_pattern(
-    r"\s*(?:,\s*(?:and|or)\b|[,;]|\b(?:and|or)\b|\\text\s?\{\s*,?\s*(?:and|or)\s*\}|\\q?quad(?![a-z]))\s*(?=\$?\s*\\?[a-zA-Z]+\s*(?:\\left)?[(:])"
+    r"\s*(?:,\s*(?:and|or)\b|[,;]|\b(?:and|or)\b|\\text\s?\{\s*,?\s*(?:and|or)\s*\}|\\q?quad(?![a-z]))"
+    r"(?:\\[ ,;:]|\s)*(?=\$?\s*\\?[a-zA-Z]+\s*(?:\\left)?[(:])"
 )
 _COMMAND = re.compile(r"(\\[a-zA-Z]+)")
 

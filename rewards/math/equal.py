@@ -49,6 +49,10 @@ _DEGREE = re.compile(r"\s*\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![a-z]))")
 _PI = re.compile(r"\\pi(?![a-z])|\bpi\b|\u03c0")
 _NATURAL = re.compile(r"\\ln(?![a-z])|\bln\b")
 _LOGARITHM = re.compile(r"\\log(?![a-z])(?!\s*_)\s*|(?<![a-zA-Z\\])log(?![a-z_])\s*")
+_SET = re.compile(
+    r"(?:\\left\s?)?\\\{(?:(?!\\mid|\\in|\\le|\\ge|\\lt|\\gt)[^|:<>=])*,(?:(?!\\mid|\\in|\\le|\\ge)[^|:<>=])*\\\}"
+)
+_TUPLE = re.compile(r"(?:\\left\s?)?\([^()=]*,[^()=]*\)")
 _CHOPPED = 1e-12
 _DIGITS = (15, MANY)
 """Digits to which constants are compared: what few cannot tell apart is computed again, as 2**-2006 is no zero."""
@@ -77,6 +81,9 @@ def same_mathematics(
     sequence = same_sequence(_content(gold), _content(core or statement), _read)
     if sequence is not None:
         return sequence
+    kinds = [_kind(_content(text)) for text in (gold, core or statement)]
+    if strict and set(kinds) == {"set", "tuple"}:
+        return False
     golds = [one for one in _gold(gold) if not isinstance(one, str)]
     if not golds:
         return None
@@ -96,6 +103,11 @@ def same_mathematics(
         return sets
     readings = _otherwise(golds, found)
     return any(_verify(one, two, **settings) and _close_enough(one[0], two, precision) for one, two in readings)
+
+
+def _kind(text: str) -> str:
+    """Whether a text lists values in curly brackets or in round ones, "" for other texts."""
+    return "set" if _SET.fullmatch(text) else "tuple" if _TUPLE.fullmatch(text) else ""
 
 
 def _one_logarithm(gold: str, *texts: str) -> list[str]:

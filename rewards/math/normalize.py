@@ -73,7 +73,7 @@ _PRICED = lazy_pattern(
     rf"(?:(?:\\(?:text|textrm|mathrm|mbox)\s?\{{\s*{_CURRENCY}\s*\}}|{_CURRENCY})(?:\\[ ,;:]|[\s~])*)(-?\d[\d.,{{}}]*)"
 )
 _ROUGHLY = lazy_pattern(
-    r"(?:\\(?:text|textrm|mathrm|mbox)\s?\{\s*)?(?:approximately|approx\.?|about|roughly|around|probably)\s*\}?"
+    r"(?:\\(?:text|textrm|mathrm|mbox)\s?\{\s*)?(?:approximately|approx\.?|about|roughly|around)\s*\}?"
     r"(?:\\[ ,;:]|[\s~])*(?=-?[\d\\])",
     re.IGNORECASE,
 )
@@ -142,8 +142,10 @@ def _commands(text: str) -> str:
 
 def _unit(match: re.Match[str]) -> str:
     """A unit that is set as a fraction, in one line: `\\frac{\\text{m}}{\\text{s}^2}` is `\\text{ m/s^2}`."""
+    if not any(map(str.isalpha, _UNIT_MARK.sub(" ", match[2]))):
+        return match[0]
     upper, lower = (" ".join(_UNIT_MARK.sub(" ", part).split()).replace(" ^", "^") for part in match.groups()[1:])
-    return rf"{match[1]}\text{{ {upper or 1}/{lower}}}" if any(map(str.isalpha, lower)) else match[0]
+    return rf"{match[1]}\text{{ {upper}/{lower}}}" if any(map(str.isalpha, lower)) else match[0]
 
 
 def _unfaced(match: re.Match[str]) -> str:

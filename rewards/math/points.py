@@ -11,7 +11,7 @@ from typing import Any
 _FEW, _MORE, MANY = 60, 200, 1000
 """Digits that tell most values apart; that factorials are computed to; and that tell 2**-2006 from zero."""
 
-_FAR = 1e-3
+_FAR, _ROUGH = 1e-3, 0.5
 _MARGIN = 4
 """The last digits may be wrong, one in so many of them; a smaller value may be a zero."""
 
@@ -31,7 +31,7 @@ def same_at_points(gold: Any, found: Any) -> bool | None:
         all points; None for other objects, rounded numbers, and what has other values at some points only.
     """
     from math_verify.grader import is_assignment_relation, unwrap_eq
-    from sympy import Expr, Rational, Symbol, gamma
+    from sympy import Expr, Float, Rational, Symbol, gamma
     from sympy.functions.combinatorial.factorials import CombinatorialFunction
 
     if not (is_assignment_relation(gold) and is_assignment_relation(found)):
@@ -46,9 +46,10 @@ def same_at_points(gold: Any, found: Any) -> bool | None:
     if isinstance(gold, Symbol) or isinstance(found, Symbol) or _computes(gold) or _computes(found):
         return None
     gaps = _gaps(gold, found, _FEW)
-    if not gaps or min(gaps) > _FAR:
+    rounded = gold.has(Float) or found.has(Float)
+    if not gaps or min(gaps) > (_ROUGH if rounded else _FAR):
         return False if gaps else None
-    if max(gaps) or _rounded(gold) or _rounded(found):
+    if max(gaps) or rounded:
         return None
     if gold.free_symbols | found.free_symbols:
         slow = gold.has(gamma, CombinatorialFunction) or found.has(gamma, CombinatorialFunction)
@@ -63,9 +64,9 @@ def _elementwise(gold: Any, found: Any) -> bool | None:
     from sympy import FiniteSet, Interval
 
     wanted, given = _elements(gold), _elements(found)
-    ends = isinstance(gold, Interval) and gold.args[2:] != found.args[2:]
-    shape = getattr(gold, "shape", None) != getattr(found, "shape", None)
-    if type(gold) is not type(found) or len(wanted) != len(given) or ends or shape:
+    if type(gold) is not type(found) or getattr(gold, "shape", ()) != getattr(found, "shape", ()):
+        return None
+    if len(wanted) != len(given) or (isinstance(gold, Interval) and gold.args[2:] != found.args[2:]):
         return None
     if isinstance(gold, FiniteSet):
         verdicts = [[same_at_points(one, other) for other in given] for one in wanted]
@@ -112,9 +113,3 @@ def _computes(expression: Any) -> bool:
     from sympy.core.function import AppliedUndef
 
     return bool(expression.has(Derivative, Integral, Limit, Product, Sum, UnevaluatedExpr, AppliedUndef))
-
-
-def _rounded(expression: Any) -> bool:
-    from sympy import Float
-
-    return bool(expression.has(Float))

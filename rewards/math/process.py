@@ -23,7 +23,7 @@ from grpo.plugins.errors import PluginError
 SECONDS = 2.0
 """Processor time that one comparison may take."""
 
-WAIT = 6
+WAIT = 10
 """How many times as much wall time it may take: a verdict must not depend on what else the machine is doing."""
 
 _STARTING = 45.0
@@ -180,7 +180,7 @@ def compare(operation: str, gold: str, text: str, *, seconds: float = SECONDS, *
         operation: "same", "trl", "open_r1" or "open_r1_latex": the functions of `math_equal`.
         gold: the gold answer.
         text: the statement of the answer, or the completion.
-        seconds: processor time that the comparison may take, and a sixth of the wall time; starting a process has
+        seconds: processor time that the comparison may take, and a tenth of the wall time; starting a process has
             45 s of its own, and waiting for a free one takes what it takes.
         options: what the function takes beside.
 
@@ -201,7 +201,7 @@ def compare(operation: str, gold: str, text: str, *, seconds: float = SECONDS, *
 def _is_comparable(operation: str, gold: str, seconds: float, **options: Any) -> bool:
     """Whether a gold can be compared with a number, so that an answer that cannot be compared with it is to blame."""
     try:
-        _compare(operation, gold, "$17$", seconds, **options)
+        _compare(operation, gold, r"\boxed{17}", seconds, **options)
     except Exhausted:
         return False
     except Undecided:

@@ -134,7 +134,7 @@ def math(
         strict: False lets variables have other names, and a set equal a tuple.
         relations: an inequality may be the answer to an interval in the gold (the other way round it always may).
         evaluated: False lets the answer be a problem left to compute, or an expression of the question.
-        limit: seconds of processor time for one comparison by computer algebra, and a sixth of its wall time.
+        limit: seconds of processor time for one comparison by computer algebra, and a tenth of its wall time.
     """
     prepare(limit=limit, precision=precision)
     judged = partial(

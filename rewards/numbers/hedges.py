@@ -18,7 +18,7 @@ _LONGEST_FRAME = 80
 
 SUSPECT = lazy_pattern(
     r"\b(?:or|near|nearly|almost|close\s+to|than|except|but|different|unless|else|otherwise|alternatively|if|maybe"
-    r"|perhaps|possibly|could|might|may|give|either|one\s+of|no|wait|sorry|correction|at\s+(?:least|most)|up\s+to"
+    r"|perhaps|possibly|could|might|may|probably|guess|give|either|one\s+of|no|wait|sorry|correction|at\s+(?:least|most)|up\s+to"
     r"|oder|ou|o|so|some(?:thing)?|of|exceeds|such|example|instance|with|e\.g)\b|(?<![\d.])(\d{1,9})\b(?:[,;]?\s{1,2}\1\b){2}|[?\u6216\u4e0d]|\u0438\u043b\u0438|\d(?:%|\.\.+|ish\b|\+(?!\s?\d))|n['\u2019]t\b",
     re.IGNORECASE,
 )
@@ -34,13 +34,15 @@ UNKNOWN = lazy_pattern(
 _BEFORE = lazy_pattern(
     r"(?:\b(?:near(?:ly)?|almost|close\s+to|anything\s+but|other\s+than|except(?:\s+for)?|different\s+(?:from|than|to)"
     r"|(?:less|fewer|more|greater|larger|smaller|bigger|higher|lower)\s+than|exceeds|such\s+as|for\s+(?:example|instance),?"
-    r"|(?:multiple|divisor|power|within\s+\S{1,9})\s+of)|\be\.g\.,?)"
+    r"|(?:multiple|divisor|power|within\s+\S{1,9})\s+of)|\be\.g\.,?"
+    r"|\b(?:maybe|perhaps|possibly|probably|(?:might|may|could)\s+(?:[a-z]+\s+)?be|i\s+guess|(?:my|a)\s+(?:best\s+)?guess)\b"
+    r"[\s,]*(?:(?:it|that|this|the\s+[a-z]+)(?:['\u2019]s|\s+is)|is|of|would\s+be|that)?[\s:]*)"
     r"[\s$*({\[\\]*\Z",
     re.IGNORECASE,
 )
 _AFTER = lazy_pattern(
     r"(?:ish\b|-ish\b|\s?\+(?![\s$({\\]*[\d\\a-zA-Z])"
-    r"|[\s,*$)\]}\\]*(?:[^\W\d_]+[\s,]+){0,2}?(?:or\s+(?:some|something|anything|another|any|others?|else|thereabouts"
+    r"|[\s,*$)\]}\\]*(?:[^\W\d_]+[\s,]+){0,2}?(?:\(?(?:(?:just\s+)?a\s+guess|maybe|perhaps|possibly|probably)\s*\)?[.!\s]*\Z|or\s+(?:so|some|something|anything|another|any|others?|else|thereabouts"
     r"|more|less|fewer|not|none|neither|whatever|a\s+(?:different|number))\b|unless\b|give\s+or\s+take\b|if\s+not\b"
     r"|(?:or\s+)?else\b|otherwise\b|if\b[^.\n]{0,80}\belse\b|times\s+some(?:thing)?\b|but\s+not(?!\s*[$\d])"
     r"|with\s+(?:an?\s+)?[\d.]*\s?%?\s*(?:probability|chance|confidence)\b))",
@@ -92,7 +94,10 @@ _REVISED = lazy_pattern(
     r"(?:['\u2019]s|is|was|(?:should|must|has\s+to|would)\s+(?:be|have\s+been)|equals|:)"
     rf"{_OTHER}|{_OTHER})"
     r"|(?:\A|[.!?\n])[\s*_$)\]}>]*(?:[a-z]+,?\s+){0,2}(?:that|this|it|(?:the\s+)?(?:above|answer))\s+(?:is|was)\s+(?:a\s+)?"
-    r"(?:wrong|incorrect|mistaken?|not\s+(?:right|correct))\b",
+    r"(?:wrong|incorrect|mistaken?|not\s+(?:right|correct))\b"
+    r"|\A(?:</\w{1,12}>)?[\s*_$)\]},.;:]*(?:(?:but|though|although|and)\s+)?[\s(]*(?:(?:i\s+am|i['\u2019]m)\s+(?:[a-z]+\s+)?not\s+(?:[a-z]+\s+)?"
+    r"(?:sure|certain)|(?:(?:just|only|this\s+is|it\s+is|it['\u2019]s)\s+)*(?:a|my)\s+(?:best\s+)?guess|i\s+guess|maybe|perhaps"
+    r"|probably|possibly|or\s+(?:so|something|thereabouts))\b",
     re.IGNORECASE,
 )
 _ONE_BY_ONE = lazy_pattern(
@@ -119,7 +124,7 @@ def stated_from(sentence: str) -> int:
 
 
 def revised(following: str) -> bool:
-    """True where what follows a marked answer takes it back for another: "Actually the answer is 73.", "No, 73"."""
+    """True where what follows a marked answer takes it back: "Actually the answer is 73.", "No, 73", "a guess"."""
     return _REVISED.search(following[:_READ]) is not None
 
 

@@ -34,7 +34,7 @@ _OPEN = lazy_pattern(
 _STATED = lazy_pattern(
     r"\b(?:(?P<copula>is|are|was|were)|has|have|had"
     r"|equals?|gives?|needs?|takes?|costs?|gets?|makes?|buys?|bought|of\s+exactly)\s+(?:exactly\s+|only\s+|just\s+)?"
-    r"(?=(?:" + "|".join((*_ONES, *_TENS, "half")) + r")\b)",
+    r"(?=(?:minus\s+|negative\s+)?(?:" + "|".join((*_ONES, *_TENS, "half")) + r")\b)",
     re.IGNORECASE,
 )
 _SHAPE = lazy_pattern(r"[a-z]+(?:(?:\s+|-|\u2010|\u2011|,\s+)[a-z]+)*[.!]?", re.IGNORECASE)
@@ -74,6 +74,8 @@ def counted(sentence: str) -> Fraction | None:
         return None
     stated = _STATED.search(sentence)
     words = _WORD.findall(sentence[stated.end() :].lower()) if stated else _WORD.findall(sentence.lower())
+    negative = words[:1] in (["minus"], ["negative"])
+    words = words[negative:]
     ends = [at for at, word in enumerate(words) if word in _KNOWN]
     run = next((at for at, word in enumerate(words) if word not in _KNOWN and word != "and"), len(words))
     run -= bool(run and words[run - 1] == "and")
@@ -82,6 +84,7 @@ def counted(sentence: str) -> Fraction | None:
     value = spoken_number(" ".join(words[:run]))
     if value is None or (stated is None and value.denominator == 1):
         return None
+    value = -value if negative else value
     copula = stated is not None and stated["copula"] is not None
     return value if (words[run:] and (value != 1 or words[run] != "of")) or (copula and value != 1) else None
 

@@ -3,7 +3,9 @@
 from typing import Any, Literal
 
 import pytest
+from patience import PATIENCE
 
+from grpo.rewards.math import process
 from grpo.rewards.math.accuracy import accuracy
 
 TEXTS = [
@@ -68,8 +70,12 @@ def test_the_open_r1_variant_reads_any_gold_and_only_latex_answers() -> None:
 
 
 @pytest.mark.slow
-def test_a_variant_abstains_at_its_limit() -> None:
-    text = "$\\boxed{(x+y+z+1)^{500}}$"
+def test_a_variant_scores_what_exhausts_its_limit_as_wrong_unless_the_gold_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(process, "WAIT", PATIENCE)
+    slow = r"\sum_{k=1}^{9999} \sin(k^2)"
     options: dict[str, Any] = {"variant": "trl.accuracy_reward", "limit": 0.5}
-    assert accuracy(text, "$x^2+y$", **options) is None
-    assert accuracy(text, "$x^2+y$", undecided=0.0, **options) == 0.0
+    assert accuracy(rf"$\boxed{{{slow}}}$", "$72$", **options) == 0.0
+    assert accuracy(r"$\boxed{x^2}$", f"${slow}$", **options) is None
+    assert accuracy(r"$\boxed{x^2}$", f"${slow}$", undecided=0.0, **options) == 0.0

@@ -43,7 +43,7 @@ def test_one_spelling_stands_for_all(text: str, usual: str) -> None:
         "[1,2],[3,4]",
         "[1,2]",
         "(1;2)",
-        "\\mathbf{i}+2\\mathbf{j}",
+        "\\mathbf{u}+2\\mathbf{v}",
         "$2 m$",
         "5\\,",
         "a",

@@ -84,7 +84,6 @@ READ = {
         ("\\framebox{42}", "42", "24"),
         ("a\u2099 = 2\u207f \u2212 1", "a_n = 2^n - 1", "a_n = 2^n"),
         ("The answer is minus 17", "-17", "17"),
-        ("<answer>probably 540</answer>", "540", "450"),
         ("Therefore, the probability is 1/36, or about 2.8%.", "\\frac{1}{36}", "\\frac{1}{6}"),
     ],
 }

@@ -8,6 +8,7 @@ from math_marked import MARKED_RIGHT, MARKED_WRONG
 from math_pairs import RIGHT, WRONG
 from math_stated import STATED_RIGHT, STATED_WRONG
 from math_stated_again import SECOND_RIGHT, SECOND_WRONG
+from math_values import VALUES_RIGHT, VALUES_WRONG
 
 from grpo.plugins.errors import OptionError
 from grpo.plugins.host import Host
@@ -70,6 +71,14 @@ def test_a_right_answer_is_right_in_every_form(kind: str) -> None:
 @pytest.mark.parametrize("kind", WRONG)
 def test_an_undue_answer_is_wrong(kind: str) -> None:
     paid = [(text, gold, math(text, gold)) for text, gold in WRONG[kind]]
+    assert [entry for entry in paid if entry[2].ok is not False] == []
+
+
+@pytest.mark.parametrize("kind", VALUES_RIGHT)
+def test_the_same_value_is_right_and_a_near_one_is_not(kind: str) -> None:
+    missed = [(text, gold, math(text, gold)) for text, gold in VALUES_RIGHT[kind]]
+    paid = [(text, gold, math(text, gold)) for text, gold in VALUES_WRONG.get(kind, [])]
+    assert [entry for entry in missed if entry[2].ok is not True] == []
     assert [entry for entry in paid if entry[2].ok is not False] == []
 
 

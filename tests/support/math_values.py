@@ -1,0 +1,165 @@
+"""Answers of each type of value beside a gold: by kind, (completion, gold), right ones and near ones that are wrong."""
+
+# ruff: noqa: RUF001
+from __future__ import annotations
+
+VALUES_RIGHT = {
+    "numbers of hundreds of digits": [
+        (r"\boxed{\frac{2^{2005}+1}{3 \cdot 2^{2006}}}", r"\frac16 + \frac{1}{3 \cdot 2^{2006}}"),
+        (r"\boxed{1-2^{-100}}", r"\frac{2^{100}-1}{2^{100}}"),
+        (r"\boxed{18446744073709551615}", "2^{64}-1"),
+        (r"\boxed{\cos\frac{\pi}{7}\cos\frac{2\pi}{7}\cos\frac{3\pi}{7}}", r"\frac18"),
+        (r"\boxed{\sqrt2\sqrt3-\sqrt6}", "0"),
+    ],
+    "expressions of high powers": [
+        ("\\boxed{(x+y+z+1)^{500}}", "(1+z+y+x)^{500}"),
+        (r"\boxed{\binom{2n}{n}}", r"\frac{(2n)!}{(n!)^2}"),
+    ],
+    "sequences": [
+        (r"\boxed{1, 2, 3, \ldots, n}", r"1, 2, \ldots, n"),
+        (r"\boxed{1,4,9,\ldots,n^2}", r"1,4,\dots,n^2"),
+        (r"\boxed{2,4,8,\ldots}", r"2,4,8,16,\ldots"),
+        (r"\boxed{1,2,3,4,5,6}", r"1,2,\ldots,6"),
+        (r"\boxed{k \in \{1,2,\ldots,n\}}", r"\{1,2,\ldots,n\}"),
+        (r"\boxed{1+x+\cdots+x^n}", r"1+x+x^2+\cdots+x^n"),
+        (r"\boxed{1+2+\cdots+n = \frac{n(n+1)}{2}}", r"\frac{n(n+1)}{2}"),
+        ("1, 2, 3, ..., n", r"1, 2, \ldots, n"),
+    ],
+    "congruences": [
+        (r"\boxed{3 \pmod 7}", "3"),
+        (r"\boxed{n \equiv 5 \pmod{12}}", "5"),
+        (r"\boxed{x \equiv 10 \pmod 7}", r"3 \pmod 7"),
+        (r"\boxed{4 \ (\text{mod } 9)}", "4"),
+        (r"\boxed{2^{10} \equiv 2 \pmod{7}}", "2"),
+    ],
+    "several choices": [
+        (r"\boxed{A, C}", "AC"),
+        (r"\boxed{(A) and (C)}", "AC"),
+        (r"\boxed{A}, \boxed{C}", "AC"),
+        (r"\boxed{C, A}", "['A','C']"),
+        ("Answer: BD", "B, D"),
+        ("The answer is (A), (C), and (E).", "ACE"),
+        ("Therefore, options A, B and D are correct.", "ABD"),
+    ],
+    "units": [
+        (r"\boxed{9.8 \frac{\text{m}}{\text{s}^2}}", r"9.8\ \mathrm{m/s^2}"),
+        (r"\boxed{\frac{20\text{ km}}{\text{h}}}", "20 km/h"),
+        (r"\boxed{10\ \mathrm{kg\cdot m/s^2}}", "10 N"),
+        (r"\boxed{5\ \text{J}}", r"5\ \mathrm{N\cdot m}"),
+        (r"\boxed{4.18\ \frac{\text{J}}{\text{g}\cdot\text{K}}}", "4.18"),
+    ],
+    "sets of real numbers": [
+        (r"\boxed{x \in \mathbb{R}, x \ne 1}", r"(-\infty,1)\cup(1,\infty)"),
+        (r"\boxed{\text{all real numbers except } 0 \text{ and } 1}", r"\mathbb{R}\setminus\{0,1\}"),
+        (r"\boxed{\mathbb{R} - \{1\}}", r"x \neq 1"),
+        (r"\boxed{1 \le x \le 3 \text{ or } x = 5}", r"[1,3]\cup\{5\}"),
+        (r"\boxed{\text{all non-negative real numbers}}", r"[0,\infty)"),
+        (r"\boxed{\text{all real numbers greater than or equal to } 2}", r"[2,\infty)"),
+        (r"\boxed{\mathbb{R}_{>0}}", r"(0,\infty)"),
+        ("So x is in (2,5).", "(2,5)"),
+    ],
+    "vectors": [
+        (r"\boxed{(1,2,3)^T}", r"\begin{pmatrix}1\\2\\3\end{pmatrix}"),
+        (r"\boxed{\hat{i}+2\hat{j}+3\hat{k}}", r"\begin{pmatrix}1\\2\\3\end{pmatrix}"),
+        (r"\boxed{\vec{v} = 3\hat{\imath} - 4\hat{\jmath}}", "(3,-4)"),
+        (r"\boxed{2\mathbf{i} - \mathbf{k}}", r"\langle 2, 0, -1\rangle"),
+    ],
+    "functions in another letter": [
+        (r"\boxed{f(t)=2t+1}", "f(x)=2x+1"),
+        (r"\boxed{f: n \mapsto n+1}", "f(n)=n+1"),
+        (r"\boxed{f(x)=\pm x}", "f(x)=x and f(x)=-x"),
+        (r"\boxed{f(x)=cx,\ c\in\mathbb{R}}", "f(x)=cx"),
+        (r"\boxed{(n, n+1) \text{ for all integers } n \geq 1}", r"$(n, n+1)$ for all $n \ge 1$"),
+    ],
+    "one logarithm": [(r"\boxed{\frac{\pi \log 2}{8}}", r"\frac{\pi}{8}\ln 2"), (r"\boxed{\ln 2}", r"\log 2")],
+    "Chinese": [
+        ("\\boxed{（1，2）}", "(1,2)"),
+        ("解得 x＝3", "x=3"),
+        ("\\boxed{1、2}", "1, 2"),
+        ("\\boxed{1和2}", "1, 2"),
+        ("\\boxed{百分之五十}", "50\\%"),
+        ("\\boxed{12平方厘米}", "12"),
+        ("\\boxed{2.5亿}", "250000000"),
+        ("\\boxed{二分之一}", "\\frac12"),
+        ("\\boxed{十二}", "12"),
+        ("选项（B）正确", "B"),
+        ("\\boxed{对}", "正确"),
+        ("\\boxed{无解}", "\\emptyset"),
+    ],
+    "prose": [
+        ("The temperature is minus 4.", "-4"),
+        ("The minimum value is negative seven.", "-7"),
+        ("There are **15** ways to arrange the 4 books.", "15"),
+    ],
+}
+
+VALUES_WRONG = {
+    "numbers of hundreds of digits": [
+        (r"\boxed{\frac{1}{3 \cdot 2^{2006}}}", r"\frac{2^{2005}+1}{3 \cdot 2^{2006}}"),
+        (r"\boxed{\frac{1}{2^{2006}}}", r"\frac{1}{2^{2005}}"),
+        (r"\boxed{\frac{3^{100}+2^{100}}{6^{100}}}", r"\frac{3^{100}-2^{100}}{6^{100}}"),
+        (r"\boxed{\{\frac{1}{2^{2006}}, 3\}}", r"\{3, \frac{1}{2^{2005}}\}"),
+        (r"\boxed{[\frac{1}{2^{2006}},1)}", r"[\frac{1}{2^{2005}},1)"),
+        (r"\boxed{x+\frac{1}{2^{2006}}}", r"x+\frac{1}{2^{2005}}"),
+        (r"\boxed{\frac{\sqrt2}{2006!}}", r"\frac{\sqrt2}{2005!}"),
+        (r"\boxed{\sqrt{2}+10^{-20}}", r"\sqrt2"),
+        (r"\boxed{2}", r"2-2^{-2020}"),
+    ],
+    "expressions of high powers": [
+        (r"\boxed{(x+1)^{999}}", "72"),
+        (r"\boxed{((x+1)^{999},1)}", "(1,2)"),
+        (r"\boxed{(x+y+z+1)^{500}}", "x^2+y"),
+    ],
+    "sequences": [
+        (r"\boxed{1, 3, 5, \ldots, 2n-1}", r"1, 2, \ldots, n"),
+        (r"\boxed{\{1, 3, \ldots, 10\}}", r"\{1, 2, \ldots, 10\}"),
+        (r"\boxed{1,4,8,\ldots,n^2}", r"1,4,\dots,n^2"),
+        (r"\boxed{\{1,2,6\}}", r"\{1,2,\ldots,6\}"),
+        (r"\boxed{1+2+\cdots+n}", "n+1"),
+        ("1, 3, 5, ..., 2n-1", r"1, 2, \ldots, n"),
+    ],
+    "congruences": [
+        (r"\boxed{5 \equiv 12}", "12"),
+        (r"\boxed{5 \equiv 12 \pmod 7}", "12"),
+        (r"\boxed{4 \pmod 7}", "3"),
+        (r"\boxed{x \equiv 3 \pmod 5}", r"x \equiv 3 \pmod 7"),
+        (r"\boxed{5 \bmod 7}", "5"),
+    ],
+    "several choices": [
+        (r"\boxed{A, B, C}", "AC"),
+        (r"\boxed{A}", "AC"),
+        (r"\boxed{\text{A or C}}", "AC"),
+        ("Either A or C.", "AC"),
+        ("C or D. The answer is (C) unless it is (D)", "C"),
+    ],
+    "units": [
+        (r"\boxed{20 \frac{\text{km}}{\text{h}}}", "20 m/s"),
+        (r"\boxed{5\ \mathrm{kg\cdot m/s^2}}", "5 J"),
+    ],
+    "sets of real numbers": [
+        (r"\boxed{\text{all positive real numbers}}", r"[0,\infty)"),
+        (r"\boxed{\mathbb{R} \setminus \{-2\}}", r"x\ne 2"),
+    ],
+    "vectors": [
+        (r"\boxed{(2, 0, 1)^T}", r"\begin{pmatrix}2\\0\\-1\end{pmatrix}"),
+        (r"\boxed{\vec{v} = 3\hat{\imath} + 4\hat{\jmath}}", "(3,-4)"),
+    ],
+    "functions in another letter": [
+        (r"\boxed{f(t)=2x+1}", "f(x)=2t+1"),
+        (r"\boxed{f(t)=2t-1}", "f(x)=2x+1"),
+        (r"\boxed{(n,n+1) \text{ for all } n\ge 2}", r"$(n,n+1)$ for all $n \ge 1$"),
+    ],
+    "one logarithm": [(r"\boxed{\log_{10} 2}", r"\ln 2")],
+    "Chinese": [
+        ("\\boxed{（2，1）}", "(1,2)"),
+        ("\\boxed{1或2}", "1"),
+        ("\\boxed{不是12}", "12"),
+        ("\\boxed{3万}", "3000"),
+        ("\\boxed{错}", "正确"),
+    ],
+    "prose": [
+        ("The temperature is minus 4.", "4"),
+        ("The total cost is **$20** for the 5 tickets.", "5"),
+        ("It might be 540.", "540"),
+    ],
+}
