@@ -275,12 +275,28 @@ def add_lora(model: PreTrainedModel, lora: LoraSection) -> Any:
         lora_alpha=lora.alpha if lora.alpha is not None else 2 * lora.rank,
         lora_dropout=lora.dropout,
         target_modules=lora.targets if isinstance(lora.targets, str) else list(lora.targets),
+        exclude_modules=_routers(model) if isinstance(lora.targets, str) else None,
         task_type="CAUSAL_LM",
     )
     try:
         return get_peft_model(model, config)
     except ValueError as error:
         raise UsageError(f"lora.targets {lora.targets}: {str(error).splitlines()[0]}") from None
+
+
+def _routers(model: PreTrainedModel) -> list[str] | None:
+    """Returns the linear modules whose class computes something else in the end, such as Llama 4's choice of experts.
+
+    PEFT takes them for linear layers, and its adapter fails on what they return.
+    """
+    from torch import nn
+
+    own = [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and type(module).__module__.startswith("transformers.models.")
+    ]
+    return own or None
 
 
 def add_saved_adapter(model: PreTrainedModel, folder: str, *, trainable: bool) -> Any:
