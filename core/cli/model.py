@@ -87,11 +87,12 @@ def export(run: Path, folder: Path, merge: bool) -> None:
     """Write the model of RUN to DIR, for transformers, PEFT and whatever reads their folders.
 
     DIR must be new or empty; it appears whole or not at all. Of a run that is not done, the last checkpoint is written.
+    RUN may be a folder of PEFT, too.
     """
     from grpo.core.policy.export import export_weights
-    from grpo.core.policy.weights import BASE_FOLDER, find_run_weights
+    from grpo.core.policy.weights import BASE_FOLDER, find_run_weights, find_weights, is_adapter
 
-    weights = find_run_weights(run)
+    weights = find_weights(str(run)) if is_adapter(run) else find_run_weights(run)
     if weights.note:
         click.echo(f"note: {weights.note}", err=True)
     with StatusLine("writing the model"):

@@ -1,4 +1,4 @@
-"""Writes the weights of a run for transformers and PEFT: a run in, a folder that loads without grpo out.
+"""Writes the weights of a run, or an adapter, for transformers and PEFT, into a folder that loads without grpo.
 
     trained all weights     a model's folder
     LoRA                    an adapter's folder that names its base model; base/ holds the embedded one
@@ -34,7 +34,7 @@ def export_weights(weights: Weights, folder: Path, *, merge: bool) -> Path:
     """Writes the weights.
 
     Args:
-        weights: those of a run.
+        weights: those of a run, or of an adapter.
         folder: made; it may exist when it is empty.
         merge: add the adapter to its base model; all the same for a run that trained all weights.
 
@@ -45,12 +45,12 @@ def export_weights(weights: Weights, folder: Path, *, merge: bool) -> Path:
         UsageError: the folder cannot be used, or the base model cannot be loaded.
         RunError: the disk is full, or the merged weights are not finite.
     """
-    assert weights.trained is not None
     folder = folder.expanduser().resolve()
     refuse_folder(folder)
     hush_libraries()
     try:
         if weights.adapter is None:
+            assert weights.trained is not None
             _copy(weights.trained.folder, folder)
         elif merge:
             _merge(weights, folder)
@@ -120,6 +120,11 @@ def _merge(weights: Weights, folder: Path) -> None:
 
     dtype = getattr(torch, weights.dtype)
     model = load_policy(weights.base, "float32", LoraSection(), adapter=weights.adapter, trainable=False)
+    if not hasattr(model, "merge_and_unload"):  # it changes what goes into the model, and no weights
+        kind = model.peft_config["default"].peft_type.value
+        raise UsageError(
+            f"{weights.name} is an adapter of the kind {kind}, which cannot be merged into its base model."
+        )
     try:
         merged = model.merge_and_unload(safe_merge=True)
     except ValueError as error:

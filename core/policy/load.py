@@ -43,11 +43,13 @@ class PolicySource:
         path: a folder or a hub id, as transformers accepts it.
         embedded: it is the model that ships with grpo, or was trained from it.
         trained: where it was trained, for people; "" for a model that comes from elsewhere.
+        tokenizer: where its tokenizer comes from, where that is another place.
     """
 
     path: str
     embedded: bool
     trained: str = ""
+    tokenizer: str | None = None
 
 
 def policy_source(model: str | None) -> PolicySource:
@@ -128,6 +130,8 @@ def refuse_unknown_targets(lora: LoraSection, config: Any) -> None:
     Raises:
         UsageError: names the target and the modules that there are.
     """
+    from torch import nn
+
     if not lora.enabled or isinstance(lora.targets, str):
         return
     model = empty_model(config)
@@ -143,6 +147,9 @@ def refuse_unknown_targets(lora: LoraSection, config: Any) -> None:
             problem = f"the model has no module '{target}'.{did_you_mean(target, linear)}"
         elif any(module is model.get_output_embeddings() for module in meant):
             problem = f"'{target}' is the output layer, where TRL trains no adapter."
+        elif any(isinstance(module, nn.Embedding) for module in meant):
+            # PEFT saves the whole table beside such an adapter, and often it is the output layer's matrix as well.
+            problem = f"'{target}' is a table of embeddings, where no adapter is trained."
         elif unfit:
             problem = f"'{target}' is a {type(unfit[0]).__name__} and holds no matrix to adapt."
         else:
@@ -268,12 +275,28 @@ def add_lora(model: PreTrainedModel, lora: LoraSection) -> Any:
         lora_alpha=lora.alpha if lora.alpha is not None else 2 * lora.rank,
         lora_dropout=lora.dropout,
         target_modules=lora.targets if isinstance(lora.targets, str) else list(lora.targets),
+        exclude_modules=_routers(model) if isinstance(lora.targets, str) else None,
         task_type="CAUSAL_LM",
     )
     try:
         return get_peft_model(model, config)
     except ValueError as error:
         raise UsageError(f"lora.targets {lora.targets}: {str(error).splitlines()[0]}") from None
+
+
+def _routers(model: PreTrainedModel) -> list[str] | None:
+    """Returns the linear modules whose class computes something else in the end, such as Llama 4's choice of experts.
+
+    PEFT takes them for linear layers, and its adapter fails on what they return.
+    """
+    from torch import nn
+
+    own = [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and type(module).__module__.startswith("transformers.models.")
+    ]
+    return own or None
 
 
 def add_saved_adapter(model: PreTrainedModel, folder: str, *, trainable: bool) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 from grpo.core.config.defaults import Dtype, default_completion, dtype_of
 from grpo.core.config.schema import RunConfig, load_config
 from grpo.core.config.sections import LoraSection
+from grpo.core.policy.embedded import embedded_model_path
 from grpo.core.policy.load import PolicySource, load_policy, policy_source, refuse_impossible_lora
 from grpo.core.record.checkpoint import checkpoint_step, damage, last_checkpoint
 from grpo.core.record.run_dir import RunDir, is_run, open_run_dir
@@ -21,6 +22,7 @@ from grpo.core.record.versions import hush_libraries
 from grpo.plugins.errors import UsageError, did_you_mean
 
 ADAPTER_CONFIG = "adapter_config.json"
+TOKENIZER_CONFIG = "tokenizer_config.json"
 BASE_FOLDER = "base"  # in an exported adapter: the embedded model, which no hub has
 
 
@@ -89,8 +91,12 @@ class Weights:
 
     @property
     def tokenizer_source(self) -> str:
-        """A run's folder has the tokenizer that it was trained with."""
-        return self.base if self.trained is None else str(self.trained.folder)
+        """A run's folder, or that of an adapter, has the tokenizer that it was trained with; others have the base's."""
+        if self.trained is not None:
+            return str(self.trained.folder)
+        if self.adapter is not None and (Path(self.adapter) / TOKENIZER_CONFIG).is_file():
+            return self.adapter
+        return self.base
 
 
 def find_weights(model: str | None, adapter: str | None = None) -> Weights:
@@ -164,20 +170,17 @@ def run_config(run: RunDir) -> RunConfig:
 
 
 def training_source(model: str | None) -> PolicySource:
-    """Returns where a run that is to train this model begins: a model, or what another run has trained.
+    """Returns where a run that is to train this model begins: a model, what another run has trained, or an adapter.
 
     Raises:
-        UsageError: there are no such weights, or they are an adapter alone.
+        UsageError: there are no such weights.
     """
-    found = find_weights(model)
-    if found.trained is not None:
-        return PolicySource(found.base, found.embedded, f"{Path(found.name).name}, step {found.trained.step}")
-    if found.adapter is not None:
-        raise UsageError(
-            f"--model {model} is an adapter. Name the run that made it, or merge it first: grpo export RUN FOLDER "
-            "--merge"
-        )
-    return policy_source(model)
+    weights = find_weights(model)
+    if weights.trained is None and weights.adapter is None:
+        return policy_source(model)
+    step = "" if weights.trained is None else f", step {weights.trained.step}"
+    trained = f"{Path(weights.name).expanduser().resolve().name}{step}"
+    return PolicySource(weights.base, weights.embedded, trained, weights.tokenizer_source)
 
 
 def load_weights(weights: Weights) -> Any:
@@ -207,7 +210,7 @@ def _find(model: str | None) -> Weights:
     folder = Path(model).expanduser()
     if is_run(folder):
         return find_run_weights(folder)
-    if (folder / ADAPTER_CONFIG).is_file() and not (folder / "config.json").is_file():
+    if is_adapter(folder):
         return _exported(model, folder)
     if not folder.exists():
         refuse_missing_run(folder)
@@ -221,11 +224,18 @@ def _exported(model: str, folder: Path) -> Weights:
         base = json.loads((folder / ADAPTER_CONFIG).read_text(encoding="utf-8"))["base_model_name_or_path"]
     except (OSError, ValueError, KeyError) as error:
         raise UsageError(f"{folder / ADAPTER_CONFIG} cannot be read: {error}") from None
-    if (folder / BASE_FOLDER / "config.json").is_file():  # the folder may have been moved since it was exported
+    exported = (folder / BASE_FOLDER / "config.json").is_file()
+    if exported:  # the folder may have been moved since
         base = str(folder / BASE_FOLDER)
     if not base:
         raise UsageError(f"{folder / ADAPTER_CONFIG} names no base model. Name one with --model, this with --adapter.")
-    return Weights(model, base, str(folder), None, embedded=False)
+    embedded = exported or Path(base).expanduser().resolve() == embedded_model_path().resolve()
+    return Weights(model, base, str(folder), None, embedded=embedded)
+
+
+def is_adapter(folder: Path) -> bool:
+    """Returns whether a folder holds an adapter of PEFT and no whole model."""
+    return (folder / ADAPTER_CONFIG).is_file() and not (folder / "config.json").is_file()
 
 
 def refuse_missing_run(folder: Path) -> None:

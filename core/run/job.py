@@ -142,14 +142,16 @@ def _start(config: RunConfig, host: Host, progress: Progress, stop: StopRequest)
 def _with_own_base(plan: Plan, path: Path) -> Plan:
     """Copies the weights of another run, which may go on, into the new run's directory; an adapter is merged into them.
 
+    An adapter that no run here has made is merged in the same way.
+
     Raises:
-        UsageError: they cannot be loaded.
+        UsageError: they cannot be loaded, or the adapter is of a kind that cannot be merged.
         RunError: the disk is full.
     """
     from grpo.core.policy.export import export_weights
 
     weights = find_weights(plan.config.model)
-    if weights.trained is None:
+    if weights.trained is None and weights.adapter is None:
         return plan
     base = RunDir(path).base
     if is_first():
@@ -158,7 +160,7 @@ def _with_own_base(plan: Plan, path: Path) -> Plan:
         write_json(base / ORIGIN, origin)
     return replace(
         plan,
-        source=replace(plan.source, path=str(base.resolve())),
+        source=replace(plan.source, path=str(base.resolve()), tokenizer=None),
         config=plan.config.model_copy(update={"model": str(base.resolve())}),
     )
 

@@ -24,6 +24,9 @@ LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM", "SIGCHLD", "SIGPIPE")
 LIMITS = ("RLIMIT_AS", "RLIMIT_CORE", "RLIMIT_CPU", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_NOFILE", "RLIMIT_STACK")
 
+DEVICES = ("cpu", "cuda")
+_BLOCKS: list[Any] = []
+
 Part = tuple[str, Callable[[], Any], Callable[[Any], object]]
 
 
@@ -102,8 +105,9 @@ def _of_thread() -> Iterator[Part]:
     if numpy is not None and hasattr(numpy, "geterr"):
         yield "numpy's handling of errors", numpy.geterr, lambda how: numpy.seterr(**how)
     if torch is not None and hasattr(torch, "get_default_device"):
-        yield "whether gradients are recorded", torch.is_grad_enabled, torch.set_grad_enabled
+        yield "whether gradients are recorded", _recorded, _set_recorded
         yield "torch's default device", torch.get_default_device, lambda _: torch.set_default_device(None)
+        yield "torch's autocast", _autocast, _set_autocast
 
 
 def _deterministic() -> tuple[bool, bool]:
@@ -113,6 +117,40 @@ def _deterministic() -> tuple[bool, bool]:
 
 def _set_deterministic(how: tuple[bool, bool]) -> None:
     sys.modules["torch"].use_deterministic_algorithms(how[0], warn_only=how[1])
+
+
+def _autocast() -> tuple[Any, ...]:
+    """Whether autocast is on and to which type, on each kind of device, and how many of its blocks are open."""
+    torch = sys.modules["torch"]
+    torch.autocast_increment_nesting()  # it can only be read by changing it
+    depth = torch.autocast_decrement_nesting()
+    return depth, *((kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in DEVICES)
+
+
+def _set_autocast(how: tuple[Any, ...]) -> None:
+    torch = sys.modules["torch"]
+    depth, *devices = how
+    for kind, on, dtype in devices:
+        torch.set_autocast_enabled(kind, on)
+        torch.set_autocast_dtype(kind, dtype)
+    while _autocast()[0] > depth:
+        torch.autocast_decrement_nesting()
+    torch.clear_autocast_cache()  # weights that it cast are kept until its last block ends
+
+
+def _recorded() -> tuple[bool, bool]:
+    torch = sys.modules["torch"]
+    return torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+
+
+def _set_recorded(how: tuple[bool, bool]) -> None:
+    torch = sys.modules["torch"]
+    recorded, inferring = how
+    if torch.is_inference_mode_enabled() is not inferring:
+        block = torch.inference_mode(inferring)
+        block.__enter__()
+        _BLOCKS.append(block)  # a block that is collected puts back what was before it
+    torch.set_grad_enabled(recorded)
 
 
 def _umask() -> int:

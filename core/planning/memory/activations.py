@@ -130,10 +130,13 @@ def _first_layer_alone(base: Any, number: int) -> Iterator[None]:
         (parent, name, child)
         for parent in base.modules()
         for name, child in parent.named_children()
-        if isinstance(child, torch.nn.ModuleList) and len(child) == number
+        if isinstance(child, torch.nn.ModuleList)
     ]
-    # A list of another part (the layers that see pictures) may be as long; those of the text are the largest.
-    parent, name, layers = max(lists, key=lambda found: sum(p.numel() for p in found[2].parameters()))
+    # A list of another part (the layers that see pictures) may be as long; those of the text are the largest. A
+    # decoder out of an encoder-decoder may have another number than its configuration says of the encoder.
+    parent, name, layers = max(
+        lists, key=lambda one: (len(one[2]) == number, sum(weight.numel() for weight in one[2].parameters()))
+    )
     setattr(parent, name, layers[:1])
     try:
         yield
@@ -182,7 +185,8 @@ def _tensors(cache: Any) -> Iterator[torch.Tensor]:
 class _FusedAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-        output = query.new_empty(*query.shape[:-1], value.shape[-1])
+        batch, heads, length, _ = query.shape  # laid out so that the next layer takes it without a copy
+        output = query.new_empty(batch, length, heads, value.shape[-1]).transpose(1, 2)
         sums = torch.empty(query.shape[:-1], dtype=torch.float32, device=query.device)
         ctx.save_for_backward(query, key, value, output, sums)
         return output

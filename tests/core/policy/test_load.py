@@ -25,6 +25,7 @@ from grpo.core.policy.load import (
     load_tokenizer,
     policy_source,
     refuse_impossible_lora,
+    refuse_unknown_targets,
 )
 from grpo.core.policy.save import save_policy
 from grpo.plugins.errors import UsageError
@@ -220,6 +221,22 @@ def test_only_the_adapter_trains_and_starts_as_the_model(tiny_model: Path) -> No
     assert torch.equal(policy(ids).logits, before)
     scales = {module.scaling["default"] for module in policy.modules() if hasattr(module, "lora_A")}
     assert scales == {2.0}, "alpha is twice the rank"
+
+
+def test_an_adapter_of_the_embeddings_is_refused(tiny_model: Path) -> None:
+    lora = LoraSection(enabled=True, targets=("q_proj", "embed_tokens"))
+    message = refusal(refuse_unknown_targets, lora, load_model_config(str(tiny_model)))
+    assert "'embed_tokens' is a table of embeddings" in message
+    assert "Its linear ones: down_proj" in message
+
+
+@pytest.mark.parametrize("kind", ["qwen2_5_vl", "mistral3"])
+def test_a_model_of_pictures_is_refused_by_its_kind(kind: str) -> None:
+    from transformers import AutoConfig
+
+    message = refusal(count_parameters, AutoConfig.for_model(kind))
+    assert "transformers has no causal language model of the kind" in message
+    assert "Unrecognized" not in message
 
 
 def test_an_adapter_of_no_module_is_refused(tiny_model: Path) -> None:

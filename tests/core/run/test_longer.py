@@ -8,10 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import grpo
+from grpo.core.cli.main import cli
 from grpo.core.config.schema import RunConfig, parse_config
-from grpo.core.policy.weights import find_weights, training_source
+from grpo.core.config.sections import LoraSection
+from grpo.core.policy.embedded import embedded_model_path
+from grpo.core.policy.load import add_lora, load_model
+from grpo.core.policy.weights import find_weights, load_weights, training_source
 from grpo.core.record.checkpoint import damage
 from grpo.core.run.longer import refuse_steps
 from grpo.plugins.errors import UsageError
@@ -109,9 +114,32 @@ def test_a_run_begins_with_what_another_has_trained_and_needs_it_no_more(how: di
     assert find_weights(str(moved)).embedded
 
 
-def test_an_adapter_alone_cannot_be_trained_on(tmp_path: Path) -> None:
-    (tmp_path / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "some/model"}))
-    with pytest.raises(UsageError, match=r"is an adapter\. Name the run that made it, or merge it first"):
-        training_source(str(tmp_path))
+@pytest.mark.slow
+def test_an_adapter_that_no_run_made_is_merged_and_trained_on(tmp_path: Path) -> None:
+    import torch
+
+    adapter = tmp_path / "adapter"
+    base = load_model(str(embedded_model_path()), "float32")
+    policy = add_lora(base, LoraSection(enabled=True, rank=2, targets=("q_proj", "v_proj")))
+    for parameter in policy.parameters():
+        if parameter.requires_grad:
+            torch.nn.init.normal_(parameter, std=0.02)
+    policy.save_pretrained(adapter)
+    settings = json.loads((adapter / "adapter_config.json").read_text())
+    (adapter / "adapter_config.json").write_text(
+        json.dumps(settings | {"base_model_name_or_path": str(embedded_model_path())})
+    )
+    run = small(tmp_path / "run", train={"steps": 1}, model=str(adapter), lora=True, beta=0.1)
+    assert run.status == "done"
+    expected = {name: value.clone() for name, value in policy.merge_and_unload().state_dict().items()}
+    begun = load_weights(find_weights(str(run.path / "base"))).state_dict()
+    assert all(torch.allclose(expected[name], begun[name], atol=1e-6) for name in begun)
+    export = CliRunner().invoke(cli, ["export", str(adapter), str(tmp_path / "out"), "--merge"])
+    assert export.exit_code == 0, export.output
+    written = load_weights(find_weights(str(tmp_path / "out"))).state_dict()
+    assert all(torch.allclose(expected[name], written[name], atol=1e-6) for name in written)
+
+
+def test_a_run_begins_with_the_model_that_is_named() -> None:
     assert not training_source("some/model").embedded
     assert training_source(RunConfig(env="gsm8k").model).embedded

@@ -35,6 +35,7 @@ CHANGES = {
     "an alarm": "signal.setitimer(signal.ITIMER_REAL, 1000)",
     "numpy's handling of errors": "np.seterr(all='raise')",
     "whether gradients are recorded": "torch.set_grad_enabled(False)",
+    "torch's autocast": "torch.autocast('cpu', dtype=torch.bfloat16).__enter__()",
     "torch's default dtype": "torch.set_default_dtype(torch.float64)",
     "torch's default device": "torch.set_default_device('meta')",
     "torch's threads": "torch.set_num_threads(torch.get_num_threads() + 1)",
@@ -64,6 +65,16 @@ def test_what_a_plugin_changes_is_put_back_and_named(name: str) -> None:
     assert state.put_back() == []
     exec(CHANGES[name], NAMES | {"np": np})
     assert state.put_back() == [name]
+    assert state.put_back() == []
+
+
+def test_a_block_of_inference_that_was_left_open_is_closed() -> None:
+    state = ProcessState()
+    block = torch.inference_mode()
+    block.__enter__()
+    assert state.put_back() == ["whether gradients are recorded"]
+    assert not torch.ones(2, requires_grad=True).mul(2).is_inference()
+    assert torch.is_grad_enabled()
     assert state.put_back() == []
 
 

@@ -31,11 +31,11 @@ ASKED: tuple[Callable[[Any], Any], ...] = (  # what planning and a server ask of
     lambda config: shape(config, "float32", PLAIN, reference=True),
     lambda config: shape(config, "bfloat16", LORA),
 )
-COUNTED = (  # of those that people train; none of them may become one that cannot be counted
-    "llama qwen2 qwen3 qwen3_5_text mistral ministral3 gemma gemma2 gemma3 gemma3_text gemma4 gemma4_text phi phi3 olmo2 "
-    "olmo3 granite glm glm4 cohere2 smollm3 exaone4 gpt2 gpt_neox opt bloom falcon gpt_oss mixtral qwen3_moe deepseek_v3 "
-    "llama4 llama4_text jamba bamba"
-).split()
+COUNTED = (  # of those that people train: none of them may become one that cannot be counted
+    *("llama", "qwen2", "qwen3", "mistral", "ministral3", "gemma2", "gemma3", "gemma4", "gemma4_text", "gemma3n_text"),
+    *("phi3", "olmo3", "granite", "glm4", "cohere2", "smollm3", "exaone4", "gpt2", "gpt_neox", "deepseek_v3", "llama4"),
+    *("llama4_text", "bamba"),
+)
 
 
 def kinds() -> list[str]:
@@ -67,7 +67,7 @@ def small(kind: str) -> Any:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_every_kind_of_language_model_is_counted_or_refused_with_the_reason() -> None:
-    raw = []
+    raw: list[tuple[str, Exception]] = []
     for kind in kinds():
         config = small(kind)
         if config is None:
@@ -76,7 +76,8 @@ def test_every_kind_of_language_model_is_counted_or_refused_with_the_reason() ->
             try:
                 ask(config)
             except UsageError as refusal:
-                assert "\n" not in str(refusal), (kind, str(refusal))
+                if "\n" in str(refusal):
+                    raw.append((kind, refusal))
             except Exception as error:
                 raw.append((kind, error))
     assert raw == []
