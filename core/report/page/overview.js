@@ -166,7 +166,7 @@ const timeline = (runs) =>
   el(
     "div",
     { class: "timelines" },
-    runs.map((run) => {
+    runs.map((run, at) => {
       const last = Math.max(1, ...runs.flatMap((own) => [own.steps ?? 0, own.axis.at(-1) ?? 0])),
         done = run.axis.at(-1) ?? 0,
         held = heldOut(run);
@@ -216,7 +216,7 @@ const timeline = (runs) =>
           "span",
           { class: "ends" },
           el("span", null, runs.length > 1 ? [swatch(run), ...spelled(run.name)] : "step 0"),
-          held && el("span", { class: "meaning" }, "dots: held-out accuracy was measured"),
+          held && at === 0 && el("span", { class: "meaning" }, "dots: held-out accuracy was measured"),
           el("span", null, `step ${number(last)}`),
         ),
       );
