@@ -66,7 +66,11 @@ const facts = (run) => {
     fact(
       "Rollouts",
       number(run.recorded),
-      live() ? "recorded until now" : run.held < run.recorded ? `${number(run.held)} of them in this file` : "all in this file",
+      live()
+        ? "recorded until now"
+        : run.held < run.recorded
+          ? `${number(run.held)} of them in this file`
+          : "all in this file",
     ),
   );
 };
@@ -100,7 +104,11 @@ const heading = (run) =>
       ...spelled(run.env),
       run.rewards.length ? [", rewarded by ", ...spelled(run.rewards.join(", "))] : [],
     ),
-    el("p", { class: "sub" }, [manner(run.config), run.started && `started ${whenOf(run.started)}`].filter(Boolean).join(", ")),
+    el(
+      "p",
+      { class: "sub" },
+      [manner(run.config), run.started && `started ${whenOf(run.started)}`].filter(Boolean).join(", "),
+    ),
   );
 
 /** @param {Run[]} runs */
