@@ -79,7 +79,7 @@ class SettingsCommand(click.Command):
             if record is not None:
                 title = getattr(option, "panel", OTHERS)
                 (last if title == OTHERS else panels.setdefault(title, [])).append(record)
-        width = max(len(flag) for flag, _ in itertools.chain(last, *panels.values()) if len(flag) <= WIDEST)
+        width = min(WIDEST, max(len(flag) for flag, _ in itertools.chain(last, *panels.values())))
         for title, records in (*panels.items(), (OTHERS, last)):
             if records:
                 with formatter.section(title):

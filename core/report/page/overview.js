@@ -11,10 +11,13 @@ import { live } from "./state.js";
 /** @import { Choices } from "./route.js" */
 /** @import { Values } from "./chart.js" */
 
-/** @param {Values | undefined} values @param {number} window */
-const firstAndLast = (values, window) => {
-  const all = (values ?? []).filter(known);
-  return all.length ? [mean(all.slice(0, window)), mean(all.slice(-window))] : null;
+const ENDS = 5; // steps at either end whose means are compared, where a run has twice as many
+
+/** @param {Values | undefined} values */
+const firstAndLast = (values) => {
+  const all = (values ?? []).filter(known),
+    window = Math.max(1, Math.min(ENDS, Math.floor(all.length / 2)));
+  return all.length ? { first: mean(all.slice(0, window)), last: mean(all.slice(-window)), window } : null;
 };
 
 /** @param {Run} run @param {number} at */
@@ -41,17 +44,17 @@ const arrow = (before, after) => [el("span", { class: "before" }, before), " →
 
 /** @param {Run} run */
 const facts = (run) => {
-  const reward = firstAndLast(run.metrics.reward, 5),
+  const reward = firstAndLast(run.metrics.reward),
     held = heldOut(run);
-  const lengths = firstAndLast(run.metrics["completions/mean_length"], 5);
+  const lengths = firstAndLast(run.metrics["completions/mean_length"]);
   const done = run.axis.at(-1) ?? 0;
   return el(
     "dl",
     { class: "facts" },
     fact(
       "Reward",
-      reward ? arrow(number(Number(reward[0].toFixed(3))), number(Number(reward[1].toFixed(3)))) : "–",
-      "mean of the first and the last 5 steps",
+      reward ? arrow(number(Number(reward.first.toFixed(3))), number(Number(reward.last.toFixed(3)))) : "–",
+      reward && (reward.window > 1 ? `mean of the first and the last ${reward.window} steps` : "first and last step"),
     ),
     held &&
       fact(
@@ -61,7 +64,8 @@ const facts = (run) => {
           : arrow(percent(held.values[held.first]), percent(held.values[held.last])),
         [reachOf(run, held.last), known(run.config.evaluation?.size) && ` of ${number(run.config.evaluation.size)}`],
       ),
-    lengths && fact("Length", arrow(number(Math.round(lengths[0])), number(Math.round(lengths[1]))), "tokens, mean"),
+    lengths &&
+      fact("Length", arrow(number(Math.round(lengths.first)), number(Math.round(lengths.last))), "tokens, mean"),
     fact("Steps", known(run.steps) ? `${number(done)} of ${number(run.steps)}` : number(done), duration(run.seconds)),
     fact(
       "Rollouts",
@@ -254,10 +258,10 @@ const comparison = (runs) =>
         "tbody",
         null,
         runs.map((run) => {
-          const reward = firstAndLast(run.metrics.reward, 5),
+          const reward = firstAndLast(run.metrics.reward),
             held = heldOut(run),
             last = held && held.values[held.last];
-          const lengths = firstAndLast(run.metrics["completions/mean_length"], 5);
+          const lengths = firstAndLast(run.metrics["completions/mean_length"]);
           return el(
             "tr",
             null,
@@ -271,7 +275,7 @@ const comparison = (runs) =>
             el(
               "td",
               null,
-              reward ? `${number(Number(reward[0].toFixed(3)))} → ${number(Number(reward[1].toFixed(3)))}` : "–",
+              reward ? `${number(Number(reward.first.toFixed(3)))} → ${number(Number(reward.last.toFixed(3)))}` : "–",
             ),
             el(
               "td",
@@ -280,7 +284,11 @@ const comparison = (runs) =>
               " ",
               held && el("small", null, reachOf(run, held.last)),
             ),
-            el("td", null, lengths ? `${number(Math.round(lengths[0]))} → ${number(Math.round(lengths[1]))}` : "–"),
+            el(
+              "td",
+              null,
+              lengths ? `${number(Math.round(lengths.first))} → ${number(Math.round(lengths.last))}` : "–",
+            ),
             el("td", null, number(run.axis.at(-1) ?? 0)),
             el("td", null, whenOf(run.started)),
             el("td", null, duration(run.seconds)),

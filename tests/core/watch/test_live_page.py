@@ -238,5 +238,5 @@ def test_a_page_that_follows_a_run_speaks_of_no_file(tmp_path: Path, served: Ser
     assert page.title() == "pens · grpo watch"
     listed = served(tmp_path)
     listed.wait_for_selector("tbody th a")
-    assert ["6 s"] == [text for text in listed.locator("tbody td").all_inner_texts() if text.endswith(" s")]
+    assert [text for text in listed.locator("tbody td").all_inner_texts() if text.endswith(" s")] == ["6 s"]
     assert "Started" in listed.locator("thead").inner_text()
