@@ -1,21 +1,89 @@
-"""Makes a click option of every setting that has a flag, and reads what a user gave as dotted keys and values."""
+"""Makes a click option of every setting that has a flag, and reads what a user gave as dotted keys and values.
+
+The help lists options in panels, one for each section of settings. An error names the flag where the user typed, or
+could have typed, a flag, and not the setting that it stands for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import itertools
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import click
 
-from grpo.core.config.schema import RunConfig
+from grpo.core.config.schema import RunConfig, keys_of
 from grpo.core.config.setting import Flag, Setting, plain, settings_of
+from grpo.plugins.errors import GrpoError, UsageError
 
 SETTINGS = settings_of(RunConfig)
 FLAGS = {key: setting.about.flag for key, setting in SETTINGS.items() if setting.about.flag is not None}
 TYPES: dict[Any, click.ParamType[Any]] = {int: click.INT, float: click.FLOAT, Path: click.Path(path_type=Path)}
+# The panels of the help in order, by the section of their settings; options of no setting stand in the last.
+PANELS = {
+    "": "What is trained on what",
+    "train": "Steps, batches and learning rate",
+    "loss": "Objective",
+    "rollout": "Sampling",
+    "lora": "Adapter",
+    "evaluation": "Held-out accuracy",
+    "output": "Checkpoints and trackers",
+    "canaries": "Canaries",
+}
+QUOTES = "'\""
+OTHERS = "This command"
+_DOTTED = "|".join(re.escape(key) for key in sorted(FLAGS, key=len, reverse=True) if "." in key)
+_BARE = "|".join(key for key in FLAGS if "." not in key)
+KEYS = re.compile(
+    rf"(?<![\w./'-])(?:--set )?(?:(?P<key>{_DOTTED})(?![\w.]*\w)(?:=(?P<value>'[^']*'|\"[^\"]*\"|[\w./+:-]*\w))?)"
+    rf"|(?:(?<=; )|^)(?P<bare>{_BARE})(?=: )"
+)
+WIDEST = 30  # characters of a flag beside whose text it stands
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+class PanelOption(click.Option):
+    """An option that stands in a panel of the help.
+
+    Args:
+        panel: its title.
+    """
+
+    def __init__(self, *args: Any, panel: str = OTHERS, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.panel = panel
+
+
+class SettingsCommand(click.Command):
+    """A command that has every flag: its help lists them in panels, and its errors name them."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command.
+
+        Raises:
+            GrpoError: as the command does, with flags in the place of settings.
+        """
+        with naming_flags(ctx.params):
+            return super().invoke(ctx)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the panels; those of other titles than `PANELS` come before the last one."""
+        panels: dict[str, list[tuple[str, str]]] = {title: [] for title in PANELS.values()}
+        last: list[tuple[str, str]] = []
+        for option in self.get_params(ctx):
+            record = option.get_help_record(ctx)
+            if record is not None:
+                title = getattr(option, "panel", OTHERS)
+                (last if title == OTHERS else panels.setdefault(title, [])).append(record)
+        width = min(WIDEST, max(len(flag) for flag, _ in itertools.chain(last, *panels.values())))
+        for title, records in (*panels.items(), (OTHERS, last)):
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl([(flag.ljust(width), text) for flag, text in records], col_max=WIDEST)
 
 
 def every_flag(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -27,7 +95,13 @@ def every_flag(command: Callable[..., Any]) -> Callable[..., Any]:
     for key, flag in reversed(FLAGS.items()):
         setting = SETTINGS[key]
         words = setting.words
-        attributes = {"type": TYPES.get(type(words[0]) if words else setting.forms[0][0]), "default": None}
+        panel = PANELS[key.rpartition(".")[0]]
+        attributes = {
+            "cls": PanelOption,
+            "panel": panel,
+            "type": TYPES.get(type(words[0]) if words else setting.forms[0][0]),
+            "default": None,
+        }
         command = _option(setting, flag, words, attributes)(command)
     return command
 
@@ -51,6 +125,43 @@ def given(values: Mapping[str, Any]) -> dict[str, Any]:
             value = _one_or_all(SETTINGS[key], value.split(",") if value else [])
         found[key] = value
     return found
+
+
+@contextmanager
+def naming_flags(values: Mapping[str, Any]) -> Iterator[None]:
+    """Names the flags of settings in errors, but for settings of --set or --config, which keep the name that they have.
+
+    Args:
+        values: what click hands to a command that has every flag.
+    """
+    try:
+        yield
+    except GrpoError as error:
+        keys = {pair.partition("=")[0].strip() for pair in values["pairs"]}
+        with suppress(UsageError):  # the file is what is wrong
+            keys |= keys_of(values["config_file"])
+        error.args = (named_by_flags(str(error), keys - set(given(values))),)
+        raise
+
+
+def named_by_flags(text: str, typed: Collection[str] = ()) -> str:
+    """Returns a text for people in which settings go by their flags: "train.lr=1" is "--lr 1".
+
+    Args:
+        text: with settings by their dotted keys; one without a section is a setting where a colon follows it.
+        typed: settings to leave as they are.
+    """
+
+    def flag_of(match: re.Match[str]) -> str:
+        key, value = match["key"] or match["bare"], match["value"]
+        if key in typed:
+            return match[0]
+        on, _, off = FLAGS[key].name.partition("/")
+        if value in ("true", "false"):
+            return on if value == "true" or not off else off
+        return on if value is None else f"{on} {value.strip(QUOTES)}"
+
+    return re.sub(r"(--[\w-]+) \(\1\)", r"\1", KEYS.sub(flag_of, text))
 
 
 def _gathered(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:

@@ -105,7 +105,7 @@ def launch(
 
 def _checked(arguments: tuple[str, ...], machines: Machines) -> RunConfig:
     """Reads the arguments as `grpo run` will."""
-    from grpo.core.cli.flags import given
+    from grpo.core.cli.flags import given, naming_flags
     from grpo.core.cli.run import run
     from grpo.core.config.schema import load_config
 
@@ -116,7 +116,8 @@ def _checked(arguments: tuple[str, ...], machines: Machines) -> RunConfig:
     if values.pop("resume_from") is not None or values.pop("dry_run"):
         raise UsageError("leave --resume and --dry-run out: the script continues the run of --out where there is one.")
     values.pop("quiet")
-    config = load_config(values.pop("config_file"), values.pop("pairs"), given(values))
+    with naming_flags(values):
+        config = load_config(values["config_file"], values["pairs"], given(values))
     if config.out is None:
         raise UsageError("name the run directory with --out, in a folder that all machines see.")
     total = machines.nodes * machines.processes

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from grpo.core.cli.bar import StatusLine
-from grpo.core.cli.flags import every_flag, given
+from grpo.core.cli.flags import SettingsCommand, every_flag, given
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ LOSSES = {"naive": "all logits", "trl": "TRL's head", "grpo": "grpo's head"}
 MAX_CONTEXT = 2**20  # tokens, where a model names no limit of its own
 
 
-class PlanCommand(click.Command):
+class PlanCommand(SettingsCommand):
     """Takes the rank of an adapter right after --lora, too."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
@@ -105,7 +105,7 @@ def planned(
     from grpo.core.planning.cluster.hardware import gpu_of, known_gpu
     from grpo.core.planning.context import context_of
     from grpo.core.planning.facts import Facts
-    from grpo.core.planning.memory.budget import GIB, Device, Given, Job, best_fit, parse_size, this_device
+    from grpo.core.planning.memory.budget import GIB, Device, Given, Job, best_fit, gpu_memory, this_device
     from grpo.core.planning.memory.estimate import shape
     from grpo.core.planning.memory.fit import versions
     from grpo.core.planning.memory.proposal import proposed
@@ -122,7 +122,7 @@ def planned(
     host = Host.discover()
     bind_objective(config, host)
     known = known_gpu(gpu) if gpu else None
-    device = known.device if known else Device("cuda", parse_size(gpu)) if gpu else this_device()
+    device = known.device if known else Device("cuda", gpu_memory(gpu)) if gpu else this_device()
     model_config = policy_shape(config.model)
     on_gpu = (device.kind == "cuda" or nodes is not None) and config.model is not None
     dtype = config.train.dtype or ("bfloat16" if on_gpu else "float32")

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from grpo.core.cli.flags import every_flag, given
+from grpo.core.cli.flags import PanelOption, SettingsCommand, every_flag, given
 from grpo.core.config.schema import load_config
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
     from grpo.core.run.job import RunSummary
     from grpo.core.run.placement import Asked
+
+CLUSTER = "On a Ray cluster"  # the panel of the help
 
 
 def _print_schema(context: click.Context, option: click.Parameter, asked: bool) -> None:
@@ -28,7 +30,7 @@ def _print_schema(context: click.Context, option: click.Parameter, asked: bool) 
         context.exit()
 
 
-@click.command()
+@click.command(cls=SettingsCommand)
 @every_flag
 @click.option(
     "--print-schema",
@@ -44,11 +46,42 @@ def _print_schema(context: click.Context, option: click.Parameter, asked: bool) 
     type=click.Path(path_type=Path),
     help="Continue this run; --steps N makes it N steps long, --server-url names servers that moved.",
 )
-@click.option("--on", "place", type=click.Choice(["ray"]), help="Run on a Ray cluster; see docs/scale.md.")
-@click.option("--ray-address", metavar="HOST:PORT", help="With --on ray. Default: RAY_ADDRESS, or this machine's.")
-@click.option("--workers", type=click.IntRange(min=1), help="With --on ray: processes that train together. Default: 1.")
-@click.option("--servers", type=click.IntRange(min=1), help="With --on ray: rollout servers (vLLM) to start.")
-@click.option("--nodes", type=click.IntRange(min=1), help="With --on ray: machines that train. Default: as few as fit.")
+@click.option(
+    "--on",
+    "place",
+    type=click.Choice(["ray"]),
+    help="Run on a Ray cluster; see docs/scale.md.",
+    cls=PanelOption,
+    panel=CLUSTER,
+)
+@click.option(
+    "--ray-address",
+    metavar="HOST:PORT",
+    help="With --on ray. Default: RAY_ADDRESS, or this machine's.",
+    cls=PanelOption,
+    panel=CLUSTER,
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    help="With --on ray: processes that train together. Default: 1.",
+    cls=PanelOption,
+    panel=CLUSTER,
+)
+@click.option(
+    "--servers",
+    type=click.IntRange(min=1),
+    help="With --on ray: rollout servers (vLLM) to start.",
+    cls=PanelOption,
+    panel=CLUSTER,
+)
+@click.option(
+    "--nodes",
+    type=click.IntRange(min=1),
+    help="With --on ray: machines that train. Default: as few as fit.",
+    cls=PanelOption,
+    panel=CLUSTER,
+)
 @click.option("--dry-run", is_flag=True, help="Check everything, show the plan, train nothing.")
 @click.option("--quiet", is_flag=True, help="Print warnings and errors only.")
 def run(

@@ -39,6 +39,7 @@ _FILES = (
         "--input", "source", default="-", show_default=True, help="A run, or a JSONL or Parquet file; - for stdin."
     ),
     click.option("--output", "target", default="-", show_default=True, help="JSONL file to write; - for stdout."),
+    click.option("--json", "as_json", is_flag=True, help="Print the rows on a terminal, too, and not only a summary."),
     click.option("--workers", type=click.IntRange(min=1), help="Worker processes.  [default: the processors]"),
 )
 
@@ -58,14 +59,22 @@ def _files(command: Callable[..., None]) -> Callable[..., None]:
     "problem, prompt or question, with step and env]",
 )
 @_files
-def score(rewards: tuple[str, ...], group_column: str | None, source: str, target: str, workers: int | None) -> None:
+def score(
+    rewards: tuple[str, ...],
+    group_column: str | None,
+    source: str,
+    target: str,
+    as_json: bool,
+    workers: int | None,
+) -> None:
     """Score recorded completions with rewards; exit code 1 where one fails on every row.
 
     A row is {"completion": "...", <columns>}; the output row adds "scores": for each reward its outcome (score,
     abstain or failure), its score and the reason of a failure. The components of a rubric follow it as
-    rubric.component. A completion may be a list of chat messages. Of a run, all recorded completions are scored.
+    rubric.component. A completion may be a list of chat messages. Of a run, all recorded completions are scored. On a
+    terminal the summary alone is printed, unless the rows are asked for.
     """
-    with _results_apart(target) as stdout:
+    with _results_apart(target, as_json=as_json) as stdout:
         bound = Host.discover().rewards(rewards)
         grouped = any(reward.grouped for reward in bound)
         if group_column is not None and not grouped:
@@ -99,13 +108,13 @@ def score(rewards: tuple[str, ...], group_column: str | None, source: str, targe
 @click.command()
 @click.option("--verifier", required=True, metavar="SPEC", help="The verifier.")
 @_files
-def verify(verifier: str, source: str, target: str, workers: int | None) -> None:
+def verify(verifier: str, source: str, target: str, as_json: bool, workers: int | None) -> None:
     """Judge recorded completions with a verifier; exit code 1 where it fails on every row.
 
     Rows are those of `grpo score`; the output row adds "verdict": its outcome (verdict or failure), ok (true, false,
     or null for undecided), the answer that was extracted, and a reason.
     """
-    with _results_apart(target) as stdout:
+    with _results_apart(target, as_json=as_json) as stdout:
         bound = Host.discover().verifier(verifier)
         tally: Counter[str] = Counter()
 
@@ -142,12 +151,13 @@ def _stream(
     summary: Callable[[], str],
     source: str,
     target: str,
-    stdout: BinaryIO,
+    stdout: BinaryIO | None,
     gather: Callable[[list[RecordedRow]], list[RecordedRow]] | None = None,
 ) -> None:
     """Reads, scores and writes block by block; a broken line ends it after the rows before it are written.
 
-    With `gather`, which finds the groups, all rows are one block, and a broken line ends it at once.
+    With `gather`, which finds the groups, all rows are one block, and a broken line ends it at once. Where `target` is
+    "-" and `stdout` None, rows are written nowhere.
 
     Raises:
         UsageError: a file that cannot be opened, or a broken line.
@@ -162,12 +172,16 @@ def _stream(
         output = stdout if target == "-" else _open_output(target, source, open_files)
         while block:
             for row, (key, value) in zip(block, add(scorer, block), strict=True):
-                output.write(_line({**row.values, key: value}))
-            output.flush()
+                if output is not None:
+                    output.write(_line({**row.values, key: value}))
+            if output is not None:
+                output.flush()
             if fault is not None:
                 break
             block, fault = _next_block(rows, _BLOCK)
     click.echo(summary(), err=True)
+    if output is None:
+        click.echo("\nEach row with its results: --output FILE writes them, --json prints them.", err=True)
     for text in scorer.first_failure.values():
         click.echo(f"\nfirst failure: {text}", err=True)
     for text in scorer.slow_imports.values():
@@ -213,8 +227,13 @@ def _open_output(target: str, source: str, open_files: contextlib.ExitStack) -> 
 
 
 @contextlib.contextmanager
-def _results_apart(target: str) -> Iterator[BinaryIO]:
-    """Gives stdout to the results alone: what plugins print, from Python or below it, goes to stderr."""
+def _results_apart(target: str, *, as_json: bool) -> Iterator[BinaryIO | None]:
+    """Gives stdout to the results alone: what plugins print, from Python or below it, goes to stderr.
+
+    Yields:
+        Where results are written that have no file; None on a terminal whose reader did not ask for them.
+    """
+    asked = as_json or not sys.stdout.isatty()
     if target != "-":
         yield sys.stdout.buffer
         return
@@ -223,7 +242,7 @@ def _results_apart(target: str) -> Iterator[BinaryIO]:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     try:
         with open(real, "wb", closefd=False) as stdout:
-            yield stdout
+            yield stdout if asked else None
     finally:
         sys.stdout.flush()
         os.dup2(real, sys.stdout.fileno())

@@ -23,12 +23,19 @@ def complaint(line: Any, root: type[BaseModel]) -> str:
         known = sorted(settings_of(root))
         if isinstance(line["input"], Mapping):  # a misspelt section
             known = sorted({key.rpartition(".")[0] for key in known} - {""})
-        return f"unknown setting '{where}'.{did_you_mean(where, known)} See docs/configuration.md for all of them"
+        return f"unknown setting '{where}'.{_meant(where, known)} See docs/configuration.md for all of them"
     message = line["msg"].removeprefix("Value error, ")
     message = message.replace("valid tuple", "list").partition(" or instance of ")[0].replace("dictionary", "table")
     message = message.replace("not a valid path for <class 'pathlib.Path'>", "not a path")
     shown = "" if line["type"] == "value_error" else f", not {line['input']!r}"
     return f"{where or 'configuration'}: {message[0].lower()}{message[1:]}{shown}"
+
+
+def _meant(where: str, known: Sequence[str]) -> str:
+    """Returns a question with the setting whose last name, or whose flag, somebody wrote, or else the closest one."""
+    name = where.rpartition(".")[2].lstrip("-").replace("-", "_")
+    of_that_name = [key for key in known if key.rpartition(".")[2] == name]
+    return f" Did you mean '{of_that_name[0]}'?" if len(of_that_name) == 1 else did_you_mean(where, known)
 
 
 def setting_at(location: Sequence[str | int], root: type[BaseModel]) -> str:

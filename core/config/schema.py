@@ -150,6 +150,16 @@ def load_config(
     return parse_config(tree if env_required else {"env": "", **tree}, env_required=env_required)
 
 
+def keys_of(file: Path | None) -> set[str]:
+    """Returns the dotted keys of the settings in a file; none without one.
+
+    Raises:
+        UsageError: the file cannot be read.
+    """
+    tree = {} if file is None else _read(file)
+    return set(tree) | {f"{name}.{key}" for name, own in tree.items() if isinstance(own, Mapping) for key in own}
+
+
 def parse_config(tree: Mapping[str, Any], *, env_required: bool = True) -> RunConfig:
     """Checks a nested mapping.
 

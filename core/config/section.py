@@ -12,6 +12,7 @@ Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
+Rate = Annotated[float, Field(gt=0, le=1)]  # of Adam, which moves a weight by about as much: beyond 1 is a slip
 Share = Annotated[float, Field(ge=0, le=1)]
 
 

@@ -26,7 +26,7 @@ from grpo.core.config.defaults import (
     Dtype,
 )
 from grpo.core.config.plugin_ref import PluginRef
-from grpo.core.config.section import AtLeastOne, BelowOne, Count, NotNegative, Positive, Section, Share
+from grpo.core.config.section import AtLeastOne, BelowOne, Count, NotNegative, Positive, Rate, Section, Share
 from grpo.core.config.setting import About, Flag
 
 WeightSync = Literal["delta", "everything", "broadcast"]
@@ -96,7 +96,7 @@ class TrainSection(Section):
         ),
     ] = None
     lr: Annotated[
-        Positive | None,
+        Rate | None,
         About(
             "Learning rate.",
             left_out=f"{DEFAULT_LR['named']:g}, {DEFAULT_LR['embedded']:g} for the embedded model; "
@@ -124,7 +124,7 @@ class TrainSection(Section):
         ),
     ] = 0
     warmup_lr: Annotated[
-        Positive | None,
+        Rate | None,
         About("Learning rate of the supervised steps.", left_out=f"{WARMUP_LR_FACTOR:g} times `lr`"),
     ] = None
     checkpointing: Annotated[
@@ -442,7 +442,7 @@ class LoraSection(Section):
     @model_validator(mode="after")
     def _settings_of_an_adapter_that_is_off(self) -> Self:
         fields = type(self).model_fields
-        idle = [name for name, field in fields.items() if getattr(self, name) != field.default]
+        idle = [f"lora.{name}" for name, field in fields.items() if getattr(self, name) != field.default]
         if idle and not self.enabled:
             raise ValueError(f"{', '.join(idle)} would do nothing without an adapter. Add --lora (lora.enabled=true)")
         return self

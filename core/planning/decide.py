@@ -18,14 +18,14 @@ from grpo.core.planning.facts import gather_facts, read_model
 from grpo.core.planning.lengths import decide_lengths, longest_of, sample_notes
 from grpo.core.planning.memory.fit import Load, decide_memory
 from grpo.core.planning.objective import bind_objective, refuse_replacing_what_teaches
-from grpo.core.planning.optimizer import decide_optimizer
+from grpo.core.planning.optimizer import decide_optimizer, rate_notes
 from grpo.core.planning.output import decide_output, disk_bytes
 from grpo.core.planning.partial import refuse_idle_partial
 from grpo.core.planning.rollout import decide_rollout, refuse_unfit_server
 from grpo.core.planning.rows import read_rows, refuse_no_demonstrations, start_envs
 from grpo.core.planning.steps import decide_steps
 from grpo.core.planning.sync import decide_sync
-from grpo.core.planning.turns import decide_turns, turn_notes
+from grpo.core.planning.turns import decide_turns, short_of_turns, turn_notes
 from grpo.core.policy.load import count_parameters, refuse_unknown_targets
 from grpo.core.scoring.known import canaries_of
 from grpo.plugins._binding import Bound
@@ -70,8 +70,14 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
     longest = longest_of(config, envs, model, lengths)
     turns = decide_turns(config.rollout, facts.envs, lengths, model.room(longest))
     rollout = settle(RolloutSettings, config.rollout, lengths, turns, sync)
-    said = [*(part.env.spec.note for part in envs), *sample_notes(envs)]
-    notes = [*divided, *turn_notes(rollout, envs, model.tokenizer), *said]
+    notes = [
+        *divided,
+        *short_of_turns(config.rollout, turns, lengths, model.context),
+        *rate_notes(config, optimizer, facts),
+        *turn_notes(rollout, envs, model.tokenizer),
+        *(part.env.spec.note for part in envs),
+        *sample_notes(envs),
+    ]
     used: list[Bound] = [*(bound for part in envs for bound in (part.env, *part.plugins)), loss, advantage]
     used += [] if chosen_by is None else [chosen_by]
     notes += [version_note(bound.spec) for bound in used if bound.distribution != GIVEN]  # known by their source

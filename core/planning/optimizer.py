@@ -12,6 +12,8 @@ from grpo.core.planning.facts import Facts
 from grpo.core.policy.load import refuse_impossible_lora
 from grpo.plugins.errors import UsageError
 
+MOST_TIMES_USUAL = 100  # of a learning rate that nobody is asked about
+
 
 @dataclass(frozen=True, slots=True)
 class OptimizerPart:
@@ -36,11 +38,26 @@ def decide_optimizer(config: RunConfig, facts: Facts) -> OptimizerPart:
             "train.dtype='float16' with full fine-tuning: Adam's squared gradients are too small for float16. Use "
             "bfloat16 or float32, or train an adapter with --lora."
         )
-    lr = train.lr
-    if lr is None:
-        lr = DEFAULT_LR["embedded" if facts.source.embedded else "named"] * (LORA_LR_FACTOR if lora.enabled else 1.0)
+    lr = train.lr or usual_rate(config, facts)
     return OptimizerPart(
         lr=lr,
         warmup_lr=train.warmup_lr or lr * WARMUP_LR_FACTOR,
         dtype=dtype_of(train.dtype, None if facts.source.embedded else config.model),
     )
+
+
+def usual_rate(config: RunConfig, facts: Facts) -> float:
+    """Returns the learning rate of a run that names none."""
+    factor = LORA_LR_FACTOR if config.lora.enabled else 1.0
+    return DEFAULT_LR["embedded" if facts.source.embedded else "named"] * factor
+
+
+def rate_notes(config: RunConfig, chosen: OptimizerPart, facts: Facts) -> list[str]:
+    """Says where a learning rate is so high that a policy hardly survives it."""
+    usual = usual_rate(config, facts)
+    if round(chosen.lr / usual) <= MOST_TIMES_USUAL:
+        return []
+    return [
+        f"a learning rate of {chosen.lr:g} is {chosen.lr / usual:,.0f} times the {usual:g} that is usual here: the "
+        "policy may fall apart in its first steps. Try a lower one first."
+    ]

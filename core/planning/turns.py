@@ -72,6 +72,28 @@ def decide_turns(
     return TurnsPart(turns, length)
 
 
+def short_of_turns(rollout: RolloutSection, part: TurnsPart, lengths: LengthsPart, context: int | None) -> list[str]:
+    """Says where the context ends rollouts before they had the turns that they may have.
+
+    Args:
+        rollout: the user's budgets.
+        part: what was decided.
+        lengths: where a turn is cut.
+        context: of the model, in tokens.
+    """
+    if context is None or part.max_turns is None or part.max_rollout_length is None or rollout.max_rollout_length:
+        return []
+    turn, length = lengths.max_completion_length, part.max_rollout_length
+    if part.max_turns * turn <= length:
+        return []
+    return [
+        f"{part.max_turns} turns of up to {turn} tokens each may have {part.max_turns * turn:,} tokens, and beside the "
+        f"longest prompt the model's context of {context:,} has room for {length:,}: rollouts that use their turns in "
+        f"full end after {length // turn}. Lower rollout.max_turns or --max-completion-length, or take a model with a "
+        "longer context."
+    ]
+
+
 def turn_notes(rollout: RolloutSettings, envs: Sequence[RunEnv], tokenizer: PreTrainedTokenizerBase) -> list[str]:
     """Returns what a user should know of the chat template in rollouts of several turns.
 

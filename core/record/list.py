@@ -70,11 +70,15 @@ def list_runs(folder: Path) -> list[RunLine]:
         return [_line(folder)]
     if not folder.is_dir():
         raise UsageError(f"there is no folder {folder}. Name the folder that holds the runs.")
-    return sorted((_line(child) for child in folder.iterdir() if is_run(child)), key=_age)
+    found = [child for child in folder.iterdir() if is_run(child)]
+    return [_line(run) for run in sorted(found, key=_age)]
 
 
-def _age(line: RunLine) -> tuple[float, str]:
-    return datetime.fromisoformat(line.started).timestamp() if line.started else 0.0, line.path.name
+def _age(path: Path) -> tuple[float, str]:
+    try:
+        return (path / "config.json").stat().st_mtime, path.name
+    except OSError:  # it is being deleted
+        return 0.0, path.name
 
 
 def _line(path: Path) -> RunLine:

@@ -97,14 +97,14 @@ class _Request(BaseHTTPRequestHandler):
         try:
             answer(*self._admitted())
         except _Refused as refused:
-            self._json({"error": str(refused)}, refused.status)
+            self._error(str(refused), refused.status)
         except UsageError as error:
-            self._json({"error": str(error)}, HTTPStatus.CONFLICT)
+            self._error(str(error), HTTPStatus.CONFLICT)
         except ConnectionError:  # whoever asked went away
             raise
         except Exception as error:  # of one run, and the others are still to be seen
             said = one_line(f"{type(error).__name__}: {error}", 300)
-            self._json({"error": f"this could not be answered: {said}."}, HTTPStatus.INTERNAL_SERVER_ERROR)
+            self._error(f"this could not be answered: {said}.", HTTPStatus.INTERNAL_SERVER_ERROR)
 
     def _admitted(self) -> tuple[str, dict[str, list[str]]]:
         """Returns what is asked for and with what, of a request that knows the secret.
@@ -181,6 +181,13 @@ class _Request(BaseHTTPRequestHandler):
 
     def _html(self, pieces: Iterable[str]) -> None:
         self._send(HTTPStatus.OK, "text/html; charset=utf-8", "".join(pieces).encode())
+
+    def _error(self, text: str, status: HTTPStatus) -> None:
+        """Says what is wrong: as text to a person who opened an address, and as JSON to the scripts of a page."""
+        if "text/html" in self.headers.get("Accept", ""):
+            self._send(status, "text/plain; charset=utf-8", f"{text}\n".encode())
+        else:
+            self._json({"error": text}, status)
 
     def _json(self, value: Any, status: HTTPStatus = HTTPStatus.OK) -> None:
         self._send(status, "application/json", json.dumps(value, default=str).encode())

@@ -137,11 +137,28 @@ def parse_size(text: str) -> int:
     """
     found = _SIZE.fullmatch(text.strip())
     if found is None or float(found[1]) <= 0:
-        raise UsageError(f"'{text}' is no amount of memory. Write it like 24, 80GB or 24GiB; a bare number is GB.")
+        raise UsageError(
+            f"--gpu '{text}' is no amount of memory. Write it like 24, 80GB or 24GiB; a bare number is GB."
+        )
     size = float(found[1]) * _UNITS[(found[2] or found[3] or "").lower()]
     if not 1 <= size <= _MOST:
-        raise UsageError(f"'{text}' is no memory of a GPU. A bare number is GB: write 24 or 80GB.")
+        raise UsageError(f"--gpu '{text}' is no memory of a GPU. A bare number is GB: write 24 or 80GB.")
     return round(size)
+
+
+def gpu_memory(text: str) -> int:
+    """Reads the memory of a GPU.
+
+    Raises:
+        UsageError: it is no size, or leaves nothing beside what CUDA takes.
+    """
+    size = parse_size(text)
+    if size <= RESERVED["cuda"]:
+        raise UsageError(
+            f"--gpu '{text}' is {size / GIB:.2g} GB, and CUDA alone takes {RESERVED['cuda'] / GIB:g}. A bare number is "
+            "GB: write 24 or 80GB."
+        )
+    return size
 
 
 def best_fit(model: Shape, job: Job, device: Device, given: Given = FREE, spread: Spread = ALONE) -> Fit | None:

@@ -175,7 +175,13 @@ export class Chart {
         "div",
         { class: "legend" },
         this.series.map((one) =>
-          el("span", { class: "key" }, sample(one, one.colour), el("span", { class: "label" }, ...spelled(one.label)), one.read),
+          el(
+            "span",
+            { class: "key" },
+            sample(one, one.colour),
+            el("span", { class: "label" }, ...spelled(one.label)),
+            one.read,
+          ),
         ),
       );
     const labels = [...new Set(this.series.map((one) => one.label))];
@@ -189,7 +195,12 @@ export class Chart {
           { class: "curve-of-runs" },
           labels.length > 1 && el("span", { class: "key" }, sample(own[0], "currentColor"), ...spelled(label)),
           own.map((one) =>
-            el("span", { class: "key", title: one.run }, el("i", { class: "swatch", style: { background: one.colour } }), one.read),
+            el(
+              "span",
+              { class: "key", title: one.run },
+              el("i", { class: "swatch", style: { background: one.colour } }),
+              one.read,
+            ),
           ),
         );
       }),

@@ -11,10 +11,13 @@ import { live } from "./state.js";
 /** @import { Choices } from "./route.js" */
 /** @import { Values } from "./chart.js" */
 
-/** @param {Values | undefined} values @param {number} window */
-const firstAndLast = (values, window) => {
-  const all = (values ?? []).filter(known);
-  return all.length ? [mean(all.slice(0, window)), mean(all.slice(-window))] : null;
+const ENDS = 5; // steps at either end whose means are compared, where a run has twice as many
+
+/** @param {Values | undefined} values */
+const firstAndLast = (values) => {
+  const all = (values ?? []).filter(known),
+    window = Math.max(1, Math.min(ENDS, Math.floor(all.length / 2)));
+  return all.length ? { first: mean(all.slice(0, window)), last: mean(all.slice(-window)), window } : null;
 };
 
 /** @param {Run} run @param {number} at */
@@ -41,17 +44,17 @@ const arrow = (before, after) => [el("span", { class: "before" }, before), " →
 
 /** @param {Run} run */
 const facts = (run) => {
-  const reward = firstAndLast(run.metrics.reward, 5),
+  const reward = firstAndLast(run.metrics.reward),
     held = heldOut(run);
-  const lengths = firstAndLast(run.metrics["completions/mean_length"], 5);
+  const lengths = firstAndLast(run.metrics["completions/mean_length"]);
   const done = run.axis.at(-1) ?? 0;
   return el(
     "dl",
     { class: "facts" },
     fact(
       "Reward",
-      reward ? arrow(number(Number(reward[0].toFixed(3))), number(Number(reward[1].toFixed(3)))) : "–",
-      "mean of the first and the last 5 steps",
+      reward ? arrow(number(Number(reward.first.toFixed(3))), number(Number(reward.last.toFixed(3)))) : "–",
+      reward && (reward.window > 1 ? `mean of the first and the last ${reward.window} steps` : "first and last step"),
     ),
     held &&
       fact(
@@ -61,12 +64,17 @@ const facts = (run) => {
           : arrow(percent(held.values[held.first]), percent(held.values[held.last])),
         [reachOf(run, held.last), known(run.config.evaluation?.size) && ` of ${number(run.config.evaluation.size)}`],
       ),
-    lengths && fact("Length", arrow(number(Math.round(lengths[0])), number(Math.round(lengths[1]))), "tokens, mean"),
+    lengths &&
+      fact("Length", arrow(number(Math.round(lengths.first)), number(Math.round(lengths.last))), "tokens, mean"),
     fact("Steps", known(run.steps) ? `${number(done)} of ${number(run.steps)}` : number(done), duration(run.seconds)),
     fact(
       "Rollouts",
       number(run.recorded),
-      live() ? "recorded until now" : run.held < run.recorded ? `${number(run.held)} of them in this file` : "all in this file",
+      live()
+        ? "recorded until now"
+        : run.held < run.recorded
+          ? `${number(run.held)} of them in this file`
+          : "all in this file",
     ),
   );
 };
@@ -100,7 +108,11 @@ const heading = (run) =>
       ...spelled(run.env),
       run.rewards.length ? [", rewarded by ", ...spelled(run.rewards.join(", "))] : [],
     ),
-    el("p", { class: "sub" }, [manner(run.config), run.started && `started ${whenOf(run.started)}`].filter(Boolean).join(", ")),
+    el(
+      "p",
+      { class: "sub" },
+      [manner(run.config), run.started && `started ${whenOf(run.started)}`].filter(Boolean).join(", "),
+    ),
   );
 
 /** @param {Run[]} runs */
@@ -166,7 +178,7 @@ const timeline = (runs) =>
   el(
     "div",
     { class: "timelines" },
-    runs.map((run) => {
+    runs.map((run, at) => {
       const last = Math.max(1, ...runs.flatMap((own) => [own.steps ?? 0, own.axis.at(-1) ?? 0])),
         done = run.axis.at(-1) ?? 0,
         held = heldOut(run);
@@ -216,7 +228,7 @@ const timeline = (runs) =>
           "span",
           { class: "ends" },
           el("span", null, runs.length > 1 ? [swatch(run), ...spelled(run.name)] : "step 0"),
-          held && el("span", { class: "meaning" }, "dots: held-out accuracy was measured"),
+          held && at === 0 && el("span", { class: "meaning" }, "dots: held-out accuracy was measured"),
           el("span", null, `step ${number(last)}`),
         ),
       );
@@ -246,10 +258,10 @@ const comparison = (runs) =>
         "tbody",
         null,
         runs.map((run) => {
-          const reward = firstAndLast(run.metrics.reward, 5),
+          const reward = firstAndLast(run.metrics.reward),
             held = heldOut(run),
             last = held && held.values[held.last];
-          const lengths = firstAndLast(run.metrics["completions/mean_length"], 5);
+          const lengths = firstAndLast(run.metrics["completions/mean_length"]);
           return el(
             "tr",
             null,
@@ -263,7 +275,7 @@ const comparison = (runs) =>
             el(
               "td",
               null,
-              reward ? `${number(Number(reward[0].toFixed(3)))} → ${number(Number(reward[1].toFixed(3)))}` : "–",
+              reward ? `${number(Number(reward.first.toFixed(3)))} → ${number(Number(reward.last.toFixed(3)))}` : "–",
             ),
             el(
               "td",
@@ -272,7 +284,11 @@ const comparison = (runs) =>
               " ",
               held && el("small", null, reachOf(run, held.last)),
             ),
-            el("td", null, lengths ? `${number(Math.round(lengths[0]))} → ${number(Math.round(lengths[1]))}` : "–"),
+            el(
+              "td",
+              null,
+              lengths ? `${number(Math.round(lengths.first))} → ${number(Math.round(lengths.last))}` : "–",
+            ),
             el("td", null, number(run.axis.at(-1) ?? 0)),
             el("td", null, whenOf(run.started)),
             el("td", null, duration(run.seconds)),

@@ -95,7 +95,8 @@ const headings = () =>
             class: "by",
             id: `by-${key}`,
             onclick: () => {
-              state.down = state.by === key ? !state.down : ["started", "seconds", "step", "reward", "after"].includes(key);
+              state.down =
+                state.by === key ? !state.down : ["started", "seconds", "step", "reward", "after"].includes(key);
               state.by = key;
               drawRuns();
             },

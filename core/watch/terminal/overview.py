@@ -42,9 +42,10 @@ def facts(line: RunLine, metrics: Sequence[Mapping[str, Any]], rollouts: int, wa
     told = [("model", line.model), ("env", line.env), ("rewards", "; ".join(filter(None, [rewards, own])))]
     values = [value for row in metrics if isinstance(value := row.get("reward"), (int, float))]
     if values:
-        first, last = values[:RECENT], values[-RECENT:]
+        width = max(1, min(RECENT, len(values) // 2))
+        first, last = values[:width], values[-width:]
         ends = f"{sum(first) / len(first):.3g} -> {sum(last) / len(last):.3g}"
-        told.append(("reward", f"{ends}, mean of the first and the last {counted(min(RECENT, len(values)), 'step')}"))
+        told.append(("reward", f"{ends}, mean of the first and the last {counted(width, 'step')}"))
     if line.before is not None:
         after = "" if line.after is None else f" -> {line.after:.1%}"
         told.append(("held out", f"{line.before:.1%}{after}"))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
-from grpo.core.cli.flags import FLAGS, SETTINGS, every_flag, given
+from grpo.core.cli.flags import FLAGS, PANELS, SETTINGS, every_flag, given, named_by_flags
+from grpo.core.cli.main import cli
 from grpo.core.cli.run import run
 from grpo.core.config.schema import load_config
+from grpo.plugins.errors import UsageError
 
 # A flag that goes, or gets another name, breaks somebody's script.
 NAMES = (
@@ -104,3 +108,55 @@ def test_every_default_that_a_flag_shows_is_taken_when_it_is_given() -> None:
         for word in ([FLAGS[key].name, str(default)] if not isinstance(default, bool) else [])
     ]
     assert load_config(None, [], {"env": "a", **read(*words)}) == load_config(None, [], {"env": "a"})
+
+
+def test_the_help_lists_flags_in_panels_by_the_sections_of_settings() -> None:
+    panels: dict[str, list[str]] = {}
+    for line in help_of(run).splitlines():
+        if line.endswith(":") and not line.startswith(" "):
+            panels[title := line[:-1]] = []
+        elif line.startswith("  -"):
+            panels[title].append(line.split()[0])
+    assert list(panels) == [*PANELS.values(), "On a Ray cluster", "This command"]
+    for key, flag in FLAGS.items():
+        assert flag.name.partition("/")[0] in panels[PANELS[key.rpartition(".")[0]]]
+    assert panels["On a Ray cluster"] == ["--on", "--ray-address", "--workers", "--servers", "--nodes"]
+    assert {"--config", "--set", "--resume", "--dry-run", "--help"} <= set(panels["This command"])
+    assert max(map(len, panels.values())) <= 20
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("train.lr: input should be less", "--lr: input should be less"),
+        ("seed: too small; model: no text", "--seed: too small; --model: no text"),
+        ("train.dtype='float16' with full fine-tuning", "--dtype float16 with full fine-tuning"),
+        ("Lower train.prompts_per_step or train.group_size.", "Lower --prompts-per-step or --group-size."),
+        (
+            "with --set train.micro_batch_size=8 --set rollout.batch_size=4",
+            "with --micro-batch-size 8 --set rollout.batch_size=4",
+        ),
+        ("Set rollout.temperature=1.", "Set --temperature 1."),
+        ("lora.enabled=false or lora.enabled", "--full or --lora"),
+        ("Add --lora (lora.enabled=true)", "Add --lora"),
+        ("train.lr_schedule and docs/train.lr stay", "train.lr_schedule and docs/train.lr stay"),
+        ("Did you mean 'train.lr'?", "Did you mean 'train.lr'?"),
+        ("env 'gsm8k', split 'test'", "env 'gsm8k', split 'test'"),
+    ],
+)
+def test_settings_in_an_error_go_by_their_flags(text: str, named: str) -> None:
+    assert named_by_flags(text) == named
+
+
+def test_an_error_names_what_the_user_typed(tmp_path: Path) -> None:
+    def error(*arguments: str) -> str:
+        failure = CliRunner().invoke(cli, ["run", "--env", "gsm8k", "--dry-run", *arguments]).exception
+        assert isinstance(failure, UsageError)
+        return str(failure)
+
+    (tmp_path / "run.toml").write_text("[train]\nlr = 1000\n")
+    assert error("--lr", "1000").startswith("--lr: ")
+    assert error("--set", "train.lr=1000").startswith("train.lr: ")
+    assert error("--config", str(tmp_path / "run.toml")).startswith("train.lr: ")
+    assert error("--config", str(tmp_path / "run.toml"), "--seed", "-1").startswith("--seed: ")
+    assert error("--lora-rank", "4") == "lora: --lora-rank would do nothing without an adapter. Add --lora"

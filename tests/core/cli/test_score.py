@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import subprocess
 import sys
 import textwrap
@@ -44,6 +46,21 @@ def folder(tmp_path: Path) -> Path:
 def grpo(folder: Path, *arguments: str, stdin: str | bytes = b"") -> subprocess.CompletedProcess[bytes]:
     data = stdin.encode() if isinstance(stdin, str) else stdin
     return subprocess.run([sys.executable, "-m", "grpo", *arguments], input=data, capture_output=True, cwd=folder)
+
+
+def on_a_terminal(folder: Path, *arguments: str) -> tuple[str, str]:
+    """What a command prints on a terminal, and on standard error."""
+    primary, secondary = pty.openpty()
+    command = [sys.executable, "-m", "grpo", *arguments]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=secondary, stderr=subprocess.PIPE, cwd=folder)
+    os.write(secondary, b"-end-")
+    output = b""
+    while not output.endswith(b"-end-"):
+        output += os.read(primary, 65536)
+    for end in (primary, secondary):
+        os.close(end)
+    assert done.returncode == 0, done.stderr
+    return output.decode().removesuffix("-end-"), done.stderr.decode()
 
 
 def jsonl(*rows: dict[str, Any]) -> str:
@@ -267,3 +284,18 @@ def test_rows_whose_groups_are_not_known_are_refused_before_an_older_output_is_l
     assert (folder / "out.jsonl").read_text() == "kept"
     done = grpo(folder, "score", "--reward", "./mine.py:crash", "--group-column", "group", stdin="")
     assert b"--group-column is for a reward that scores groups" in done.stderr
+
+
+def test_a_terminal_gets_a_summary_and_the_rows_where_they_are_asked_for(folder: Path) -> None:
+    (folder / "in.jsonl").write_text(jsonl({"completion": "a", "answer": "a"}, {"completion": "skip", "answer": "a"}))
+    scored = ("score", "--reward", "./mine.py:size", "--input", "in.jsonl")
+    shown, told = on_a_terminal(folder, *scored)
+    assert shown == ""
+    assert ["size", "2", "1.0000", "-", "1", "0"] in [line.split() for line in told.splitlines()]
+    assert "--output FILE writes them, --json prints them" in told
+    shown, told = on_a_terminal(folder, *scored, "--json")
+    assert [row["scores"]["size"]["outcome"] for row in read(shown.encode())] == ["score", "abstain"]
+    assert "--json" not in told
+    shown, told = on_a_terminal(folder, "verify", "--verifier", "./mine.py:same", "--input", "in.jsonl")
+    assert shown == ""
+    assert ["same", "2", "1", "0", "1", "0"] in [line.split() for line in told.splitlines()]

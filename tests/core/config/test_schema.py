@@ -98,6 +98,19 @@ def test_adapter_settings_without_an_adapter_are_refused_and_not_ignored() -> No
     assert load_config(None, ["lora.rank=4"], {"env": "gsm8k", "lora.enabled": True}).lora.rank == 4
 
 
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [("lr", "train.lr"), ("--lr", "train.lr"), ("group-size", "train.group_size"), ("train.rank", "lora.rank")],
+)
+def test_a_setting_by_its_last_name_or_its_flag_is_told_its_whole_key(key: str, meant: str) -> None:
+    assert f"Did you mean '{meant}'?" in refusal(f"{key}=1")
+
+
+@pytest.mark.parametrize("key", ["train.lr", "train.warmup_lr"])
+def test_a_learning_rate_beyond_one_is_a_slip(key: str) -> None:
+    assert f"{key}: input should be less than or equal to 1, not 1000" in refusal(f"{key}=1000")
+
+
 def test_without_an_environment_the_message_says_how_to_name_one() -> None:
     for flags in ({}, {"env": None}, {"env": ""}):
         with pytest.raises(UsageError, match=r"no environment.*--env gsm8k.*grpo plugins"):

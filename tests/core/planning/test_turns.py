@@ -9,7 +9,7 @@ import pytest
 
 from grpo.core.config.sections import RolloutSection
 from grpo.core.planning.lengths import LengthsPart
-from grpo.core.planning.turns import TurnsPart, decide_turns, narrowed
+from grpo.core.planning.turns import TurnsPart, decide_turns, narrowed, short_of_turns
 from grpo.plugins._binding import BoundEnv
 from grpo.plugins.errors import UsageError
 from grpo.plugins.specs import EnvSpec
@@ -60,3 +60,26 @@ def test_what_is_measured_alone_keeps_to_its_own_turns() -> None:
     assert narrowed(of_run, SHORT).max_turns == 2
     alone = narrowed(of_run, replace(ONCE, alias="x"))
     assert (alone.max_turns, alone.max_rollout_length) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("budgets", "context", "ends_after"),
+    [
+        ({"max_turns": 500}, 2048, 20),
+        ({"max_turns": 20}, 2048, None),
+        ({"max_turns": 500}, None, None),
+        ({"max_turns": 500, "max_rollout_length": 960}, 2048, None),
+    ],
+)
+def test_turns_that_the_context_has_no_room_for_are_told(
+    budgets: dict[str, int], context: int | None, ends_after: int | None
+) -> None:
+    rollout, lengths = RolloutSection(**budgets), LengthsPart(96)
+    part = decide_turns(
+        rollout, [replace(SHORT, spec=replace(SHORT.spec, max_turns=500))], lengths, context and context - 48
+    )
+    told = short_of_turns(rollout, part, lengths, context)
+    assert bool(told) == (ends_after is not None)
+    if told:
+        assert "500 turns of up to 96 tokens each may have 48,000 tokens" in told[0]
+        assert "context of 2,048 has room for 2,000: rollouts that use their turns in full end after 20" in told[0]

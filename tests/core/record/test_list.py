@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from made_run import made_run
 
 from grpo.core.record import list as lists
 from grpo.core.record.list import RunLine, list_runs
-from grpo.core.record.run_dir import RunDir, read_metrics
+from grpo.core.record.run_dir import RunDir, append_metrics, read_metrics
 
 Harm = Callable[[RunDir], object]
 DEEP = "[" * 200_000
@@ -118,3 +120,21 @@ def test_metrics_are_read_without_a_piece_that_is_as_large_as_the_file(tmp_path:
     tracemalloc.stop()
     assert line.status == "done"
     assert most < run.metrics.stat().st_size / 4
+
+
+def test_a_run_says_when_it_began_and_how_long_it_worked(tmp_path: Path) -> None:
+    before = datetime.now(UTC).replace(microsecond=0)
+    run = made_run(tmp_path / "run", steps=3)
+    append_metrics(run, {"step": 3, "time/held_out": 5.0, "time/checkpoint": 0.5})
+    os.utime(run.config, (1e9, 1e9))
+    line = listed(tmp_path)["run"]
+    assert before <= datetime.fromisoformat(line.started) <= datetime.now(UTC)
+    assert line.seconds == 3 * 2.0 + 5.5
+
+
+@pytest.mark.parametrize("versions", ["{}", "[1]", "x", '{"started": 5}', '{"started": "yesterday"}'])
+def test_a_run_that_does_not_say_when_it_began_is_as_old_as_its_configuration(tmp_path: Path, versions: str) -> None:
+    run = made_run(tmp_path / "run")
+    run.versions.write_text(versions)
+    os.utime(run.config, (1e9, 1e9))
+    assert listed(tmp_path)["run"].started == "2001-09-09T01:46:40+00:00"

@@ -315,7 +315,8 @@ def test_several_runs_are_laid_over_each_other_and_their_settings_compared(tmp_p
     page = opened(write_report(runs, tmp_path / "runs.html", limit=ROOM).path)
     assert page.locator(".runs tbody tr").count() == 2
     chart = page.locator(".chart", has_text="Entropy")
-    assert chart.locator(".label").all_inner_texts() == ["one", "two"]
+    assert page.locator(".run-key li").all_inner_texts() == ["one", "two"]
+    assert [key.get_attribute("title") for key in chart.locator(".key").all()] == ["one", "two"]
     page.get_by_role("link", name="Settings").click()
     table = page.locator("table.values").first
     table.locator("tbody tr").first.wait_for()

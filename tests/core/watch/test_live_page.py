@@ -228,3 +228,15 @@ def test_no_page_is_wider_than_the_window(tmp_path: Path, served: Served, width:
     page.locator("tbody th a").first.click()
     page.wait_for_selector(".overview .chart")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_page_that_follows_a_run_speaks_of_no_file(tmp_path: Path, served: Served) -> None:
+    made_run(tmp_path / "pens", steps=3)
+    page = served(tmp_path, "report?run=pens")
+    assert "24\nrecorded until now" in page.locator(".facts").inner_text()
+    assert "file" not in page.locator("main").inner_text()
+    assert page.title() == "pens · grpo watch"
+    listed = served(tmp_path)
+    listed.wait_for_selector("tbody th a")
+    assert [text for text in listed.locator("tbody td").all_inner_texts() if text.endswith(" s")] == ["6 s"]
+    assert "Started" in listed.locator("thead").inner_text()

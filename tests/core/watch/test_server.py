@@ -185,6 +185,14 @@ def test_a_run_that_cannot_be_read_leaves_the_others_to_be_seen(reading: WatchSe
     assert ask(reading, f"{start}/report?run=pens")[0] == 200
 
 
+def test_a_person_reads_what_is_wrong_as_text_and_a_script_as_json(reading: WatchServer) -> None:
+    for accept, kind in (("text/html,*/*", "text/plain; charset=utf-8"), ("*/*", "application/json")):
+        status, headers, body = ask(reading, f"/{reading.secret}/report?run=gone", Accept=accept)
+        assert (status, headers["Content-Type"]) == (409, kind)
+        assert b"there is no run 'gone'" in body
+        assert body.startswith(b"{") == (kind == "application/json")
+
+
 def test_a_port_that_is_taken_is_said_so(reading: WatchServer, tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"--port"):
         WatchServer(WatchedFolder(tmp_path), reading.server_port)

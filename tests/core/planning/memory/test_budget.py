@@ -20,6 +20,7 @@ from grpo.core.planning.memory.budget import (
     Given,
     Job,
     best_fit,
+    gpu_memory,
     largest_context,
     largest_group,
     parse_size,
@@ -51,6 +52,13 @@ def test_sizes_are_read_as_makers_of_gpus_write_them(text: str, size: int) -> No
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="is no amount of memory"):
         parse_size(text)
+
+
+@pytest.mark.parametrize("text", ["80MB", "1.5", "1GiB", "800k"])
+def test_a_gpu_with_less_memory_than_cuda_takes_is_a_slip_of_the_unit(text: str) -> None:
+    with pytest.raises(UsageError, match=f"--gpu '{text}' is .* CUDA alone takes 1.5.*80GB"):
+        gpu_memory(text)
+    assert gpu_memory("2GB") == 2 * GIB
 
 
 def device(gib: float) -> Device:
@@ -156,7 +164,7 @@ def test_the_plan_of_a_built_in_model_needs_no_network_and_proposes_settings(
         (["--share-weights"], "it is for vLLM in this process"),
         (["--gpu", "80000000000"], "A bare number is GB"),
         (["--micro-batch-size", "7"], "Choose one of 1, 2, 4"),
-        (["--lora", "0"], "lora.rank"),
+        (["--lora", "0"], "--lora-rank: "),
         (["--context", "4096"], "over the model's own 2048"),
     ],
 )
