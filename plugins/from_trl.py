@@ -58,7 +58,7 @@ class TrlFunction:
         """Calls the function once; the columns are taken from the rows."""
         if self._lacks_tokens(completions):
             return [None] * len(completions)
-        with _form_explained(form or self.form):
+        with _form_explained(form or self.form), _trainer_explained():
             values = self.func(**self._arguments(completions, form))
         return _returned(values, len(completions))
 
@@ -120,7 +120,7 @@ class AsyncTrlFunction(TrlFunction):
         """Awaits the function once."""
         if self._lacks_tokens(completions):
             return [None] * len(completions)
-        with _form_explained(form or self.form):
+        with _form_explained(form or self.form), _trainer_explained():
             values = await self.func(**self._arguments(completions, form))
         return _returned(values, len(completions))
 
@@ -296,6 +296,19 @@ def _form_explained(form: str) -> Iterator[None]:
         if type(error) not in (AttributeError, TypeError) or not re.search(words, str(error)):
             raise
         raise type(error)(f"{error}. {hint}") from error
+
+
+@contextlib.contextmanager
+def _trainer_explained() -> Iterator[None]:
+    """Says of a key of `kwargs` that only TRL's trainer fills that it is not there."""
+    try:
+        yield
+    except KeyError as error:
+        if error.args[:1] and error.args[0] in _TRAINERS:
+            raise LookupError(
+                f"kwargs has no '{error.args[0]}', which only TRL's trainer has: do without it"
+            ) from error
+        raise
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

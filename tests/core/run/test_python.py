@@ -286,7 +286,9 @@ def test_a_run_leaves_the_process_as_it_was_and_the_next_one_is_that_of_a_fresh_
     import matplotlib
 
     def broken(completion: str) -> float:
-        raise ValueError("no")
+        if "</answer>" not in completion:  # as in no gold solution, which would end the run before it starts
+            raise ValueError("no")
+        return 1.0
 
     before = state_of_the_process()
     backend = matplotlib.get_backend(auto_select=False)
