@@ -9,20 +9,21 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from grpo.plugins._signature import name_of_function, options_of
+from grpo.plugins._signature import name_of_function, options_of, written_function
 from grpo.plugins._soundness import SPEC_OF_KIND, spec_fault
 from grpo.plugins.decorators import reward, verifier
 from grpo.plugins.errors import SpecError, UsageError, with_article
-from grpo.plugins.from_trl import from_trl, is_trl_function
+from grpo.plugins.from_trl import form_of, from_trl, is_trl_function, of_messages
 from grpo.plugins.specs import EnvSpec, Kind, RewardSpec, Spec, VerifierSpec
 
 if TYPE_CHECKING:
     import gymnasium
 
 SCRATCH_VERSION = 0
+Function = TypeVar("Function", RewardSpec, VerifierSpec)
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
@@ -36,7 +37,7 @@ def reward_of(function: Callable[..., Any], name: str | None = None) -> RewardSp
     if is_trl_function(function):
         return from_trl(function, version=SCRATCH_VERSION, name=name)
     made: RewardSpec = reward(version=SCRATCH_VERSION, name=name)(function)
-    return made
+    return _as_it_reads(made, function)
 
 
 def verifier_of(function: Callable[..., Any], name: str | None = None) -> VerifierSpec:
@@ -46,7 +47,14 @@ def verifier_of(function: Callable[..., Any], name: str | None = None) -> Verifi
         SpecError: its signature is not allowed.
     """
     made: VerifierSpec = verifier(version=SCRATCH_VERSION, name=name or _name(function))(function)
-    return made
+    return _as_it_reads(made, function)
+
+
+def _as_it_reads(spec: Function, function: Callable[..., Any]) -> Function:
+    """Returns the spec of a plain function, which gets a list of messages where its code reads their keys."""
+    if form_of(written_function(function), "completion") == "text":
+        return spec
+    return replace(spec, function=of_messages(function), whole=True)
 
 
 def spec_of(kind: Kind, value: object) -> Any:

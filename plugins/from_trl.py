@@ -26,8 +26,12 @@ Form = Literal["messages", "text"]
 _OURS = ("prompts", "completions", "completion_ids", "log_extra", "log_metric")
 _TRAINERS = ("trainer_state", "environments")
 FORMS: dict[Form, str] = {"messages": "lists of messages", "text": "text"}
-_HINTS: dict[Form, tuple[str, str]] = {
+_HINTS: dict[str, tuple[str, str]] = {
     "messages": (r"\b(list|dict)\b", "It gets completions as lists of messages; with form=text it gets their text"),
+    "message list": (
+        r"\b(list|dict)\b",
+        "It gets the completion as a list of messages, since it reads their keys; with `completion: str` its text",
+    ),
     "text": (r"string ind|'str' object", "It gets completions as text; with form=messages it gets lists of messages"),
 }
 _MESSAGE_KEYS = ("content", "role")
@@ -54,7 +58,7 @@ class TrlFunction:
         """Calls the function once; the columns are taken from the rows."""
         if self._lacks_tokens(completions):
             return [None] * len(completions)
-        with _form_explained(form or self.form):
+        with _form_explained(form or self.form), _trainer_explained():
             values = self.func(**self._arguments(completions, form))
         return _returned(values, len(completions))
 
@@ -83,6 +87,32 @@ class TrlFunction:
 
 
 @dataclass(frozen=True, slots=True)
+class MessagesFunction:
+    """The call of a function that takes one completion as a list of messages, as a function of our completions.
+
+    Attributes:
+        func: the function.
+    """
+
+    func: Callable[..., Any]
+
+    def __call__(self, completion: Completion | str, *columns: Any, **named: Any) -> Any:
+        """Calls the function; a text alone is the one message of the policy."""
+        with _form_explained("message list"):
+            return self.func(_answer(_whole(completion), "messages"), *columns, **named)
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncMessagesFunction(MessagesFunction):
+    """The same for an `async def`."""
+
+    async def __call__(self, completion: Completion | str, *columns: Any, **named: Any) -> Any:
+        """Awaits the function."""
+        with _form_explained("message list"):
+            return await self.func(_answer(_whole(completion), "messages"), *columns, **named)
+
+
+@dataclass(frozen=True, slots=True)
 class AsyncTrlFunction(TrlFunction):
     """The same for an `async def`."""
 
@@ -90,7 +120,7 @@ class AsyncTrlFunction(TrlFunction):
         """Awaits the function once."""
         if self._lacks_tokens(completions):
             return [None] * len(completions)
-        with _form_explained(form or self.form):
+        with _form_explained(form or self.form), _trainer_explained():
             values = await self.func(**self._arguments(completions, form))
         return _returned(values, len(completions))
 
@@ -147,7 +177,7 @@ def from_trl(
     parameters = _parameters(function, public)
     named = tuple(p.name for p in parameters if p.kind is not p.VAR_KEYWORD)
     wrapped = AsyncTrlFunction if _is_async(written) else TrlFunction
-    form = form or _form_of(written)
+    form = form or form_of(written, "completions")
     return RewardSpec(
         name=public,
         version=version,
@@ -209,11 +239,18 @@ def _parameters(function: Callable[..., Any], public: str) -> list[inspect.Param
     return [parameter for parameter in kept if parameter.name not in _TRAINERS]
 
 
-def _form_of(function: Callable[..., Any]) -> Form:
-    """Returns what a function takes its completions for."""
-    inside = typing.get_args(resolved_hints(function).get("completions"))
+def of_messages(function: Callable[..., Any]) -> MessagesFunction:
+    """Returns a function that takes one completion as a list of messages, as a function of our completions."""
+    wrapped = AsyncMessagesFunction if _is_async(written_function(function)) else MessagesFunction
+    return wrapped(function)
+
+
+def form_of(function: Callable[..., Any], parameter: str) -> Form:
+    """Returns what a function takes its completion, or its completions, for: by the annotation, or else by its code."""
+    hint = resolved_hints(function).get(parameter)
+    inside = typing.get_args(hint) if parameter == "completions" else () if hint in (None, Any) else (hint,)
     if inside and inside != (Any,):
-        return "text" if inside == (str,) else "messages"
+        return "text" if inside[0] in (str, Completion) else "messages"
     home = getattr(function, "__module__", "")
     return "messages" if any(_names_messages(part, home, set()) for part in _methods(function)) else "text"
 
@@ -250,7 +287,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 @contextlib.contextmanager
-def _form_explained(form: Form) -> Iterator[None]:
+def _form_explained(form: str) -> Iterator[None]:
     """Adds to the error of a function that seems to take its completions for the other form how it gets that one."""
     words, hint = _HINTS[form]
     try:
@@ -261,9 +298,26 @@ def _form_explained(form: Form) -> Iterator[None]:
         raise type(error)(f"{error}. {hint}") from error
 
 
+@contextlib.contextmanager
+def _trainer_explained() -> Iterator[None]:
+    """Says of a key of `kwargs` that only TRL's trainer fills that it is not there."""
+    try:
+        yield
+    except KeyError as error:
+        if error.args[:1] and error.args[0] in _TRAINERS:
+            raise LookupError(
+                f"kwargs has no '{error.args[0]}', which only TRL's trainer has: do without it"
+            ) from error
+        raise
+
+
 def _is_async(function: Callable[..., Any]) -> bool:
     call = type(function).__call__
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def _whole(completion: Completion | str) -> Completion:
+    return completion if isinstance(completion, Completion) else Completion(completion)
 
 
 def _prompt(completion: Completion, form: Form) -> Any:

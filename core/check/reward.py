@@ -24,7 +24,7 @@ from grpo.core.check.trial import OWN_ROW
 from grpo.core.scoring.loop import is_async
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins._binding import BoundReward, BoundVerifier
-from grpo.plugins.from_trl import TrlFunction
+from grpo.plugins.from_trl import MessagesFunction, TrlFunction
 from grpo.plugins.host import Host
 from grpo.plugins.rubric import RubricSpec
 from grpo.plugins.specs import RewardSpec, VerifierSpec
@@ -168,6 +168,7 @@ def _note_declarations(bound: Bound, findings: Findings) -> None:
     arguments = f"version=1{', range=(0.0, 1.0)' if ranged else ''}, cases=[...]"
     trl = isinstance(spec.function, TrlFunction)
     how = f"from_trl({spec.name}, {arguments})" if trl else f"@{spec.kind}({arguments})"
+    how += ", and `completion: Completion` for its messages," if isinstance(spec.function, MessagesFunction) else ""
     findings.add("note", "declaration", f"{how} would add {'; '.join(lacks)}")
 
 

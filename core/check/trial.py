@@ -28,6 +28,7 @@ OWN_ROW: Mapping[str, str] = {**dict.fromkeys(QUESTION_NAMES, "What is 2 + 5?"),
 """A row that has a question and its answer under every name that they usually have."""
 
 _LAYOUTS = (
+    "{}",
     "The answer is {}.",
     "<think>\nLet me see.\n</think>\n<answer>{}</answer>",
     "<reasoning>\nLet me see.\n</reasoning>\n<answer>\n{}\n</answer>\n",

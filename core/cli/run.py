@@ -148,17 +148,9 @@ def run(
                 return _exit_code(start_on_ray(config, ray_address or "", asked, display))
             host = Host.discover()
             if dry_run:
-                from grpo.core.check.gold.validate import doubts
-                from grpo.core.planning.decide import make_plan
-                from grpo.core.planning.output import RUNS
-                from grpo.core.planning.rollout import unfit_servers
-                from grpo.core.record.disk import refuse_full_disk
+                from grpo.core.run.dry_run import dry_run as look
 
-                plan = make_plan(config, host, served=False)
-                refuse_full_disk(plan.config.out or RUNS, plan.disk_bytes)
-                display.planned(plan, None, ["dry run: nothing was trained"])
-                for note in (*plan.notes, *doubts(plan), *unfit_servers(plan)):
-                    display.warned(note)
+                look(config, host, display)
                 return 0
             return _exit_code(start(config, host, display))
         finally:

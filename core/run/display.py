@@ -23,7 +23,7 @@ from grpo.core.env.questions import questions_of
 from grpo.core.plan import Plan
 from grpo.core.run.first_prompt import first_prompt
 from grpo.core.run.given import how_to_resume
-from grpo.core.run.progress import Progress, Silent
+from grpo.core.run.progress import Silent
 from grpo.core.text.printable import counted, printable
 from grpo.core.text.stats import Estimate
 from grpo.core.train.env_metrics import HELD_OUT, PREFIX
@@ -40,7 +40,7 @@ TURNS = (("turns", "turns/mean"), ("tool calls", CALLS))
 SAMPLE_LINES = 12
 
 
-def display_for(*, quiet: bool) -> Progress:
+def display_for(*, quiet: bool) -> Silent:
     """Returns the display that fits the terminal."""
     if quiet:
         return Quiet()
@@ -57,7 +57,7 @@ class Quiet(Silent):
         self._err = sys.stderr
 
     def warned(self, text: str) -> None:
-        print(f"warning: {printable(text)}", file=self._err, flush=True)
+        print(f"warning: {printable(self.worded(text))}", file=self._err, flush=True)
 
 
 class PlainLines(Silent):
@@ -101,14 +101,14 @@ class PlainLines(Silent):
         self._say(f"forecast   {forecast.text()}")
 
     def warned(self, text: str) -> None:
-        print(f"warning: {printable(text)}", file=self._err, flush=True)
+        print(f"warning: {printable(self.worded(text))}", file=self._err, flush=True)
 
     def ended(self, status: str, run_dir: Path, step: int) -> None:
         for line in ending(status, run_dir, step, self._plan):
             self._say(line)
 
     def timed(self, spent: str, tokens: str, advice: str | None) -> None:
-        for line in timing(spent, tokens, advice):
+        for line in timing(spent, tokens, advice and self.worded(advice)):
             self._say(line)
 
     def _say(self, line: str) -> None:
@@ -202,7 +202,7 @@ class LivePanel(Silent):
         self._draw()
 
     def warned(self, text: str) -> None:
-        self._print(Text(f"warning: {printable(text)}", style="yellow"))
+        self._print(Text(f"warning: {printable(self.worded(text))}", style="yellow"))
 
     def ended(self, status: str, run_dir: Path, step: int) -> None:
         self.close()
@@ -210,7 +210,7 @@ class LivePanel(Silent):
             self._console.print(Text(line), soft_wrap=True)  # a command that is copied stays one line
 
     def timed(self, spent: str, tokens: str, advice: str | None) -> None:
-        for line in timing(spent, tokens, advice):
+        for line in timing(spent, tokens, advice and self.worded(advice)):
             self._console.print(Text(line), soft_wrap=True)
 
     def close(self) -> None:

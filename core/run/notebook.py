@@ -15,7 +15,7 @@ from grpo.core.run.display import ToGo, describe, display_for, estimate, headlin
 from grpo.core.run.first_prompt import FirstPrompt, first_prompt
 from grpo.core.run.given import how_to_resume
 from grpo.core.run.page import bar, block, line, table
-from grpo.core.run.progress import Progress, Silent
+from grpo.core.run.progress import Silent
 from grpo.core.text.printable import counted
 from grpo.core.text.stats import Estimate
 from grpo.plugins.types import Completion
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 WARNING = "border-left:3px solid #E69F00;padding-left:0.5em;white-space:pre-wrap"
 
 
-def display_here(*, quiet: bool) -> Progress:
+def display_here(*, quiet: bool) -> Silent:
     """Returns the display that fits: below a notebook's cell, or as on the command line."""
     return NotebookPanel() if not quiet and in_notebook() else display_for(quiet=quiet)
 
@@ -87,7 +87,7 @@ class NotebookPanel(Silent):
         self._draw()
 
     def warned(self, text: str) -> None:
-        self._warnings[text] = None
+        self._warnings[self.worded(text)] = None
         self._draw()
 
     def ended(self, status: str, run_dir: Path, step: int) -> None:
@@ -98,7 +98,7 @@ class NotebookPanel(Silent):
         self._say(f"{said} after {counted(step, 'step')}")
 
     def timed(self, spent: str, tokens: str, advice: str | None) -> None:
-        self._lines += timing(spent, tokens, advice)
+        self._lines += timing(spent, tokens, advice and self.worded(advice))
         self._draw()
 
     @property

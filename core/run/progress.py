@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from grpo.core.plan import Plan
+from grpo.core.run.keywords import in_python
 from grpo.core.text.stats import Estimate
 from grpo.plugins.types import Completion
 
@@ -57,7 +58,13 @@ class ShowsHowFar(Progress, Protocol):
 
 
 class Silent:
-    """Tells nobody anything; also what every process but the first uses."""
+    """Tells nobody anything; also what every process but the first uses.
+
+    Attributes:
+        in_python: whoever watches called `grpo.train`: warnings name keywords in the place of flags.
+    """
+
+    in_python = False
 
     def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None: ...
     def loading(self, what: str) -> None: ...
@@ -69,3 +76,7 @@ class Silent:
     def ended(self, status: str, run_dir: Path, step: int) -> None: ...
     def timed(self, spent: str, tokens: str, advice: str | None) -> None: ...
     def close(self) -> None: ...
+
+    def worded(self, text: str) -> str:
+        """Returns a warning in the words of whoever watches."""
+        return in_python(text) if self.in_python else text

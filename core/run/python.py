@@ -6,25 +6,32 @@ names. A run that was stopped goes on when it is given the same objects again.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from grpo.core.config.schema import RunConfig, parse_config
 from grpo.core.env.mixture import bound_envs
 from grpo.core.planning.objective import bind_objective
+from grpo.core.planning.output import RUNS
 from grpo.core.policy.weights import run_config
 from grpo.core.record.run_dir import RunDir, open_run_dir
+from grpo.core.run.dry_run import dry_run as look
 from grpo.core.run.given import PluginObjects, names_of, refuse_missing
 from grpo.core.run.job import resume as resume_run
 from grpo.core.run.job import start
-from grpo.core.run.keywords import leaves, settings_tree
+from grpo.core.run.keywords import in_python, leaves, settings_tree
 from grpo.core.run.notebook import display_here
 from grpo.core.run.paths import absolute_paths
+from grpo.core.run.progress import Silent
+from grpo.core.run.python_rows import written_rows
 from grpo.core.run.result import Run
 from grpo.core.run.surroundings import unchanged_process
 from grpo.plugins._loading import GIVEN
-from grpo.plugins.errors import UsageError
+from grpo.plugins.errors import GrpoError, UsageError
 from grpo.plugins.host import ARGUMENT, Host
 from grpo.plugins.specs import EnvSpec, Kind, RewardSpec, SamplerSpec, VerifierSpec
 
@@ -40,6 +47,33 @@ OBJECTIVE: dict[Kind, str] = {"loss": "type", "advantage": "advantage"}
 """The settings of the section loss that name a plugin, by its kind."""
 
 
+@overload
+def train(
+    env: Env | Sequence[Env] | None = ...,
+    rewards: Reward | Sequence[Reward] = ...,
+    *,
+    dry_run: Literal[True],
+    **settings: Any,
+) -> None: ...
+
+
+@overload
+def train(
+    env: Env | Sequence[Env] | None = ...,
+    rewards: Reward | Sequence[Reward] = ...,
+    *,
+    env_rewards: Mapping[str, Reward | Sequence[Reward]] | None = ...,
+    verifier: Verifier | None = ...,
+    sampler: Sampler | None = ...,
+    dataset: Any = ...,
+    system: str | None = ...,
+    resume: str | Path | Run | None = ...,
+    dry_run: Literal[False] = ...,
+    quiet: bool = ...,
+    **settings: Any,
+) -> Run: ...
+
+
 def train(
     env: Env | Sequence[Env] | None = None,
     rewards: Reward | Sequence[Reward] = (),
@@ -47,10 +81,13 @@ def train(
     env_rewards: Mapping[str, Reward | Sequence[Reward]] | None = None,
     verifier: Verifier | None = None,
     sampler: Sampler | None = None,
+    dataset: Any = None,
+    system: str | None = None,
     resume: str | Path | Run | None = None,
+    dry_run: bool = False,
     quiet: bool = False,
     **settings: Any,
-) -> Run:
+) -> Run | None:
     """Trains a policy on an environment.
 
     A plugin is a SPEC as on the command line, a table of one (`{"name": near, "weight": 2}`), or an object: a spec, a
@@ -60,58 +97,122 @@ def train(
     "interrupted"; a second time stops at once. Either way `resume` continues it.
 
     Args:
-        env: the environment, or several.
+        env: the environment, or several; default, with a data set: `rows`.
         rewards: what is scored; none: the environment's own.
         env_rewards: an environment's name to rewards for it alone.
         verifier: what decides accuracy; None: the environment's own.
         sampler: what chooses the prompts of a step; None: their order is fixed before the run starts.
+        dataset: the rows: a file or a hub dataset, a list of dictionaries, a pandas DataFrame, a `datasets.Dataset`,
+            or a dictionary with one of these for "train" and one for "test". Rows go to a file beside the run.
+        system: the system message: the environment's option of that name.
         resume: a run, or its directory, to continue with its own settings; objects that it was given are given again.
             With more `steps` than it has, a run that is over is made longer.
+        dry_run: check everything, show the plan, train nothing.
         quiet: show warnings only.
         settings: those of docs/configuration.md: sections as dictionaries (`train={"lr": 1e-4}`), or the names of the
             flags of `grpo run` (`lr=1e-4`, `steps=60`, `lora=True`); `model` may be a run, and
             `loss` and `advantage` what their decorators made of a function.
 
     Returns:
-        The run, done or interrupted.
+        The run, done or interrupted; None for a dry run.
 
     Raises:
         UsageError: it cannot start, or has other settings than the run that is resumed; nothing was loaded.
         RunError: it had to stop; `resume` continues it.
     """
-    if isinstance(settings.get("model"), Run):
-        settings["model"] = settings["model"].path
-    tree = settings_tree(settings)
-    if not isinstance(env_rewards, (Mapping, type(None))):
-        raise UsageError('env_rewards is a dictionary: env_rewards={"NAME": [...]}, by the names of the environments.')
-    if resume is None and env is None:
-        raise UsageError("grpo.train needs an environment, for example env='gsm8k'. List them with: grpo plugins")
     display = display_here(quiet=quiet)
-    host = Host.discover()
+    display.in_python = True
     try:
-        objects = PluginObjects(host, display.warned)
-        envs = objects.refs("env", env)
-        for kind, key in OBJECTIVE.items():
-            if tree.get("loss", {}).get(key) is not None:
-                tree["loss"][key] = objects.ref(kind, tree["loss"][key])
-        plugins: dict[str, Any] = {
-            "env": envs[0] if len(envs) == 1 else envs or None,
-            "rewards": objects.refs("reward", rewards) or None,
-            "env_rewards": {name: objects.refs("reward", own) for name, own in (env_rewards or {}).items()} or None,
-            "verifier": None if verifier is None else objects.ref("verifier", verifier),
-            "sampler": None if sampler is None else objects.ref("sampler", sampler),
-        }
-        plugins = {name: value for name, value in plugins.items() if value is not None}
-        if resume is not None:
-            run_dir, steps = _resumable(resume, plugins, objects.names, tree)
-            with unchanged_process():
-                return Run(resume_run(run_dir.path, host, display, steps).path)
-        config = parse_config({**tree, **plugins})
-        _refuse_unknown(config, host)
-        with unchanged_process():
-            return Run(start(config, host, display).path)
+        with ExitStack() as left:
+            if isinstance(settings.get("model"), Run):
+                settings["model"] = settings["model"].path
+            if not isinstance(env_rewards, (Mapping, type(None))):
+                raise UsageError(
+                    'env_rewards is a dictionary: env_rewards={"NAME": [...]}, by the names of the environments.'
+                )
+            tree = settings_tree(settings)
+            if dataset is not None:
+                scratch = Path(left.enter_context(TemporaryDirectory())) if dry_run else None
+                tree["dataset"] = written_rows(dataset, scratch or _beside(tree.get("out"), resume))
+                env = "rows" if env is None and resume is None else env
+            if resume is None and env is None:
+                raise UsageError(
+                    "grpo.train needs an environment, for example env='gsm8k', or rows of your own, as in "
+                    "dataset=[{'question': ..., 'answer': ...}, ...]. List the environments with: grpo plugins"
+                )
+            if resume is not None and dry_run:
+                raise UsageError("dry_run is for a new run: leave resume out.")
+            host = Host.discover()
+            objects = PluginObjects(host, display.warned)
+            envs = objects.refs("env", env)
+            plugins: dict[str, Any] = {
+                "env": _with_system(envs, system),
+                "rewards": objects.refs("reward", rewards) or None,
+                "env_rewards": {name: objects.refs("reward", own) for name, own in (env_rewards or {}).items()} or None,
+                "verifier": None if verifier is None else objects.ref("verifier", verifier),
+                "sampler": None if sampler is None else objects.ref("sampler", sampler),
+            }
+            return _run(tree, plugins, objects, host, display, resume, dry=dry_run)
+    except GrpoError as error:
+        error.args = tuple(in_python(part) if isinstance(part, str) else part for part in error.args)
+        raise
     finally:
         display.close()
+
+
+def _run(
+    tree: dict[str, Any],
+    plugins: Mapping[str, Any],
+    objects: PluginObjects,
+    host: Host,
+    display: Silent,
+    resume: str | Path | Run | None,
+    *,
+    dry: bool,
+) -> Run | None:
+    """Starts or resumes a run of these settings, or only looks at them."""
+    for kind, key in OBJECTIVE.items():
+        if tree.get("loss", {}).get(key) is not None:
+            tree["loss"][key] = objects.ref(kind, tree["loss"][key])
+    given = {name: value for name, value in plugins.items() if value is not None}
+    if resume is not None:
+        run_dir, steps = _resumable(resume, given, objects.names, tree)
+        with unchanged_process():
+            return Run(resume_run(run_dir.path, host, display, steps).path)
+    config = parse_config({**tree, **given})
+    _refuse_unknown(config, host)
+    with unchanged_process():
+        if dry:
+            look(config, host, display)
+            return None
+        return Run(start(config, host, display).path)
+
+
+def _beside(out: Any, resume: str | Path | Run | None) -> Path:
+    """Returns the folder of the run directory."""
+    if resume is not None:
+        return (resume.path if isinstance(resume, Run) else Path(resume).expanduser().absolute()).parent
+    return RUNS if out is None else Path(out).expanduser().absolute().parent
+
+
+def _with_system(envs: Sequence[Any], system: str | None) -> Any:
+    """Returns the environment, or several, with a system message as an option.
+
+    Raises:
+        UsageError: there are several, and a message.
+    """
+    if len(envs) != 1:
+        if system is not None and envs:
+            raise UsageError(
+                'system is for one environment. Set it in its table: {"name": ..., "options": {"system": ...}}.'
+            )
+        return list(envs) or None
+    env = envs[0]
+    if system is None:
+        return env
+    if isinstance(env, str):
+        return f"{env}{',' if '=' in env else ':'}system={json.dumps(system)}"
+    return {**env, "options": {**env.get("options", {}), "system": system}}
 
 
 def _refuse_unknown(config: RunConfig, host: Host) -> None:

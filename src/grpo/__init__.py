@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from grpo.core.check.reward import check_env, check_reward, check_verifier
     from grpo.core.check.sampler import check_sampler
     from grpo.core.check.sandbox import check_sandbox
+    from grpo.core.run.comparison import Comparison, compare
     from grpo.core.run.python import train
     from grpo.core.run.result import Run, load
     from grpo.core.scoring.interop import to_inspect, to_trl, to_verifiers
@@ -57,6 +58,7 @@ __all__ = [
     "AmbiguousName",
     "AnyText",
     "Case",
+    "Comparison",
     "Completion",
     "Component",
     "DatasetError",
@@ -102,6 +104,7 @@ __all__ = [
     "check_sampler",
     "check_sandbox",
     "check_verifier",
+    "compare",
     "env",
     "from_trl",
     "hookimpl",
@@ -126,6 +129,7 @@ _HOMES = {
     "AmbiguousName": "plugins.errors",
     "AnyText": "envs.text.spaces",
     "Case": "plugins.types",
+    "Comparison": "core.run.comparison",
     "Completion": "plugins.types",
     "Component": "plugins.rubric",
     "DatasetError": "plugins.errors",
@@ -171,6 +175,7 @@ _HOMES = {
     "check_sampler": "core.check.sampler",
     "check_sandbox": "core.check.sandbox",
     "check_verifier": "core.check.reward",
+    "compare": "core.run.comparison",
     "env": "plugins.factory_decorators",
     "from_trl": "plugins.from_trl",
     "hookimpl": "plugins.hookspecs",

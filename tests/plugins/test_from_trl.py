@@ -302,3 +302,11 @@ def test_the_command_line_scores_with_them(file: Path) -> None:
     assert "'limit'" in scored[2]["brief"]["reason"]
     assert [row["kind"]["score"] for row in scored] == [1.0, 0.0, 0.0]
     assert [row["longest"]["outcome"] for row in scored] == ["abstain"] * 3
+
+
+def test_a_key_that_only_the_trainer_fills_is_named() -> None:
+    def stateful(completions, **kwargs):  # type: ignore[no-untyped-def]
+        return [float(kwargs["trainer_state"].global_step) for _ in completions]
+
+    with pytest.raises(LookupError, match="kwargs has no 'trainer_state', which only TRL's trainer has"):
+        from_trl(stateful)([completion("a")])

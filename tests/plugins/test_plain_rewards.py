@@ -43,6 +43,18 @@ def right_with_rest(completion, answer, **kwargs):
     assert kwargs == {"level": 3, "source": None}
     return answer in completion
 
+def right_by_messages(completion, answer):
+    return answer in completion[-1]["content"]
+
+async def right_by_messages_later(completion, answer, **kwargs):
+    return float(any(answer in message["content"] for message in completion if message["role"] == "assistant"))
+
+def right_by_annotated_messages(completion: list[dict], answer):
+    return answer in str(completion[0])
+
+def right_of_json(completion: str, answer):
+    return answer in {"content": completion}["content"]
+
 def right_of_rest(completion, **kwargs):
     return kwargs["answer"] in completion
 
@@ -87,7 +99,8 @@ def right_empty(completion, answer):
 NAMES = (
     *("right", "right_in_numpy", "right_for_trl", "right_with_prompts", "right_by_partial", "right_by_lambda"),
     *("right_by_object", "right_bare", "right_empty", "right_with_rest", "right_of_rest"),
-    *("right_of_options_and_rest", "right_of_batch", "right_of_group"),
+    *("right_of_options_and_rest", "right_of_batch", "right_of_group", "right_by_messages"),
+    *("right_by_messages_later", "right_by_annotated_messages", "right_of_json"),
 )
 ASKED = (Message(role="user", content="2 + 2?"),)
 BOTH = [Completion(text, prompt=ASKED, row={"answer": "4", "level": 3, "source": None}) for text in ("It is 4.", "no")]

@@ -27,9 +27,10 @@ import cloudpickle  # type: ignore[import-untyped]
 from grpo.core.scoring.call import Bound
 from grpo.plugins._file_code import execute
 from grpo.plugins._signature import written_function
-from grpo.plugins.from_trl import TrlFunction
+from grpo.plugins.from_trl import MessagesFunction, TrlFunction
 from grpo.plugins.specs import Option
 
+_WRAPPERS = (TrlFunction, MessagesFunction)
 _by_value = threading.Lock()
 
 
@@ -174,12 +175,12 @@ def function_in(module: ModuleType, qualname: str) -> Callable[..., Any]:
 
 def written(function: Any) -> Any:
     """Returns the function that somebody wrote: the one inside, for one that was wrapped."""
-    return function.func if isinstance(function, TrlFunction) else function
+    return function.func if isinstance(function, _WRAPPERS) else function
 
 
 def _rewrapped(function: Any, written: Any) -> Any:
     """Returns what was written, wrapped as the function is."""
-    return dataclasses.replace(function, func=written) if isinstance(function, TrlFunction) else written
+    return dataclasses.replace(function, func=written) if isinstance(function, _WRAPPERS) else written
 
 
 def _function(value: Any) -> Any:

@@ -25,6 +25,9 @@ from grpo import Verdict, reward
 def right(completion, answer):
     return answer in completion
 
+def exactly(completion, answer):
+    return completion.strip() == answer
+
 def in_format(completion):
     return bool(re.match(r"<reasoning>.*</reasoning>\\s*<answer>", completion, re.DOTALL))
 
@@ -88,7 +91,7 @@ def calls_of(report: Report) -> Finding | None:
     return next((finding for finding in report.findings if finding.relation == "calls"), None)
 
 
-@pytest.mark.parametrize("name", ["right", "in_format", "brief"])
+@pytest.mark.parametrize("name", ["right", "exactly", "in_format", "brief"])
 def test_an_honest_reward_without_cases_has_nothing_to_mend(file: Path, name: str) -> None:
     report = check_reward(f"./mine.py:{name}")
     assert (report.ok, calls_of(report)) == (True, None)
@@ -97,14 +100,14 @@ def test_an_honest_reward_without_cases_has_nothing_to_mend(file: Path, name: st
 @pytest.mark.parametrize(
     ("name", "severity", "words"),
     [
-        ("forgot", "error", "it returned None for each of 35 completions: its code has no `return` with a score"),
-        ("abstains", "warning", "it abstained on each of 35 completions, right and wrong ones"),
-        ("pays_all", "warning", "it gave 1 to each of 35 completions"),
+        ("forgot", "error", "it returned None for each of 38 completions: its code has no `return` with a score"),
+        ("abstains", "warning", "it abstained on each of 38 completions, right and wrong ones"),
+        ("pays_all", "warning", "it gave 1 to each of 38 completions"),
         ("reads_the_row_alone", "warning", "it gave all completions of a prompt the same score"),
-        ("raises", "error", "it failed on each of 35 completions: RuntimeError: it is broken"),
+        ("raises", "error", "it failed on each of 38 completions: RuntimeError: it is broken"),
         ("in_words", "error", "it returned 'good', a str; a reward returns a float"),
-        ("assumes_a_mark", "error", "it failed on 32 of 35 completions: IndexError"),
-        pytest.param("ends_its_process", "error", "it failed on each of 35 completions", marks=pytest.mark.slow),
+        ("assumes_a_mark", "error", "it failed on 35 of 38 completions: IndexError"),
+        pytest.param("ends_its_process", "error", "it failed on each of 38 completions", marks=pytest.mark.slow),
         ("wants_more", "warning", "it was not called: the rows of env 'gsm8k' lack the column difficulty"),
         ("counts_messages", "warning", "With form=text it can: it is written for text"),
         ("reads_texts", "error", "With form=text it can: it is written for text"),
@@ -123,7 +126,7 @@ def test_a_verifier_without_cases_is_called_too(file: Path) -> None:
     assert calls_of(check_verifier("./mine.py:judged")) is None
     found = calls_of(check_verifier("./mine.py:judges_nothing"))
     assert found is not None
-    assert found.message.startswith("it failed on each of 35 completions: KeyError")
+    assert found.message.startswith("it failed on each of 38 completions: KeyError")
 
 
 def test_the_rows_of_a_named_environment_are_used(file: Path) -> None:
@@ -131,7 +134,7 @@ def test_the_rows_of_a_named_environment_are_used(file: Path) -> None:
     report = check_reward("./mine.py:wants_more", env="rows:dataset=rows.jsonl")
     found = calls_of(report)
     assert found is not None
-    assert found.message.startswith("it gave 3 to each of 24 completions")
+    assert found.message.startswith("it gave 3 to each of 26 completions")
     with pytest.raises(UsageError, match="needs the column difficulty, but row 0 has"):
         check_reward("./mine.py:wants_more", env="countdown")
 
@@ -146,16 +149,16 @@ def test_a_run_refuses_a_reward_that_always_fails_and_warns_of_one_that_teaches_
     assert doubts_of("proximity", "gsm8k.soft_format") == []
     [told, *_] = doubts_of("./mine.py:forgot", "format")
     assert told == (
-        "reward 'forgot': it returned None for each of 24 completions: its code has no `return` with a score."
+        "reward 'forgot': it returned None for each of 26 completions: its code has no `return` with a score."
     )
     [told, *_] = doubts_of("./mine.py:pays_all")
-    assert told.startswith("reward 'pays_all': it gave 1 to each of 24 completions")
-    with pytest.raises(UsageError, match=r"reward 'raises': it failed on each of 24 completions, all of env 'gsm8k'"):
+    assert told.startswith("reward 'pays_all': it gave 1 to each of 26 completions")
+    with pytest.raises(UsageError, match=r"reward 'raises': it failed on each of 26 completions, all of env 'gsm8k'"):
         doubts_of("./mine.py:raises")
-    with pytest.raises(UsageError, match=r"reward 'assumes_a_mark': it failed on 22 of 24 .* IndexError"):
+    with pytest.raises(UsageError, match=r"reward 'assumes_a_mark': it failed on 24 of 26 .* IndexError"):
         doubts_of("./mine.py:assumes_a_mark")  # on each gold solution, in the layout that the run asks for
     [told, *_] = doubts_of("./mine.py:raises", failures={"stop_share": 1.0})
-    assert "it failed on each of 24 completions" in told
+    assert "it failed on each of 26 completions" in told
 
 
 def test_the_texts_state_the_answer_of_the_row_and_others() -> None:

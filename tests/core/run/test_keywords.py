@@ -9,7 +9,7 @@ import pytest
 
 from grpo.core.cli.run import run
 from grpo.core.config.schema import RunConfig, parse_config
-from grpo.core.run.keywords import leaves, settings_tree, short_names
+from grpo.core.run.keywords import in_python, leaves, settings_tree, short_names
 from grpo.plugins.errors import UsageError
 
 NO_SETTINGS = {"env", "reward", "env_reward", "verifier", "config_file", "pairs", "print_schema", "resume_from"}
@@ -61,3 +61,22 @@ def test_a_slip_is_told(settings: dict[str, Any], why: str) -> None:
     with pytest.raises(UsageError) as refused:
         settings_tree(settings)
     assert why in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("told", "in_words_of_python"),
+    [
+        ("start with --set failures.no_signal_steps=0.", 'start with failures={"no_signal_steps": 0}.'),
+        ("replace such groups with --dynamic 2, or warm up", "replace such groups with dynamic=2, or warm up"),
+        ("as in --env gsm8k:as=gsm8k_2.", "as in env='gsm8k:as=gsm8k_2'."),
+        ("leave --dataset my.jsonl out", "leave dataset='my.jsonl' out"),
+        ("--warmup-steps needs worked answers", "warmup_steps=... needs worked answers"),
+        ("Name one with --reward, or --lora, or --full", "Name one with rewards=..., or lora=True, or lora=False"),
+        ("and lora.dropout=0, which", 'and lora={"dropout": 0}, which'),
+        ("with: grpo run --resume runs/x --steps 4", "with: grpo.train(resume='runs/x', steps=4)"),
+        ("See `grpo show runs/x --step 3`, or grpo plugins", "See `grpo show runs/x --step 3`, or grpo plugins"),
+        ("a file --of theirs, and note.book=3", "a file --of theirs, and note.book=3"),
+    ],
+)
+def test_a_message_names_keywords_in_the_place_of_flags(told: str, in_words_of_python: str) -> None:
+    assert in_python(told) == in_words_of_python

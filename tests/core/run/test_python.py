@@ -108,6 +108,9 @@ def metrics(run: Path) -> list[dict[str, Any]]:
 def test_what_is_wrong_with_the_call_is_said_before_anything_loads(tmp_path: Path) -> None:
     calls: list[tuple[dict[str, Any], str]] = [
         ({}, "grpo.train needs an environment"),
+        ({"dataset": [3]}, "dataset, row 0 is a int"),
+        ({"env": "gsm8k", "warmup_steps": 2, "lr": 0}, "train.lr"),
+        ({"env": ["gsm8k", "arithmetic"], "system": "Be brief."}, "system is for one environment"),
         ({"env": "gsm8k", "stesp": 3}, "no argument 'stesp'. Did you mean 'steps'?"),
         ({"env": "gsm8k", "reward": ["proximity"]}, "Did you mean 'rewards'?"),
         ({"env": "gsm8k", "train": {"lrr": 1}}, "unknown setting 'train.lrr'. Did you mean 'train.lr'?"),
@@ -283,7 +286,9 @@ def test_a_run_leaves_the_process_as_it_was_and_the_next_one_is_that_of_a_fresh_
     import matplotlib
 
     def broken(completion: str) -> float:
-        raise ValueError("no")
+        if "</answer>" not in completion:  # as in no gold solution, which would end the run before it starts
+            raise ValueError("no")
+        return 1.0
 
     before = state_of_the_process()
     backend = matplotlib.get_backend(auto_select=False)
@@ -352,3 +357,26 @@ def changed(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     """Returns the names of what differs; new loggers, which come with imports, do not count."""
     after["loggers"] = {name: state for name, state in after["loggers"].items() if name in before["loggers"]}
     return [name for name in before if before[name] != after[name]]
+
+
+def test_rows_of_python_train_and_resume_from_their_file(tiny_model: Path, tmp_path: Path) -> None:
+    rows = [{"question": f"{n} + {n}?", "answer": str(2 * n)} for n in range(20)]
+    given = {**TINY, "model": tiny_model, "out": tmp_path / "run", "steps": 2, "system": 'Be brief, please: "yes".'}
+    del given["dataset"]
+    assert grpo.train(dataset=rows, rewards=vowels, dry_run=True, **given) is None
+    assert list(tmp_path.iterdir()) == []
+    run = grpo.train(dataset=rows, rewards=vowels, **given)
+    assert run.status == "done"
+    asked = run.rollouts[1]["prompt"][0]
+    assert asked[0] == {"role": "system", "content": 'Be brief, please: "yes".'}
+    assert asked[1]["content"] in {row["question"] for row in rows}
+    again = grpo.train(dataset=rows, rewards=vowels, resume=run, steps=3, quiet=True)
+    assert (again.path, again.step) == (run.path, 3)
+    with pytest.raises(UsageError, match="was started with dataset"):
+        grpo.train(dataset=rows[1:], rewards=vowels, resume=run, quiet=True)
+
+
+def test_what_a_call_is_told_names_its_keywords(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as refused:
+        grpo.train(env="guess", warmup_steps=2, rewards="gsm8k.correctness", out=tmp_path / "run", quiet=True)
+    assert "--" not in str(refused.value)

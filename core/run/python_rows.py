@@ -1,0 +1,123 @@
+"""Writes rows that `grpo.train` is given as objects to files of JSON lines, from which a run can be resumed.
+
+A file stands beside the run directories and has its name from its content: the same rows are the same file, for every
+process of a run and for a cell that is executed again.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import hashlib
+import json
+import math
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from grpo.plugins.errors import UsageError
+
+_SPLITS = ("train", "test", "validation", "valid", "dev")
+_TAKES = "a list of dictionaries, a pandas DataFrame or a datasets.Dataset, or one of these for each split"
+
+
+def written_rows(dataset: Any, folder: Path) -> str:
+    """Returns where a data set is: a name or a path as it is, rows after they were written to a file in a folder.
+
+    Args:
+        dataset: as `grpo.train` takes it.
+        folder: is made where it is missing.
+
+    Raises:
+        UsageError: it has no rows, or holds what JSON cannot.
+    """
+    if isinstance(dataset, str | Path):
+        return str(dataset)
+    if isinstance(dataset, Mapping):
+        unknown = [name for name in dataset if name not in _SPLITS]
+        if unknown or "train" not in dataset:
+            raise UsageError(
+                f"dataset is a dictionary with {', '.join(map(repr, dataset)) or 'nothing'}; one for each split has "
+                f"'train', and may have 'test'. For rows give {_TAKES}."
+            )
+        texts = {name: _lines(rows, f"dataset[{name!r}]") for name, rows in dataset.items()}
+        place = folder / f"rows-{_digest(texts.values())}"
+        for name, text in texts.items():
+            _write(place / f"{name}.jsonl", text)
+        return str(place.resolve())
+    text = _lines(dataset, "dataset")
+    place = folder / f"rows-{_digest([text])}.jsonl"
+    _write(place, text)
+    return str(place.resolve())
+
+
+def _lines(rows: Any, name: str) -> str:
+    lines = [_line(row, f"{name}, row {number}") for number, row in enumerate(_records(rows, name))]
+    if not lines:
+        raise UsageError(f"{name} has no rows. Give {_TAKES}.")
+    return "".join(lines)
+
+
+def _records(rows: Any, name: str) -> Iterator[Any]:
+    """Yields the rows of a table, of a data set, or of anything else that can be gone through."""
+    if type(rows).__name__ == "IterableDataset":
+        raise UsageError(
+            f"{name} is a stream, and a run draws its rows in an order of its own. Give list({name}.take(N))."
+        )
+    if hasattr(rows, "to_dict") and hasattr(rows, "columns"):  # of pandas
+        yield from rows.to_dict("records")
+    elif isinstance(rows, Iterable) and not isinstance(rows, str | bytes):
+        yield from rows
+    else:
+        raise UsageError(f"{name} is a {type(rows).__name__}. Give {_TAKES}.")
+
+
+def _line(row: Any, place: str) -> str:
+    if not isinstance(row, Mapping):
+        raise UsageError(
+            f"{place} is a {type(row).__name__}; a row is a dictionary, as in {{'question': ..., 'answer': ...}}."
+        )
+    values = {
+        str(name): None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()
+    }
+    try:
+        return json.dumps(values, ensure_ascii=False, default=_plain) + "\n"
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"{place} cannot be written as JSON: {error}. Give text, numbers, lists and dictionaries."
+        ) from error
+
+
+def _plain(value: Any) -> Any:
+    """Returns what JSON holds in the place of a value of NumPy, a date or a decimal number.
+
+    Raises:
+        TypeError: of anything else.
+    """
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    if isinstance(value, decimal.Decimal):
+        return str(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"it holds a {type(value).__name__}")
+
+
+def _digest(texts: Iterable[str]) -> str:
+    digest = hashlib.sha256()
+    for text in texts:
+        digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
+    return digest.hexdigest()[:12]
+
+
+def _write(path: Path, text: str) -> None:
+    """Writes a file at once: other processes of the run write the same one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".part", encoding="utf-8", delete=False) as file:
+        file.write(text)
+    Path(file.name).replace(path)
