@@ -125,8 +125,8 @@ class _Check:
             if not rows:
                 self._findings.add("error", relation, f"the split '{split}' has no rows")
             if split == "train":
-                self._rows = list(rows or ())[:_ROWS]
-        again = list(self._bound.rows("train") or ())[:_ROWS]
+                self._rows = list((rows or ())[:_ROWS])
+        again = list((self._bound.rows("train") or ())[:_ROWS])
         if again != self._rows:
             self._findings.add("error", relation, "loaded twice, the split 'train' has different rows")
 

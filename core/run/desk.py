@@ -112,8 +112,8 @@ class DeskProgress:
                 env=_named(part.env),
                 rewards=tuple(map(_named, part.rewards)),
                 verifier=part.verifier and _named(part.verifier),
-                train=part.train[:1] * len(part.train),
-                held_out=part.held_out[:1] * len(part.held_out),
+                train=tuple(part.train[:1]) * len(part.train),
+                held_out=tuple(part.held_out[:1]) * len(part.held_out),
             )
             for part in plan.envs
         )

@@ -7,6 +7,7 @@ when an environment is made.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -95,7 +96,7 @@ class Code:
         kind = dataset_kind(self.dataset)
         refuse_unused(CODE.options, asdict(self), _USED_BY, kind)
         if kind == "embedded":
-            placed = _embedded(self.level, self.size, self.data_seed, split)
+            placed: Iterable[Placed] = _embedded(self.level, self.size, self.data_seed, split)
         else:
             placed = read_placed(self.dataset, self.subset, split, kind)
         return PlacedRows((where, dict(read_code_row(row, where, question=self.question).row)) for where, row in placed)

@@ -96,8 +96,8 @@ class Countdown:
         kind = dataset_kind(self.dataset)
         refuse_unused(COUNTDOWN.options, asdict(self), _USED_BY, kind)
         if kind != "embedded":
-            placed = read_placed(self.dataset, self.subset, split, kind)
-            return PlacedRows((where, read_puzzle(row, where)) for where, row in placed)
+            written = read_placed(self.dataset, self.subset, split, kind)
+            return PlacedRows((where, read_puzzle(row, where)) for where, row in written)
         fewest, most, highest, highest_target = self.fewest, self.most, self.highest, self.highest_target
         if not 2 <= fewest <= most <= _MOST_NUMBERS or highest < 2 or highest_target < 2:
             raise OptionError(

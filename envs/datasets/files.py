@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +24,7 @@ from grpo.plugins.errors import DatasetError
 T = TypeVar("T", bound=Sequence[Any])
 
 SUFFIXES = (".jsonl", ".parquet", ".jsonl.gz", ".json", ".json.gz", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".arrow")
+_HEAD = 4096  # bytes in which a file of JSON begins with something
 HELD_OUT_SHARE = 10
 HELD_OUT_MOST = 500
 
@@ -69,6 +71,13 @@ def open_file(path: Path) -> Store:
             f"{path}: a file named '*{path.suffix}' cannot be read. Use .jsonl (one JSON object per line), .json (one "
             "list of objects), .csv or .tsv (with a header line), these also compressed as .gz, .parquet or .arrow."
         )
+    state = path.stat()
+    return _opened(path, (state.st_ino, state.st_size, state.st_mtime_ns))
+
+
+@lru_cache(maxsize=64)  # settling an environment, its train split and its test split open the same file
+def _opened(path: Path, state: tuple[int, ...]) -> Store:
+    """Opens a file in a state that it was seen in; raises what `open_file` does."""
     kind = path.suffixes[-2] if path.suffix == ".gz" else path.suffix
     if kind in (".parquet", ".arrow"):
         return TableRows(path)
@@ -91,8 +100,11 @@ def open_file(path: Path) -> Store:
 def _has_json_lines(path: Path) -> bool:
     """Returns whether the first line of a file is an object, and others follow it."""
     with opened(path) as file:
+        if not file.read(_HEAD).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
+            return False  # a list may be one long line
+        file.seek(0)
         first = next((line for line in file if line.strip()), b"").removeprefix(b"\xef\xbb\xbf")
-        if not first.lstrip().startswith(b"{") or not any(line.strip() for line in file):
+        if not any(line.strip() for line in file):
             return False
     try:
         json.loads(first)

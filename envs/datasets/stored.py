@@ -7,10 +7,13 @@ block. What has been read is not kept.
 from __future__ import annotations
 
 import hashlib
+from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Protocol, overload
+
+MOST_KINDS = 256  # sets of columns of which one row is remembered
 
 Placed = tuple[str, object]
 
@@ -157,6 +160,22 @@ class ReadRows(Sequence[dict[str, Any]]):
     def digest(self) -> str:
         """Returns a hash of which rows these are, as they were written."""
         return self._placed.digest()
+
+
+def checked_rows(placed: StoredRows, read: Callable[[Any, str], dict[str, Any]]) -> ReadRows:
+    """Reads every row once, in which `read` refuses those that cannot be used, and returns them as they stay on disk.
+
+    Args:
+        placed: the rows as they were written.
+        read: makes a row, with a column `question`, of one of these and its place.
+    """
+    sizes, kinds = array("q"), dict[tuple[str, ...], int]()
+    for index, (where, row) in enumerate(placed):
+        made = read(row, where)
+        sizes.append(len(made["question"]))
+        if len(kinds) < MOST_KINDS:
+            kinds.setdefault(tuple(made), index)
+    return ReadRows(placed, read, sizes, tuple(kinds.values()))
 
 
 class Places(Sequence[str]):

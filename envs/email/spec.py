@@ -6,6 +6,7 @@ asks for their e-mails. This module is light; gymnasium is imported when an envi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ from grpo.plugins.placed_rows import PlacedRows
 
 if TYPE_CHECKING:
     import gymnasium
+
+    from grpo.envs.datasets.stored import Placed
 
 _SYSTEM = "Answer with the e-mail alone."
 _USED_BY = {"subset": "local hub", "question": "local hub", "size": "embedded", "data_seed": "embedded"}
@@ -77,7 +80,7 @@ class Email:
         kind = dataset_kind(self.dataset)
         refuse_unused(EMAIL.options, asdict(self), _USED_BY, kind)
         if kind == "embedded":
-            placed = generated_split(
+            placed: Iterable[Placed] = generated_split(
                 lambda draws, _: draw_occasion(draws), size=self.size, seed=self.data_seed, split=split, name="email"
             )
         else:

@@ -6,6 +6,7 @@ environment that asks their questions. This module is light; gymnasium is import
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -60,7 +61,7 @@ class Gsm8k:
 
         return QuestionEnv(self._template(), partial(self.rows, "train"), question=self.question, answer=self.answer)
 
-    def rows(self, split: str) -> list[dict[str, Any]]:
+    def rows(self, split: str) -> Sequence[dict[str, Any]]:
         """Returns the checked rows of a split, each with the columns `question`, `answer` and `solution`.
 
         Every row is read and checked, so a bad one shows before any model loads.

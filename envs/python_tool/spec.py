@@ -6,6 +6,7 @@ runs the policy's programs in a sandbox. This module is light; gymnasium is impo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -83,7 +84,7 @@ class PythonTool:
             answer=self.answer,
         )
 
-    def rows(self, split: str) -> list[dict[str, Any]]:
+    def rows(self, split: str) -> Sequence[dict[str, Any]]:
         """Returns the checked rows of a split, those of `gsm8k`.
 
         Raises:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _OWN_REWARD = ("code", "countdown", "knights_and_knaves")
 _LOOKED_AT = 100  # first rows in which columns with content are looked for
-_MOST_KINDS = 256  # sets of columns of which one row is remembered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +75,7 @@ class Rows:
             OptionError: no dataset is named.
             DatasetError: the dataset, or one of its rows (named by file and line), cannot be used.
         """
-        from grpo.envs.datasets.stored import ReadRows
+        from grpo.envs.datasets.stored import MOST_KINDS, ReadRows
         from grpo.envs.rows.row import is_plain, read_pair
 
         placed = self._placed(split)
@@ -87,7 +86,7 @@ class Rows:
             if names not in known or not names:
                 self._refuse_others(row, placed.place(index), columns)
                 known.add(names)
-                if len(kinds) < _MOST_KINDS:
+                if len(kinds) < MOST_KINDS:
                     kinds.append(index)
             if is_plain(row, columns):
                 sizes.append(len(row[columns.prompt]))

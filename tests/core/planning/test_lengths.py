@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ def test_completions_are_shorter_for_the_embedded_model_unless_told(facts_of: Ca
     assert (cut(True), cut(False), cut(False, max_completion_length=7)) == (96, 512, 7)
 
 
-def longest(model: ModelFacts, facts: Facts, rows: dict[str, list[Episode]], limits: Limits) -> int:
+def longest(model: ModelFacts, facts: Facts, rows: Mapping[str, Sequence[Episode]], limits: Limits) -> int:
     return longest_prompt(model, [(facts.envs[0], rows)], limits)
 
 

@@ -115,4 +115,5 @@ def test_trl_still_holds_what_the_trainer_reads_of_it(tiny_model: Path, vowels: 
     size = plan.config.train.group_size
     assert len(rows) == plan.batch_size
     groups = [rows[first : first + size] for first in range(0, len(rows), size)]
-    assert all(len({row["episode"] for row in group}) == 1 for group in groups), "members of a group are not adjacent"
+    asked = [{row["prompt"][-1]["content"] for row in group} for group in groups]
+    assert all(len(prompts) == 1 for prompts in asked), "members of a group are not adjacent"
