@@ -11,7 +11,7 @@ out. Which question an episode asks is seen as follows.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -55,16 +55,6 @@ def questions_of(env: BoundEnv, episodes: Sequence[Episode]) -> list[bytes]:
     return [question.of(episode) for episode in episodes]
 
 
-def asked_by(question: Question, wanted: Sequence[Episode], episodes: Sequence[Episode]) -> set[bytes]:
-    """Returns the digests of those questions of `wanted` that other episodes ask, too.
-
-    Looks at one episode after the other and keeps none. Episodes that are started when they are asked for may know of
-    each row a number, `asked`, that is the same for rows that ask the same: then only likely ones are started.
-    """
-    digests = {question.of(episode) for episode in wanted}
-    numbers = getattr(episodes, "asked", None)
-    known = {getattr(episode, "asked", None) for episode in wanted}
-    if numbers is not None and None not in known and not question.row:
-        likely = [place for place, number in enumerate(numbers) if number in known]
-        episodes = [episodes[place] for place in likely]
-    return {digest for episode in episodes if (digest := question.of(episode)) in digests}
+def asked_by(question: Question, wanted: set[bytes], episodes: Iterable[Episode]) -> set[bytes]:
+    """Returns those of some questions that episodes ask, looking at one episode after the other."""
+    return {digest for episode in episodes if (digest := question.of(episode)) in wanted}

@@ -76,10 +76,11 @@ def _dropped(
     started: Callable[[int | None], list[Episode]],
 ) -> HeldOutPart:
     question = question_of(env, found)
-    if not asked_by(question, found, train):
+    trained = asked_by(question, {question.of(episode) for episode in found}, train)
+    if not trained:
         return HeldOutPart(train, tuple(found))
     every = found if size is None else started(None)  # others take the places of those that are dropped
-    trained = asked_by(question, every, train)
+    trained = asked_by(question, {question.of(episode) for episode in every}, train)
     kept = [episode for episode in every if question.of(episode) not in trained]
     told = (
         f"env '{env.name}': {len(every) - len(kept)} of {counted(len(every), 'held-out row')} ask what training rows "
