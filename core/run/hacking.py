@@ -30,6 +30,7 @@ goes through its rows from easy ones to hard ones `worse` asks nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -114,12 +115,12 @@ class _Best:
 
     Attributes:
         mean: of the best steps.
-        bar: that less two standard errors.
+        bar: that less two standard errors; minus infinity before there are enough of them.
         least, most: of a single group, and 0.
     """
 
-    mean: float = 0.0
-    bar: float = 0.0
+    mean: float = math.nan
+    bar: float = -math.inf
     least: float = 0.0
     most: float = 0.0
 
@@ -296,7 +297,7 @@ class HackingWatch:
     def _fell(self, question: str, values: Sequence[float], best: _Best, share: float, parts: int = 1) -> bool:
         """True where the evidence suffices that values lie below a share of what the best ones had above the least."""
         span = best.most - best.least
-        if span <= 0:
+        if best.bar <= best.least:
             return False
         lost = [min(1.0, max(0.0, (best.most - value) / span)) for value in values]
         return self._enough(question, 1 - share * (best.bar - best.least) / span, lost, parts)

@@ -41,7 +41,7 @@ def share_of(values: Sequence[float | None], questions: Sequence[Hashable] | Non
     Values of one question are not independent: several samples of it, or the same question in several rows. With N
     values of variance v, n_q of them of question q, and m = sum n_q^2 / N, the effective sample size is
 
-        mean (1 - mean) / SE^2,  SE^2 = (v / N) (1 + (m - 1) r)
+        mean (1 - mean) / SE^2, at most N,  SE^2 = (v / N) (1 + (m - 1) r)
 
     with r the correlation within questions. The factor is the design effect of Kish (Survey Sampling, 1965); r is
     estimated by the analysis of variance (Donner, International Statistical Review 54, 1986), and the size goes into
@@ -62,7 +62,7 @@ def share_of(values: Sequence[float | None], questions: Sequence[Hashable] | Non
         return Estimate(math.nan, math.nan, math.nan, 0, left_out)
     mean = min(max(spread.mean, 0.0), 1.0)  # a rounding error outside would have no interval
     error = spread.variance / spread.independent
-    effective = mean * (1 - mean) / error if error > 0 else spread.independent
+    effective = min(mean * (1 - mean) / error, spread.count) if error > 0 else spread.independent
     low, high = _wilson(mean, effective / spread.wider**2)
     return Estimate(mean, low, high, spread.count, left_out, spread.questions)
 

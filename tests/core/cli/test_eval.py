@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from functools import partial
 from itertools import cycle
 from pathlib import Path
@@ -336,3 +337,32 @@ def test_a_run_that_named_a_verifier_is_measured_with_it(full_run: Path, tmp_pat
     plan = plan_evaluation(find_weights(str(run)), Host.discover(), Choices(size=2))
     assert plan.verifier is not None
     assert plan.verifier.name == "algebra"
+
+
+@pytest.mark.slow
+def test_a_run_is_measured_on_rows_that_ask_nothing_it_was_trained_on(full_run: Path, tmp_path: Path) -> None:
+    def rows(numbers: Sequence[int]) -> str:
+        return "".join(json.dumps({"question": f"What is {n} + 1?", "answer": n + 1}) + "\n" for n in numbers)
+
+    run = tmp_path / "run"
+    shutil.copytree(full_run, run)
+    config = json.loads((run / "config.json").read_text())
+    own = {
+        "env": f"rows:dataset={tmp_path}",
+        "rewards": [],
+        "dataset": None,
+        "train": {**config["train"], "limit": None},
+    }
+    (run / "config.json").write_text(json.dumps(config | own))
+    (tmp_path / "train.jsonl").write_text(rows(range(20)))
+    (tmp_path / "test.jsonl").write_text(rows([*range(19), 77]))
+    weights, host = find_weights(str(run)), Host.discover()
+    plan = plan_evaluation(weights, host, Choices())
+    assert [episode.row["answer"] for episode in plan.episodes] == ["78"]
+    assert plan.notes[0].startswith("env 'rows': 19 of 20 held-out rows ask what training rows ask")
+    other = Choices(env=f"rows:dataset={tmp_path}")
+    assert len(plan_evaluation(weights, host, other).episodes) == 20, "what is not the run's was not trained on"
+    (tmp_path / "test.jsonl").write_text(rows(range(20)))
+    with pytest.raises(UsageError, match=r"no held-out accuracy is measured.* --split train"):
+        plan_evaluation(weights, host, Choices())
+    assert len(plan_evaluation(weights, host, Choices(split="train")).episodes) == 20

@@ -168,6 +168,12 @@ def test_intervals_of_samples_hold_the_truth_whatever_the_correlation_within_que
     assert held >= 0.9
 
 
+def test_shares_that_lie_close_together_count_no_more_than_their_number() -> None:
+    close = share_of([0.9, 0.92] * 25)
+    apart = share_of([1.0] * 45 + [0.0] * 5)
+    assert close.high - close.low == pytest.approx(apart.high - apart.low, rel=0.05)
+
+
 def test_a_question_that_comes_again_says_nothing_new() -> None:
     right = [question < 57 for question in range(100)]
     once = proportion(right)

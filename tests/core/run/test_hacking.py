@@ -319,6 +319,22 @@ def test_a_run_from_easy_rows_to_hard_ones_does_not_fall_apart(seed: int) -> Non
     assert {one.signal for one in run(rising, seed)} == {"worse"}
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_rewards_below_zero_fall_from_what_they_were_and_not_from_zero(seed: int) -> None:
+    def punished(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+        right = noise.random() < 0.1
+        return replace(said(noise, group, gold, right, -1.0 if right else noise.choice([-2.0, -3.0])), right=None)
+
+    def worse(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+        one = said(noise, group, gold, noise.random() < 0.8, noise.choice([-1.0, -0.5]))
+        return replace(one, right=None, reward=one.reward if over < 0.4 else -3.0)
+
+    assert run(punished, seed) == []
+    [fell] = run(worse, seed)
+    assert fell.signal == "worse"
+    assert fell.text.startswith("the reward fell from -0.")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("level", [0.02, 0.3, 0.9])
 def test_a_policy_whose_accuracy_goes_up_and_down_rings_no_more_often_than_is_said(level: float) -> None:
