@@ -341,12 +341,16 @@ def state_of(url: str) -> dict[str, Any]:
         raise ConnectionError(f"the proxy before it answers {response.status}")
     if response.status == 401:
         raise UsageError(f"the rollout server at {url} wants its token. Set {TOKEN} to what the server was given.")
+    refused = None
     try:
         state: dict[str, Any] = json.loads(text)
         if response.status == 200 and {"incarnation", "handed"} <= state.keys():
             return state
+        refused = str(state["error"]) if response.status == 403 and "error" in state else None
     except (ValueError, AttributeError):
         pass
+    if refused is not None:
+        raise UsageError(f"the rollout server at {url} refuses: {refused}.")
     raise UsageError(f"{url} answers, and not as a server of: grpo serve-rollouts. Name another with --server-url.")
 
 

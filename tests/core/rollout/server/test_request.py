@@ -16,6 +16,8 @@ from grpo.core.rollout.server.request import refuse_open
 from grpo.core.rollout.server.serve import BYTES, RolloutServer
 from grpo.plugins.errors import UsageError
 
+pytestmark = pytest.mark.slow
+
 PATHS = (("GET", "/state"), ("POST", "/claim"), ("POST", "/weights"), ("POST", "/join"), ("POST", "/generate"))
 
 
@@ -40,6 +42,7 @@ def call(running: Running, method: str, path: str, *headers: str, body: bytes = 
     return int(answer.split()[1]), answer
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(
     "host",
     [

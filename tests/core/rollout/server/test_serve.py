@@ -447,6 +447,7 @@ def test_what_is_no_call_is_refused_and_does_not_stop_the_server(running: list[R
     ("reply", "what"),
     [
         (b'HTTP/1.1 200 OK\r\n\r\n{"status": "up"}', "answers, and not as a server of: grpo serve-rollouts"),
+        (b'HTTP/1.1 403 Forbidden\r\n\r\n{"error": "this server has no token"}', "refuses: this server has no token"),
         (b"HTTP/1.1 404 Not Found\r\n\r\n<html>", "answers, and not as a server of: grpo serve-rollouts"),
         (b"SSH-2.0-OpenSSH_9.9\r\n", "no rollout server answers"),
         (b"HTTP/1.1 502 Bad Gateway\r\n\r\n<html>", r"no rollout server answers .* the proxy before it answers 502"),
