@@ -10,6 +10,7 @@ import re
 import unicodedata
 from typing import Any, Literal
 
+from grpo.plugins._pattern import lazy_pattern
 from grpo.plugins.decorators import reward
 from grpo.plugins.errors import OptionError
 from grpo.plugins.types import Case
@@ -30,11 +31,11 @@ Baker Cycles, 12 Mill Lane, Leeds
 tom@bakercycles.example
 """
 _UNSIGNED = "Hi Tom, the refund will arrive by Friday."
-_HIDDEN = re.compile(
+_HIDDEN = lazy_pattern(
     r"<!--(?:(?!-->).)*+(?:-->)?|<(style|script|template|title)\b[^<>]*>(?:(?!</\1).)*+(?:</\1\s*>)?",
     re.DOTALL | re.IGNORECASE,
 )
-_UNSAID = re.compile(
+_UNSAID = lazy_pattern(
     r"(?:\b(?:not|never|without|refuse|decline|avoid|omit)\b|n['\u2019]t\b)[^.!?\n]{0,40}"
     r"\b(?:mention|includ|contain|discuss|talk|speak|writ|say|word|address|cover)",
     re.IGNORECASE,

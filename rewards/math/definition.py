@@ -6,7 +6,6 @@ the bodies.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from grpo.plugins._pattern import lazy_pattern
@@ -21,7 +20,7 @@ _AND = lazy_pattern(
     r"\s*(?:,\s*(?:and|or)\b|[,;]|\b(?:and|or)\b|\\text\s?\{\s*,?\s*(?:and|or)\s*\}|\\q?quad(?![a-z]))"
     r"(?:\\[ ,;:]|\s)*(?=\$?\s*\\?[a-zA-Z]+\s*(?:\\left)?[(:])"
 )
-_COMMAND = re.compile(r"(\\[a-zA-Z]+)")
+_COMMAND = lazy_pattern(r"(\\[a-zA-Z]+)")
 
 
 @dataclass(frozen=True, slots=True)
