@@ -7,13 +7,13 @@ from typing import Literal
 from grpo.plugins.decorators import reward
 from grpo.plugins.types import Case
 from grpo.rewards.answer_text import answer_text, explicit_answer, text_answer
-from grpo.rewards.math.answer import MARKUP
-from grpo.rewards.math.cue import words_behind_cue
+from grpo.rewards.math.answer import MARKUP, Statement
+from grpo.rewards.math.cue import last_words, words_behind_cue
 from grpo.rewards.words import normal, overlap
 
 
 @reward(
-    version=2,
+    version=3,
     range=(0.0, 1.0),
     isolation="inline",
     cases=[
@@ -22,6 +22,8 @@ from grpo.rewards.words import normal, overlap
         Case("<answer>Lyon</answer>", {"answer": "Paris"}, 0.0),
         Case("<answer>Paris or Lyon</answer>", {"answer": "Paris"}, 0.0),
         Case("The answer is Paris.", {"answer": "Paris"}, 1.0),
+        Case("The capital of France is Paris.", {"answer": "Paris"}, 1.0),
+        Case("The capital of France is not Paris.", {"answer": "Paris"}, 0.0),
         Case("**Answer:** Paris\n\nIt lies on the Seine.", {"answer": "Paris"}, 1.0),
         Case("The answer is Paris or Lyon.", {"answer": "Paris"}, 0.0),
         Case("The answer is Lyon.\nParis", {"answer": "Paris"}, 0.0),
@@ -36,7 +38,8 @@ def text_match(completion: str, answer: str | list[str], *, measure: Literal["ex
     """How well the answer matches a gold text, or the best of several, without case, punctuation and articles.
 
     The answer is the last `<answer>`, `<SOLUTION>` or `\\boxed{}` that is not blank, else what stands behind the last
-    cue ("The answer is Paris."), else the last line or all of the text, whichever is nearer. A blank block at the end
+    cue ("The answer is Paris.") or what the last sentence names, else the last line or all of the text, whichever is
+    nearer. A blank block at the end
     is no answer. Abstains when no gold has a word.
 
     Args:
@@ -51,16 +54,22 @@ def text_match(completion: str, answer: str | list[str], *, measure: Literal["ex
     golds = [gold for gold in golds if isinstance(gold, str) and normal(gold)]
     if not golds:
         return None
-    texts = [MARKUP.sub(r"\1", text) for text in _readings(completion)]
+    texts = [MARKUP.sub(r"\1", text) for text in _readings(completion, measure)]
     if measure == "f1":
         return max(overlap(text, gold) for gold in golds for text in texts)
     return float(not {normal(gold) for gold in golds}.isdisjoint(map(normal, texts)))
 
 
-def _readings(completion: str) -> tuple[str, ...]:
-    """What may be the answer: the explicit one, what stands behind a cue, or the last line and all of the text."""
+def _readings(completion: str, measure: str) -> tuple[str, ...]:
+    """What may be the answer: the explicit one, what stands behind a cue, or the last line and all of the text.
+
+    Exactly the gold is all of a text also behind a cue ("the answer is 42"), or what its last sentence names.
+    """
     explicit = explicit_answer(completion)
     if explicit is not None:
         return (explicit,)
     whole = answer_text(completion) or ""
-    return words_behind_cue(whole) or (text_answer(completion) or "", whole)
+    cued = words_behind_cue(whole)
+    if measure == "f1":
+        return cued or (text_answer(completion) or "", whole)
+    return (*(cued or (text_answer(completion) or "", *last_words(Statement(whole, "prose")))), whole)

@@ -3,7 +3,7 @@
 A fenced block wins: of the blocks that are Python, or that name no language, the last one that defines what is asked
 for; where none does, the last that says that it is Python, as one that says nothing is often a sample of the output.
 Blocks before it that define what it uses go with it (`program_parts`). Without a fence the text after the reasoning is
-the program. Reads any text in linear time.
+the program, but for what runs on behind it (`run_on`). Reads any text in linear time.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Iterator
 
 from grpo.rewards.code.program_parts import with_parts
+from grpo.rewards.code.run_on import opened_by_prompt, without_tail
 from grpo.rewards.reasoning import reasoning_end
 
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([^\n`]*)$", re.MULTILINE)
@@ -34,6 +35,9 @@ def program_of(completion: str, *wanted: str) -> str | None:
     text = completion.replace("\r\n", "\n")
     text = text[:-_LONGEST_END] + _END_TOKENS.sub("\n", text[-_LONGEST_END:])
     text = text[reasoning_end(text) :]
+    head = opened_by_prompt(text)
+    if head is not None and (not wanted or head[:1] in (" ", "\t") or _defined(head, wanted)):
+        return head
     blocks = list(fenced_blocks(text))
     if not any(body.strip() for language, body in blocks if language in _PYTHON):
         blocks = list(_loose_blocks(text)) or blocks
@@ -47,7 +51,7 @@ def program_of(completion: str, *wanted: str) -> str | None:
     else:
         answers = _ANSWER.findall(text) if text.count("<answer>") == 1 else []
         marked = _MARKED.findall(text) if "[PYTHON]" in text or "[BEGIN]" in text else []
-        chosen = answers[-1].strip("\n") if answers else marked[-1][1] if marked else text
+        chosen = answers[-1].strip("\n") if answers else marked[-1][1] if marked else without_tail(text, wanted)
     chosen = chosen.removeprefix("\ufeff")
     return chosen if chosen.strip() else None
 

@@ -118,7 +118,7 @@ def judging(**defaults: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
 
 
 @verifier(
-    version=2,
+    version=3,
     timeout=_LIMIT,
     prepare=prepare,
     cases=[
@@ -153,7 +153,7 @@ async def code(completion: str, *columns: Any, **options: Any) -> Verdict:
 
 @reward(
     name="code",
-    version=2,
+    version=3,
     range=(0.0, 1.0),
     timeout=_LIMIT,
     prepare=prepare,

@@ -10,6 +10,7 @@ import re
 import unicodedata
 from typing import Any, Literal
 
+from grpo.plugins._pattern import lazy_pattern
 from grpo.plugins.decorators import reward
 from grpo.plugins.errors import OptionError
 from grpo.plugins.types import Case
@@ -30,12 +31,21 @@ Baker Cycles, 12 Mill Lane, Leeds
 tom@bakercycles.example
 """
 _UNSIGNED = "Hi Tom, the refund will arrive by Friday."
+_HIDDEN = lazy_pattern(
+    r"<!--(?:(?!-->).)*+(?:-->)?|<(style|script|template|title)\b[^<>]*>(?:(?!</\1).)*+(?:</\1\s*>)?",
+    re.DOTALL | re.IGNORECASE,
+)
+_UNSAID = lazy_pattern(
+    r"(?:\b(?:not|never|without|refuse|decline|avoid|omit)\b|n['\u2019]t\b)[^.!?\n]{0,40}"
+    r"\b(?:mention|includ|contain|discuss|talk|speak|writ|say|word|address|cover)",
+    re.IGNORECASE,
+)
 _MARKS = str.maketrans({"\u2019": "'", **dict.fromkeys("\u2010\u2011\u2012\u2013", "-"), "\u00ad": None})
 
 
 @reward(
     name="email.keywords",
-    version=2,
+    version=3,
     range=(0.0, 1.0),
     isolation="inline",
     cases=[
@@ -44,6 +54,8 @@ _MARKS = str.maketrans({"\u2019": "'", **dict.fromkeys("\u2010\u2011\u2012\u2013
         Case(_UNSIGNED, {"keywords": ["refund", "order 4417"]}, 0.0, {"partial": False}),
         Case(_UNSIGNED, {"keywords": "order 4417; apology"}, 0.0),
         Case("", {"keywords": ["refund"]}, 0.0),
+        Case("Hi Tom, <!-- refund --> see you soon.", {"keywords": ["refund"]}, 0.0),
+        Case("Hi Tom, I will not mention a refund here.", {"keywords": ["refund"]}, 0.0),
         Case(_LETTER, {"keywords": []}, None),
     ],
 )
@@ -51,7 +63,8 @@ def keywords(completion: str, keywords: Any, *, partial: bool = True) -> float |
     """The share of the required keywords that the e-mail holds, from 0 to 1; abstains when the row requires none.
 
     A keyword is a word or phrase; it counts as a whole ("refund" is not in "refunded"), in any case and spacing, with
-    typewriter's or typographic apostrophes and hyphens.
+    typewriter's or typographic apostrophes and hyphens. In a comment that no reader sees, and in a sentence that says
+    what the e-mail does not mention, it does not count.
 
     Args:
         completion: the e-mail.
@@ -61,7 +74,8 @@ def keywords(completion: str, keywords: Any, *, partial: bool = True) -> float |
     wanted = _listed(keywords)
     if not wanted:
         return None
-    text = _folded(read_letter(completion).text)
+    sentences = re.split(r"(?<=[.!?\n])", _HIDDEN.sub(" ", read_letter(completion).text))
+    text = _folded("".join(sentence for sentence in sentences if not _UNSAID.search(sentence)))
     share = sum(_holds(text, keyword) for keyword in wanted) / len(wanted)
     return share if partial or share == 1.0 else 0.0
 

@@ -56,7 +56,7 @@ def verl_answer(text: str, variant: Literal["verl.strict", "verl.flexible"]) -> 
 
 @reward(
     name="gsm8k.correctness",
-    version=2,
+    version=3,
     as_published=["variant"],
     range=(0.0, 2.0),
     isolation="inline",

@@ -8,7 +8,7 @@ from grpo.rewards.numbers.answers import Answer, final_answer, gold_numbers, is_
 
 
 @verifier(
-    version=2,
+    version=3,
     isolation="inline",
     cases=[
         Case("6*12 = 72\n#### 72", {"answer": "6*12 = <<6*12=72>>72\n#### 72"}, True),
@@ -35,7 +35,8 @@ def gsm8k(completion: str, answer: str | list[str]) -> Verdict:
     follows "the answer is", "Answer:" or "A:"; without that, the last sentence with a number. Sign, currency,
     thousands, percent, fractions, 1.2e3, LaTeX spellings and units after the number are read. An answer that hedges
     ("71 or 72", "x=71, x=72", "71 \u00b1 1") or is left as a sum ("6 * 12") is wrong, an empty block at the end is no
-    answer, and a `<tool_call>` is none. Of a list of golds any one will do. Undecided only when no gold is one number.
+    answer, and a `<tool_call>` is none. Where the text takes its marked answer back, what follows it decides. Of a list
+    of golds any one will do. Undecided only when no gold is one number.
     """
     found = final_answer(completion)
     extracted = _written(found)

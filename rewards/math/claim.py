@@ -25,7 +25,7 @@ _SOLUTIONS = lazy_pattern(
 _FOR_ALL = lazy_pattern(
     r"(?<=[\w$)}\]])(?:\\[,;: ]|\\q?quad(?![a-z])|[\s,])*(?:\\(?:text|mathrm|mbox)\s?\{\s*)?"
     r"(?:for\s+(?:all|any|every|each|some)\b|\\forall(?![a-z])|where\b|(?<=[,}\s])\\?[a-zA-Z]\s*\\in(?![a-z]))"
-    r"(?P<of>[^.;]{0,80})[.$\s]*\Z",
+    r"(?P<of>[^.;\n]{0,80})[.$\s]*\Z",
     re.IGNORECASE,
 )
 _LISTING = lazy_pattern(r"(?:\b(?:are|be)\b:?|:|(?P<name>\b[a-zA-Z])\s*=)\s*(?=[-\d\\$])")

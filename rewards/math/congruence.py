@@ -27,19 +27,28 @@ def same_residue(gold: str, text: str) -> bool | None:
     one, other = _read(gold), _read(text)
     if one is None or other is None or not (one[2] or other[2]):
         return None
-    if other[0] is not None and _LETTER.search(other[0]) is None and not _reduced(other[1], other[3]):
-        return False
     moduli = {modulus for modulus in (one[3], other[3]) if modulus}
-    if len(moduli) > 1 or not (_WHOLE.fullmatch(one[1]) and _WHOLE.fullmatch(other[1])):
+    wanted, given = _remainders(one[1]), _remainders(other[1])
+    named = other[0] is not None and _LETTER.search(other[0]) is not None
+    if not _reduced(given, other[3]) and ((other[0] and not named) or (given and other[3] and not one[2])):
+        return False
+    if len(moduli) > 1 or not wanted or not given:
         return False if len(moduli) > 1 else None
-    wanted, given = int(one[1]), int(other[1])
-    return wanted == given or bool(
-        one[3] and (wanted - given) % int(one[3]) == 0 and (other[3] or 0 <= given < int(one[3]))
-    )
+    if wanted == given or not one[3]:
+        return wanted == given
+    modulus = int(one[3])
+    rests = [{value % modulus for value in values} for values in (wanted, given)]
+    return rests[0] == rests[1] and (bool(other[3]) or _reduced(given, one[3]))
 
 
-def _reduced(value: str, modulus: str) -> bool:
-    return bool(modulus and _WHOLE.fullmatch(value) and abs(int(value)) < int(modulus))
+def _remainders(text: str) -> frozenset[int]:
+    """The whole numbers that a text is, parted by commas; none for other texts."""
+    values = text.split(",")
+    return frozenset(map(int, values)) if all(map(_WHOLE.fullmatch, values)) else frozenset()
+
+
+def _reduced(values: frozenset[int], modulus: str) -> bool:
+    return bool(modulus and values) and all(abs(value) < int(modulus) for value in values)
 
 
 def _read(text: str) -> tuple[str | None, str, bool, str] | None:

@@ -1,11 +1,11 @@
 """Compares what defines a function, whatever its argument is called: `f(t) = 2t+1` is `f(x) = 2x+1`.
 
-`f\\colon x \\mapsto 2x+1` and `f(x) = \\pm x`, which is two functions, are definitions too. Others compare the bodies.
+`a_k = 2k`, `f\\colon x \\mapsto 2x+1` and `f(x) = \\pm x`, which is two functions, are definitions too. Others compare
+the bodies.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from grpo.plugins._pattern import lazy_pattern
@@ -13,14 +13,14 @@ from grpo.plugins._pattern import lazy_pattern
 _LONGEST = 400
 _DEFINITION = lazy_pattern(
     r"\s*\$?\s*(?:(?P<name>\\?[a-zA-Z]+(?:_\{?\w{1,3}\}?)?)\s*)?"
-    r"(?:(?:\\left)?\(\s*(?P<of>[a-zA-Z])\s*(?:\\right)?\)\s*=|(?:(?::|\\colon)\s*)?(?P<from>[a-zA-Z])\s*(?:\\mapsto|\\longmapsto|\u21a6))"
+    r"(?:(?:\\left)?\(\s*(?P<of>[a-zA-Z])\s*(?:\\right)?\)\s*=|_\s?\{?(?P<at>[a-zA-Z])\}?\s*=|(?:(?::|\\colon)\s*)?(?P<from>[a-zA-Z])\s*(?:\\mapsto|\\longmapsto|\u21a6))"
     r"(?P<body>[^=]{1,300})"
 )
 _AND = lazy_pattern(
     r"\s*(?:,\s*(?:and|or)\b|[,;]|\b(?:and|or)\b|\\text\s?\{\s*,?\s*(?:and|or)\s*\}|\\q?quad(?![a-z]))"
     r"(?:\\[ ,;:]|\s)*(?=\$?\s*\\?[a-zA-Z]+\s*(?:\\left)?[(:])"
 )
-_COMMAND = re.compile(r"(\\[a-zA-Z]+)")
+_COMMAND = lazy_pattern(r"(\\[a-zA-Z]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def _read(text: str) -> _Definition | None:
         return None
     found = [_DEFINITION.fullmatch(piece) for piece in _AND.split(text.strip().strip("$"))]
     read = [match for match in found if match is not None]
-    names = {(match["name"] or "", match["of"] or match["from"]) for match in read}
+    names = {(match["name"] or "", match["of"] or match["at"] or match["from"]) for match in read}
     if len(read) < len(found) or len(names) != 1:
         return None
     [(name, argument)] = names

@@ -81,7 +81,7 @@ def same_mathematics(
     sequence = same_sequence(_content(gold), _content(core or statement), _read)
     if sequence is not None:
         return sequence
-    kinds = [_kind(_content(text)) for text in (gold, core or statement)]
+    kinds = [_kind(text.strip(" $")) for text in (gold, core or statement)]
     if strict and set(kinds) == {"set", "tuple"}:
         return False
     golds = [one for one in _gold(gold) if not isinstance(one, str)]

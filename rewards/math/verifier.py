@@ -92,7 +92,7 @@ def prepare(*, limit: float, precision: int, **_others: object) -> None:
         raise OptionError(f"the option 'precision' is {precision}; set decimals from 0 to {_MOST_DECIMALS}.")
 
 
-@verifier(version=2, isolation="process", timeout=TIMEOUT, cases=CASES, prepare=prepare)
+@verifier(version=3, isolation="process", timeout=TIMEOUT, cases=CASES, prepare=prepare)
 def math(
     completion: str,
     answer: str | list[str],
@@ -114,15 +114,16 @@ def math(
     2. the same text but for spacing and LaTeX that does not matter: right;
     3. a gold that is a time of day or a date: right for the same moment, else wrong; a gold in words: right when they
        are the same but for case, punctuation and articles ("Yes, because ..." says yes), else wrong;
-    4. a gold that is one capital letter: the letter chosen decides;
-    5. digits with a base (`1011_2`): the same digits and base are right, others wrong;
+    4. a gold that is one capital letter, or several: the letters chosen decide;
+    5. a congruence: the same remainder is right, others wrong; so are the digits of a number with a base (`1011_2`);
     6. an expression that would hang computer algebra (huge powers, factorials, numbers, deep brackets): wrong;
     7. several values where the gold is one, a denial, a question, a problem left to compute (`\\int`, `\\sum`, 6*12),
        an expression of the question: wrong;
     8. a gold and an answer that are plain numbers: equal, or equal to `precision` decimals where one is a decimal, in
        units that agree where both name one;
-    9. math-verify on sympy: simplified, to `precision` decimals, sets, intervals, matrices, relations, units, percent;
-       wrong when the answer exhausts the time limit or cannot be read at all, undecided when the gold does;
+    9. expressions at points, sequences with dots, then math-verify on sympy: simplified, to `precision` decimals, sets,
+       intervals, matrices, relations, units, percent; an answer with a variable is wrong where the gold has none, and
+       wrong when it exhausts the time limit or cannot be read at all, undecided when the gold does;
     10. a gold that is no mathematics either: wrong.
 
     Args:

@@ -56,7 +56,7 @@ _MEASURED = lazy_pattern(
     rf"(?P<raised>平方|立方)?(?P<name>{'|'.join(_MEASURES)})(?:(?P<per>每|/)(?P<time>{'|'.join(_MEASURES)}))?\s*"
 )
 _NUMBER_THEN = lazy_pattern(r"(?P<size>.*[\d}])\s*(?P<words>[\u4e00-\u9fff/]{1,8})\s*\.?", re.DOTALL)
-_HEDGED = lazy_pattern("[不非或多余约近]|左右|以[上下内]")
+_HEDGED = lazy_pattern("[不非或多余约近吗错误否没无]|左右|以[上下内]")
 _USUAL = {
     r"\emptyset": "无解 空集 无实数解 没有解",
     r"\mathbb{R}": "全体实数 所有实数 任意实数 一切实数 实数集",

@@ -74,7 +74,6 @@ _LONGEST = 400
 _PRICE = lazy_pattern(r"\s*-?\s*\\?\$\s?-?[\d.]|[^$]*[\d}]\s?\\?\$\s*\Z")
 _SCALE = lazy_pattern(r"degree\s+(?:celsius|c)\b", re.IGNORECASE)
 _FAHRENHEIT = lazy_pattern(r"degree\s+(?:fahrenheit|f)\b", re.IGNORECASE)
-_FACTOR = re.compile(r"(?<=[a-zA-Z])(?![a-zA-Z])")
 _FACED = r"\{\s*\\(?:text|mathrm)\s?\{([^{}]*)\}\s*\}"
 _SIGNS = [
     (lazy_pattern(pattern), word)
@@ -122,8 +121,9 @@ def _known() -> dict[str, Unit]:
         amount, *factors = formula.split()
         dimensions = set()
         for factor in factors:
-            base, power = _FACTOR.split(factor)
-            dimensions |= {(dimension, int(power or 1)) for dimension, _one in known[base].dimensions}
+            base = factor.rstrip("-0123456789")
+            power = int(factor.removeprefix(base) or 1)
+            dimensions |= {(dimension, power) for dimension, _one in known[base].dimensions}
         known |= dict.fromkeys(derived.split(), Unit(frozenset(dimensions), Fraction(amount)))
     known |= {name: Unit(frozenset({("length", 3)}), Fraction(size, 10**6)) for name, size in _CUBES.items()}
     known |= {

@@ -53,6 +53,34 @@ def test_the_last_block_of_python_is_the_program_and_without_a_fence_the_text(co
     assert program_of(completion) == program
 
 
+@pytest.mark.parametrize(
+    ("completion", "wanted", "program"),
+    [
+        (f"{F}```", ("f",), F),
+        (f"{F}```\n\nThis gives 1.", ("f",), F),
+        (f"python\n{F}```", ("f",), F),
+        (f"{F}```\nExample:\n```python\nprint(f())\n```", ("f",), F),
+        ("    return 1\n```\nOutput:\n```\n1\n```", ("f",), "    return 1\n"),
+        ("print(input())\n```\n\nExample:\n\n```python\nprint(1)\n```", (), "print(input())\n"),
+        (f"{F}\nprint(f(", ("f",), F + "\n"),
+        (f"{F}\ndef g(x):\n    return x -", ("f",), F + "\n"),
+        (f"{F}\nHuman: and now two", ("f",), F + "\n"),
+        ("    return 1\n\nif __name__ == '__main__':\n    print(f(", ("f",), "    return 1\n\n"),
+        (
+            "def f():\n    return g()\n\ndef g():\n    return 1\n",
+            ("f",),
+            "def f():\n    return g()\n\ndef g():\n    return 1\n",
+        ),
+        (f"{F}f = cache(f)\nfrom functools import cache\n", ("f",), f"{F}f = cache(f)\nfrom functools import cache\n"),
+        (f"def helper():\n    pass\n{F}", ("f",), f"def helper():\n    pass\n{F}"),
+        ("print(1)\nprint(2)\n", (), "print(1)\nprint(2)\n"),
+        (f"Output:\n```\n7\n```\n```python\n{F}```", ("f",), F),
+    ],
+)
+def test_what_runs_on_behind_a_program_is_cut_off(completion: str, wanted: tuple[str, ...], program: str) -> None:
+    assert program_of(completion, *wanted) == program
+
+
 def test_the_last_block_that_defines_the_entry_point_wins() -> None:
     text = f"```python\nbad = 1\n```\n```python\n{F}```\nFor example:\n```python\nprint(f())\n```"
     assert program_of(text, "f") == F
