@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from grpo.core.env.episodes import Episode
+from grpo.core.policy.chat_template import RefusedByTemplate, rendered
 from grpo.plugins.errors import UsageError
 from grpo.plugins.types import Message
 
@@ -40,22 +41,26 @@ def encode_prompts(
     Raises:
         UsageError: the template refuses the messages.
     """
-    from jinja2 import TemplateError
-
     if not prompts:
         return []
     try:
-        encoded = tokenizer.apply_chat_template(
+        encoded = rendered(
+            tokenizer,
             [list(prompt) for prompt in prompts],
             tools=list(tools) or None,
             add_generation_prompt=True,
             tokenize=True,
             return_dict=True,
         )
-    except TemplateError as error:
-        roles = ", ".join(message["role"] for message in prompts[0])
+    except RefusedByTemplate as error:
+        roles = [message["role"] for message in prompts[0]]
+        remedy = error.remedy or "Mend the template, or choose another model."
+        if "system" in roles and not error.remedy:
+            remedy = (
+                "Many templates take no system message: set the environment's system message to nothing, or choose "
+                "another model."
+            )
         raise UsageError(
-            f"the model's chat template refuses the messages ({roles}): {error}. Many templates take no system "
-            "message: set the environment's system message to nothing, or choose another model."
+            f"the model's chat template refuses the messages ({', '.join(roles)}): {error}. {remedy}"
         ) from None
     return [list(ids) for ids in encoded["input_ids"]]

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from grpo.core.env.tools import Schema, ToolCall, answering, calling
+from grpo.core.policy.chat_template import RefusedByTemplate, rendered
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
@@ -239,13 +240,11 @@ def _types(schema: Any) -> list[str]:
 def _rendered(
     tokenizer: Any, messages: list[dict[str, Any]], *, generate: bool = False, tools: Sequence[Schema] = ()
 ) -> str:
-    from jinja2 import TemplateError
-
     try:
-        text: str = tokenizer.apply_chat_template(
-            messages, tools=list(tools) or None, add_generation_prompt=generate, tokenize=False
+        text: str = rendered(
+            tokenizer, messages, tools=list(tools) or None, add_generation_prompt=generate, tokenize=False
         )
-    except (TemplateError, TypeError) as error:
+    except RefusedByTemplate as error:
         raise _refused(f"refuses the messages of tools: {error}") from None
     return text
 

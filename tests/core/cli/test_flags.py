@@ -10,6 +10,7 @@ import pytest
 from grpo.core.cli.flags import FLAGS, SETTINGS, every_flag, given
 from grpo.core.cli.run import run
 from grpo.core.config.schema import load_config
+from grpo.plugins.errors import UsageError
 
 # A flag that goes, or gets another name, breaks somebody's script.
 NAMES = (
@@ -20,7 +21,7 @@ NAMES = (
     "--lora --full --lora-rank --lora-alpha --lora-targets --bits --eval-every --eval-size --save-every --canaries "
     "--dtype --canary-cases --report-to --out --resume --dry-run --quiet --print-schema --env-processes "
     "--on --ray-address --workers --servers --nodes --refill --dynamic --sampler --target-accuracy --stop-on-alarm "
-    "--project --run-name --run-group --tags "
+    "--project --run-name --run-group --tags --chat-template-kwargs "
 )
 
 
@@ -83,6 +84,10 @@ def test_a_flag_that_is_not_given_leaves_its_setting_alone() -> None:
         ("--lora-targets all-linear", {"lora.targets": "all-linear"}),
         ("--report-to wandb", {"output.report_to": ["wandb"]}),
         ("--lr 1", {"train.lr": 1.0}),
+        (
+            "--chat-template-kwargs enable_thinking=false --chat-template-kwargs style=brief",
+            {"chat_template_kwargs": {"enable_thinking": False, "style": "brief"}},
+        ),
         ("--bits 4", {"lora.bits": 4}),
         ("--eval-size 0", {"evaluation.size": 0}),
     ],
@@ -104,3 +109,11 @@ def test_every_default_that_a_flag_shows_is_taken_when_it_is_given() -> None:
         for word in ([FLAGS[key].name, str(default)] if not isinstance(default, bool) else [])
     ]
     assert load_config(None, [], {"env": "a", **read(*words)}) == load_config(None, [], {"env": "a"})
+
+
+def test_truth_in_a_template_is_no_text_however_it_is_written() -> None:
+    for text in ("false", "False"):
+        values = read("--chat-template-kwargs", f"enable_thinking={text}")
+        assert load_config(None, [], {"env": "a", **values}).chat_template_kwargs == {"enable_thinking": False}
+    with pytest.raises(UsageError, match="write it as NAME=VALUE"):
+        read("--chat-template-kwargs", "enable_thinking")
