@@ -217,7 +217,9 @@ def _call(asked: Any) -> ToolCall:
 
 def _checked(call: ToolCall, schemas: Sequence[Schema]) -> ToolCall:
     """Returns a call, with the problem that an argument is a text where its tool takes none."""
-    described = next((schema["function"] for schema in schemas if schema["function"]["name"] == call.name), {})
+    described: Mapping[str, Any] = next(
+        (schema["function"] for schema in schemas if schema["function"]["name"] == call.name), {}
+    )
     parameters = described.get("parameters", {}).get("properties", {})
     for name, value in call.arguments.items():
         types = _types(parameters.get(name))
