@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from grpo.core.cli.bar import ProgressBar
+from grpo.core.cli.flags import table_of
 from grpo.core.text.printable import counted, encodable, printable
 from grpo.plugins._soundness import version_note
 from grpo.plugins.errors import RunError, UsageError
@@ -43,6 +44,13 @@ AT_LEAST_ONE = click.IntRange(min=1)
 @click.option("--size", type=AT_LEAST_ONE, help="Use only the first N problems. Default: all.")
 @click.option("--reward", "rewards", metavar="SPEC", multiple=True, help="A reward; repeat for several.")
 @click.option("--dataset", metavar="FILE|ID", help="Rows for the environment: a file or a hub dataset.")
+@click.option(
+    "--chat-template-kwargs",
+    "variables",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Values for variables of the chat template; repeat for several. Default: those of the run.",
+)
 @click.option("--temperature", type=click.FloatRange(min=0), help="Default: 0 (greedy) for -n 1, else 1.")
 @click.option("--max-completion-length", "max_tokens", type=AT_LEAST_ONE, help="New tokens per completion.")
 @click.option("--batch-size", type=AT_LEAST_ONE, default=128, help="Completions decoded at once. Default: 128.")
@@ -52,7 +60,13 @@ AT_LEAST_ONE = click.IntRange(min=1)
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def evaluate(
-    model: str | None, adapter: str | None, envs: tuple[str, ...], output: Path | None, as_json: bool, **given: Any
+    model: str | None,
+    adapter: str | None,
+    envs: tuple[str, ...],
+    variables: tuple[str, ...],
+    output: Path | None,
+    as_json: bool,
+    **given: Any,
 ) -> None:
     """Measure a model on an environment, without training.
 
@@ -67,7 +81,8 @@ def evaluate(
         refuse_unwritable_file(output)
     weights, host = find_weights(model, adapter), Host.discover()
     with contextlib.redirect_stdout(sys.stderr):  # what environments print is no result
-        choices = for_each_env(weights, host, Choices(**given), envs)
+        asked = Choices(**given, chat_template_kwargs=table_of("--chat-template-kwargs", variables))
+        choices = for_each_env(weights, host, asked, envs)
         plans = [plan_evaluation(weights, host, chosen) for chosen in choices]
     used = [bound.spec for plan in plans for bound in (plan.env, *plan.rewards, plan.verifier) if bound]
     notes = [

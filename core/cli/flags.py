@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import click
 
-from grpo.core.config.schema import RunConfig, keys_of
+from grpo.core.config.schema import RunConfig, keys_of, toml_value
 from grpo.core.config.setting import Flag, Setting, plain, settings_of
 from grpo.plugins.errors import GrpoError, UsageError
 
@@ -115,10 +115,12 @@ def given(values: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, flag in FLAGS.items():
         value = values[_parameter(flag)]
-        if value is None or (flag.takes in ("each", "pairs") and not value):
+        if value is None or (flag.takes in ("each", "pairs", "table") and not value):
             continue
         if flag.takes == "pairs":
             value = _gathered(value)
+        elif flag.takes == "table":
+            value = table_of(flag.name, value)
         elif flag.takes == "each":
             value = _one_or_all(SETTINGS[key], list(value))
         elif flag.takes == "commas":
@@ -172,6 +174,21 @@ def _gathered(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     return found
 
 
+def table_of(flag: str, pairs: Iterable[str]) -> dict[str, Any]:
+    """Returns name to value of texts `NAME=VALUE`, whose values are TOML or bare text.
+
+    Raises:
+        UsageError: one is written otherwise.
+    """
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"{flag} {pair}: write it as NAME=VALUE, for example {flag} enable_thinking=false")
+        found[name.strip()] = toml_value(text.strip())
+    return found
+
+
 def _one_or_all(setting: Setting, values: list[str]) -> str | list[str]:
     """Returns a lone value by itself where the setting takes it without a list."""
     lone = len(values) == 1 and any(
@@ -190,8 +207,8 @@ def _option(setting: Setting, flag: Flag, words: Sequence[Any], attributes: dict
         attributes |= {"is_flag": True, "type": None}
     elif flag.takes == "pairs":
         attributes |= {"multiple": True, "type": (str, str)}
-    elif flag.takes == "each":
-        attributes["multiple"] = True
+    elif flag.takes in ("each", "table"):
+        attributes |= {"multiple": True, "type": str}
     return click.option(flag.name, _parameter(flag), **attributes)
 
 
@@ -199,7 +216,7 @@ def _help(setting: Setting, flag: Flag, words: Sequence[Any]) -> str:
     text = plain(setting.about.text).rstrip(".:")
     if words and not setting.about.kind:
         text += f": {', '.join(map(str, words))}"
-    if flag.takes in ("each", "pairs"):
+    if flag.takes in ("each", "pairs", "table"):
         text += "; repeat for several"
     on, _, off = flag.name.partition("/")
     if setting.default is None:  # left open, or required

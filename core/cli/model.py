@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from grpo.core.cli.bar import StatusLine
+from grpo.core.cli.flags import table_of
 from grpo.core.text.printable import counted
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
@@ -23,6 +24,13 @@ AT_LEAST_ONE = click.IntRange(min=1)
 @click.option("--temperature", type=click.FloatRange(min=0), help="Default: 0 (greedy) for -n 1, else 1.")
 @click.option("--max-new-tokens", "max_tokens", type=AT_LEAST_ONE, help="Default: what the run trained with.")
 @click.option("--env", metavar="SPEC", help="Ask as this environment does. Default: that of the run.")
+@click.option(
+    "--chat-template-kwargs",
+    "variables",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Values for variables of the chat template; repeat for several. Default: those of the run.",
+)
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Seeds the sampling. Default: 0.")
 def generate(
     model: str | None,
@@ -32,6 +40,7 @@ def generate(
     temperature: float | None,
     max_tokens: int | None,
     env: str | None,
+    variables: tuple[str, ...],
     seed: int,
 ) -> None:
     """Try the model of RUN on prompts of your own.
@@ -58,7 +67,8 @@ def generate(
         asked = [example.ask(text) for text in texts]
         max_tokens = max_tokens or weights.max_tokens
         line.begins("loading the model")
-        facts = read_model(weights.base, weights.tokenizer_source)
+        chosen = table_of("--chat-template-kwargs", variables)
+        facts = read_model(weights.base, weights.tokenizer_source, chosen)
         prompt_ids = encode_fitting(facts, asked, max_tokens)
         if weights.note:
             click.echo(f"note: {weights.note}", err=True)
@@ -107,6 +117,9 @@ def export(run: Path, folder: Path, merge: bool) -> None:
         click.echo(f"wrote the adapter to {folder}. Load it with:")
         click.echo(f"    PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained({base!r}), {str(folder)!r})")
     click.echo(f"    AutoTokenizer.from_pretrained({str(folder)!r})")
+    if weights.config is not None and weights.config.chat_template_kwargs:
+        values = ", ".join(f"{name}={value}" for name, value in weights.config.chat_template_kwargs.items())
+        click.echo(f"note: unless it is given others, its chat template has the values of the run: {values}", err=True)
 
 
 def _lines(file: Path) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from grpo.core.config.errors import complaint, setting_at
 from grpo.core.config.plugin_ref import PluginRef
@@ -81,6 +81,15 @@ class RunConfig(Section):
             flag=Flag("--model", "NAME"),
         ),
     ] = None
+    chat_template_kwargs: Annotated[
+        dict[str, bool | int | float | str],
+        About(
+            "Values for variables of the model's chat template, for example enable_thinking=false.",
+            "They become defaults in the template of the run's tokenizer, so evaluation and exported models have them.",
+            kind="table",
+            flag=Flag("--chat-template-kwargs", "NAME=VALUE", "table"),
+        ),
+    ] = Field(default_factory=dict)
     dataset: Annotated[
         str | None,
         About(
@@ -117,6 +126,12 @@ class RunConfig(Section):
         """The environments."""
         return self.env if isinstance(self.env, tuple) else (self.env,)
 
+    @field_validator("chat_template_kwargs", mode="before")
+    @classmethod
+    def _truth_as_python_writes_it(cls, given: Any) -> Any:
+        truth = {"True": True, "False": False}  # as text both would be true to a template
+        return {k: truth.get(v, v) if isinstance(v, str) else v for k, v in dict(given).items()}
+
     @model_validator(mode="after")
     def _settings_that_trl_does_not_have(self) -> Self:
         if self.train.head == "trl" and self.loss.rollout_correction not in (None, "none"):
@@ -143,7 +158,7 @@ def load_config(
         key, separator, text = pair.partition("=")
         if not separator or not key:
             raise UsageError(f"--set {pair}: write it as key=value, for example --set loss.beta=0.04")
-        _put(tree, key.strip(), _value(text.strip()))
+        _put(tree, key.strip(), toml_value(text.strip()))
     for key, value in flags.items():
         if value is not None:
             _put(tree, key, value)
@@ -190,7 +205,8 @@ def _read(file: Path) -> dict[str, Any]:
     return tree
 
 
-def _value(text: str) -> Any:
+def toml_value(text: str) -> Any:
+    """Returns the TOML value that a text spells, or the bare text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:

@@ -30,20 +30,21 @@ class Flag:
     Attributes:
         name: with its dashes; of a switch that can be turned off, both names: "--lora/--full".
         metavar: what stands for the value in the help; None: its type.
-        takes: one value; each: it may be repeated; pairs: repeated, two words each; commas: a list in one word.
+        takes: one value; each: it may be repeated; pairs: repeated, two words each; table: repeated, NAME=VALUE each;
+            commas: a list in one word.
     """
 
     name: str
     metavar: str | None = None
-    takes: Literal["one", "each", "pairs", "commas"] = "one"
+    takes: Literal["one", "each", "pairs", "table", "commas"] = "one"
 
     def __str__(self) -> str:
         """Markdown, for the page of settings."""
         names = self.name.split("/")
-        if self.takes in ("pairs", "commas"):
+        if self.takes in ("pairs", "table", "commas"):
             names = [f"{name} {self.metavar}" for name in names]
         written = f"Flag{'s' if len(names) > 1 else ''} {' and '.join(f'`{name}`' for name in names)}"
-        return f"{written}{', once for each' if self.takes in ('each', 'pairs') else ''}."
+        return f"{written}{', once for each' if self.takes in ('each', 'pairs', 'table') else ''}."
 
 
 @dataclass(frozen=True, slots=True)

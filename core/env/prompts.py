@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from grpo.core.env.episodes import Episode
+from grpo.core.policy.chat_template import RefusedByTemplate, rendered
 from grpo.plugins.errors import UsageError
 from grpo.plugins.types import Message
 
@@ -47,24 +48,28 @@ def encode_prompts(
     Raises:
         UsageError: the template refuses the messages.
     """
-    from jinja2 import TemplateError
-
     if not prompts:
         return []
     spelt = re.compile("|".join([*map(re.escape, special_tokens(tokenizer)), _MARK.format("[0-9]+")]))
     marked = [_marked(prompt, spelt) for prompt in prompts]
     try:
-        texts: list[str] = tokenizer.apply_chat_template(
+        texts: list[str] = rendered(
+            tokenizer,
             [messages for messages, _ in marked],
             tools=list(tools) or None,
             add_generation_prompt=True,
             tokenize=False,
         )
-    except (TemplateError, TypeError) as error:
-        roles = ", ".join(message["role"] for message in prompts[0])
+    except RefusedByTemplate as error:
+        roles = [message["role"] for message in prompts[0]]
+        remedy = error.remedy or "Mend the template, or choose another model."
+        if "system" in roles and not error.remedy:
+            remedy = (
+                "Many templates take no system message: set the environment's system message to nothing, or choose "
+                "another model."
+            )
         raise UsageError(
-            f"the model's chat template refuses the messages ({roles}): {error}. Many templates take no system "
-            "message: set the environment's system message to nothing, or choose another model."
+            f"the model's chat template refuses the messages ({', '.join(roles)}): {error}. {remedy}"
         ) from None
     plain = [text for text, (_, tokens) in zip(texts, marked, strict=True) if not tokens]
     whole = iter(tokenizer(plain, add_special_tokens=False, verbose=False)["input_ids"] if plain else ())

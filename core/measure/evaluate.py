@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from grpo.core.env.episodes import Episode, in_groups
 from grpo.core.env.prompts import encode_starts
+from grpo.core.policy.chat_template import texts_of
 from grpo.core.rollout.turns.play import Player, completed
 from grpo.core.rollout.types import Rollouts, SamplingParams
 from grpo.core.scoring.outcome import Judgement, Outcome
@@ -78,7 +79,7 @@ def complete(
             done |= {i: one.completion for i, one in zip(chosen, played, strict=True)}
         else:
             sampled = rollouts.generate(asked, params)
-            texts = tokenizer.batch_decode([s.token_ids for s in sampled], skip_special_tokens=True)
+            texts = texts_of(tokenizer, [s.token_ids for s in sampled])
             done |= {i: completed(starts[i], text, s) for i, text, s in zip(chosen, texts, sampled, strict=True)}
         on_batch(len(chosen))
     return [done[i] for i in range(len(prompts))]

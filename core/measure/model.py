@@ -23,6 +23,7 @@ from grpo.core.planning.facts import read_model
 from grpo.core.planning.held_out import hold_out
 from grpo.core.planning.lengths import LengthsPart, Limits, longest_prompt
 from grpo.core.planning.turns import decide_turns, narrowed
+from grpo.core.policy.chat_template import Value
 from grpo.core.policy.load import end_ids
 from grpo.core.policy.weights import Weights, load_weights
 from grpo.core.rollout.hf.sampler import HfRollouts
@@ -51,6 +52,7 @@ class Choices:
         max_tokens: new tokens per completion.
         batch_size: completions decoded at once.
         of_run: the environment is the run's own, and so are the defaults; so it is where `env` is None.
+        chat_template_kwargs: values for variables of the model's chat template.
         fit: of the rewards take those whose columns the environment's rows have.
     """
 
@@ -65,6 +67,7 @@ class Choices:
     seed: int = 0
     batch_size: int = 128
     of_run: bool = False
+    chat_template_kwargs: Mapping[str, Value] | None = None
     fit: bool = False
 
 
@@ -139,7 +142,7 @@ def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> Evaluatio
     if not rewards and verifier is None:
         raise UsageError(f"env '{env.name}' has neither a verifier nor rewards. Name a reward with --reward.")
     refuse_missing_columns(episodes[0], [*rewards, *([verifier] if verifier else [])])
-    model = read_model(weights.base, weights.tokenizer_source)
+    model = read_model(weights.base, weights.tokenizer_source, choices.chat_template_kwargs)
     lengths = LengthsPart(choices.max_tokens or weights.max_tokens)
     limits = Limits(lengths.max_completion_length, setting="--max-completion-length")
     longest = longest_prompt(model, [(env, {choices.split: episodes})], limits)

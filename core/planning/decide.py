@@ -64,7 +64,7 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
     canaries = canaries_of(config.canaries.file, config.canaries.cases, rewards, verifiers)
     refuse_no_demonstrations(config, envs)
 
-    model = read_model(facts.source.path, facts.source.tokenizer)
+    model = read_model(facts.source.path, facts.source.tokenizer, config.chat_template_kwargs)
     refuse_unknown_targets(config.lora, model.config)
     lengths = decide_lengths(config, facts)
     longest = longest_of(config, envs, model, lengths)

@@ -6,11 +6,13 @@ Each fact is found once and handed on: `Facts` before a row is read, `ModelFacts
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from grpo.core.config.schema import RunConfig
 from grpo.core.env.mixture import bound_envs
+from grpo.core.policy.chat_template import Value
 from grpo.core.policy.load import PolicySource, load_model_config, load_tokenizer
 from grpo.core.policy.weights import training_source
 from grpo.core.rollout.types import context_length, refuse_miscomputed, refuse_no_decoder, refuse_unsafe_rope
@@ -91,12 +93,15 @@ def gather_facts(config: RunConfig, host: Host) -> Facts:
     return facts
 
 
-def read_model(source: str, tokenizer_source: str | None = None) -> ModelFacts:
+def read_model(
+    source: str, tokenizer_source: str | None = None, variables: Mapping[str, Value] | None = None
+) -> ModelFacts:
     """Reads a model's configuration and tokenizer, and no weights.
 
     Args:
         source: a folder or hub id.
         tokenizer_source: another one for the tokenizer, or None for the same.
+        variables: values for variables of its chat template.
 
     Raises:
         UsageError: one of them cannot be loaded, the model's positions depend on the rest of a batch, or it
@@ -107,4 +112,4 @@ def read_model(source: str, tokenizer_source: str | None = None) -> ModelFacts:
     refuse_no_decoder(config)
     refuse_miscomputed(config)
     tokenizer_source = tokenizer_source or source
-    return ModelFacts(config, load_tokenizer(tokenizer_source), tokenizer_source)
+    return ModelFacts(config, load_tokenizer(tokenizer_source, variables), tokenizer_source)

@@ -7,12 +7,14 @@ with a model is never run: a run directory may be anybody's, and unless told tra
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo.core.config.sections import LoraSection
+from grpo.core.policy.chat_template import Value, set_variables
 from grpo.core.policy.embedded import embedded_model_path
 from grpo.core.processes.memory import keep_freed_memory
 from grpo.core.record.run_dir import ORIGIN, read_json
@@ -77,11 +79,15 @@ def policy_source(model: str | None) -> PolicySource:
     return PolicySource(model, embedded=False)
 
 
-def load_tokenizer(source: str) -> PreTrainedTokenizerBase:
+def load_tokenizer(source: str, variables: Mapping[str, Value] | None = None) -> PreTrainedTokenizerBase:
     """Loads the tokenizer, with left padding, a pad token and a chat template.
 
+    Args:
+        source: a folder or a hub id.
+        variables: values for variables of the chat template.
+
     Raises:
-        UsageError: there is none to load.
+        UsageError: there is none to load, or its template reads no such variable.
     """
     from transformers import AutoTokenizer
 
@@ -97,6 +103,8 @@ def load_tokenizer(source: str) -> PreTrainedTokenizerBase:
     if tokenizer.chat_template is None:
         begins = tokenizer.bos_token_id is not None and tokenizer("x")["input_ids"][0] == tokenizer.bos_token_id
         tokenizer.chat_template = ("{{ bos_token }}" if begins else "") + PLAIN_CHAT_TEMPLATE
+    if variables:
+        set_variables(tokenizer, variables)
     return tokenizer
 
 
@@ -187,25 +195,28 @@ def empty_model(config: Any, dtype: str = "float32") -> PreTrainedModel:
 
     try:
         with torch.device("meta"):
-            return AutoModelForCausalLM.from_config(config, dtype=getattr(torch, dtype), trust_remote_code=False)
+            model = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, dtype), trust_remote_code=False)
     except Exception as error:  # values that do not fit each other end in an error of the model's own code
         raise UsageError(_cannot_load(config.name_or_path or config.model_type, "model", error)) from error
+    return _name_backbone(model)
 
 
-def backbone(model: PreTrainedModel) -> Any:
-    """Returns the module of a causal language model that computes the hidden states which its output layer reads.
-
-    Raises:
-        UsageError: the model does not say which of its modules that is.
-    """
+def _name_backbone(model: PreTrainedModel) -> PreTrainedModel:
+    """Lets `base_model` be the module that computes the hidden states, in a model whose prefix names none (Llama 4)."""
     from transformers import PreTrainedModel
 
-    if model.base_model is not model:
-        return model.base_model
-    inner = [module for module in model.children() if isinstance(module, PreTrainedModel)]
-    if len(inner) != 1:  # Llama 4 names a prefix that its text model does not have; others hold one model and a head
-        raise UsageError(f"a {type(model).__name__} does not say which of its modules computes its hidden states.")
-    return inner[0]
+    inner = [name for name, module in model.named_children() if isinstance(module, PreTrainedModel)]
+    if model.base_model is model and len(inner) == 1:
+        model.base_model_prefix = inner[0]
+    return model
+
+
+def _name_experts(config: Any) -> None:
+    """Lets a configuration that counts its experts under another name be asked for `num_experts`, as TRL does."""
+    text = config.get_text_config()
+    if not hasattr(text, "num_experts") and hasattr(text, "num_local_experts"):
+        kind = type(text)
+        kind.attribute_map = {**kind.attribute_map, "num_experts": "num_local_experts"}
 
 
 def text_setting(config: Any, name: str) -> Any:
@@ -257,7 +268,8 @@ def load_model(source: str, dtype: str, bits: int | None = None) -> PreTrainedMo
         )
     # A checkpoint holds tied weights once. Unless told, transformers warns of the others each time a run resumes.
     model._keys_to_ignore_on_save = set(model.all_tied_weights_keys)
-    return model
+    _name_experts(model.config)
+    return _name_backbone(model)
 
 
 def add_lora(model: PreTrainedModel, lora: LoraSection) -> Any:

@@ -13,6 +13,7 @@ from grpo.core.env.order import Source, mixed_order, row_order
 from grpo.core.env.prompts import encode_starts
 from grpo.core.env.threads import Raised
 from grpo.core.plan import Plan
+from grpo.core.policy.chat_template import opened_block
 from grpo.core.processes.group import gathered
 from grpo.core.rollout.turns.play import Player
 from grpo.core.rollout.turns.players import players_of
@@ -112,7 +113,10 @@ def worked_answers(
     if player is not None:
         return _played(episodes, player, turn_tokens)
     prompts = encode_starts(tokenizer, episodes)
-    answers = [tokenizer(e.actions[0], add_special_tokens=False)["input_ids"] for e in episodes]
+    opening, _ = opened_block(tokenizer)  # what the prompt has opened is not opened again
+    texts = [str(e.actions[0]) for e in episodes]
+    texts = [text.removeprefix(opening.strip()).lstrip("\n") if opening else text for text in texts]
+    answers = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
     answers = [[*ids, tokenizer.eos_token_id] for ids in answers]
     rows = [(p + a, [False] * len(p) + [True] * len(a)) for p, a in zip(prompts, answers, strict=True)]
     return _dataset(rows), {}

@@ -19,7 +19,6 @@ from torch import nn
 
 from grpo.core.policy.attention import attend_in_blocks
 from grpo.core.policy.blocks import ATTENTION, SUPPORTED, can_pack
-from grpo.core.policy.load import backbone
 from grpo.core.train.packing import IGNORED
 from grpo.kernels import linear_logp
 from grpo.kernels.fused import Coefficients
@@ -71,7 +70,7 @@ def attach_logps(model: Any, temperature: float, gather: Gather = already_whole)
                 "plain rows, with pack_for=None, or load a model of these families with attn_implementation='sdpa': "
                 f"{', '.join(sorted(SUPPORTED))}."
             )
-        hidden = backbone(self)(*args, **kwargs, use_cache=False).last_hidden_state
+        hidden = self.base_model(*args, **kwargs, use_cache=False).last_hidden_state
         layer = self.get_output_embeddings()
         weight, bias, lora = head_parameters(layer)
         if hidden.device != weight.device:  # a model split over devices can end on another one than its head

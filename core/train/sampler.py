@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from grpo.core.env.episodes import Episode
 from grpo.core.env.prompts import encode_starts
+from grpo.core.policy.chat_template import texts_of
 from grpo.core.processes.rank import rank
 from grpo.core.rollout.draws import keys_of
 from grpo.core.rollout.synced import SyncedRollouts
@@ -302,7 +303,7 @@ class PolicySampler:
         found: dict[int, Trajectory] = {}
 
         def ended(numbers: Sequence[int], sampled: Sequence[Sampled]) -> None:
-            texts = self.tokenizer.batch_decode([list(one.token_ids) for one in sampled], skip_special_tokens=True)
+            texts = texts_of(self.tokenizer, [one.token_ids for one in sampled])
             for number, text, one in zip(numbers, texts, sampled, strict=True):
                 completion = completed(starts[number], text, one)
                 found[number] = Trajectory(one.token_ids, one.logprobs, (True,) * len(one.token_ids), completion)

@@ -17,7 +17,7 @@ import torch
 
 from grpo.core.config.sections import LoraSection
 from grpo.core.policy.cache_names import output_cache
-from grpo.core.policy.load import add_lora, backbone, empty_model
+from grpo.core.policy.load import add_lora, empty_model
 from grpo.plugins.errors import UsageError
 
 _PROBE = 64  # tokens; what is saved is a straight line in them
@@ -100,7 +100,7 @@ def count_cache(policy: Any) -> float:
     """
     base = _without_adapter(policy).eval()
     with _counted_attention(base.config), torch.no_grad():
-        output = backbone(base)(input_ids=_prompt(_PROBE), use_cache=True)
+        output = base.base_model(input_ids=_prompt(_PROBE), use_cache=True)
     tensors = {id(tensor): tensor for tensor in _tensors(output_cache(output))}
     if not tensors:
         raise UsageError(f"a model of the type '{base.config.model_type}' gives no cache away.")
@@ -160,7 +160,7 @@ def _saved(base: Any, tokens: int) -> int:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        hidden = backbone(base)(input_ids=_prompt(tokens), use_cache=False).last_hidden_state
+        hidden = base.base_model(input_ids=_prompt(tokens), use_cache=False).last_hidden_state
     kept[hidden.untyped_storage()._cdata] = hidden.untyped_storage()
     return sum(storage.nbytes() for storage in kept.values())
 

@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from grpo.core.env.prompts import special_tokens, tokens_of
+from grpo.core.policy.chat_template import RefusedByTemplate, rendered
 from grpo.plugins.errors import UsageError
 from grpo.plugins.types import Message
 
@@ -119,13 +120,11 @@ def _between(rendered: str, said: str, seen: str) -> tuple[str, str]:
 def _rendered(
     tokenizer: Any, messages: list[dict[str, Any]], *, generate: bool, tools: Sequence[Mapping[str, Any]]
 ) -> str:
-    from jinja2 import TemplateError
-
     try:
-        text: str = tokenizer.apply_chat_template(
-            messages, tools=list(tools) or None, add_generation_prompt=generate, tokenize=False
+        text: str = rendered(
+            tokenizer, messages, tools=list(tools) or None, add_generation_prompt=generate, tokenize=False
         )
-    except TemplateError as error:
+    except RefusedByTemplate as error:
         roles = ", ".join(message["role"] for message in messages)
         raise _refused(f"refuses the messages ({roles}): {error}") from None
     return text if generate else text.removesuffix(tokenizer.eos_token)  # some templates close a conversation so

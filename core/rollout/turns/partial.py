@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo.core.env.cohorts import Cohorts
 from grpo.core.env.episodes import Episode
+from grpo.core.policy.chat_template import texts_of
 from grpo.core.rollout.turns.play import PlayedRollout, Player, Trajectory, completed
 from grpo.core.rollout.types import Rollouts, Sampled, SamplingParams
 
@@ -168,7 +169,7 @@ class PartialRollouts:
         state.episode = start
         if self._players[one.start.env] is not None:
             return replace(state.trajectory(self._tokenizer.eos_token_id), sampled_by=tuple(one.sampled_by))
-        text = self._tokenizer.decode(state.tokens, skip_special_tokens=True)
+        (text,) = texts_of(self._tokenizer, [state.tokens])
         assert state.finish in ("stop", "length")
         answer = Sampled(tuple(state.tokens), tuple(state.logprobs), state.finish)
         return Trajectory(

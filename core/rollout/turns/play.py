@@ -27,6 +27,7 @@ from grpo.core.env.processes import EnvProcesses, place_of_envs
 from grpo.core.env.step import StepAnswer, cut_off, take_step, tell_of_calls
 from grpo.core.env.threads import Call, Raised
 from grpo.core.env.tools import ToolCall, told_error
+from grpo.core.policy.chat_template import texts_of
 from grpo.core.rollout.turns.chat import TurnFormat
 from grpo.core.rollout.turns.tools import ToolFormat
 from grpo.core.rollout.types import Sampled, SamplingParams
@@ -166,7 +167,7 @@ class Player:
 
     def _speak(self, alive: Sequence[PlayedRollout], sample: Sample, params: SamplingParams) -> None:
         done = sample([[*one.prompt, *one.tokens] for one in alive], params)
-        texts = self.tokenizer.batch_decode([list(found.token_ids) for found in done], skip_special_tokens=True)
+        texts = texts_of(self.tokenizer, [found.token_ids for found in done])
         for one, found, text in zip(alive, done, texts, strict=True):
             one.say(found, text)
 

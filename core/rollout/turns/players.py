@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from grpo.core.config.settings import RolloutSettings
 from grpo.core.env.episodes import Episode
 from grpo.core.env.processes import processes_of
+from grpo.core.policy.chat_template import without_variables
 from grpo.core.rollout.turns.chat import TurnFormat, turn_format
 from grpo.core.rollout.turns.play import Player, TurnLimits
 from grpo.core.rollout.turns.tools import tool_format
@@ -61,7 +62,10 @@ def known_response_template(tokenizer: PreTrainedTokenizerBase) -> Any:
     """Returns what reads the calls of a chat template that TRL knows, or None."""
     from trl.chat_template_utils import add_response_schema
 
+    plain = copy(tokenizer)
+    if isinstance(plain.chat_template, str):
+        plain.chat_template = without_variables(plain.chat_template)  # TRL knows templates by their whole text
     try:
-        return add_response_schema(copy(tokenizer)).response_template
+        return add_response_schema(plain).response_template
     except ValueError:
         return None

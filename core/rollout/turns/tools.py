@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo.core.env.prompts import special_tokens, tokens_of
 from grpo.core.env.tools import Schema, ToolCall, answering, calling
+from grpo.core.policy.chat_template import RefusedByTemplate, rendered
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
@@ -218,7 +219,9 @@ def _call(asked: Any) -> ToolCall:
 
 def _checked(call: ToolCall, schemas: Sequence[Schema]) -> ToolCall:
     """Returns a call, with the problem that an argument is a text where its tool takes none."""
-    described = next((schema["function"] for schema in schemas if schema["function"]["name"] == call.name), {})
+    described: Mapping[str, Any] = next(
+        (schema["function"] for schema in schemas if schema["function"]["name"] == call.name), {}
+    )
     parameters = described.get("parameters", {}).get("properties", {})
     for name, value in call.arguments.items():
         types = _types(parameters.get(name))
@@ -241,13 +244,11 @@ def _types(schema: Any) -> list[str]:
 def _rendered(
     tokenizer: Any, messages: list[dict[str, Any]], *, generate: bool = False, tools: Sequence[Schema] = ()
 ) -> str:
-    from jinja2 import TemplateError
-
     try:
-        text: str = tokenizer.apply_chat_template(
-            messages, tools=list(tools) or None, add_generation_prompt=generate, tokenize=False
+        text: str = rendered(
+            tokenizer, messages, tools=list(tools) or None, add_generation_prompt=generate, tokenize=False
         )
-    except (TemplateError, TypeError) as error:
+    except RefusedByTemplate as error:
         raise _refused(f"refuses the messages of tools: {error}") from None
     return text
 

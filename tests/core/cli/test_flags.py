@@ -24,7 +24,7 @@ NAMES = (
     "--lora --full --lora-rank --lora-alpha --lora-targets --bits --eval-every --eval-size --save-every --canaries "
     "--dtype --canary-cases --report-to --out --resume --dry-run --quiet --print-schema --env-processes "
     "--on --ray-address --workers --servers --nodes --refill --dynamic --sampler --target-accuracy --stop-on-alarm "
-    "--project --run-name --run-group --tags "
+    "--project --run-name --run-group --tags --chat-template-kwargs "
 )
 
 
@@ -87,6 +87,10 @@ def test_a_flag_that_is_not_given_leaves_its_setting_alone() -> None:
         ("--lora-targets all-linear", {"lora.targets": "all-linear"}),
         ("--report-to wandb", {"output.report_to": ["wandb"]}),
         ("--lr 1", {"train.lr": 1.0}),
+        (
+            "--chat-template-kwargs enable_thinking=false --chat-template-kwargs style=brief",
+            {"chat_template_kwargs": {"enable_thinking": False, "style": "brief"}},
+        ),
         ("--bits 4", {"lora.bits": 4}),
         ("--eval-size 0", {"evaluation.size": 0}),
     ],
@@ -160,3 +164,11 @@ def test_an_error_names_what_the_user_typed(tmp_path: Path) -> None:
     assert error("--config", str(tmp_path / "run.toml")).startswith("train.lr: ")
     assert error("--config", str(tmp_path / "run.toml"), "--seed", "-1").startswith("--seed: ")
     assert error("--lora-rank", "4") == "lora: --lora-rank would do nothing without an adapter. Add --lora"
+
+
+def test_truth_in_a_template_is_no_text_however_it_is_written() -> None:
+    for text in ("false", "False"):
+        values = read("--chat-template-kwargs", f"enable_thinking={text}")
+        assert load_config(None, [], {"env": "a", **values}).chat_template_kwargs == {"enable_thinking": False}
+    with pytest.raises(UsageError, match="write it as NAME=VALUE"):
+        read("--chat-template-kwargs", "enable_thinking")
