@@ -18,6 +18,7 @@ RESERVED = {"cuda": 1.5 * GIB, "cpu": 0.75 * GIB}  # context and workspaces of C
 _UNITS = {"b": 1, "k": 2**10, "m": 2**20, "": 2**30, "g": 2**30, "t": 2**40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])(?:i?b)?|(b))?", re.IGNORECASE)
 _MOST = 100 * 2**40  # bytes; what is beyond it is a slip of the unit
+_MOST_OF_A_GPU = 2**40
 _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
@@ -146,9 +147,14 @@ def gpu_memory(text: str) -> int:
     """Reads the memory of a GPU.
 
     Raises:
-        UsageError: it is no size, or leaves nothing beside what CUDA takes.
+        UsageError: it is no size, leaves nothing beside what CUDA takes, or is more than any GPU has.
     """
     size = parse_size(text)
+    if size > _MOST_OF_A_GPU:
+        raise UsageError(
+            f"--gpu '{text}' is {size / GIB:,.0f} GB, and no GPU has so much memory. A bare number is GB: write 24 or "
+            "80GB."
+        )
     if size <= RESERVED["cuda"]:
         raise UsageError(
             f"--gpu '{text}' is {size / GIB:.2g} GB, and CUDA alone takes {RESERVED['cuda'] / GIB:g}. A bare number is "
