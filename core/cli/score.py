@@ -76,7 +76,7 @@ def score(
     rubric.component. A completion may be a list of chat messages. Of a run, all recorded completions are scored. On a
     terminal the summary alone is printed, unless the rows are asked for.
     """
-    told_only = _is_summary_enough(target, as_json=as_json)
+    summary_only = _is_summary_enough(target, as_json=as_json)
     with _results_apart(target) as stdout:
         bound = Host.discover().rewards(rewards)
         grouped = any(reward.grouped for reward in bound)
@@ -104,7 +104,7 @@ def score(
             return "".join(told) + table(heading, [(name, *tally.cells()) for name, tally in tallies.items()])
 
         with Scorer(bound, workers=workers) as scorer:
-            _stream(scorer, add, summary, source, target, stdout, told_only, gather if grouped else None)
+            _stream(scorer, add, summary, source, target, stdout, summary_only, gather if grouped else None)
         _refuse_lost([name for name, tally in tallies.items() if tally.lost])
 
 
@@ -117,7 +117,7 @@ def verify(verifier: str, source: str, target: str, as_json: bool, workers: int 
     Rows are those of `grpo score`; the output row adds "verdict": its outcome (verdict or failure), ok (true, false,
     or null for undecided), the answer that was extracted, and a reason.
     """
-    told_only = _is_summary_enough(target, as_json=as_json)
+    summary_only = _is_summary_enough(target, as_json=as_json)
     with _results_apart(target) as stdout:
         bound = Host.discover().verifier(verifier)
         tally: Counter[str] = Counter()
@@ -135,7 +135,7 @@ def verify(verifier: str, source: str, target: str, as_json: bool, workers: int 
             return table(("verifier", "rows", *columns), [cells])
 
         with Scorer([bound], workers=workers) as scorer:
-            _stream(scorer, add, summary, source, target, stdout, told_only)
+            _stream(scorer, add, summary, source, target, stdout, summary_only)
         _refuse_lost([bound.name] if 0 < tally.total() == tally["failure"] else [])
 
 
@@ -156,13 +156,13 @@ def _stream(
     source: str,
     target: str,
     stdout: BinaryIO,
-    told_only: bool,
+    summary_only: bool,
     gather: Callable[[list[RecordedRow]], list[RecordedRow]] | None = None,
 ) -> None:
     """Reads, scores and writes block by block; a broken line ends it after the rows before it are written.
 
-    With `gather`, which finds the groups, all rows are one block, and a broken line ends it at once. With `told_only`
-    rows are written nowhere, and the summary is what stdout gets.
+    With `gather`, which finds the groups, all rows are one block, and a broken line ends it at once. With
+    `summary_only` rows are written nowhere, and the summary is what stdout gets.
 
     Raises:
         UsageError: a file that cannot be opened, or a broken line.
@@ -177,13 +177,13 @@ def _stream(
         output = stdout if target == "-" else _open_output(target, source, open_files)
         while block:
             for row, (key, value) in zip(block, add(scorer, block), strict=True):
-                if not told_only:
+                if not summary_only:
                     output.write(_line({**row.values, key: value}))
             output.flush()
             if fault is not None:
                 break
             block, fault = _next_block(rows, _BLOCK)
-        if told_only:
+        if summary_only:
             hint = "Each row with its results: --output FILE writes them, --json prints them."
             stdout.write(f"{summary()}\n\n{hint}\n".encode())
             stdout.flush()
