@@ -37,9 +37,10 @@ QUOTES = "'\""
 OTHERS = "This command"
 _DOTTED = "|".join(re.escape(key) for key in sorted(FLAGS, key=len, reverse=True) if "." in key)
 _BARE = "|".join(key for key in FLAGS if "." not in key)
+VALUE = r"'[^']*'|\"[^\"]*\"|[\w./+:-]*\w"
 KEYS = re.compile(
-    rf"(?<![\w./'-])(?:--set )?(?:(?P<key>{_DOTTED})(?![\w.]*\w)(?:=(?P<value>'[^']*'|\"[^\"]*\"|[\w./+:-]*\w))?)"
-    rf"|(?:(?<=; )|^)(?P<bare>{_BARE})(?=: )"
+    rf"(?<![\w./'-])(?:--set )?(?P<key>{_DOTTED})(?:\.\d+)?(?![\w.]*\w)(?:=(?P<value>{VALUE}))?"
+    rf"|(?:(?<=; )|^)(?P<bare>{_BARE})(?:\.\d+)?(?=: )"
 )
 WIDEST = 30  # characters of a flag beside whose text it stands
 

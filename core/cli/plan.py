@@ -102,10 +102,10 @@ def planned(
     """
     from grpo.core.cli.cluster import cluster_plan
     from grpo.core.planning.batch import decide_batch
-    from grpo.core.planning.cluster.hardware import gpu_of, known_gpu
+    from grpo.core.planning.cluster.hardware import device_of, gpu_of
     from grpo.core.planning.context import context_of
     from grpo.core.planning.facts import Facts
-    from grpo.core.planning.memory.budget import GIB, Device, Given, Job, best_fit, gpu_memory, this_device
+    from grpo.core.planning.memory.budget import GIB, Given, Job, best_fit, this_device
     from grpo.core.planning.memory.estimate import shape
     from grpo.core.planning.memory.fit import versions
     from grpo.core.planning.memory.proposal import proposed
@@ -121,8 +121,7 @@ def planned(
     nodes, gpus_per_node = cluster
     host = Host.discover()
     bind_objective(config, host)
-    known = known_gpu(gpu) if gpu else None
-    device = known.device if known else Device("cuda", gpu_memory(gpu)) if gpu else this_device()
+    device = device_of(gpu) if gpu else this_device()
     model_config = policy_shape(config.model)
     on_gpu = (device.kind == "cuda" or nodes is not None) and config.model is not None
     dtype = config.train.dtype or ("bfloat16" if on_gpu else "float32")

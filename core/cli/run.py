@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack, redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from grpo.core.run.job import RunSummary
     from grpo.core.run.placement import Asked
 
-CLUSTER = "On a Ray cluster"  # the panel of the help
+_cluster_option = partial(click.option, cls=PanelOption, panel="On a Ray cluster")
 
 
 def _print_schema(context: click.Context, option: click.Parameter, asked: bool) -> None:
@@ -46,41 +47,14 @@ def _print_schema(context: click.Context, option: click.Parameter, asked: bool) 
     type=click.Path(path_type=Path),
     help="Continue this run; --steps N makes it N steps long, --server-url names servers that moved.",
 )
-@click.option(
-    "--on",
-    "place",
-    type=click.Choice(["ray"]),
-    help="Run on a Ray cluster; see docs/scale.md.",
-    cls=PanelOption,
-    panel=CLUSTER,
+@_cluster_option("--on", "place", type=click.Choice(["ray"]), help="Run on a Ray cluster; see docs/scale.md.")
+@_cluster_option("--ray-address", metavar="HOST:PORT", help="With --on ray. Default: RAY_ADDRESS, or this machine's.")
+@_cluster_option(
+    "--workers", type=click.IntRange(min=1), help="With --on ray: processes that train together. Default: 1."
 )
-@click.option(
-    "--ray-address",
-    metavar="HOST:PORT",
-    help="With --on ray. Default: RAY_ADDRESS, or this machine's.",
-    cls=PanelOption,
-    panel=CLUSTER,
-)
-@click.option(
-    "--workers",
-    type=click.IntRange(min=1),
-    help="With --on ray: processes that train together. Default: 1.",
-    cls=PanelOption,
-    panel=CLUSTER,
-)
-@click.option(
-    "--servers",
-    type=click.IntRange(min=1),
-    help="With --on ray: rollout servers (vLLM) to start.",
-    cls=PanelOption,
-    panel=CLUSTER,
-)
-@click.option(
-    "--nodes",
-    type=click.IntRange(min=1),
-    help="With --on ray: machines that train. Default: as few as fit.",
-    cls=PanelOption,
-    panel=CLUSTER,
+@_cluster_option("--servers", type=click.IntRange(min=1), help="With --on ray: rollout servers (vLLM) to start.")
+@_cluster_option(
+    "--nodes", type=click.IntRange(min=1), help="With --on ray: machines that train. Default: as few as fit."
 )
 @click.option("--dry-run", is_flag=True, help="Check everything, show the plan, train nothing.")
 @click.option("--quiet", is_flag=True, help="Print warnings and errors only.")

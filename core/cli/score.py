@@ -1,5 +1,7 @@
 """`grpo score` and `grpo verify`: recorded completions in, the same rows with outcomes out, a summary on stderr.
 
+On a terminal the summary alone is printed, unless the rows are asked for.
+
 They are read from a file of JSON lines, a Parquet file or a run.
 
 Both stream in blocks of 512 rows and keep the order; with a reward that scores groups, all rows are one block, because
@@ -74,7 +76,8 @@ def score(
     rubric.component. A completion may be a list of chat messages. Of a run, all recorded completions are scored. On a
     terminal the summary alone is printed, unless the rows are asked for.
     """
-    with _results_apart(target, as_json=as_json) as stdout:
+    summary_only = _is_summary_enough(target, as_json=as_json)
+    with _results_apart(target) as stdout:
         bound = Host.discover().rewards(rewards)
         grouped = any(reward.grouped for reward in bound)
         if group_column is not None and not grouped:
@@ -101,7 +104,7 @@ def score(
             return "".join(told) + table(heading, [(name, *tally.cells()) for name, tally in tallies.items()])
 
         with Scorer(bound, workers=workers) as scorer:
-            _stream(scorer, add, summary, source, target, stdout, gather if grouped else None)
+            _stream(scorer, add, summary, source, target, stdout, summary_only, gather if grouped else None)
         _refuse_lost([name for name, tally in tallies.items() if tally.lost])
 
 
@@ -114,7 +117,8 @@ def verify(verifier: str, source: str, target: str, as_json: bool, workers: int 
     Rows are those of `grpo score`; the output row adds "verdict": its outcome (verdict or failure), ok (true, false,
     or null for undecided), the answer that was extracted, and a reason.
     """
-    with _results_apart(target, as_json=as_json) as stdout:
+    summary_only = _is_summary_enough(target, as_json=as_json)
+    with _results_apart(target) as stdout:
         bound = Host.discover().verifier(verifier)
         tally: Counter[str] = Counter()
 
@@ -131,7 +135,7 @@ def verify(verifier: str, source: str, target: str, as_json: bool, workers: int 
             return table(("verifier", "rows", *columns), [cells])
 
         with Scorer([bound], workers=workers) as scorer:
-            _stream(scorer, add, summary, source, target, stdout)
+            _stream(scorer, add, summary, source, target, stdout, summary_only)
         _refuse_lost([bound.name] if 0 < tally.total() == tally["failure"] else [])
 
 
@@ -151,13 +155,14 @@ def _stream(
     summary: Callable[[], str],
     source: str,
     target: str,
-    stdout: BinaryIO | None,
+    stdout: BinaryIO,
+    summary_only: bool,
     gather: Callable[[list[RecordedRow]], list[RecordedRow]] | None = None,
 ) -> None:
     """Reads, scores and writes block by block; a broken line ends it after the rows before it are written.
 
-    With `gather`, which finds the groups, all rows are one block, and a broken line ends it at once. Where `target` is
-    "-" and `stdout` None, rows are written nowhere.
+    With `gather`, which finds the groups, all rows are one block, and a broken line ends it at once. With
+    `summary_only` rows are written nowhere, and the summary is what stdout gets.
 
     Raises:
         UsageError: a file that cannot be opened, or a broken line.
@@ -172,16 +177,18 @@ def _stream(
         output = stdout if target == "-" else _open_output(target, source, open_files)
         while block:
             for row, (key, value) in zip(block, add(scorer, block), strict=True):
-                if output is not None:
+                if not summary_only:
                     output.write(_line({**row.values, key: value}))
-            if output is not None:
-                output.flush()
+            output.flush()
             if fault is not None:
                 break
             block, fault = _next_block(rows, _BLOCK)
-    click.echo(summary(), err=True)
-    if output is None:
-        click.echo("\nEach row with its results: --output FILE writes them, --json prints them.", err=True)
+        if summary_only:
+            hint = "Each row with its results: --output FILE writes them, --json prints them."
+            stdout.write(f"{summary()}\n\n{hint}\n".encode())
+            stdout.flush()
+        else:
+            click.echo(summary(), err=True)
     for text in scorer.first_failure.values():
         click.echo(f"\nfirst failure: {text}", err=True)
     for text in scorer.slow_imports.values():
@@ -226,14 +233,14 @@ def _open_output(target: str, source: str, open_files: contextlib.ExitStack) -> 
         raise UsageError(f"--output {target}: {error.strerror}.") from error
 
 
-@contextlib.contextmanager
-def _results_apart(target: str, *, as_json: bool) -> Iterator[BinaryIO | None]:
-    """Gives stdout to the results alone: what plugins print, from Python or below it, goes to stderr.
+def _is_summary_enough(target: str, *, as_json: bool) -> bool:
+    """Whether rows would go to a terminal whose reader did not ask for them."""
+    return target == "-" and not as_json and sys.stdout.isatty()
 
-    Yields:
-        Where results are written that have no file; None on a terminal whose reader did not ask for them.
-    """
-    asked = as_json or not sys.stdout.isatty()
+
+@contextlib.contextmanager
+def _results_apart(target: str) -> Iterator[BinaryIO]:
+    """Gives stdout to the results alone: what plugins print, from Python or below it, goes to stderr."""
     if target != "-":
         yield sys.stdout.buffer
         return
@@ -242,7 +249,7 @@ def _results_apart(target: str, *, as_json: bool) -> Iterator[BinaryIO | None]:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     try:
         with open(real, "wb", closefd=False) as stdout:
-            yield stdout if asked else None
+            yield stdout
     finally:
         sys.stdout.flush()
         os.dup2(real, sys.stdout.fileno())

@@ -48,8 +48,8 @@ def print_table(
     from rich.table import Table
     from rich.text import Text
 
-    def columns(numbers: Sequence[int], lines: Sequence[Sequence[Text]], **options: bool) -> Table:
-        table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold", **options)
+    def columns(numbers: Sequence[int], lines: Sequence[Sequence[Text]], *, header: bool) -> Table:
+        table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold", show_header=header)
         for column in numbers:
             width = None if column in long else widths[column]
             table.add_column(headings[column], overflow="fold", no_wrap=column not in long, min_width=width)
@@ -62,20 +62,26 @@ def print_table(
     shown = [at for at in range(len(headings)) if at not in idle and at != under]
     first, *others = shown
     short = [column for column in others if column not in long]
+    blocks: list[tuple[Text, list[list[Text]]]] = []  # each with its title
+    for name, own in itertools.groupby(rows, lambda row: "" if under is None else row[under]):
+        block = [[Text(cell, style=style(cell) if at == state else "") for at, cell in enumerate(row)] for row in own]
+        blocks.append((Text(name, style="bold cyan"), block))
     needed = [min(widths[column], LEAST) if column in long else widths[column] for column in shown]
-    fits = sum(needed) + GAP * (len(shown) - 1) <= console.width
-    if not fits:
-        console.print(Text(headings[first], style="bold"))
-        console.print(Padding(columns(short, []), (0, 0, 0, INDENT)))
-    for at, (title, own) in enumerate(itertools.groupby(rows, lambda row: "" if under is None else row[under])):
-        lines = [[Text(cell, style=style(cell) if at == state else "") for at, cell in enumerate(row)] for row in own]
+    if sum(needed) + GAP * (len(shown) - 1) <= console.width:
+        lines: list[Sequence[Text]] = []
+        for title, block in blocks:
+            if under is not None:
+                lines += [[Text()] * len(headings), [title if at == first else Text() for at in range(len(headings))]]
+            lines += block
+        console.print(columns(shown, lines, header=True))
+        return
+    console.print(Text(headings[first], style="bold"))
+    console.print(Padding(columns(short, [], header=True), (0, 0, 0, INDENT)))
+    for title, block in blocks:
         if under is not None:
-            console.print(Text("\n" * (at > 0) + title, style="bold cyan"))
-        if fits:
-            console.print(columns(shown, lines, show_header=at == 0))
-            continue
-        for line in lines:
+            console.print(Text("\n") + title)
+        for line in block:
             console.print(line[first])
-            console.print(Padding(columns(short, [line], show_header=False), (0, 0, 0, INDENT)))
+            console.print(Padding(columns(short, [line], header=False), (0, 0, 0, INDENT)))
             named = (Text(f"{headings[at]} ", style="dim") + line[at] for at in others if at in long)
             console.print(Padding(Text("  ").join(named), (0, 0, 0, INDENT)))

@@ -18,11 +18,12 @@ from grpo.core.planning.facts import gather_facts, read_model
 from grpo.core.planning.lengths import decide_lengths, longest_of, sample_notes
 from grpo.core.planning.memory.fit import Load, decide_memory
 from grpo.core.planning.objective import bind_objective, refuse_replacing_what_teaches
-from grpo.core.planning.optimizer import decide_optimizer, rate_notes
+from grpo.core.planning.optimizer import decide_optimizer
 from grpo.core.planning.output import decide_output, disk_bytes
 from grpo.core.planning.partial import refuse_idle_partial
 from grpo.core.planning.rollout import decide_rollout, refuse_unfit_server
 from grpo.core.planning.rows import read_rows, refuse_no_demonstrations, start_envs
+from grpo.core.planning.slips import slips
 from grpo.core.planning.steps import decide_steps
 from grpo.core.planning.sync import decide_sync
 from grpo.core.planning.turns import decide_turns, short_of_turns, turn_notes
@@ -73,7 +74,7 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
     notes = [
         *divided,
         *short_of_turns(config.rollout, turns, lengths, model.context),
-        *rate_notes(config, optimizer, facts),
+        *slips(config, facts, optimizer, model.config),
         *turn_notes(rollout, envs, model.tokenizer),
         *(part.env.spec.note for part in envs),
         *sample_notes(envs),

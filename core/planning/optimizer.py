@@ -12,8 +12,6 @@ from grpo.core.planning.facts import Facts
 from grpo.core.policy.load import refuse_impossible_lora
 from grpo.plugins.errors import UsageError
 
-MOST_TIMES_USUAL = 100  # of a learning rate that nobody is asked about
-
 
 @dataclass(frozen=True, slots=True)
 class OptimizerPart:
@@ -50,14 +48,3 @@ def usual_rate(config: RunConfig, facts: Facts) -> float:
     """Returns the learning rate of a run that names none."""
     factor = LORA_LR_FACTOR if config.lora.enabled else 1.0
     return DEFAULT_LR["embedded" if facts.source.embedded else "named"] * factor
-
-
-def rate_notes(config: RunConfig, chosen: OptimizerPart, facts: Facts) -> list[str]:
-    """Says where a learning rate is so high that a policy hardly survives it."""
-    usual = usual_rate(config, facts)
-    if round(chosen.lr / usual) <= MOST_TIMES_USUAL:
-        return []
-    return [
-        f"a learning rate of {chosen.lr:g} is {chosen.lr / usual:,.0f} times the {usual:g} that is usual here: the "
-        "policy may fall apart in its first steps. Try a lower one first."
-    ]

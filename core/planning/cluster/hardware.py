@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from grpo.core.planning.memory.budget import GIB, Device
+from grpo.core.planning.memory.budget import GIB, Device, gpu_memory
 from grpo.plugins.errors import UsageError, did_you_mean
 
 GIGA, TERA = 1e9, 1e12
@@ -84,6 +84,21 @@ def known_gpu(name: str) -> Gpu | None:
     """Returns the GPU of a name such as `H100`, `rtx 4090` or `A100-40`, or None."""
     plain = "".join(name.split()).lower()
     return next((gpu for gpu in KNOWN if gpu.name.lower() == plain), None)
+
+
+def device_of(text: str) -> Device:
+    """Returns the memory of a GPU that goes by its name, or by how much it has.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    known = known_gpu(text)
+    if known is not None:
+        return known.device
+    try:
+        return Device("cuda", gpu_memory(text))
+    except UsageError as error:
+        raise UsageError(f"{error}{did_you_mean(text, [gpu.name for gpu in KNOWN])}") from None
 
 
 def gpu_of(name: str | None) -> Gpu:

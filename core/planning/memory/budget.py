@@ -18,7 +18,7 @@ GIB = 2**30
 RESERVED = {"cuda": 1.5 * GIB, "cpu": 0.75 * GIB}  # context and workspaces of CUDA, fragments; the libraries on a CPU
 _UNITS = {"b": 1, "k": 2**10, "m": 2**20, "": 2**30, "g": 2**30, "t": 2**40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])(?:i?b)?|(b))?", re.IGNORECASE)
-_MOST = 100 * 2**40  # bytes; what is beyond it is a slip of the unit
+_MOST = 2 * 2**40  # bytes; no GPU has as much, so what is beyond it is a slip of the unit
 _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
@@ -142,7 +142,7 @@ def parse_size(text: str) -> int:
         )
     size = float(found[1]) * _UNITS[(found[2] or found[3] or "").lower()]
     if not 1 <= size <= _MOST:
-        raise UsageError(f"--gpu '{text}' is no memory of a GPU. A bare number is GB: write 24 or 80GB.")
+        raise UsageError(f"--gpu '{text}' is more memory than any GPU has. A bare number is GB: write 24 or 80GB.")
     return round(size)
 
 
@@ -150,7 +150,7 @@ def gpu_memory(text: str) -> int:
     """Reads the memory of a GPU.
 
     Raises:
-        UsageError: it is no size, or leaves nothing beside what CUDA takes.
+        UsageError: it is no size of a GPU, or leaves nothing beside what CUDA takes.
     """
     size = parse_size(text)
     if size <= RESERVED["cuda"]:

@@ -26,6 +26,14 @@ const COLOURS = [
   "var(--c6)",
   "var(--c7)",
 ];
+const MIXED = ["", "55%, var(--paper)", "60%, var(--ink)"]; // with what, once all were given
+
+/** @param {number} at */
+const colourOf = (at) => {
+  const mixed = MIXED[Math.floor(at / COLOURS.length) % MIXED.length],
+    own = COLOURS[at % COLOURS.length];
+  return mixed ? `color-mix(in srgb, ${own} ${mixed})` : own;
+};
 export const HELD_OUT = "held_out/accuracy";
 
 /** @param {string} key @param {string} label */
@@ -256,7 +264,7 @@ export const seriesOf = (runs, metrics, panel) =>
         {
           label,
           run: several ? run.name : undefined,
-          colour: COLOURS[(several ? run.place : at) % COLOURS.length],
+          colour: several ? colourOf(run.place) : COLOURS[at % COLOURS.length],
           dash: (several ? at : Math.floor(at / COLOURS.length)) % DASHES.length,
           steps: run.axis,
           values,
@@ -280,5 +288,4 @@ export const runKey = (runs) =>
   );
 
 /** @param {Run} run */
-export const swatch = (run) =>
-  el("span", { class: "swatch", style: { background: COLOURS[run.place % COLOURS.length] } });
+export const swatch = (run) => el("span", { class: "swatch", style: { background: colourOf(run.place) } });

@@ -134,6 +134,7 @@ def test_the_help_lists_flags_in_panels_by_the_sections_of_settings() -> None:
     [
         ("train.lr: input should be less", "--lr: input should be less"),
         ("seed: too small; model: no text", "--seed: too small; --model: no text"),
+        ("output.report_to.0: input should be; rewards.1: no", "--report-to: input should be; --reward: no"),
         ("train.dtype='float16' with full fine-tuning", "--dtype float16 with full fine-tuning"),
         ("Lower train.prompts_per_step or train.group_size.", "Lower --prompts-per-step or --group-size."),
         (

@@ -72,10 +72,10 @@ BAD = {
     "an unusable gold": ("--dataset gold.jsonl", "gold.jsonl, line 1"),
     "no rows": ("--dataset empty.jsonl", "empty.jsonl"),
     "a column that a reward needs": ("--reward ./mine.py:level", "needs the column difficulty"),
-    "negative steps": ("--steps -1", "train.steps: input should be greater than or equal to 1, not -1"),
-    "no steps": ("--steps 0", "train.steps"),
-    "group size 1": ("--group-size 1", "train.group_size: input should be greater than or equal to 2, not 1"),
-    "undividable batch": ("--micro-batch-size 7", "train.micro_batch_size 7 does not divide the 64 completions"),
+    "negative steps": ("--steps -1", "--steps: input should be greater than or equal to 1, not -1"),
+    "no steps": ("--steps 0", "--steps: "),
+    "group size 1": ("--group-size 1", "--group-size: input should be greater than or equal to 2, not 1"),
+    "undividable batch": ("--micro-batch-size 7", "--micro-batch-size 7 does not divide the 64 completions"),
     "wrong loss": ("--loss dappo", "Did you mean 'dapo'?"),
     "option of a loss": ("--loss cispo", "loss 'cispo' needs the option 'epsilon_high'"),
     "idle option of a loss": ("--loss dapo:delta=1.1", "delta 1.1 must be above 1 + epsilon_high = 1.2"),
@@ -88,7 +88,7 @@ BAD = {
     "missing configuration": ("--config none.toml", "cannot read the configuration none.toml"),
     "broken configuration": ("--config broken.toml", "broken.toml is not valid TOML"),
     "missing model": ("--model ./none", "there is no such folder"),
-    "prompt too long": ("--max-prompt-length 5", "Raise rollout.max_prompt_length to 115"),
+    "prompt too long": ("--max-prompt-length 5", "Raise --max-prompt-length to 115"),
     "over the context": ("--max-completion-length 1020", "together over the model's context of 1024"),
     "unwritable": ("--out rows.jsonl/run", "rows.jsonl"),
     "not empty": ("--out .", "is not empty"),
@@ -264,5 +264,5 @@ def test_the_installed_command_says_the_same_in_a_process_of_its_own(place: Path
     command = [sys.executable, "-m", "grpo", "run", "--env", "gsm8k", "--steps", "-1"]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert done.returncode == 2
-    assert done.stderr == "grpo: train.steps: input should be greater than or equal to 1, not -1\n"
+    assert done.stderr == "grpo: --steps: input should be greater than or equal to 1, not -1\n"
     assert done.stdout == ""

@@ -290,12 +290,17 @@ def test_a_terminal_gets_a_summary_and_the_rows_where_they_are_asked_for(folder:
     (folder / "in.jsonl").write_text(jsonl({"completion": "a", "answer": "a"}, {"completion": "skip", "answer": "a"}))
     scored = ("score", "--reward", "./mine.py:size", "--input", "in.jsonl")
     shown, told = on_a_terminal(folder, *scored)
-    assert shown == ""
-    assert ["size", "2", "1.0000", "-", "1", "0"] in [line.split() for line in told.splitlines()]
-    assert "--output FILE writes them, --json prints them" in told
+    assert [line.split() for line in shown.splitlines()[:2]] == [
+        ["reward", "rows", "mean", "std", "abstain", "failure"],
+        ["size", "2", "1.0000", "-", "1", "0"],
+    ]
+    assert "--output FILE writes them, --json prints them" in shown
+    assert "python noise" not in shown
     shown, told = on_a_terminal(folder, *scored, "--json")
     assert [row["scores"]["size"]["outcome"] for row in read(shown.encode())] == ["score", "abstain"]
-    assert "--json" not in told
+    assert ["size", "2", "1.0000", "-", "1", "0"] in [line.split() for line in told.splitlines()]
     shown, told = on_a_terminal(folder, "verify", "--verifier", "./mine.py:same", "--input", "in.jsonl")
-    assert shown == ""
-    assert ["same", "2", "1", "0", "1", "0"] in [line.split() for line in told.splitlines()]
+    assert ["same", "2", "1", "0", "1", "0"] in [line.split() for line in shown.splitlines()]
+    told = on_a_terminal(folder, *scored, "--output", "out.jsonl")[1]
+    assert ["size", "2", "1.0000", "-", "1", "0"] in [line.split() for line in told.splitlines()]
+    assert len(read((folder / "out.jsonl").read_bytes())) == 2

@@ -10,7 +10,7 @@ import pytest
 from plain_shape import plain_shape
 
 from grpo.core.cli.main import main
-from grpo.core.planning.cluster.hardware import Gpu, Share, gpu_of, known_gpu
+from grpo.core.planning.cluster.hardware import Gpu, Share, device_of, gpu_of, known_gpu
 from grpo.core.planning.cluster.step import CHANGED, Cluster, Work, place, whole_sync
 from grpo.core.planning.memory.budget import GIB
 from grpo.plugins.errors import UsageError
@@ -141,3 +141,9 @@ def test_completions_that_leave_no_room_for_a_prompt_are_refused_and_not_shorten
     assert "--context" in told
     code, out, _ = run(capsys, monkeypatch, *asked, "--context", "4096")
     assert code == 0
+
+
+def test_a_gpu_goes_by_its_name_or_its_memory() -> None:
+    assert device_of("rtx 4090").total == device_of("24GB").total == 24 * GIB
+    with pytest.raises(UsageError, match=r"--gpu 'H1000' is no amount of memory.* Did you mean 'H100'\?"):
+        device_of("H1000")

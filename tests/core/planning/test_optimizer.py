@@ -10,7 +10,7 @@ import torch
 
 from grpo.core.config.schema import parse_config
 from grpo.core.planning.facts import Facts
-from grpo.core.planning.optimizer import OptimizerPart, decide_optimizer, rate_notes
+from grpo.core.planning.optimizer import OptimizerPart, decide_optimizer
 from grpo.plugins.errors import UsageError
 
 
@@ -42,13 +42,3 @@ def test_float16_is_for_adapters_only(facts_of: Callable[..., Facts]) -> None:
     with pytest.raises(UsageError, match="too small for float16"):
         decided(facts_of(), train={"dtype": "float16"})
     assert decided(facts_of(), train={"dtype": "float16"}, lora={"enabled": True}).dtype == "float16"
-
-
-def test_a_learning_rate_far_above_the_usual_one_is_told_before_anything_loads(facts_of: Callable[..., Facts]) -> None:
-    def told(rate: float | None, **tree: Any) -> list[str]:
-        config = parse_config({"env": "e", "train": {"lr": rate}, **tree})
-        return rate_notes(config, decide_optimizer(config, facts_of()), facts_of())
-
-    assert told(None) == told(1e-4) == []
-    assert "0.5 is 500,000 times the 1e-06 that is usual" in told(0.5)[0]
-    assert "0.5 is 50,000 times the 1e-05 that is usual" in told(0.5, lora={"enabled": True})[0]

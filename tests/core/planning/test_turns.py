@@ -72,7 +72,7 @@ def test_what_is_measured_alone_keeps_to_its_own_turns() -> None:
     ],
 )
 def test_turns_that_the_context_has_no_room_for_are_told(
-    budgets: dict[str, int], context: int | None, ends_after: int | None
+    budgets: dict[str, Any], context: int | None, ends_after: int | None
 ) -> None:
     rollout, lengths = RolloutSection(**budgets), LengthsPart(96)
     part = decide_turns(

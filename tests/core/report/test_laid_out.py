@@ -64,6 +64,11 @@ def test_colours_of_several_runs_are_explained_once_and_stay_in_sight(reports: d
     reward = page.locator(".chart", has_text="Reward").first
     assert reward.locator(".key").count() == 9
     assert reward.locator(".key").first.get_attribute("title") == NAME.format(0)
+    shown = [
+        page.locator(".run-key .swatch").nth(at).evaluate("(node) => getComputedStyle(node).backgroundColor")
+        for at in range(9)
+    ]
+    assert len(set(shown)) == 9
     assert opened(reports[1]).locator(".run-key").count() == 0
 
 

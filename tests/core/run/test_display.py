@@ -197,10 +197,12 @@ def test_the_panel_has_one_end_of_the_run_and_none_once_it_is_over(plan: Plan) -
     display.stepped(ROW | {"step": 5}, None, {})
     display.foreseen(Forecast(step=5, steps=10, seconds=Range(5000, 7000), tokens=2000))
     display.stepped(ROW | {"step": 6}, None, {})
-    while_it_runs = text.getvalue().rpartition("step 6/10")[2]
-    assert "1.2 s/step" in while_it_runs
-    assert "forecast: 83 to 117 min to go, 1.6 k more tokens sampled" in while_it_runs
-    assert " left" not in while_it_runs
+    drawn = Console(file=io.StringIO(), width=100)
+    with drawn.capture() as while_it_runs:
+        drawn.print(display._panel())
+    assert "step 6/10" in while_it_runs.get()
+    assert "1.2 s/step\n" in while_it_runs.get()
+    assert "forecast: 83 to 117 min to go, 1.6 k more tokens sampled" in while_it_runs.get()
     display.evaluating(200, 200)
     display.evaluated(6, proportion([True]))
     display.ended("done", Path("runs/x"), 6)
@@ -208,6 +210,17 @@ def test_the_panel_has_one_end_of_the_run_and_none_once_it_is_over(plan: Plan) -
     assert "to go" not in last
     assert "of 200 problems" not in last
     assert "held-out accuracy: 100.0% after 6" in last
+
+
+def test_below_a_cell_the_forecast_stays_until_the_run_is_over(plan: Plan) -> None:
+    display = NotebookPanel()
+    display.planned(plan, Path("runs/x"), [])
+    display.stepped(ROW | {"step": 5}, None, {})
+    display.foreseen(Forecast(step=5, steps=10, seconds=Range(5000, 7000), tokens=2000))
+    display.stepped(ROW | {"step": 6}, None, {})
+    assert "forecast: 83 to 117 min to go, 1.6 k more tokens sampled" in display._html()
+    display.ended("done", Path("runs/x"), 10)
+    assert "forecast" not in display._html()
 
 
 def test_how_far_it_is_is_shown_on_a_terminal_and_in_a_pipe_and_missed_nowhere_else() -> None:

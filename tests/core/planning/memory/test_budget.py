@@ -61,6 +61,12 @@ def test_a_gpu_with_less_memory_than_cuda_takes_is_a_slip_of_the_unit(text: str)
     assert gpu_memory("2GB") == 2 * GIB
 
 
+@pytest.mark.parametrize("text", ["80TB", "81559", "9" * 400])
+def test_more_memory_than_any_gpu_has_is_a_slip_of_the_unit(text: str) -> None:
+    with pytest.raises(UsageError, match=f"--gpu '{text}' is more memory than any GPU has.*80GB"):
+        gpu_memory(text)
+
+
 def device(gib: float) -> Device:
     return Device("cuda", round((gib + 1.5) * GIB))
 
