@@ -169,13 +169,14 @@ def checked_rows(placed: StoredRows, read: Callable[[Any, str], dict[str, Any]])
         placed: the rows as they were written.
         read: makes a row, with a column `question`, of one of these and its place.
     """
-    sizes, kinds = array("q"), dict[tuple[str, ...], int]()
+    sizes, asked, kinds = array("q"), array("q"), dict[tuple[str, ...], int]()
     for index, (where, row) in enumerate(placed):
         made = read(row, where)
         sizes.append(len(made["question"]))
+        asked.append(hash(made["question"]))
         if len(kinds) < MOST_KINDS:
             kinds.setdefault(tuple(made), index)
-    return ReadRows(placed, read, sizes, tuple(kinds.values()))
+    return ReadRows(placed, read, sizes, asked, tuple(kinds.values()))
 
 
 class Places(Sequence[str]):

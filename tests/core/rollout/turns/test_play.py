@@ -67,7 +67,7 @@ def tokenizer(tiny_model: Path) -> Any:
     return load_tokenizer(str(tiny_model))
 
 
-def player(env: BoundEnv, tokenizer: Any, **limits: Any) -> tuple[Player, list[Episode]]:
+def player(env: BoundEnv, tokenizer: Any, **limits: Any) -> tuple[Player, Sequence[Episode]]:
     episodes = episodes_of(env, "train", limit=3, unbounded=3)
     chosen = {"turns": 9, "tokens": 900, "seconds": PATIENCE, **limits}
     return Player(env, tokenizer, turn_format(tokenizer, episodes[0].prompt), TurnLimits(**chosen)), episodes
@@ -88,7 +88,7 @@ class Script:
         return [Sampled((self.seven, 2), (-0.5, -0.25), "stop")] * len(prompts)
 
 
-def play(of: tuple[Player, list[Episode]], sampler: Any) -> list[Trajectory]:
+def play(of: tuple[Player, Sequence[Episode]], sampler: Any) -> list[Trajectory]:
     prompts = encode_prompts(of[0].tokenizer, [episode.prompt for episode in of[1]])
     return of[0].play(of[1], prompts, sampler, PARAMS)
 

@@ -110,7 +110,7 @@ def play(tokenizer: Any, *lines: list[str], env: type[Desk] = Desk, **limits: An
     return player.play(episodes, encode_starts(tokenizer, episodes), Script(tokenizer, *lines), PARAMS)
 
 
-def player_of_desk(env: BoundEnv, tokenizer: Any, episodes: list[Episode]) -> Player:
+def player_of_desk(env: BoundEnv, tokenizer: Any, episodes: Sequence[Episode]) -> Player:
     from grpo.core.config.settings import RolloutSettings
 
     found = player_of(env, RolloutSettings(max_completion_length=60), tokenizer, episodes)
