@@ -361,7 +361,13 @@ def changed(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 def test_rows_of_python_train_and_resume_from_their_file(tiny_model: Path, tmp_path: Path) -> None:
     rows = [{"question": f"{n} + {n}?", "answer": str(2 * n)} for n in range(20)]
-    given = {**TINY, "model": tiny_model, "out": tmp_path / "run", "steps": 2, "system": 'Be brief, please: "yes".'}
+    given: dict[str, Any] = {
+        **TINY,
+        "model": tiny_model,
+        "out": tmp_path / "run",
+        "steps": 2,
+        "system": 'Be brief, please: "yes".',
+    }
     del given["dataset"]
     assert grpo.train(dataset=rows, rewards=vowels, dry_run=True, **given) is None
     assert list(tmp_path.iterdir()) == []
