@@ -260,7 +260,7 @@ def recorded(plan: EvaluationPlan, evaluation: Evaluation) -> list[dict[str, Any
             **completion.row,
             "completion": list(completion.messages) if plan.env.spec.played else completion.text,
             "prompt": list(completion.prompt),
-            "problem": plan.episodes[i // plan.samples].index,
+            "problem": i // plan.samples,
             "sample": i % plan.samples,
             "tokens": len(completion.token_ids),
             "finish_reason": completion.finish_reason,

@@ -83,7 +83,13 @@ def validate(
         raise UsageError(f"size={size} must be 1 or more.")
     episodes = episodes_of(bound, split, limit=size, unbounded=UNBOUNDED, describe_tools=False, seconds=seconds)
     refuse_missing_columns(episodes[0], plugins)
-    solved = [episode for episode in episodes if episode.gold_actions]
+    solved: list[Episode] = []
+    without: list[str] = []
+    for episode in episodes:
+        if episode.gold_actions:
+            solved.append(episode)
+        else:
+            without.append(episode.place)
     judged: list[JudgedGold] = []
     refused: list[RefusedRow] = []
     processes = processes_of(bound, env_processes) if bound.spec.played else None
@@ -98,7 +104,7 @@ def validate(
         env=title_of(bound).removeprefix("env "),
         split=split,
         rows=len(episodes),
-        without=tuple(episode.place for episode in episodes if not episode.gold_actions),
+        without=tuple(without),
         refused=tuple(refused),
         rewards=tuple(_scores(part.name, judged) for reward in chosen for part in parts(reward)),
         verifier=verifier.name if verifier else None,

@@ -79,6 +79,26 @@ def test_what_is_guessed_is_told_and_what_is_named_is_not(tmp_path: Path) -> Non
     assert bound(data, verifier="none").spec.verifier is None
 
 
+def test_the_user_is_told_of_a_guessed_context_and_of_columns_that_the_policy_does_not_see(tmp_path: Path) -> None:
+    rows = [{"instruction": "Add.", "input": f"{n} and 2", "output": n + 2, "id": 7, "source": ""} for n in range(3)]
+    data = written(tmp_path, *rows[:2], {**rows[2], "source": "a book"}, rows[2])
+    note = bound(data).spec.note
+    assert "guessed prompt=instruction, context=input, answer=output, verifier=math." in note
+    assert note.endswith("Columns not shown to the policy: source. Rewards read them by their names.")
+    assert "input, source." in bound(data, context="").spec.note
+    assert shown(data)["prompt"] == [{"role": "user", "content": "Add.\n\n0 and 2"}]
+    assert shown(data, context="")["prompt"] == [{"role": "user", "content": "Add."}]
+    with pytest.raises(DatasetError, match=r"line 1: no column 'inptu'\. Did you mean 'input'\?.*option 'context'"):
+        bound(data, context="inptu")
+
+
+def test_the_rows_of_a_split_stay_on_disk_with_their_places_and_sizes(tmp_path: Path) -> None:
+    data = written(tmp_path, {"prompt": "abc", "answer": "1"}, {"prompt": "é", "answer": 2, "x": 1}, {"prompt": "a"})
+    rows = Rows(dataset=data, answer="").rows("train")
+    assert list(rows) == [{"prompt": "abc", "answer": "1"}, {"prompt": "é", "answer": 2, "x": 1}]
+    assert [getattr(rows, name)[1] for name in ("places", "sizes", "kinds")] == [f"{data}, line 2", 1, 1]
+
+
 def test_rows_without_an_answer_have_neither_verifier_nor_rewards_of_their_own(tmp_path: Path) -> None:
     spec = bound(written(tmp_path, *[{"prompt": "Write a poem."}] * 2)).spec
     assert (spec.verifier, spec.rewards) == (None, ())
