@@ -129,8 +129,10 @@ class RunConfig(Section):
     @field_validator("chat_template_kwargs", mode="before")
     @classmethod
     def _truth_as_python_writes_it(cls, given: Any) -> Any:
+        if not isinstance(given, Mapping):
+            return given
         truth = {"True": True, "False": False}  # as text both would be true to a template
-        return {k: truth.get(v, v) if isinstance(v, str) else v for k, v in dict(given).items()}
+        return {name: truth.get(value, value) if isinstance(value, str) else value for name, value in given.items()}
 
     @model_validator(mode="after")
     def _settings_that_trl_does_not_have(self) -> Self:

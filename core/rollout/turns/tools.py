@@ -120,7 +120,7 @@ def tool_format(
     Args:
         tokenizer: the policy's.
         schemas: of the tools, at least one.
-        known: tokenizer to a response template for its chat template, or None; asked where it has none of its own.
+        known: tokenizer to a response template for its chat template, or None; where its own reads no calls.
 
     Raises:
         UsageError: the template or the tokenizer cannot do that; says what to do.
@@ -135,26 +135,29 @@ def tool_format(
         raise _refused("leaves out the calls of earlier turns")
     if ANSWERS not in _after_calls(tokenizer, [probe], [ANSWERS]):
         raise _refused("leaves out the answers of tools")
-    if getattr(tokenizer, "response_template", None) is None:
-        tokenizer.response_template = known(tokenizer)
-    if tokenizer.response_template is None:
-        raise UsageError(
-            "the environment offers tools, and nothing says how to read calls of this model: its tokenizer has no "
-            "response_template, and its chat template is none that TRL knows. Use a model of a family that TRL knows "
-            "(Qwen2.5, Qwen3, Llama 3.1, LFM2, ...), or set response_template in its tokenizer_config.json."
-        )
     opening = begun[len(asked) :] if begun.startswith(asked) else ""
     at = _end(tokenizer, written, name)
     ends = (tokenizer.eos_token, *special_tokens(tokenizer))
     end = next((token for token in ends if written.startswith(token, at)), "")
     most = MOST_CALLS if _takes_two(tokenizer, probe) else 1
-    form = ToolFormat(schemas, opening, end, _lenient(tokenizer.response_template), most)
-    if form.calls(tokenizer, tokens_of(tokenizer, form.text(tokenizer, probe), plain=False)) != [probe]:
+    own = getattr(tokenizer, "response_template", None)
+    for find in (lambda: own, lambda: known(tokenizer)):  # to ask what others know may load a heavy library
+        if (template := find()) is None:
+            continue
+        form = ToolFormat(schemas, opening, end, _lenient(template), most)
+        if form.calls(tokenizer, tokens_of(tokenizer, form.text(tokenizer, probe), plain=False)) == [probe]:
+            tokenizer.response_template = template
+            return form
+    if own is None:
         raise UsageError(
-            "the environment offers tools, and the tokenizer's response_template does not read a call as its chat "
-            "template writes it. Set a response_template in its tokenizer_config.json that does."
+            "the environment offers tools, and nothing says how to read calls of this model: its tokenizer has no "
+            "response_template, and its chat template is none that TRL knows. Use a model of a family that TRL knows "
+            "(Qwen2.5, Qwen3, Llama 3.1, LFM2, ...), or set response_template in its tokenizer_config.json."
         )
-    return form
+    raise UsageError(
+        "the environment offers tools, and the tokenizer's response_template does not read a call as its chat "
+        "template writes it. Set a response_template in its tokenizer_config.json that does."
+    )
 
 
 def _after_calls(tokenizer: Any, calls: Sequence[ToolCall], answers: Sequence[str]) -> str:

@@ -54,7 +54,7 @@ def test_a_plan_reads_the_models_configuration_and_tokenizer_once(
     read: list[str] = []
     for name in ("load_model_config", "load_tokenizer"):
         real = getattr(facts, name)
-        monkeypatch.setattr(facts, name, lambda source, real=real, name=name: (read.append(name), real(source))[1])
+        monkeypatch.setattr(facts, name, lambda *given, real=real, name=name: (read.append(name), real(*given))[1])
     monkeypatch.chdir(tmp_path)
     tree = {"env": ["gsm8k:dataset=embedded", "guess"], "model": str(tiny_model), "train": {"limit": 4, "steps": 1}}
     rollout = {"max_completion_length": 8, "max_turns": 2}

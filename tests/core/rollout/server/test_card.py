@@ -110,7 +110,8 @@ def test_a_model_that_cannot_be_split_so_is_refused(card: ServerCard, monkeypatc
     refuse_unsplittable(card.model, 1)
     refuse_unsplittable(card.model, 2)
     with pytest.raises(
-        UsageError, match=r"2 heads with 2 of keys and values cannot be shared so\. Choose a divisor of 2"
+        UsageError,
+        match=r"2 heads of attention, or of keys and values, which cannot be shared so\. Choose a divisor of 2",
     ):
         refuse_unsplittable(card.model, 4)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
