@@ -21,6 +21,7 @@ _PYTHON = frozenset({"python", "py", "python3", "py3", "python2", "pycon", "ipyt
 _METHOD = re.compile(r"^[ \t]+(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
 _DEEPEST_MARGIN, _LONGEST_END = 3, 200
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+_INLINE = re.compile(r"\s*`{1,3}(?:python3?[ \t]+)?([^`\n]+)`{1,3}\s*")
 _MARKED = re.compile(r"\[(PYTHON|BEGIN)\]\n(.*?)(?:\[(?:/PYTHON|DONE)\]|\Z)", re.DOTALL)
 _END_TOKENS = re.compile(r"(?:\s*(?:<\|[a-z_]{1,30}\|>|</s>|<eos>|<end_of_turn>))+\s*\Z")
 
@@ -32,6 +33,7 @@ def program_of(completion: str, *wanted: str) -> str | None:
         completion: the text.
         wanted: the functions and classes asked for, as far as they are known; methods of `Solution` will do.
     """
+    wanted = tuple(filter(None, wanted))
     text = completion.replace("\r\n", "\n")
     text = text[:-_LONGEST_END] + _END_TOKENS.sub("\n", text[-_LONGEST_END:])
     text = text[reasoning_end(text) :]
@@ -50,6 +52,8 @@ def program_of(completion: str, *wanted: str) -> str | None:
         chosen = with_parts(chosen, [body for _, body in usable])
     else:
         answers = _ANSWER.findall(text) if text.count("<answer>") == 1 else []
+        inline = _INLINE.fullmatch(text)
+        text = inline[1] if inline else text
         marked = _MARKED.findall(text) if "[PYTHON]" in text or "[BEGIN]" in text else []
         chosen = answers[-1].strip("\n") if answers else marked[-1][1] if marked else without_tail(text, wanted)
     chosen = chosen.removeprefix("\ufeff")

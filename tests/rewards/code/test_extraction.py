@@ -38,6 +38,8 @@ F = "def f():\n    return 1\n"
         (f"<think>I could write x.</think>\n{F}", "\n" + F),
         (f"```python\n{F}```<|im_end|>", F),
         (f"{F}<|endoftext|>\n</s>", F),
+        ("```python def f(): return 1```", "def f(): return 1"),
+        ("`f = lambda: 1`", "f = lambda: 1"),
         (f"[PYTHON]\n{F}[/PYTHON]\n[TESTS]\nassert f()\n[/TESTS]", F),
         (f"[BEGIN]\n{F}[DONE]", F),
         (f"<reasoning>\nhm\n</reasoning>\n<answer>\n{F}</answer>", F.strip("\n")),
@@ -74,6 +76,7 @@ def test_the_last_block_of_python_is_the_program_and_without_a_fence_the_text(co
         (f"{F}f = cache(f)\nfrom functools import cache\n", ("f",), f"{F}f = cache(f)\nfrom functools import cache\n"),
         (f"def helper():\n    pass\n{F}", ("f",), f"def helper():\n    pass\n{F}"),
         ("print(1)\nprint(2)\n", (), "print(1)\nprint(2)\n"),
+        ("print(input())\n```", ("",), "print(input())\n"),
         (f"Output:\n```\n7\n```\n```python\n{F}```", ("f",), F),
     ],
 )

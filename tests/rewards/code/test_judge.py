@@ -136,6 +136,9 @@ def test_calls_with_expected_results(judged: Callable[..., CodeResult]) -> None:
     lines = {"fn_name": "pair", "inputs": ["1\n[2]"], "outputs": ["[1, [2]]"]}
     assert judged("def pair(a, b):\n    return (a, b)", **lines).outcome == "accepted"
     assert judged("def pair(a, b):\n    return (a,)", **lines).outcome == "wrong_answer"
+    keyed = {"fn_name": "count", "inputs": [[3]], "outputs": [{"3": 1}]}
+    assert judged("def count(x):\n    return {x: 1}", **keyed).outcome == "accepted"
+    assert judged("def count(x):\n    return {x: 2}", **keyed).outcome == "wrong_answer"
     wrapped = json.dumps({"fn_name": "add", "inputs": [[1, 1]], "outputs": [3]})
     assert judged("def add(a, b):\n    return a + b", tests=wrapped).passed == 0
 
