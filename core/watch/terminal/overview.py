@@ -50,8 +50,7 @@ def facts(line: RunLine, metrics: Sequence[Mapping[str, Any]], rollouts: int, wa
         after = "" if line.after is None else f" -> {line.after:.1%}"
         told.append(("held out", f"{line.before:.1%}{after}"))
     rest = f", {counted(waiting, 'step')} still to read" if waiting else ""
-    told.append(("rollouts", f"{rollouts}{rest}"))
-    told.append(("time", f"{duration(line.seconds)}, started {day_and_time(line.started)}"))
+    told.append(("rollouts", f"{rollouts}{rest}, {duration(line.seconds)}, started {day_and_time(line.started)}"))
     lines = [(f"{name:<9} ", one_line(value, 200)) for name, value in told if value]
     return Content("\n").join(Content.assemble((name, "dim"), value) for name, value in lines)
 

@@ -286,6 +286,7 @@ def test_rows_whose_groups_are_not_known_are_refused_before_an_older_output_is_l
     assert b"--group-column is for a reward that scores groups" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_a_summary_and_the_rows_where_they_are_asked_for(folder: Path) -> None:
     (folder / "in.jsonl").write_text(jsonl({"completion": "a", "answer": "a"}, {"completion": "skip", "answer": "a"}))
     scored = ("score", "--reward", "./mine.py:size", "--input", "in.jsonl")
