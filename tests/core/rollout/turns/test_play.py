@@ -215,6 +215,6 @@ def test_what_an_environment_writes_into_its_row_is_not_seen_by_other_members(to
     rows = [{"answers": ["a", "b"], "grid": numpy.zeros(2)}]
     spec = EnvSpec("greedy", 1, Greedy, dataset=lambda split: rows, max_turns=2)
     of, episodes = player(BoundEnv(spec, "some-dist"), tokenizer)
-    found = play((of, episodes * 4), Script(tokenizer))
+    found = play((of, [*episodes] * 4), Script(tokenizer))
     assert [one.completion.info["rewards"] for one in found] == [[1.0]] * 4
     assert rows[0]["answers"] == ["a", "b"]
