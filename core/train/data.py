@@ -35,7 +35,7 @@ def run_order(plan: Plan) -> list[int]:
     return mixed_order(sources, wanted, config.seed)
 
 
-def numbered_prompts(plan: Plan) -> Dataset:
+def placeholder_prompts(plan: Plan) -> Dataset:
     """Returns as many rows as the run asks prompts: TRL counts them, and `Prompts` says what they are."""
     return Dataset.from_dict({"prompt": [""] * len(run_order(plan))})
 

@@ -65,7 +65,7 @@ from grpo.core.train.ahead import AheadSampler, refuse_unfit_policy
 from grpo.core.train.ahead_queue import AheadQueue
 from grpo.core.train.batch import Batch
 from grpo.core.train.collect import Collector
-from grpo.core.train.data import numbered_prompts
+from grpo.core.train.data import placeholder_prompts
 from grpo.core.train.fill import Filler
 from grpo.core.train.forward import LogProbs
 from grpo.core.train.frozen_copy import FrozenCopies
@@ -129,7 +129,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             model=model,
             reward_funcs=[_named_reward(reward.name) for reward in plan.rewards],
             args=grpo_config(plan, output_dir),
-            train_dataset=numbered_prompts(plan),
+            train_dataset=placeholder_prompts(plan),
             processing_class=tokenizer,
             callbacks=list(callbacks),
         )
