@@ -139,7 +139,8 @@ def tool_format(
     end = next((token for token in (tokenizer.eos_token, *_special(tokenizer)) if written.startswith(token, at)), "")
     most = MOST_CALLS if _takes_two(tokenizer, probe) else 1
     own = getattr(tokenizer, "response_template", None)
-    for find in (lambda: own, lambda: known(tokenizer)):  # to ask what others know may load a heavy library
+    finds: tuple[Callable[[], Any], ...] = (lambda: own, lambda: known(tokenizer))  # the second loads a heavy library
+    for find in finds:
         if (template := find()) is None:
             continue
         form = ToolFormat(schemas, opening, end, _lenient(template), most)
