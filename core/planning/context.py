@@ -23,10 +23,8 @@ def context_of(config: RunConfig, host: Host) -> int:
     facts = gather_facts(config, host)
     rows = read_rows(config, facts)
     envs, _ = start_envs(config, facts, rows, decide_steps(config, facts, rows))
-    model, lengths = (
-        read_model(facts.source.path, facts.source.tokenizer, config.chat_template_kwargs),
-        decide_lengths(config, facts),
-    )
+    model = read_model(facts.source.path, facts.source.tokenizer, config.chat_template_kwargs)
+    lengths = decide_lengths(config, facts)
     longest = longest_of(config, envs, model, lengths)
     turns = decide_turns(config.rollout, facts.envs, lengths, model.room(longest))
     return longest + settle(RolloutSettings, config.rollout, lengths, turns).length

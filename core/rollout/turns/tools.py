@@ -141,9 +141,9 @@ def tool_format(
     end = next((token for token in ends if written.startswith(token, at)), "")
     most = MOST_CALLS if _takes_two(tokenizer, probe) else 1
     own = getattr(tokenizer, "response_template", None)
-    for known_by in ("itself", "others"):
-        template = own if known_by == "itself" else known(tokenizer)  # which may load a heavy library
-        if template is None:
+    finds: tuple[Callable[[], Any], ...] = (lambda: own, lambda: known(tokenizer))  # the second loads a heavy library
+    for find in finds:
+        if (template := find()) is None:
             continue
         form = ToolFormat(schemas, opening, end, _lenient(template), most)
         if form.calls(tokenizer, tokens_of(tokenizer, form.text(tokenizer, probe), plain=False)) == [probe]:

@@ -83,6 +83,7 @@ def test_every_kind_of_language_model_is_counted_or_refused_with_the_reason() ->
     assert raw == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", COUNTED)
 def test_what_people_train_can_be_counted(kind: str) -> None:
     counted = shape(small(kind), "float32", PLAIN)
