@@ -46,7 +46,7 @@ def only_problem(host: Host) -> Problem:
         ("raise RuntimeError('two\\nlines \\x1b[31m')", ["RuntimeError: two lines ?[31m"]),
         ("@reward(version=-1)\ndef f(completion):\n    return 0.0", ["SpecError", "version -1"]),
         ("@reward(version=1)\ndef f(text):\n    return 0.0", ["SpecError", "first parameter must be named"]),
-        ("@reward(version=1)\ndef f(completion, **row):\n    return 0.0", ["SpecError", "**row"]),
+        ("@reward(version=1)\ndef f(completion, *rest):\n    return 0.0", ["SpecError", "*rest"]),
     ],
 )
 def test_a_plugin_that_cannot_be_imported_stops_nothing_else(

@@ -13,6 +13,7 @@ import re
 import socket
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from email.message import Message
 from urllib.parse import urlsplit
 
@@ -141,6 +142,8 @@ class PacedSocket(io.RawIOBase):
 
 def _is_loopback(host: str) -> bool:
     """Says whether nobody but this machine reaches an address or a name."""
+    with suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
     try:
         found = {str(info[4][0]) for info in socket.getaddrinfo(host or "0.0.0.0", None)}
     except OSError:
@@ -149,7 +152,6 @@ def _is_loopback(host: str) -> bool:
 
 
 def _is_address_of_loopback(text: str) -> bool:
-    try:
+    with suppress(ValueError):
         return ipaddress.ip_address(text).is_loopback
-    except ValueError:
-        return False
+    return False

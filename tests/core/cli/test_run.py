@@ -102,7 +102,7 @@ BAD = {
     "an unknown place": ("--on slurm", "'slurm' is not 'ray'"),
     "not a run": ("--resume nowhere", "nowhere"),
     "checkpoints between iterations": ("--set loss.num_iterations=2 --save-every 3", "Choose 4."),
-    "unknown tracker": ("--report-to wndb", "output.report_to.0"),
+    "unknown tracker": ("--report-to wndb", "--report-to: input should be"),
     "no worked answers": ("--warmup-steps 2 --dataset bare.jsonl", "--warmup-steps needs worked answers"),
 }
 

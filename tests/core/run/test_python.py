@@ -359,6 +359,7 @@ def changed(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     return [name for name in before if before[name] != after[name]]
 
 
+@pytest.mark.slow
 def test_rows_of_python_train_and_resume_from_their_file(tiny_model: Path, tmp_path: Path) -> None:
     rows = [{"question": f"{n} + {n}?", "answer": str(2 * n)} for n in range(20)]
     given: dict[str, Any] = {
@@ -382,6 +383,7 @@ def test_rows_of_python_train_and_resume_from_their_file(tiny_model: Path, tmp_p
         grpo.train(dataset=rows[1:], rewards=vowels, resume=run, quiet=True)
 
 
+@pytest.mark.slow
 def test_what_a_call_is_told_names_its_keywords(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as refused:
         grpo.train(env="guess", warmup_steps=2, rewards="gsm8k.correctness", out=tmp_path / "run", quiet=True)
