@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from grpo.core.policy.load import load_model_config
+from grpo.core.policy.weights import find_weights, is_adapter
+from grpo.core.record.run_dir import is_run
 
 _QWEN25 = {"model_type": "qwen2", "vocab_size": 151936, "max_position_embeddings": 32768, "rope_theta": 1e6}
 _QWEN3 = {
@@ -69,13 +71,18 @@ def built_in(model: str) -> str | None:
 def shape_of(model: str) -> Any:
     """Returns the configuration of a folder, of a built-in shape, or of a hub id, in this order.
 
+    A run and an adapter have that of the model that they are of.
+
     Raises:
         UsageError: there is none.
     """
     from transformers import AutoConfig
 
+    folder = Path(model).expanduser()
+    if is_run(folder) or is_adapter(folder):
+        return load_model_config(find_weights(model).base)
     name = built_in(model)
-    if name is None or (Path(model).expanduser() / "config.json").is_file():
+    if name is None or (folder / "config.json").is_file():
         return load_model_config(model)
     values = dict(BUILT_IN[name])
     return AutoConfig.for_model(values.pop("model_type"), **values)
