@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo.core.policy.load import load_model_config
-from grpo.core.policy.weights import refuse_missing_run, training_source
+from grpo.core.policy.weights import find_weights, is_adapter, refuse_missing_run, training_source
 from grpo.core.record.run_dir import is_run
 
 _QWEN25 = {"model_type": "qwen2", "vocab_size": 151936, "max_position_embeddings": 32768, "rope_theta": 1e6}
@@ -69,15 +69,14 @@ def built_in(model: str) -> str | None:
 
 
 def policy_shape(model: str | None) -> Any:
-    """Returns the configuration of the model that a run names: also a run directory, or the embedded one.
+    """Returns the configuration of the model that a run names; None is the embedded one.
 
     Raises:
         UsageError: there is none.
     """
-    folder = Path(model or "").expanduser()
-    if model is None or is_run(folder):
-        return shape_of(training_source(model).path)
-    if not folder.exists():
+    if model is None:
+        return shape_of(training_source(None).path)
+    if not (folder := Path(model).expanduser()).exists():
         refuse_missing_run(folder)
     return shape_of(model)
 
@@ -85,13 +84,18 @@ def policy_shape(model: str | None) -> Any:
 def shape_of(model: str) -> Any:
     """Returns the configuration of a folder, of a built-in shape, or of a hub id, in this order.
 
+    A run and an adapter have that of the model that they are of.
+
     Raises:
         UsageError: there is none.
     """
     from transformers import AutoConfig
 
+    folder = Path(model).expanduser()
+    if is_run(folder) or is_adapter(folder):
+        return load_model_config(find_weights(model).base)
     name = built_in(model)
-    if name is None or (Path(model).expanduser() / "config.json").is_file():
+    if name is None or (folder / "config.json").is_file():
         return load_model_config(model)
     values = dict(BUILT_IN[name])
     return AutoConfig.for_model(values.pop("model_type"), **values)
