@@ -64,7 +64,7 @@ def policy_source(model: str | None) -> PolicySource:
         return PolicySource(str(embedded_model_path()), embedded=True)
     folder = Path(model).expanduser()
     try:
-        local = folder.exists() or model.startswith((".", "/", "~"))
+        local = folder.exists() or model.startswith((".", "/", "~")) or model.count("/") > 1  # a hub id has one
     except OSError as error:
         raise UsageError(f"--model {model}: {error.strerror}. Name a folder or a hub id.") from None
     if local:

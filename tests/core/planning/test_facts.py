@@ -23,6 +23,7 @@ from grpo.plugins.host import Host
         ({"env": "gsm8"}, "no env 'gsm8'. Did you mean 'gsm8k'"),
         ({"env": "gsm8k", "rewards": ["proxmity"]}, "no reward 'proxmity'"),
         ({"env": "gsm8k", "model": "./nowhere"}, "there is no such folder"),
+        ({"env": "gsm8k", "model": "no/such/folder"}, "there is no such folder"),
     ],
 )
 def test_a_wrong_name_is_said_before_rows_are_read(
