@@ -109,7 +109,7 @@ def test_a_run_that_is_to_stop_stops_with_what_was_seen(plan: Plan, run_dir: Run
     alarm.stop()  # nothing rang yet
     for step in range(1, ENOUGH):
         alarm.received(*batch_of(plan, step))
-    with pytest.raises(RunError, match=r"evaluation.stop_on_alarm: .*prefers wrong completions.*start anew"):
+    with pytest.raises(RunError, match=r"--stop-on-alarm: .*prefers wrong completions.*start anew"):
         alarm.stop()
 
 
@@ -167,7 +167,7 @@ def test_a_run_whose_reward_is_exploited_ends_with_the_alarm_and_the_report_tell
     (tmp_path / "mine.py").write_text(GROUNDED)
     out = tmp_path / "run"
     command = f"run --env gsm8k --reward {tmp_path}/mine.py:grounded --lr 1e-4 --steps 12 --eval-size 0 --out {out}"
-    with pytest.raises(RunError, match=r"evaluation.stop_on_alarm: .*prefers wrong completions"):
+    with pytest.raises(RunError, match=r"--stop-on-alarm: .*prefers wrong completions"):
         cli([*command.split(), "--quiet", "--stop-on-alarm"], standalone_mode=False)
     run = open_run_dir(out)
     assert read_json(run.state)["status"] == "failed"

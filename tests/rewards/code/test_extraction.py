@@ -6,6 +6,7 @@ import pytest
 from patience import little_work
 
 from grpo.rewards.code.extraction import defines, fenced_blocks, program_of
+from grpo.rewards.code.run_on import without_tail
 
 F = "def f():\n    return 1\n"
 
@@ -150,3 +151,17 @@ def test_a_block_that_is_complete_stays_alone(other: str) -> None:
     chosen = "def f():\n    total = math.pi\n    return sum([total])\n"
     chosen += "    return part()\n" if "part" in other else ""
     assert program_of(f"```python\n{other}```\nBetter:\n```python\n{chosen}```", "f") == chosen
+
+
+@pytest.mark.parametrize(
+    ("program", "rest"),
+    [
+        ("memo = {}\ndef f(n):\n    return memo[n]\nfor i in range(5):\n    memo[i] = i\n", "print(f(3))\n"),
+        ("import sys\ndef f(n):\n    return n\nsys.setrecursionlimit(9000)\n", "This returns n of sys.\n"),
+        ("def f(n):\n    return n\nf.cache = {}\nf.register(1)\n", "if __name__ == '__main__':\n    f(3)\n"),
+        ("@once\ndef f(n):\n    return n\n@f.register\ndef _(n: int):\n    return 2\n", "def g("),
+        ("def f(n):\n    return n\n", "@cache\ndef g(n):\n    return f(n)\nassert f(1) == 1\n"),
+    ],
+)
+def test_what_a_program_does_behind_its_function_stays_and_what_runs_on_does_not(program: str, rest: str) -> None:
+    assert without_tail(program + rest, ("f",)) == program
