@@ -6,6 +6,7 @@ connection or a large model, runs in this process instead, and a note says so.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from grpo.core.text.printable import printable
 from grpo.plugins._binding import BoundReward, BoundVerifier
 from grpo.plugins._given import spec_of
 from grpo.plugins._loading import GIVEN
-from grpo.plugins._spec_text import is_file
+from grpo.plugins._spec_text import is_file, parse
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import ARGUMENT, Host
 from grpo.plugins.rubric import Component, RubricSpec, rubric
@@ -130,11 +131,11 @@ def given_of(config: RunConfig) -> dict[Kind, list[str]]:
     return found
 
 
-def names_of(config: RunConfig) -> dict[Kind, list[str]]:
-    """Returns the names of the plugins of a run as its configuration has them, without their options, by kind."""
+def refs_of(config: RunConfig) -> dict[Kind, list[PluginRef]]:
+    """Returns the plugins of a run as its configuration has them, by kind."""
     rewards = [*config.rewards, *(ref for own in config.env_rewards.values() for ref in own)]
     verifiers = [] if config.verifier is None else [config.verifier]
-    refs: dict[Kind, list[PluginRef]] = {
+    return {
         "env": [*config.envs],
         "reward": rewards,
         "verifier": verifiers,
@@ -142,7 +143,34 @@ def names_of(config: RunConfig) -> dict[Kind, list[str]]:
         "advantage": [config.loss.advantage],
         "sampler": [] if config.sampler is None else [config.sampler],
     }
-    return {kind: [_name(ref) for ref in some] for kind, some in refs.items()}
+
+
+def names_of(config: RunConfig) -> dict[Kind, list[str]]:
+    """Returns the names of the plugins of a run as its configuration has them, without their options, by kind."""
+    return {kind: [_name(ref) for ref in some] for kind, some in refs_of(config).items()}
+
+
+def asked_otherwise(recorded: RunConfig, wanted: RunConfig) -> str | None:
+    """Returns a plugin whose options, weight or the like are not those that the run has, or None."""
+    before = refs_of(recorded)
+    for kind, refs in refs_of(wanted).items():
+        for ref in refs:
+            own = _said_of(ref)
+            others = [_said_of(other) for other in before[kind] if _name(other) == _name(ref)]
+            if others and not any(own.items() <= other.items() for other in others):
+                no_other = [name for name in own if all(own[name] != other.get(name) for other in others)]
+                name = (no_other or [*own])[0]
+                has = ", ".join(str(other.get(name, "its default")) for other in others)
+                return f"{kind} '{_name(ref).removeprefix(f'{GIVEN}/')}' with {name}={own[name]}; it has {name}={has}"
+    return None
+
+
+def _said_of(ref: PluginRef) -> dict[str, str]:
+    """Returns what a SPEC or a table says of a plugin beside its name."""
+    text = parse(ref)
+    said = {name: json.dumps(value.parsed, sort_keys=True, default=str) for name, value in text.options.items()}
+    more = {"weight": text.weight, "as": text.alias or None, "timeout": text.timeout, "reads": text.reads}
+    return said | {name: str(value) for name, value in more.items() if value is not None}
 
 
 def how_to_resume(config: RunConfig, path: Path) -> str:

@@ -20,7 +20,7 @@ from grpo.core.planning.output import RUNS
 from grpo.core.policy.weights import run_config
 from grpo.core.record.run_dir import RunDir, open_run_dir
 from grpo.core.run.dry_run import dry_run as look
-from grpo.core.run.given import PluginObjects, names_of, refuse_missing
+from grpo.core.run.given import PluginObjects, asked_otherwise, names_of, refuse_missing
 from grpo.core.run.job import resume as resume_run
 from grpo.core.run.job import start
 from grpo.core.run.keywords import in_python, leaves, settings_tree
@@ -145,6 +145,8 @@ def train(
             host = Host.discover()
             objects = PluginObjects(host, display.warned)
             envs = objects.refs("env", env)
+            if resume is not None and system is not None and not envs:
+                envs = [{"name": name} for name in names_of(run_config(_run_dir(resume)))["env"]]
             plugins: dict[str, Any] = {
                 "env": _with_system(envs, system),
                 "rewards": objects.refs("reward", rewards) or None,
@@ -193,6 +195,17 @@ def _beside(out: Any, resume: str | Path | Run | None) -> Path:
     if resume is not None:
         return (resume.path if isinstance(resume, Run) else Path(resume).expanduser().absolute()).parent
     return RUNS if out is None else Path(out).expanduser().absolute().parent
+
+
+def _run_dir(source: Any) -> RunDir:
+    """Returns the directory of a run that is to be resumed.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if not isinstance(source, (str, Path, Run)):
+        raise UsageError(f"resume={source!r} is no run. Give what grpo.train returned, or the path of a run directory.")
+    return open_run_dir(source.path if isinstance(source, Run) else Path(source).expanduser())
 
 
 def _with_system(envs: Sequence[Any], system: str | None) -> Any:
@@ -244,9 +257,7 @@ def _resumable(
     Raises:
         UsageError: there is none, or it has other plugins or settings than those that were given again.
     """
-    if not isinstance(source, (str, Path, Run)):
-        raise UsageError(f"resume={source!r} is no run. Give what grpo.train returned, or the path of a run directory.")
-    run_dir = open_run_dir(source.path if isinstance(source, Run) else Path(source).expanduser())
+    run_dir = _run_dir(source)
     recorded = run_config(run_dir)
     before = recorded.model_dump(mode="json")
     wanted = absolute_paths(parse_config(_merged({**before, **plugins}, tree)))
@@ -260,6 +271,11 @@ def _resumable(
                 f"{run_dir.path} has no {kind} '{other.removeprefix(f'{GIVEN}/')}'; it has: {has}. A run that is "
                 f"resumed keeps its plugins. Leave {ARGUMENT[kind]} out, or give what has the same name."
             )
+    if (other := asked_otherwise(recorded, wanted)) is not None:
+        raise UsageError(
+            f"{run_dir.path} has no {other}. A run that is resumed keeps its plugins as they are. Leave it out, or "
+            "start another run."
+        )
     refuse_missing(recorded, run_dir.path, given)
     now = leaves(wanted.model_dump(mode="json"))
     longer = wanted.train.steps if (wanted.train.steps or 0) > (recorded.train.steps or 0) else None

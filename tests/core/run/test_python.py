@@ -377,7 +377,12 @@ def test_rows_of_python_train_and_resume_from_their_file(tiny_model: Path, tmp_p
     asked = run.rollouts[1]["prompt"][0]
     assert asked[0] == {"role": "system", "content": 'Be brief, please: "yes".'}
     assert asked[1]["content"] in {row["question"] for row in rows}
-    again = grpo.train(dataset=rows, rewards=vowels, resume=run, steps=3, quiet=True)
+    others: tuple[dict[str, Any], ...] = ({"system": "Be long."}, {"env": 'rows:system="Be long."'})
+    for other in others:
+        with pytest.raises(UsageError, match=r"env 'rows' with system=.Be long\..; it has system=.Be brief"):
+            grpo.train(rewards=vowels, resume=run, steps=3, quiet=True, **other)
+    given = {"dataset": rows, "rewards": vowels, "system": given["system"], "resume": run}
+    again = grpo.train(**given, steps=3, quiet=True)
     assert (again.path, again.step) == (run.path, 3)
     with pytest.raises(UsageError, match="was started with dataset"):
         grpo.train(dataset=rows[1:], rewards=vowels, resume=run, quiet=True)
