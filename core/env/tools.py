@@ -12,7 +12,7 @@ import asyncio
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from grpo.core.text.printable import encodable
@@ -35,6 +35,30 @@ class ToolCall:
     name: str
     arguments: Mapping[str, Any]
     problem: str | None = None
+
+
+def checked(call: ToolCall, schemas: Sequence[Schema]) -> ToolCall:
+    """Returns a call, with the problem that an argument is a text where its tool takes none."""
+    described: Mapping[str, Any] = next(
+        (schema["function"] for schema in schemas if schema["function"]["name"] == call.name), {}
+    )
+    parameters = described.get("parameters", {}).get("properties", {})
+    for name, value in call.arguments.items():
+        types = _types(parameters.get(name))
+        if isinstance(value, str) and types and "string" not in types:
+            return replace(call, problem=f"the argument '{name}' has to be of type {' or '.join(types)}, not a text")
+    return call
+
+
+def _types(schema: Any) -> list[str]:
+    """Returns the JSON types that a schema allows; none where it does not say."""
+    if not isinstance(schema, Mapping):
+        return []
+    choices = [*(schema.get("anyOf") or ()), *(schema.get("oneOf") or ())]
+    if any(not _types(choice) for choice in choices):
+        return []
+    own = schema.get("type") or []
+    return [*([own] if isinstance(own, str) else own), *(kind for choice in choices for kind in _types(choice))]
 
 
 def functions_of(env: Any) -> dict[str, Callable[..., Any]]:

@@ -16,7 +16,7 @@ from grpo.core.env.episodes import Action, Episode
 from grpo.core.env.played import Played
 from grpo.core.env.step import StepAnswer, cut_off, take_step, tell_of_calls
 from grpo.core.env.threads import AT_ONCE, Call, Raised
-from grpo.core.env.tools import ToolCall, told_error
+from grpo.core.env.tools import ToolCall, checked, told_error
 from grpo.core.scoring.outcome import explain
 from grpo.plugins.errors import GrpoError
 
@@ -94,7 +94,7 @@ def _side_by_side(envs: Played, wanted: Sequence[Wanted], cuts: bool) -> list[Wo
             done[number].tools = started
     for turn in range(max((len(actions) for _, actions in wanted), default=0)):
         going = {n: actions[turn] for n, (_, actions) in enumerate(wanted) if turn < len(actions) and not done[n].ended}
-        _turn(envs, done, going)
+        _turn(envs, wanted, done, going)
     if cuts:
         ends: dict[int, Call] = {
             number: partial(cut_off, one.turns[-1].told is not None)
@@ -109,9 +109,13 @@ def _side_by_side(envs: Played, wanted: Sequence[Wanted], cuts: bool) -> list[Wo
     return done
 
 
-def _turn(envs: Played, done: Sequence[Worked], actions: Mapping[int, Action]) -> None:
+def _turn(envs: Played, wanted: Sequence[Wanted], done: Sequence[Worked], actions: Mapping[int, Action]) -> None:
     """Plays one action of each of some episodes."""
-    asked = {n: ToolCall(one["tool"], one["arguments"]) for n, one in actions.items() if not isinstance(one, str)}
+    asked = {
+        n: checked(ToolCall(one["tool"], one["arguments"]), wanted[n][0].tools)
+        for n, one in actions.items()
+        if not isinstance(one, str)
+    }
     told: dict[int, str] = {}
     for number, answer in envs.use(asked).items():
         if not isinstance(answer, Raised):

@@ -9,6 +9,7 @@ from grpo.core.planning.output import RUNS
 from grpo.core.planning.rollout import unfit_servers
 from grpo.core.record.disk import refuse_full_disk
 from grpo.core.run.progress import Progress
+from grpo.core.text.streams import limited_prints
 from grpo.plugins.host import Host
 
 
@@ -20,6 +21,8 @@ def dry_run(config: RunConfig, host: Host, progress: Progress) -> None:
     """
     plan = make_plan(config, host, served=False)
     refuse_full_disk(plan.config.out or RUNS, plan.disk_bytes)
+    with limited_prints():
+        found = [*doubts(plan)]
     progress.planned(plan, None, ["dry run: nothing was trained"])
-    for note in (*plan.notes, *doubts(plan), *unfit_servers(plan)):
+    for note in (*plan.notes, *found, *unfit_servers(plan)):
         progress.warned(note)

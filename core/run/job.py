@@ -118,7 +118,8 @@ def _start(config: RunConfig, host: Host, progress: Progress, stop: StopRequest)
     plan = make_plan(config, host)
     state.put_back()  # what the modules of plugins changed when they were imported
     if is_first():
-        plan = replace(plan, notes=(*plan.notes, *doubts(plan)))
+        with limited_prints():
+            plan = replace(plan, notes=(*plan.notes, *doubts(plan)))
     path = config.out or agreed(unused_path(plan.name), "the run directory")
     refuse_full_disk(path, plan.disk_bytes)
     _open_stores(plan)

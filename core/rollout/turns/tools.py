@@ -14,11 +14,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from grpo.core.env.prompts import special_tokens, tokens_of
-from grpo.core.env.tools import Schema, ToolCall, answering, calling
+from grpo.core.env.tools import Schema, ToolCall, answering, calling, checked
 from grpo.core.policy.chat_template import RefusedByTemplate, rendered
 from grpo.plugins.errors import UsageError
 
@@ -55,7 +55,7 @@ class ToolFormat:
             asked = (self._read(tokenizer, ids).get("tool_calls") or ())[: self.most]
         except Exception:  # the policy writes anything, and the parser has no error of its own: it is plain text then
             return []
-        calls = [_checked(_call(call), self.schemas) for call in asked]
+        calls = [checked(_call(call), self.schemas) for call in asked]
         return calls if any(call.name for call in calls) else []
 
     def said(self, tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
@@ -219,30 +219,6 @@ def _call(asked: Any) -> ToolCall:
     if not isinstance(arguments or {}, dict):
         return ToolCall(name, {}, f"the arguments of '{name}' are no object by name: {arguments!s}")
     return ToolCall(name, arguments or {})
-
-
-def _checked(call: ToolCall, schemas: Sequence[Schema]) -> ToolCall:
-    """Returns a call, with the problem that an argument is a text where its tool takes none."""
-    described: Mapping[str, Any] = next(
-        (schema["function"] for schema in schemas if schema["function"]["name"] == call.name), {}
-    )
-    parameters = described.get("parameters", {}).get("properties", {})
-    for name, value in call.arguments.items():
-        types = _types(parameters.get(name))
-        if isinstance(value, str) and types and "string" not in types:
-            return replace(call, problem=f"the argument '{name}' has to be of type {' or '.join(types)}, not a text")
-    return call
-
-
-def _types(schema: Any) -> list[str]:
-    """Returns the JSON types that a schema allows; none where it does not say."""
-    if not isinstance(schema, Mapping):
-        return []
-    choices = [*(schema.get("anyOf") or ()), *(schema.get("oneOf") or ())]
-    if any(not _types(choice) for choice in choices):
-        return []
-    own = schema.get("type") or []
-    return [*([own] if isinstance(own, str) else own), *(kind for choice in choices for kind in _types(choice))]
 
 
 def _rendered(

@@ -109,7 +109,7 @@ def test_a_run_that_is_to_stop_stops_with_what_was_seen(plan: Plan, run_dir: Run
     alarm.stop()  # nothing rang yet
     for step in range(1, ENOUGH):
         alarm.received(*batch_of(plan, step))
-    with pytest.raises(RunError, match=r"--stop-on-alarm: .*prefers wrong completions.*start anew"):
+    with pytest.raises(RunError, match=r"evaluation.stop_on_alarm: .*prefers wrong completions.*start anew"):
         alarm.stop()
 
 
@@ -186,7 +186,7 @@ def test_a_run_that_falls_apart_ends_with_the_alarm_and_the_report_tells_of_it(t
 
     out = tmp_path / "run"
     command = f"run --env gsm8k --reward proximity --lr 1e-3 --seed 61 --steps 25 --eval-size 0 --out {out}"
-    with pytest.raises(RunError, match=r"stop_on_alarm: is the policy falling apart\? .*fell from .*with a lower --lr"):
+    with pytest.raises(RunError, match=r"--stop-on-alarm: is the policy falling apart\? .* fell .* lower --lr"):
         cli([*command.split(), "--quiet", "--stop-on-alarm"], standalone_mode=False)
     watch = AlarmWatch("float32", [])
     for step, rows in recorded_steps(open_run_dir(out)):

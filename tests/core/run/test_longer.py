@@ -61,7 +61,7 @@ def test_a_run_that_is_made_longer_is_the_run_that_was_asked_for_all_steps_at_on
     assert weights_of(longer) == weights_of(whole)
     assert list(longer.metrics["reward"]) == list(whole.metrics["reward"])
     assert json.loads((longer.path / "config.json").read_text())["train"]["steps"] == 3
-    with pytest.raises(UsageError, match=r"is complete: it has all 3 steps .* --steps 6"):
+    with pytest.raises(UsageError, match=r"is complete: it has all 3 steps .*grpo.train\(resume=.*, steps=6\)"):
         grpo.train(resume=longer, quiet=True)
 
     # Killed between its model and the note that it is done:

@@ -153,7 +153,7 @@ def test_a_store_that_cannot_be_opened_is_refused_before_anything_is_loaded_or_w
     tiny_model: Path, store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uri: str, reason: str
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    with pytest.raises(UsageError, match=rf"--report-to mlflow: .*{re.escape(uri)}.*{reason}.*by MLFLOW_TRACKING_URI"):
+    with pytest.raises(UsageError, match=rf"report_to=... mlflow: .*{re.escape(uri)}.*{reason}.*MLFLOW_TRACKING_URI"):
         short(tiny_model, tmp_path / "run", report_to=["mlflow"])
     assert not (tmp_path / "run").exists()
 
