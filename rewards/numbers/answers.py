@@ -23,6 +23,7 @@ from grpo.rewards.numbers.numerals import DIGITS, Number, distance, is_exact, nu
 from grpo.rewards.numbers.readings import one_quantity
 from grpo.rewards.numbers.words import counted, spoken_number
 from grpo.rewards.reasoning import reasoning_end
+from grpo.rewards.visible import visible
 
 Form = Literal["tag", "boxed", "hash", "sentence", "prose"]
 
@@ -166,7 +167,7 @@ def final_answer(completion: str, *, terms: bool = False) -> Answer | None:
         completion: the text.
         terms: the numbers of an expression count as they stand, for a caller that computes it: 4 in "4\\sqrt{2}".
     """
-    text = plain_text(_CALL.sub(" ", completion.strip()[-_READ:]))
+    text = plain_text(visible(_CALL.sub(" ", completion.strip()[-_READ:])))
     split = reasoning_end(text)
     rest = text[split:]
     part = rest if "</" in rest or any(map(str.isalnum, _TAG.sub("", rest))) else text[:split]
