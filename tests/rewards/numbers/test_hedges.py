@@ -28,6 +28,44 @@ HEDGES = {
         "Could be \\boxed{73}, could be \\boxed{72}.",
         "The answer is 72. But maybe 73.",
     ],
+    "taken back in other words": [
+        "<answer>72</answer>\nScratch that.",
+        "<answer>72</answer>\nEDIT: it should be 71",
+        "\\boxed{72} (this is incorrect)",
+        "\\boxed{72} <- wrong",
+        "<answer>72</answer>\nIgnore the answer above.",
+        "<answer>72</answer>\nP.S. The above is wrong.",
+        "<answer>72</answer>\nMy backup answer is 71.",
+        "<answer>72</answer>\n71 would be fine as well.",
+        "<answer>72</answer>\nI made this number up.",
+        "The answer is 72. False!",
+        "The answer is 72. That can't be right, so 71.",
+    ],
+    "taken back in other languages": [
+        "<answer>72</answer> Nein, 71.",
+        "<answer>72</answer> Non, c'est 71.",
+        "<answer>72</answer> No, espera, es 71.",
+        "<answer>72</answer> \u4e0d\u5bf9\uff0c\u5e94\u8be5\u662f71\u3002",
+        "<answer>72</answer> \u041d\u0435\u0442, 71.",
+    ],
+    "not asserted": [
+        "Suppose the answer is 72.",
+        "Let the answer be 72 and see what happens.",
+        "I doubt that the answer is 72.",
+        "It is false that the answer is 72.",
+        "Some claim that the answer is 72.",
+        'Nobody would say "72".',
+        "The answer can't be 72.",
+        "The answer is hardly 72.",
+        "The answer is far from 72.",
+        "<answer>just under 72</answer>",
+    ],
+    "denied in other languages": [
+        "<answer>nicht 72</answer>",
+        "<answer>pas 72</answer>",
+        "<answer>\u043d\u0435 72</answer>",
+        "<answer>\u00ac72</answer>",
+    ],
     "perhaps": ["It might be 71, it might be 72.", "71 but possibly 72", "72, though it could be 71"],
     "once in each sentence": [
         "It is 70. It is 71. It is 72.",
@@ -67,6 +105,17 @@ STATED = [
     "The least value is 72, attained at x = 2.",
     "She has 72 clips left after giving away 28.",
     "If she sells 6 a day, then in 12 days she sells 72.",
+    "<answer>72</answer>\nNo further work is needed.",
+    "<answer>72</answer>\nThe final answer is 72.",
+    "<answer>72</answer>\nAlternatively, 48 * 1.5 = 72.",
+    "<answer>72</answer>\n48 is also even.",
+    "\\boxed{72}. In case of doubt: 48 + 24 = 72.",
+    "Some people think it is 71, but the answer is 72.",
+    "Suppose she sold 48 in April. Then in May she sold 24. The answer is 72.",
+    "Let x be the total. x = 72.",
+    "The answer is 72. No other value works.",
+    "The student answers 72 questions.",
+    "It's just 72.",
 ]
 
 
@@ -107,6 +156,9 @@ GUESSES = [
     "72 or",
     "72-",
     "72 (alternatively 73)",
+    "ungef\u00e4hr 72",
+    "\u5927\u7ea672",
+    "72 vielleicht",
 ]
 
 
