@@ -74,6 +74,7 @@ _CONCLUSION = lazy_pattern(
 _EQUALS = lazy_pattern(r"(?<![!<>])=")
 _THEREFORE = lazy_pattern(r"\b(?:so|thus|therefore|hence|then)\b", re.IGNORECASE)
 _SENTENCE_END = lazy_pattern(r"(?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)[)\"'*]{0,3}\s(?!\()|(?<=[\u3002\uff01\uff1f])")
+_EXCLAIMED = lazy_pattern(r"(?<=\d)(?:\*\*)?!\s*\Z")
 _QUESTION = lazy_pattern(r"[?\uff1f][\s)\"'*$\\\]}]*\Z")
 _DENIAL = lazy_pattern(
     r"(?:\bnot|\bnever|n['\u2019]t|\bnicht|\bpas|\bno\s+es|(?<!\w)\u043d\u0435|\u4e0d\u662f|(?<!\w)[!\u00ac]|\brather\s+than|\binstead\s+of|\bas\s+opposed\s+to"
@@ -319,7 +320,7 @@ def _cued(text: str, *, terms: bool) -> Answer | None:
         if _QUESTION.search(sentence):
             continue
         end = cue.end() + text[cue.end() :].find(sentence) + len(sentence)
-        numbers = () if _vague(sentence) else _stated(sentence, terms=terms)
+        numbers = () if _vague(sentence) else _stated(_EXCLAIMED.sub("", sentence), terms=terms)
         if not numbers and not (numbers == () and (_vague(sentence) or not _DIGIT.search(text, end))):
             numbers = _spoken(sentence)
         if numbers is None:

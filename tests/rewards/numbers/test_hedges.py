@@ -116,6 +116,8 @@ STATED = [
     "The answer is 72. No other value works.",
     "The student answers 72 questions.",
     "It's just 72.",
+    "The answer is 72!",
+    "Hooray! The answer is **72**!",
 ]
 
 
