@@ -6,6 +6,7 @@ import re
 
 from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.reasoning import reasoning_end
+from grpo.rewards.visible import visible
 
 _READ = 200_000
 _EMPTY = lazy_pattern(
@@ -47,7 +48,7 @@ def _found(completion: str) -> tuple[str | None, str]:
 
     Both are empty where a block or box without content ends the text.
     """
-    text = without_end_tokens(completion.strip()[-_READ:])
+    text = without_end_tokens(visible(completion.strip()[-_READ:]).strip())
     split = reasoning_end(text)
     part = text[split:].strip() or text[:split].strip()
     found = _explicit(part)

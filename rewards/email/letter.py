@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.reasoning import reasoning_end
+from grpo.rewards.visible import visible
 
 _READ = 200_000
 _BLOCK = lazy_pattern(r"<(answer|solution|email)>", re.IGNORECASE)
@@ -72,7 +73,7 @@ class Letter:
 
 def read_letter(completion: str) -> Letter:
     """Takes an e-mail apart."""
-    text = _without_reasoning(completion)[:_READ].replace("\r\n", "\n").replace("\r", "\n")
+    text = visible(_without_reasoning(completion)[:_READ]).replace("\r\n", "\n").replace("\r", "\n")
     lines = unicodedata.normalize("NFC", text).strip().split("\n")
     first = 0
     while first < len(lines) and (not lines[first].strip() or _HEADER.match(lines[first].lstrip())):

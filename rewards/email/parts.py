@@ -31,10 +31,6 @@ Baker Cycles, 12 Mill Lane, Leeds
 tom@bakercycles.example
 """
 _UNSIGNED = "Hi Tom, the refund will arrive by Friday."
-_HIDDEN = lazy_pattern(
-    r"<!--(?:(?!-->).)*+(?:-->)?|<(style|script|template|title)\b[^<>]*>(?:(?!</\1).)*+(?:</\1\s*>)?",
-    re.DOTALL | re.IGNORECASE,
-)
 _UNSAID = lazy_pattern(
     r"(?:\b(?:not|never|without|refuse|decline|avoid|omit)\b|n['\u2019]t\b)[^.!?\n]{0,40}"
     r"\b(?:mention|includ|contain|discuss|talk|speak|writ|say|word|address|cover)",
@@ -74,7 +70,7 @@ def keywords(completion: str, keywords: Any, *, partial: bool = True) -> float |
     wanted = _listed(keywords)
     if not wanted:
         return None
-    sentences = re.split(r"(?<=[.!?\n])", _HIDDEN.sub(" ", read_letter(completion).text))
+    sentences = re.split(r"(?<=[.!?\n])", read_letter(completion).text)
     text = _folded("".join(sentence for sentence in sentences if not _UNSAID.search(sentence)))
     share = sum(_holds(text, keyword) for keyword in wanted) / len(wanted)
     return share if partial or share == 1.0 else 0.0

@@ -20,6 +20,7 @@ from grpo.rewards.numbers.chinese import FULL_WIDTH
 from grpo.rewards.numbers.hedges import revised
 from grpo.rewards.numbers.numerals import INVISIBLE
 from grpo.rewards.reasoning import reasoning_end
+from grpo.rewards.visible import visible
 
 Form = Literal["tag", "hash", "boxed", "sentence", "prose"]
 
@@ -69,7 +70,7 @@ class Statement:
 
 def statement(completion: str) -> Statement | None:
     """Finds the statement of the answer, or None when the completion is blank or ends in an empty block or box."""
-    text = completion.strip()[-_READ:]
+    text = visible(completion.strip()[-_READ:]).strip()
     text = text if text.isascii() else text.translate(FULL_WIDTH | INVISIBLE)
     if "<<" in text:
         text = _ANNOTATION.sub("", text)

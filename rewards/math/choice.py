@@ -28,6 +28,16 @@ _OFFERED = lazy_pattern(
 _SEVERAL = lazy_pattern(r"(?:[\s,;&/()*$'\"\[\]{}]|\band\b|[A-J](?![a-z]))+\.?")
 _PLURAL = lazy_pattern(r"\b(?:options|choices|answers|statements)\b(?=\W+[A-J]\b)", re.IGNORECASE)
 _JOINING = lazy_pattern(r"\band\b|[^A-J]")
+_UNCHOSEN_BEFORE = lazy_pattern(
+    r"(?:\b(?:except|but|exclud(?:e|ing)|eliminat(?:e|ing)|reject(?:ing)?|discard(?:ing)?|rule\s+out|ruling\s+out|either"
+    r"|neither|avoid)\b|[~!\u00ac])\W*(?:(?:the|an?|option|choice|answer|letter)\W+)*\Z",
+    re.IGNORECASE,
+)
+_UNCHOSEN_AFTER = lazy_pattern(
+    r"[)\s$*]*(?:\?\s*\Z|minus\b|(?:is|was|seems|looks|would\s+be|can(?:not|['\u2019]t)\s+be)\s+(?:[a-z]+ly\s+)?(?:an?\s+)?"
+    r"(?:wrong|incorrect|false|not|trap|tempting|distractor|impossible|ruled\s+out|eliminated|excluded)\b)",
+    re.IGNORECASE,
+)
 _EDGE = ".!?\n:;"
 
 
@@ -74,7 +84,7 @@ def chosen_letter(prediction: Statement) -> str | None:
     small = _SMALL.fullmatch(text)
     if small and len(prediction.parts) < 2:
         return small[1].upper()
-    found = [m for m in _CHOICE.finditer(text) if not _NOT.search(text, max(0, m.start() - 30), m.start())]
+    found = [match for match in _CHOICE.finditer(text) if not _unchosen(text, match)]
     if prediction.parts:
         letters = {match[1] for match in found}
         return letters.pop() if len(letters) == 1 and not re.search(r"\b(?:or|and)\b", text) else None
@@ -91,6 +101,13 @@ def chosen_letter(prediction: Statement) -> str | None:
     if not edges or _OFFERED.match(text, edges[-1].end()) or _follows_another(text, edges[-1], found):
         return None
     return edges[-1][1]
+
+
+def _unchosen(text: str, match: re.Match[str]) -> bool:
+    """True for a letter that is denied, asked, left out or called wrong."""
+    start = max(0, match.start() - 30)
+    before = _NOT.search(text, start, match.start()) or _UNCHOSEN_BEFORE.search(text, start, match.start())
+    return bool(before or _UNCHOSEN_AFTER.match(text, match.end()))
 
 
 def _at_edge(text: str, match: re.Match[str]) -> bool:

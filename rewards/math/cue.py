@@ -19,6 +19,7 @@ from grpo.rewards.math.ascii import NAMES, latex_of
 from grpo.rewards.math.claim import claim
 from grpo.rewards.math.guard import LONGEST
 from grpo.rewards.math.normalize import known_words
+from grpo.rewards.numbers.hedges import ASSUMED, revised
 from grpo.rewards.numbers.quantity import unit
 
 _LONGEST = 400
@@ -153,7 +154,7 @@ def last_words(prediction: Statement) -> tuple[str, ...]:
     So is what a colon ends in ("so the day is two days later: Tuesday").
     """
     last = _last(prediction)
-    if prediction.parts or last.endswith("?") or _REFUSED.search(last) or _HEDGE.search(last):
+    if prediction.parts or last.endswith("?") or _refused(last) or _HEDGE.search(last):
         return ()
     verbs = list(_IS.finditer(last))
     colon = last.rfind(":") + 1
@@ -172,7 +173,7 @@ def words_behind_cue(text: str) -> tuple[str, ...]:
         None of them without a cue, and where what follows takes the answer back.
     """
     for lead, sentence, after in _cued(text):
-        if _RETRACTED.search(after[:_LONGEST]) or _REFUSED.search(lead) or sentence.endswith("?"):
+        if _taken_back(after) or _refused(lead) or sentence.endswith("?"):
             return ()
         remark = next((found for found in _REMARK.finditer(sentence) if found.start() > 0), None)
         short = remark is not None and not (_HEDGE.search(sentence, remark.start()) or _EITHER.match(sentence))
@@ -180,13 +181,23 @@ def words_behind_cue(text: str) -> tuple[str, ...]:
     return ()
 
 
+def _taken_back(after: str) -> bool:
+    """True where what follows an answer takes it back."""
+    return _RETRACTED.search(after[:_LONGEST]) is not None or revised(after[:_LONGEST])
+
+
+def _refused(lead: str) -> bool:
+    """True for words before an answer that deny, suppose or doubt it, or say that others give it."""
+    return bool(_REFUSED.search(lead) or ASSUMED.search(lead))
+
+
 def _sentences(prediction: Statement) -> Iterator[tuple[str, bool]]:
     """What may be the answer, the likeliest first, and whether it stands behind a word for the answer."""
     text = prediction.text
     for lead, sentence, after in _cued(text):
-        if _RETRACTED.search(after[:_LONGEST]):
+        if _taken_back(after):
             return
-        if not _REFUSED.search(lead):
+        if not _refused(lead):
             yield sentence, True
         if any(character.isdigit() for character in sentence) or _RETRACTED.search(sentence):
             break

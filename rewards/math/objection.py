@@ -22,7 +22,7 @@ _OR_BETWEEN = lazy_pattern(
     re.IGNORECASE,
 )
 _DENIAL = lazy_pattern(
-    r"[\W_]*(?:\\(?:text|mathrm)\s?\{\s*)?(?:not\b|isn't\b|never\b|\\(?:neq?|not|lnot|neg)(?![a-zA-Z])|!=|\u2260|\u00ac)",
+    r"[\W_]*(?:\\(?:text|mathrm)\s?\{\s*)?(?:not\b|isn't\b|never\b|nicht\b|pas\b|no\s+es\b|\u043d\u0435\b|\u4e0d\u662f|\\(?:neq?|not|lnot|neg)(?![a-zA-Z])|!=|\u2260|\u00ac)",
     re.IGNORECASE,
 )
 _DENIED = lazy_pattern(

@@ -18,11 +18,22 @@ from typing import Literal
 from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.numbers.adjuncts import main_clause
 from grpo.rewards.numbers.factors import changed
-from grpo.rewards.numbers.hedges import SUSPECT, UNKNOWN, doubtful, guessed, revised, rivals, stated_from, wavers
+from grpo.rewards.numbers.hedges import (
+    SUPPOSED,
+    SUSPECT,
+    UNKNOWN,
+    doubtful,
+    guessed,
+    revised,
+    rivals,
+    stated_from,
+    wavers,
+)
 from grpo.rewards.numbers.numerals import DIGITS, Number, distance, is_exact, numbers_in, plain_text, read_number
 from grpo.rewards.numbers.readings import one_quantity
 from grpo.rewards.numbers.words import counted, spoken_number
 from grpo.rewards.reasoning import reasoning_end
+from grpo.rewards.visible import visible
 
 Form = Literal["tag", "boxed", "hash", "sentence", "prose"]
 
@@ -63,12 +74,10 @@ _CONCLUSION = lazy_pattern(
 _EQUALS = lazy_pattern(r"(?<![!<>])=")
 _THEREFORE = lazy_pattern(r"\b(?:so|thus|therefore|hence|then)\b", re.IGNORECASE)
 _SENTENCE_END = lazy_pattern(r"(?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)[)\"'*]{0,3}\s(?!\()|(?<=[\u3002\uff01\uff1f])")
-_SUPPOSED = lazy_pattern(
-    r"\b(?:if|unless|whether|wrong|incorrect|false)\s+(?:(?:the|my|your|final|correct)\s+){0,3}\Z", re.IGNORECASE
-)
+_EXCLAIMED = lazy_pattern(r"(?<=\d)(?:\*\*)?!\s*\Z")
 _QUESTION = lazy_pattern(r"[?\uff1f][\s)\"'*$\\\]}]*\Z")
 _DENIAL = lazy_pattern(
-    r"(?:\bnot|\bnever|n['\u2019]t|\u4e0d\u662f|\brather\s+than|\binstead\s+of|\bas\s+opposed\s+to"
+    r"(?:\bnot|\bnever|n['\u2019]t|\bnicht|\bpas|\bno\s+es|(?<!\w)\u043d\u0435|\u4e0d\u662f|(?<!\w)[!\u00ac]|\brather\s+than|\binstead\s+of|\bas\s+opposed\s+to"
     r"|\b(?:wrong|incorrect)\s+(?:answer|solution|result|value|number)(?:\s+(?:is|was|would\s+be))?:?)"
     r"[ $*(\[{]*(?:(?:be|equal|exactly|to|the|answer|is)[ $*(\[{]+){0,4}\Z",
     re.IGNORECASE,
@@ -109,7 +118,9 @@ _OR_ABOUT = lazy_pattern(r"[\s,($)]*or\s+(?:about|approximately|roughly|around)\
 _OR_ELSE = lazy_pattern(
     r"[\s.!?*_$]*(?:but\s+)?(?:or|maybe|perhaps|possibly|alternatively|otherwise)\b[^\n\d]{0,40}\d", re.IGNORECASE
 )
-_POSSIBLY = lazy_pattern(r"\b(?:could|might|may|probably|perhaps|possibly)\b", re.IGNORECASE)
+_POSSIBLY = lazy_pattern(
+    r"\b(?:could|might|may|probably|perhaps|possibly|can(?:not|['\u2019]t)|should\s?n[o\u2019']t)\b", re.IGNORECASE
+)
 _AGAIN = lazy_pattern(r"[\s,($)]*(?:or|i\.e\.,?|that\s+is,?|=)?[\s$]*", re.IGNORECASE)
 _BARE_SIDE = lazy_pattern(r"(?:\A|=)[\s$*]*(-?\d[\d,]*+(?:\.\d+)?)[\s$*]*=[\s$*({\[]*\Z")
 _PART_OF = lazy_pattern(
@@ -166,17 +177,11 @@ def final_answer(completion: str, *, terms: bool = False) -> Answer | None:
         completion: the text.
         terms: the numbers of an expression count as they stand, for a caller that computes it: 4 in "4\\sqrt{2}".
     """
-    text = plain_text(_CALL.sub(" ", completion.strip()[-_READ:]))
+    text = plain_text(visible(_CALL.sub(" ", completion.strip()[-_READ:])))
     split = reasoning_end(text)
     rest = text[split:]
     part = rest if "</" in rest or any(map(str.isalnum, _TAG.sub("", rest))) else text[:split]
-    answer = (
-        _explicit(part, terms=terms)
-        or _cued(part, terms=terms)
-        or _counted(part)
-        or _last_sentence(part, terms=terms)
-        or _in_words(part)
-    )
+    answer = _explicit(part, terms=terms) or _unmarked(part, terms=terms)
     return answer if answer is not None and answer.text else None
 
 
@@ -225,8 +230,13 @@ def is_right(answer: Answer | None, *golds: Number) -> bool:
     return any(all(distance(number, gold) == 0 for number in answer.numbers) for gold in golds)
 
 
+def _unmarked(text: str, *, terms: bool) -> Answer | None:
+    """What a text without an explicit form states."""
+    return _cued(text, terms=terms) or _counted(text) or _last_sentence(text, terms=terms) or _in_words(text)
+
+
 def _explicit(text: str, *, terms: bool = False) -> Answer | None:
-    """The last explicit form that is not blank; without one, no number where a blank block or box ends the text."""
+    """The last explicit form that is not blank, or what takes it back; no number where a blank one ends the text."""
     after, empty = len(text), False
     for mark in reversed(list(_MARK.finditer(text))):
         form, content = _content(text, mark, after)
@@ -240,8 +250,9 @@ def _explicit(text: str, *, terms: bool = False) -> Answer | None:
             continue
         if form == "hash" and not (_leads(content) or _spoken(content) or (not terms and _guess_leads(content))):
             continue
-        if revised(text[_end_of(text, mark, content) :]):
-            return None
+        following = text[_end_of(text, mark, content) :]
+        if revised(following):
+            return _unmarked(following, terms=terms) or Answer("", (), form)
         stated = None if _vague(content) else _stated(content, terms=terms) or _spoken(content)
         if stated and not terms and any(_is_guess(content, number) for number in stated):
             stated = ()
@@ -302,20 +313,22 @@ def _content(text: str, mark: re.Match[str], after: int) -> tuple[Form, str]:
 def _cued(text: str, *, terms: bool) -> Answer | None:
     """What follows the last "answer is", "Answer:" or "A:" that a number follows on the same or the next line."""
     for cue in reversed(deque(_CUE.finditer(text), maxlen=_CUES)):
-        if _SUPPOSED.search(text, max(0, cue.start() - _SIDE), cue.start()):
+        if SUPPOSED.search(text, max(0, cue.start() - _SIDE), cue.start()):
             continue
         line = text[cue.end() : cue.end() + _LONGEST].lstrip().split("\n", 1)[0]
         sentence = _SENTENCE_END.split(line, maxsplit=1)[0]
         if _QUESTION.search(sentence):
             continue
         end = cue.end() + text[cue.end() :].find(sentence) + len(sentence)
-        numbers = () if _vague(sentence) else _stated(sentence, terms=terms)
+        numbers = () if _vague(sentence) else _stated(_EXCLAIMED.sub("", sentence), terms=terms)
         if not numbers and not (numbers == () and (_vague(sentence) or not _DIGIT.search(text, end))):
             numbers = _spoken(sentence)
         if numbers is None:
             continue
         if _TAKEN_BACK.match(text, end) and _DIGIT.search(text, end):
             return None
+        if revised(text[end:]):
+            return _unmarked(text[end:], terms=terms) or Answer("", (), "sentence")
         if _OR_ELSE.match(text, end) or _POSSIBLY.search(cue[0]):
             numbers = ()
         return Answer(_shorten(sentence), _with_rivals(numbers, text[:end]), "sentence")
@@ -393,7 +406,7 @@ def _stated(content: str, *, leading: bool = True, terms: bool = False) -> tuple
     content = main_clause(content)
     single = read_number(content)
     if single is not None and not _EITHER_SIGN.search(content):
-        return (single,)
+        return () if _DENIAL.search(content, 0, single.start) else (single,)
     outside = _ASIDE.sub(lambda aside: " " * len(aside[0]), content)
     found = one_quantity(content, list(numbers_in(content)))
     if not found:

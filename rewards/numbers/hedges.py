@@ -16,13 +16,31 @@ _READ = 1000
 _SENTENCES = 12
 _LONGEST_FRAME = 80
 
+_HEAD = (
+    r"\b(?:suppose|assum(?:e|ing)|imagine|pretend(?:ing)?|let|doubts?|deny|denies"
+    r"|(?:false|untrue|impossible|unlikely|doubtful|wrong|incorrect|mistake(?:n)?|error)\s+(?:that|to\s+[a-z]+)"
+    r"|(?:some|others?|many|people|nobody|none|no\s+one|anyone|someone|friend|student|child|beginner|he|she|they)\s+"
+    r"(?:(?:[a-z]+ly|would|might|may|could)\s+){0,2}(?:says?|said|claim(?:s|ed)?|thinks?|thought|believes?|guess(?:es)?)"
+    r"(?=\s+(?:(?:that|it|the|this)\b|[\"\u201c])))"
+    r"(?:\s+that)?"
+)
 SUSPECT = lazy_pattern(
-    r"\b(?:or|near|nearly|almost|close\s+to|than|except|but|different|unless|else|otherwise|alternatively|if|maybe"
+    rf"{_HEAD}|"
+    r"\b(?:hardly|scarcely|far|nowhere|cannot|just|successor|predecessor|or|near|nearly|almost|close\s+to|than|except|but|different|unless|else|otherwise|alternatively|if|maybe"
     r"|perhaps|possibly|could|might|may|probably|guess|give|either|one\s+of|no|wait|sorry|correction|at\s+(?:least|most)|up\s+to"
     r"|oder|ou|o|so|some(?:thing)?|of|exceeds|such|example|instance|with|e\.g)\b|(?<![\d.])(\d{1,9})\b(?:[,;]?\s{1,2}\1\b){2}|[?\u6216\u4e0d]|\u0438\u043b\u0438|\d(?:%|\.\.+|ish\b|\+(?!\s?\d))|n['\u2019]t\b",
     re.IGNORECASE,
 )
 """Marks without which a text holds no hedge of one sentence, so that nothing more needs to be read."""
+
+SUPPOSED = lazy_pattern(
+    rf"(?:\b(?:if|unless|whether|wrong|incorrect|false)|{_HEAD})\s+(?:(?:the|my|your|final|correct)\s+){{0,3}}\Z",
+    re.IGNORECASE,
+)
+"""What stands before "the answer is" where that is only supposed, doubted, denied or said by somebody else."""
+
+ASSUMED = lazy_pattern(rf"{_HEAD}\s[^,;:=.\d\n]{{0,40}}\Z|\b(?:wrong|incorrect|false)\s+answer\b", re.IGNORECASE)
+"""The same, with the words behind it up to a number or another answer."""
 
 UNKNOWN = lazy_pattern(
     r"\b(?:I\s+(?:really\s+)?(?:do\s+not|don['\u2019]t|cannot|can['\u2019]t|could\s+not|couldn['\u2019]t)\s+(?:know|determine|solve|tell|say|figure)"
@@ -32,7 +50,8 @@ UNKNOWN = lazy_pattern(
 """Words of somebody who does not know the answer."""
 
 _BEFORE = lazy_pattern(
-    r"(?:\b(?:near(?:ly)?|almost|close\s+to|anything\s+but|other\s+than|except(?:\s+for)?|different\s+(?:from|than|to)"
+    r"(?:\b(?:hardly|scarcely|(?:far|nowhere\s+near)(?:\s+from)?|(?:cannot|can['\u2019]t|could\s*n[o\u2019']t)\s+be"
+    r"|just\s+(?:under|over|below|above|short\s+of)|(?:successor|predecessor)\s+of|near(?:ly)?|almost|close\s+to|anything\s+but|other\s+than|except(?:\s+for)?|different\s+(?:from|than|to)"
     r"|(?:less|fewer|more|greater|larger|smaller|bigger|higher|lower)\s+than|exceeds|such\s+as|for\s+(?:example|instance),?"
     r"|(?:multiple|divisor|power|within\s+\S{1,9})\s+of)|\be\.g\.,?"
     r"|\b(?:maybe|perhaps|possibly|probably|(?:might|may|could)\s+(?:[a-z]+\s+)?be|i\s+guess|(?:my|a)\s+(?:best\s+)?guess)\b"
@@ -50,14 +69,16 @@ _AFTER = lazy_pattern(
 )
 _ABOUT = lazy_pattern(
     r"(?:\b(?:about|around|roughly|approximately|approx\.?|circa|ca\.|some|somewhere\s+(?:around|near)|in\s+the\s+region\s+of"
+    r"|ungef\u00e4hr|etwa|vielleicht|environ|peut-\u00eatre|aproximadamente|alrededor\s+de|quiz\u00e1s?|circa"
+    r"|\u043e\u043a\u043e\u043b\u043e|\u043f\u0440\u0438\u043c\u0435\u0440\u043d\u043e"
     r"|an\s+estimated|estimated(?:\s+at)?|probably|presumably|likely|I\s+(?:think|guess|believe|suppose)"
-    r"|(?:my\s+)?(?:best\s+)?guess(?:\s+is)?|say)|[~\u2248\u223c\u2243\u2245]|\\(?:approx|sim|simeq|cong|thicksim)(?![a-z]))"
+    r"|(?:my\s+)?(?:best\s+)?guess(?:\s+is)?|say)|[~\u2248\u223c\u2243\u2245]|\u5927[\u7ea6\u7d04\u6982]|[\u7ea6\u7d04\uc57d]|\u53ef\u80fd[\u662f]?|\u4e5f\u8bb8|\\(?:approx|sim|simeq|cong|thicksim)(?![a-z]))"
     r"[\s:,]*(?:(?:it|that|the\s+answer)(?:['\u2019]s|\s+is)\s+)?[\s$*({\[]*\Z",
     re.IGNORECASE,
 )
 _ROUGHLY = lazy_pattern(
     r"[\s,*$)\]}(]*(?:[^\W\d_]+[\s,]+){0,2}?(?:or\s+so|approximately|approx|roughly|more\s+or\s+less|I\s+(?:think|guess|believe"
-    r"|suppose)|probably|presumably|maybe|perhaps|(?:just\s+)?a\s+guess|not\s+sure|unsure|I\s+am\s+not|I['\u2019]m\s+not)\b"
+    r"|suppose)|probably|presumably|maybe|perhaps|vielleicht|peut-\u00eatre|quiz\u00e1s?|(?:just\s+)?a\s+guess|(?:[a-z]+\s+)?guess\)|not\s+sure|unsure|I\s+am\s+not|I['\u2019]m\s+not)\b"
     r"|-odd\b",
     re.IGNORECASE,
 )
@@ -87,14 +108,26 @@ _OTHER = (
     r"[\s:,]*(?:(?:exactly|actually|really|rather|instead|therefore|equal\s+to)[\s:]*)*(?:\\\$|[$*(\[{])*"
     r"(?:-?\d|\\[a-z(\[]|(?<=\$)[a-z(]|(?-i:[A-HJ]\b))"
 )
+_NO = r"(?:no|nein|non|nee|nej|nie|\u043d\u0435\u0442|\u4e0d\u5bf9|\u4e0d\u5c0d|\u4e0d\u662f|\u3044\u3084|\uc544\ub2c8)"
 _REVISED = lazy_pattern(
-    rf"{_START}(?:wait|no|actually|sorry|oops|correction|hmm+|rather|i\s+mean(?:t)?|scratch\s+that"
+    rf"{_START}(?:wait|no|actually|sorry|oops|correction|hmm+|rather|i\s+mean(?:t)?|scratch\s+that|edit|erratum|update"
+    r"|alternatively|just\s+kidding|unless"
     r"|on\s+second\s+thoughts?|let\s+me\s+correct\s+(?:that|this|myself))\b"
     r"(?:(?:(?!verif|check|confirm)[^\n]){0,120}?\b(?:answer|it|that|this|value|result|total)\s*"
     r"(?:['\u2019]s|is|was|(?:should|must|has\s+to|would)\s+(?:be|have\s+been)|equals|:)"
-    rf"{_OTHER}|{_OTHER})"
-    r"|(?:\A|[.!?\n])[\s*_$)\]}>]*(?:[a-z]+,?\s+){0,2}(?:that|this|it|(?:the\s+)?(?:above|answer))\s+(?:is|was)\s+(?:a\s+)?"
-    r"(?:wrong|incorrect|mistaken?|not\s+(?:right|correct))\b"
+    rf"{_OTHER}|[^\n]{{0,80}}\b(?:gives|makes|leaves|yields){_OTHER}|[^\n\d]{{0,60}}\bcase{_OTHER}|{_OTHER})"
+    rf"|{_START}{_NO}(?:\s*[,\uff0c\u3001]\s*(?:[^\W\d]++(?:['\u2019][^\W\d]++)?[\s,]*+){{0,2}}|\s+)-?\d"
+    rf"|{_START}(?:(?:my|the|final|another|backup|second|other|alternative|possible|correct|real|actual|right)\s+){{1,4}}"
+    rf"(?:answer|possibility|option|candidate|guess|result)\s*(?:is|:|=|would\s+be|could\s+be){_OTHER}"
+    rf"|{_START}-?\d[\d.,]*\s+(?:is|would|could|might|may)\s+(?:be\s+)?(?:(?:[a-z]+\s+){{0,2}}"
+    r"(?:likely|fine|possible|acceptable|plausible)|(?:also|equally|just\s+as)\s+(?:right|correct|good))\b"
+    r"|\A(?:</\w{1,12}>)?[\s*_$)\]}.,;:<(-]*(?:scratch\s+that|strike\s+that|never\s?mind|just\s+kidding|(?:lol|haha|but)\s+no\b"
+    r"|(?:wrong|incorrect|false)[\s.!)]*(?=\Z|\n|[.!]\s)|not\s+(?:my|the|an?)\s+(?:[a-z]+\s+)?answer)"
+    r"|\b(?:ignore|disregard|discard|do(?:\s+not|n['\u2019]t)\s+(?:trust|use|count|grade|believe))\s+(?:(?:the|my|this|that|previous"
+    r"|above|last|final)\s+){0,3}(?:answer|above|number|value|result)\b"
+    r"|\bi\s+(?:just\s+)?(?:made\s+(?:this|that|it)|invented|guessed)\b|\bonly\s+(?:a|an)\s+(?:placeholder|example|guess)\b"
+    r"|(?:\A|[.!?\n])[\s*_$)\]}>(]*(?:p\.\s?s\.:?\s+)?(?:[a-z]+,?\s+){0,2}(?:that|this|it|(?:the\s+)?(?:above|answer))\s+(?:(?:is|was)\s+(?:a\s+)?"
+    r"(?:wrong|incorrect|mistaken?|not\s+(?:right|correct))|can(?:not|['\u2019]t)\s+be\s+(?:right|correct))\b"
     r"|\A(?:</\w{1,12}>)?[\s*_$)\]},.;:]*(?:(?:but|though|although|and)\s+)?[\s(]*(?:(?:i\s+am|i['\u2019]m)\s+(?:[a-z]+\s+)?not\s+(?:[a-z]+\s+)?"
     r"(?:sure|certain)|(?:(?:just|only|this\s+is|it\s+is|it['\u2019]s)\s+)*(?:a|my)\s+(?:best\s+)?guess|i\s+guess|maybe|perhaps"
     r"|probably|possibly|or\s+(?:so|something|thereabouts))\b",
@@ -134,6 +167,7 @@ def doubtful(sentence: str, start: int, end: int) -> bool:
         return False
     return bool(
         _BEFORE.search(sentence, max(0, start - _REACH), start)
+        or ASSUMED.search(sentence, max(0, start - 2 * _REACH), start)
         or _AFTER.match(sentence, end)
         or _IF_NOT.search(sentence)
         or _GLUED.search(sentence)

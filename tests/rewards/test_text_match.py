@@ -126,3 +126,11 @@ def test_a_framed_box_states_an_answer() -> None:
     assert text_match("\\framebox{Paris}", "Paris") == 1.0
     assert text_match("So it is \\fbox{Lyon}.", "Paris") == 0.0
     assert text_match("Paris \\framebox{}", "Paris") == 0.0
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["It is false that the answer is Paris.", "Some say the answer is Paris.", "My wrong answer is Paris."],
+)
+def test_an_answer_that_is_doubted_is_not_given(text: str) -> None:
+    assert text_match(text, "Paris") == 0.0
