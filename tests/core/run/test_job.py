@@ -138,7 +138,6 @@ def test_a_killed_run_that_fills_its_batches_up_resumes_to_the_same_rollouts(fil
         assert sampled(killed, step, wasted=True) == sampled(whole, step, wasted=True)
 
 
-@pytest.mark.core
 def test_a_killed_run_with_a_sampler_resumes_to_the_same_prompts(filled: list[str], tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     chosen = [*filled, "--sampler", "curriculum:rest=1", "--limit", "6"]

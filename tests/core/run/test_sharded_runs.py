@@ -156,7 +156,13 @@ def assert_moved(run: Path) -> None:
         pytest.param("adapter", "fsdp", None, id="adapter-fsdp", marks=pytest.mark.nightly),
         pytest.param("full", "zero2", signal.SIGTERM, id="full-zero2-stopped", marks=pytest.mark.deepspeed),
         pytest.param("full", "zero3", None, id="full-zero3", marks=[pytest.mark.deepspeed, pytest.mark.nightly]),
-        pytest.param("adapter", "zero3", signal.SIGKILL, id="adapter-zero3-killed", marks=pytest.mark.deepspeed),
+        pytest.param(
+            "adapter",
+            "zero3",
+            signal.SIGKILL,
+            id="adapter-zero3-killed",
+            marks=[pytest.mark.deepspeed, pytest.mark.nightly],
+        ),
     ],
 )
 def test_a_sharded_run_is_the_run_of_whole_policies(

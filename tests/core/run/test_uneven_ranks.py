@@ -49,7 +49,9 @@ ADAPTER = (
 )
 
 
-@pytest.mark.parametrize("text", [pytest.param(FULL, id="full"), pytest.param(ADAPTER, id="adapter")])
+@pytest.mark.parametrize(
+    "text", [pytest.param(FULL, id="full"), pytest.param(ADAPTER, id="adapter", marks=pytest.mark.nightly)]
+)
 def test_no_process_waits_for_a_pass_that_another_one_does_not_make(text: str, tmp_path: Path) -> None:
     reward, config, run = tmp_path / "flaky.py", tmp_path / "run.toml", tmp_path / "run"
     reward.write_text(FLAKY)

@@ -64,7 +64,7 @@ def small(kind: str) -> Any:
     return None
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore")
 def test_every_kind_of_language_model_is_counted_or_refused_with_the_reason() -> None:
     raw: list[tuple[str, Exception]] = []
