@@ -178,13 +178,18 @@ def keys_of(file: Path | None) -> set[str]:
 
 
 def parse_config(tree: Mapping[str, Any], *, env_required: bool = True) -> RunConfig:
-    """Checks a nested mapping.
+    """Checks a nested mapping. A data set without an environment is one of the environment `rows`.
 
     Raises:
         UsageError: an unknown key or a value out of range; names the key.
     """
     if env_required and not tree.get("env"):
-        raise UsageError("no environment. Name one with --env, for example --env gsm8k. List them with: grpo plugins")
+        if tree.get("dataset") in (None, "", "embedded"):
+            raise UsageError(
+                "no environment. Name one with --env, for example --env gsm8k, or rows of your own with --dataset. "
+                "List the environments with: grpo plugins"
+            )
+        tree = {**tree, "env": "rows"}
     try:
         return RunConfig.model_validate(tree)
     except ValidationError as error:

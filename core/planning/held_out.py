@@ -81,9 +81,11 @@ def _dropped(
     every = found if size is None else started(None)  # others take the places of those that are dropped
     trained = asked_by(question, every, train)
     kept = [episode for episode in every if question.of(episode) not in trained]
+    dropped = len(every) - len(kept)
+    ask, were = ("asks", "was") if dropped == 1 else ("ask", "were")
     told = (
-        f"env '{env.name}': {len(every) - len(kept)} of {counted(len(every), 'held-out row')} ask what training rows "
-        f"ask, and were dropped; {len(kept)} {'is' if len(kept) == 1 else 'are'} left."
+        f"env '{env.name}': {dropped} of {counted(len(every), 'held-out row')} {ask} what training rows ask, and "
+        f"{were} dropped; {len(kept)} {'is' if len(kept) == 1 else 'are'} left."
     )
     if not kept:
         told += (

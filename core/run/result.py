@@ -204,6 +204,8 @@ def load(run_dir: str | Path) -> Run:
     Raises:
         UsageError: it does not hold a run.
     """
+    if not isinstance(run_dir, (str, Path)):
+        raise UsageError(f"{run_dir!r} is no run. Give what grpo.train returned, or the path of a run directory.")
     return Run(open_run_dir(Path(run_dir).expanduser()).path)
 
 

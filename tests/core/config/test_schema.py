@@ -246,3 +246,9 @@ def test_relative_paths_become_absolute_so_that_a_run_resumes_from_anywhere(
     assert several.env == (f"trl:{tmp_path}/games.py:Door:size=3", "gsm8k")
     hub = absolute_paths(parse_config({"env": "gsm8k", "model": "Qwen/Qwen2.5-0.5B", "dataset": "openai/gsm8k"}))
     assert (hub.model, hub.dataset) == ("Qwen/Qwen2.5-0.5B", "openai/gsm8k")
+
+
+def test_a_data_set_without_an_environment_is_one_of_rows() -> None:
+    assert parse_config({"dataset": "my.csv"}).env == "rows"
+    with pytest.raises(UsageError, match="no environment"):
+        parse_config({"model": "some"})
