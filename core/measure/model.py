@@ -7,7 +7,7 @@ work is refused by the plan, before any model loads.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,8 @@ from grpo.core.rollout.turns.players import player_of
 from grpo.core.rollout.types import SamplingParams
 from grpo.core.scoring.scorer import Judgement, Scorer
 from grpo.plugins._binding import BoundEnv, BoundReward, BoundVerifier
+from grpo.plugins._loading import GIVEN
+from grpo.plugins._spec_text import parse
 from grpo.plugins.errors import RunError, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.types import Completion
@@ -126,7 +128,7 @@ def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> Evaluatio
     Raises:
         UsageError: something cannot work; the message names it and the remedy.
     """
-    config = _config(weights, choices)
+    config, left_out = _config(weights, choices)
     env = with_dataset(host.env(config.envs[0]), config)
     host.rewards(config.rewards)  # whatever is wrong with them is said before rows are read
     temperature = choices.temperature if choices.temperature is not None else (0.0 if choices.samples == 1 else 1.0)
@@ -163,7 +165,7 @@ def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> Evaluatio
         batch_size=choices.batch_size,
         rollout=rollout,
         tokenizer=model.tokenizer,
-        notes=notes,
+        notes=(*left_out, *notes),
     )
 
 
@@ -284,10 +286,11 @@ def _verdict(judgement: Judgement) -> dict[str, Any]:
     }
 
 
-def _config(weights: Weights, choices: Choices) -> RunConfig:
+def _config(weights: Weights, choices: Choices) -> tuple[RunConfig, tuple[str, ...]]:
     """Merges the settings of the run that made the weights, if a run did, with the user's choices.
 
-    Naming an environment leaves the run's rewards and dataset behind.
+    Naming an environment leaves the run's rewards and dataset behind. Rewards that `grpo.train` was given as objects
+    are in no file, and are left out with a note for each.
     """
     tree: dict[str, Any] = {"model": None if weights.embedded else weights.base}
     of_run = choices.env is None or choices.of_run
@@ -296,6 +299,7 @@ def _config(weights: Weights, choices: Choices) -> RunConfig:
         tree["model"] = run["model"]
         if of_run:
             tree |= {key: run[key] for key in ("env", "rewards", "env_rewards", "verifier", "dataset") if key in run}
+    left_out = () if choices.rewards else tuple(_leave_out_objects(tree))
     chosen = {"env": choices.env, "rewards": list(choices.rewards) or None, "dataset": choices.dataset}
     tree |= {key: value for key, value in chosen.items() if value is not None}
     if choices.rewards:
@@ -304,4 +308,25 @@ def _config(weights: Weights, choices: Choices) -> RunConfig:
         tree["train"] = {"limit": weights.config.train.limit}
         limits = ("max_turns", "max_rollout_length", "step_timeout")
         tree["rollout"] = {name: getattr(weights.config.rollout, name) for name in limits}
-    return parse_config(tree)
+    return parse_config(tree), left_out
+
+
+def _leave_out_objects(tree: dict[str, Any]) -> Iterator[str]:
+    """Removes the rewards of a configuration that were objects of Python, and yields a note for each."""
+
+    def kept(refs: Sequence[PluginRef]) -> Iterator[PluginRef]:
+        for ref in refs:
+            if (text := parse(ref)).distribution == GIVEN:
+                objects.append(text.alias or text.name)
+            else:
+                yield ref
+
+    objects: list[str] = []
+    tree["rewards"] = [*kept(tree.get("rewards") or ())]
+    named = {env: [*kept(refs)] for env, refs in (tree.get("env_rewards") or {}).items()}
+    tree["env_rewards"] = {env: refs for env, refs in named.items() if refs}
+    for name in objects:
+        yield (
+            f"reward '{name}' is not measured: grpo.train was given it as an object, which is in no file. Write it to "
+            "one and name it, as in --reward my.py:NAME."
+        )

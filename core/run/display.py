@@ -22,7 +22,7 @@ from grpo.core.env.mixture import RunEnv
 from grpo.core.env.questions import questions_of
 from grpo.core.plan import Plan
 from grpo.core.run.first_prompt import first_prompt
-from grpo.core.run.given import how_to_resume
+from grpo.core.run.given import given_of, how_to_resume
 from grpo.core.run.progress import Silent
 from grpo.core.text.printable import counted, printable
 from grpo.core.text.stats import Estimate
@@ -322,8 +322,13 @@ def evaluating(done: int, problems: int) -> str:
     return f"held-out accuracy: {done} of {counted(problems, 'problem')}"
 
 
-def attempt(plan: Plan) -> str:
-    """Returns the command that tries the model of a run, with RUN in the place of its directory."""
+def attempt(plan: Plan) -> str | None:
+    """Returns the command that tries the model of a run, with RUN in the place of its directory.
+
+    None where the run has an environment or a verifier that is an object of Python: no command finds it.
+    """
+    if {"env", "verifier"} & given_of(plan.config).keys():
+        return None
     if [part.env.name for part in plan.envs] == ["gsm8k"]:
         return "grpo generate RUN -p 'Ann has 3 pens and buys 4 more. How many pens does she have?'"
     return "grpo eval --model RUN"
@@ -339,7 +344,7 @@ def ending(status: str, run_dir: Path, step: int, plan: Plan | None) -> list[str
         f"done after step {step}",
         f"curves     {run_dir / 'reward.png'}",
         f"rollouts   grpo show {run_dir}",
-        f"try it     {tried.replace('RUN', str(run_dir), 1)}",
+        *([] if tried is None else [f"try it     {tried.replace('RUN', str(run_dir), 1)}"]),
         f"export     grpo export {run_dir} my-model",
     ]
 

@@ -11,11 +11,12 @@ import decimal
 import hashlib
 import json
 import math
-import tempfile
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from grpo.core.record.run_dir import sync
 from grpo.plugins.errors import UsageError
 
 _SPLITS = ("train", "test", "validation", "valid", "dev")
@@ -118,6 +119,10 @@ def _digest(texts: Iterable[str]) -> str:
 def _write(path: Path, text: str) -> None:
     """Writes a file at once: other processes of the run write the same one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".part", encoding="utf-8", delete=False) as file:
-        file.write(text)
-    Path(file.name).replace(path)
+    unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        sync(unfinished)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)

@@ -19,6 +19,7 @@ from typing import Any
 
 import gymnasium
 import pytest
+from command import grpo as command
 from gymnasium.spaces import Discrete, Text
 
 import grpo
@@ -386,6 +387,10 @@ def test_rows_of_python_train_and_resume_from_their_file(tiny_model: Path, tmp_p
     assert (again.path, again.step) == (run.path, 3)
     with pytest.raises(UsageError, match="was started with dataset"):
         grpo.train(dataset=rows[1:], rewards=vowels, resume=run, quiet=True)
+    measured = command("eval", "--model", str(run.path), "--size", "2")
+    assert measured.returncode == 0
+    assert "reward 'vowels' is not measured" in measured.stdout + measured.stderr
+    assert "accuracy" in measured.stdout
 
 
 @pytest.mark.slow

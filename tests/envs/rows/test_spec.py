@@ -73,7 +73,7 @@ def test_what_is_guessed_is_told_and_what_is_named_is_not(tmp_path: Path) -> Non
     data = written(tmp_path, *[{"question": "1 + 1?", "solution": "2"}] * 2)
     spec = bound(data).spec
     assert (spec.verifier, spec.rewards) == ("math", ("math",))
-    assert "guessed prompt=question, answer=solution, verifier=math." in spec.note
+    assert "guessed prompt=question, answer=solution, verifier=math (where the run names none)." in spec.note
     named = bound(data, prompt="question", answer="solution", verifier="gsm8k").spec
     assert (named.verifier, named.note) == ("gsm8k", "")
     assert bound(data, verifier="none").spec.verifier is None
@@ -83,7 +83,7 @@ def test_the_user_is_told_of_a_guessed_context_and_of_columns_that_the_policy_do
     rows = [{"instruction": "Add.", "input": f"{n} and 2", "output": n + 2, "id": 7, "source": ""} for n in range(3)]
     data = written(tmp_path, *rows[:2], {**rows[2], "source": "a book"}, rows[2])
     note = bound(data).spec.note
-    assert "guessed prompt=instruction, context=input, answer=output, verifier=math." in note
+    assert "guessed prompt=instruction, context=input, answer=output, verifier=math (where the run names none)." in note
     assert note.endswith("Columns not shown to the policy: source. Rewards read them by their names.")
     assert "input, source." in bound(data, context="").spec.note
     assert shown(data)["prompt"] == [{"role": "user", "content": "Add.\n\n0 and 2"}]
