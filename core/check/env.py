@@ -1,4 +1,4 @@
-"""Checks an environment before it trains anything: an environment in, a report out.
+"""Checks an environment before it trains anything, and reports what breaks the contract.
 
 It plays episodes: by gymnasium's own checker, twice with the same seed, many side by side, after an episode that was
 left half-way, with hostile actions and calls of its tools, and with its own gold solutions, which its default rewards

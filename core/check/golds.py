@@ -1,4 +1,4 @@
-"""Which texts deserve the highest score: a plugin's cases in, the gold examples with their scores and the others out.
+"""Chooses which of a plugin's cases are gold examples, with the highest score, and which are not.
 
 The cases' own expectation says which. Where none of them states its row's gold answer, texts that do are made of them:
 a plugin whose cases stop below the top is otherwise asked much less than one whose cases reach it.

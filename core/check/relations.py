@@ -1,4 +1,4 @@
-"""The relations between scores: a plugin and its cases in, findings out for every relation that does not hold.
+"""Tests the relations between the scores of a plugin's cases, and reports every one that does not hold.
 
 What the gold is follows from the cases, and whether the plugin claims correctness from a column whose value stands in
 the gold completion. A plugin that claims correctness must tell right from wrong; for any other, such as a format

@@ -1,4 +1,4 @@
-"""`grpo plugins check`: plugins in, a report for each out; exit code 1 when there is an error."""
+"""`grpo plugins check` checks plugins and prints a report for each; exit code 1 when there is an error."""
 
 from __future__ import annotations
 

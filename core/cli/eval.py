@@ -1,4 +1,4 @@
-"""`grpo eval`: a model and an environment in, accuracy, pass@k and mean rewards with 95% intervals out."""
+"""`grpo eval` measures a model on environments: accuracy, pass@k and mean rewards, with 95% intervals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`grpo launch`: the arguments of a run and the machines for it in; a batch script that starts all of it, out."""
+"""`grpo launch` writes the batch script that starts a run, and its rollout servers, on several machines."""
 
 from __future__ import annotations
 

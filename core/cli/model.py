@@ -1,4 +1,4 @@
-"""`grpo generate` and `grpo export`: a trained model in, completions or a folder for other programs out."""
+"""`grpo generate` tries a trained model on prompts, `grpo export` writes it to a folder for other programs."""
 
 from __future__ import annotations
 

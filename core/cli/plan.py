@@ -1,4 +1,4 @@
-"""`grpo plan`: a model, a context and a GPU in; where the memory goes, and the settings that fit, out."""
+"""`grpo plan` shows where the memory of a run goes, and which settings fit a GPU."""
 
 from __future__ import annotations
 

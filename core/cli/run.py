@@ -1,4 +1,4 @@
-"""`grpo run`: flags and files in, a run out."""
+"""`grpo run` trains, from flags and files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The batch script of a run for SLURM: its settings and the machines for it in, the text of the script out."""
+"""Writes the batch script of a run for SLURM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tells which episodes of an environment ask the same question: episodes in, a digest of each question out.
+"""Tells which episodes of an environment ask the same question.
 
 Answers to the same question are no independent measurements, and a held-out question that is trained on is not held
 out. Which question an episode asks is seen as follows.

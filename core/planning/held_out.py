@@ -1,4 +1,4 @@
-"""Chooses the held-out episodes of an environment: what is trained on in, episodes that ask none of it out.
+"""Chooses the held-out episodes of an environment, which ask nothing that is trained on.
 
 What asks a question that is trained on is dropped. Of made-up episodes this may leave few, since questions come again
 where there are not many: then one question in ten, by its digest, is held out and never trained on. Where that leaves

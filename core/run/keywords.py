@@ -1,4 +1,4 @@
-"""The keywords of `grpo.train` that are settings: what was written in, the tree of a configuration file out.
+"""Reads the keywords of `grpo.train` that are settings into the tree of a configuration file.
 
 A keyword is a section of the configuration with a dictionary, a setting of no section, or a flag of `grpo run` with
 underscores: `train={"lr": 1e-4}` and `lr=1e-4` are the same. What a message says of flags is said of keywords.

@@ -1,4 +1,4 @@
-"""Writes times for people: seconds, or a moment as ISO 8601 has it, in; a few characters out."""
+"""Writes seconds and moments (ISO 8601) as a few characters for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the trainers iterate over: episodes in, datasets of prompts or of tokenised worked answers out."""
+"""Makes the datasets that the trainers iterate over: prompts, or tokenised worked answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program in a completion: its text in, source code out, or None where there is none.
+"""Finds the program in a completion; None where there is none.
 
 A fenced block wins: of the blocks that are Python, or that name no language, the last one that defines what is asked
 for; where none does, the last that says that it is Python, as one that says nothing is often a sample of the output.

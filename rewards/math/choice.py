@@ -1,4 +1,4 @@
-"""Reads multiple choice: a statement in, the one letter that it chooses out, or the several."""
+"""Reads which letter, or which several, an answer to a multiple choice names."""
 
 from __future__ import annotations
 

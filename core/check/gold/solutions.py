@@ -1,4 +1,4 @@
-"""Gold solutions: an episode and the actions of its solution in, what rewards see of them and make of them out.
+"""Plays gold solutions, and returns what rewards see of them and make of them.
 
 No model is asked. An environment that is stepped is played with these actions and its tools are called, where and
 within the limits that rollouts have (core/env/worked.py); an answer to one that is not is its text. What is not

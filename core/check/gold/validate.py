@@ -1,4 +1,4 @@
-"""Validates the rows of an environment by their gold solutions: a SPEC in, a report of the rows that are refused out.
+"""Validates the rows of an environment by their gold solutions, and reports the rows that are refused.
 
 A row whose own gold solution is not accepted, by the verifier or by the rewards of the run, can never be solved: its
 groups score alike whatever the policy writes, or pay for something else. Every solution is played and judged as a

@@ -16,12 +16,23 @@ from grpo.core.env.mixture import RunEnv
 from grpo.core.plan import Plan
 from grpo.core.policy.load import PolicySource
 from grpo.core.run.desk import DeskProgress
-from grpo.core.run.display import LivePanel, PlainLines, Quiet, describe, display_for, headline, number, sparkline
+from grpo.core.run.display import (
+    LivePanel,
+    PlainLines,
+    Quiet,
+    describe,
+    display_for,
+    ending,
+    headline,
+    number,
+    sparkline,
+)
 from grpo.core.run.forecast import Forecast
 from grpo.core.run.notebook import NotebookPanel, display_here
 from grpo.core.run.progress import ShowsHowFar
 from grpo.core.run.target import Range
 from grpo.core.text.stats import proportion
+from grpo.plugins._loading import GIVEN
 from grpo.plugins.host import Host
 from grpo.plugins.types import Completion
 
@@ -69,6 +80,17 @@ def plan() -> Plan:
         disk_bytes=1,
         processes=1,
     )
+
+
+def test_the_end_of_a_run_proposes_no_command_that_cannot_find_its_objects(plan: Plan) -> None:
+    def proposed(**given: Any) -> list[str]:
+        config = plan.config.model_copy(update=given)
+        return [
+            line for line in ending("done", Path("run"), 3, dataclasses.replace(plan, config=config)) if "try" in line
+        ]
+
+    assert len(proposed()) == len(proposed(rewards=[f"{GIVEN}/near"])) == 1
+    assert proposed(verifier=f"{GIVEN}/right") == proposed(env=f"{GIVEN}/desk") == []
 
 
 def panel() -> tuple[LivePanel, io.StringIO]:
