@@ -184,11 +184,20 @@ def compare(operation: str, gold: str, text: str, *, seconds: float = SECONDS, *
             45 s of its own, and waiting for a free one takes what it takes.
         options: what the function takes beside.
 
+    A process that ends is blamed on the answer only when a second, fresh one ends alike: the first may have been killed
+    from outside, or a virtual machine may have counted time that it never gave.
+
     Raises:
         Undecided: it took longer because of the gold or of other work, or its process was ended from outside.
         Unreadable: the libraries raised an exception, or the answer alone used up the time or broke the process.
         PluginError: the libraries are missing or broken.
     """
+    try:
+        return _compare(operation, gold, text, seconds, **options)
+    except Unreadable:
+        raise
+    except Undecided:
+        pass
     try:
         return _compare(operation, gold, text, seconds, **options)
     except Exhausted as error:
