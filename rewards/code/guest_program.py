@@ -1,9 +1,8 @@
-"""The programs of the two sandboxes of the split judge: what they are to do in, source text and standard input out.
+"""Makes the programs of the two sandboxes of a judge, and the standard input that says what they are to do.
 
-What a guest is to do travels as JSON on its standard input, which is quicker to read than source text, and tests come
-compiled, so that not every solution of a group compiles them again. The modules that run in a sandbox travel inside the
-program, compiled and in base64: to compile them for each job would cost more than most solutions take. An interpreter
-of another version than this one compiles them itself. Sandboxes with the capability "judge" have them already.
+The modules that run in a sandbox travel inside the program, compiled and in base64: to compile them for each job would
+cost more than most solutions take. An interpreter of another version than this one compiles them itself. Sandboxes
+with the capability "judge" have them already.
 """
 
 from __future__ import annotations
@@ -19,31 +18,9 @@ from importlib import resources
 from typing import Any
 
 from grpo.plugins.sandbox_job import CHANNEL, SandboxPool
-from grpo.rewards.sandbox.bundle import entry
+from grpo.rewards.sandbox.bundle import JUDGE_MODULES, entry
 
 _PACKAGE = "grpo.rewards.code.guest"
-_SOLUTION = ("values", "channel", "customs", "output", "arguments", "callbacks", "heard", "solution")
-_TESTS = (
-    "values",
-    "channel",
-    "customs",
-    "failures",
-    "frozen",
-    "decoys",
-    "standing",
-    "twins",
-    "handles",
-    "library",
-    "arguments",
-    "callbacks",
-    "heard",
-    "module",
-    "functions",
-    "errors",
-    "kept",
-    "remote",
-    "tests",
-)
 _LOADER = """\
 import binascii, marshal, sys
 def load(magic, packages, modules):
@@ -60,7 +37,7 @@ def load(magic, packages, modules):
         else:
             code = marshal.loads(binascii.a2b_base64(code))
         exec(code, module.__dict__)
-    return module
+    return sys.modules
 """
 
 
@@ -69,38 +46,17 @@ def arguments(**given: Any) -> bytes:
     return json.dumps(given).encode("ascii")
 
 
-def tests_program(preloaded: bool) -> str:
-    """Returns the program that runs tests; its arguments are those of `guest.tests.main` after the descriptor."""
-    return entry(_TESTS[-1]) if preloaded else f"{_loading(_TESTS)}.from_input({CHANNEL})\n"
-
-
-def solution_program(preloaded: bool) -> str:
-    """Returns the program that serves a solution; its arguments are those of `guest.solution.main`."""
-    return entry(_SOLUTION[-1]) if preloaded else f"{_loading(_SOLUTION)}.from_input({CHANNEL})\n"
-
-
-def shared_program() -> str:
-    """Returns the program that runs a solution and its tests in one process; see `guest.shared.main`."""
-    return f"{_loading((*_TESTS, 'shared'))}.from_input()\n"
-
-
-@functools.lru_cache(maxsize=1024)
-def compiled(source: str) -> list[str]:
-    """Returns tests as `guest.tests.main` takes them: which interpreters can read them, and the code, in hexadecimal.
-
-    Both are empty for tests that do not compile; the sandbox will then say so.
-    """
-    try:
-        code = compile(source, "<tests>", "exec", dont_inherit=True, optimize=0)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ["", ""]
-    return [importlib.util.MAGIC_NUMBER.hex(), marshal.dumps(code).hex()]
+def guest(module: str, preloaded: bool) -> str:
+    """Returns the program that runs a module of the package `guest` as one side of a pair."""
+    if preloaded:
+        return entry(module)
+    return f"{_loading(JUDGE_MODULES)}['{_PACKAGE}.{module}'].from_input({CHANNEL})\n"
 
 
 def printing_program(preloaded: bool, /, *, source: str) -> str:
     """Returns the program that runs another one as the main program."""
-    found = f"__import__('sys').modules['{_PACKAGE}.customs']" if preloaded else _loading(("customs",))
-    return f"{found}.run_main({source!a})\n"
+    modules = "__import__('sys').modules" if preloaded else _loading(("customs",))
+    return f"{modules}['{_PACKAGE}.customs'].run_main({source!a})\n"
 
 
 def preloaded_by(pool: SandboxPool) -> bool:
@@ -118,7 +74,7 @@ def _asked(pool: SandboxPool) -> bool:
 
 @functools.cache
 def _loading(modules: tuple[str, ...]) -> str:
-    """Returns the text that loads modules and stands for the last of them."""
+    """Returns the text that loads modules and stands for the loaded modules by name."""
     parts = _PACKAGE.split(".")
     packages = tuple(".".join(parts[: count + 1]) for count in range(len(parts)))
     loaded = []

@@ -1,14 +1,16 @@
-"""Judging a completion's program by the tests of its row: text and task in, a result out."""
+"""Judges the program of a completion by the tests of its row."""
 
 from __future__ import annotations
 
+from typing import Literal
+
 from grpo.plugins.sandbox_job import SandboxPool
 from grpo.rewards.code.allowance import Allowance
-from grpo.rewards.code.assert_judge import judge_asserts
 from grpo.rewards.code.comparison import Comparison
 from grpo.rewards.code.output_judge import judge_outputs
-from grpo.rewards.code.results import CodeResult, Integrity, UnitResult, all_failed
+from grpo.rewards.code.results import Assurance, CodeResult, UnitResult, UnusableTests, all_failed
 from grpo.rewards.code.task import Task
+from grpo.rewards.code.tests_judge import judge_tests
 
 
 async def judge(
@@ -18,7 +20,7 @@ async def judge(
     *,
     comparison: Comparison = "trimmed",
     tolerance: float = 1e-6,
-    integrity: Integrity = "split",
+    assurance: Literal["any", "split"] = "any",
     allowance: Allowance,
 ) -> tuple[str | None, CodeResult]:
     """Returns the program of a completion, or None when it has none, and how it did.
@@ -29,22 +31,23 @@ async def judge(
         task: what the program must do.
         comparison: how outputs are compared.
         tolerance: by how much numbers may differ with comparison="float".
-        integrity: "shared" runs a solution and its assertions in one sandbox.
+        assurance: "split" refuses tests that have to run in one process with the solution.
         allowance: time, memory, and whether to stop at the first test that fails.
 
     Raises:
         TransientError: a sandbox failed.
-        UnusableTests: the tests cannot be used, or not in two sandboxes.
+        UnusableTests: the tests cannot be used, or not with that assurance.
     """
     program = task.program(completion)
-    plan = task.plan(safe=integrity == "split") if task.sources else None
+    plan = task.plan() if task.sources else None
+    kind: Assurance = "guarded" if plan is not None and plan.kind == "objects" else "split"
+    if kind == "guarded" and assurance == "split":
+        raise UnusableTests("the tests run in one process with the solution, which assurance=split refuses")
     if program is None:
         count = len(task.inputs) if plan is None else plan.units
-        return None, all_failed(UnitResult("compile_error", "no program in the completion"), count)
+        return None, all_failed(UnitResult("compile_error", "no program in the completion"), count, assurance=kind)
     if plan is not None:
-        result = await judge_asserts(
-            pool, program, plan, entry_point=task.entry_point, integrity=integrity, allowance=allowance
-        )
+        result = await judge_tests(pool, program, plan, allowance=allowance)
     else:
         result = await judge_outputs(
             pool, program, task, comparison=comparison, tolerance=tolerance, allowance=allowance

@@ -26,7 +26,8 @@ Outcome = Literal[
     "policy",
     "no_verdict",
 ]
-Integrity = Literal["split", "shared"]
+Assurance = Literal["split", "guarded"]
+"""How surely a program cannot fake its result: tests elsewhere and plain data across, or in one guarded process."""
 
 _SOURCE_LINE = lazy_pattern(r", \('<solution>', (\d+), .*\Z", re.DOTALL)  # how a SyntaxError's details cross
 SYNTAX_ERRORS = ("SyntaxError", "IndentationError", "TabError", "UnicodeEncodeError", "UnicodeDecodeError")
@@ -63,13 +64,13 @@ class CodeResult:
     Attributes:
         tests: each test that was to run, in order; those after the first failure are missing when the judge stopped.
         count: how many tests there are.
-        integrity: "split" (tests and program in sandboxes of their own, or outputs compared outside) or "shared".
+        assurance: "split" (tests and program in sandboxes of their own, or outputs compared outside) or "guarded".
         degraded: the protections that were missing.
     """
 
     tests: tuple[UnitResult, ...]
     count: int
-    integrity: Integrity = "split"
+    assurance: Assurance = "split"
     degraded: tuple[str, ...] = ()
 
     @property
@@ -107,13 +108,15 @@ class CodeResult:
             why = self.first_failure
             told = _SOURCE_LINE.sub(r" (line \1)", why.reason).rstrip(": \n")  # an exception may have no text
             parts.append(f"test {place} {why.outcome}{': ' + told if told else ''}")
-        if self.integrity == "shared":
-            parts.append("integrity shared: tests and program ran in one sandbox")
+        if self.assurance == "guarded":
+            parts.append("assurance guarded")
         if self.degraded:
             parts.append(f"degraded: {', '.join(self.degraded)}")
         return "; ".join(" ".join(part.split()) for part in parts)
 
 
-def all_failed(result: UnitResult, count: int, degraded: Sequence[str] = ()) -> CodeResult:
+def all_failed(
+    result: UnitResult, count: int, degraded: Sequence[str] = (), *, assurance: Assurance = "split"
+) -> CodeResult:
     """Returns the result of a program that failed every test in the same way."""
-    return CodeResult((result,) * count, count, degraded=tuple(degraded))
+    return CodeResult((result,) * count, count, assurance, tuple(degraded))

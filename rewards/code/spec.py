@@ -1,4 +1,4 @@
-"""The verifier and the reward `code`: a completion and the tests of its row in, a verdict or a score out.
+"""Registers the verifier and the reward `code`, which judge a completion's program by the tests of its row.
 
 Programs run in the sandbox that the option `sandbox` names, many at a time. Trouble of the sandbox is tried again and
 then a failure, which masks the completion; it is never a score.
@@ -14,7 +14,7 @@ from grpo.plugins.decorators import reward, verifier
 from grpo.plugins.errors import OptionError
 from grpo.plugins.types import Case, Verdict
 from grpo.rewards.code.comparison import Comparison
-from grpo.rewards.code.results import CodeResult, Integrity, UnusableTests
+from grpo.rewards.code.results import CodeResult, UnusableTests
 
 Credit = Literal["all", "fraction", "threshold"]
 
@@ -67,7 +67,7 @@ async def judged(
     compare: Comparison = "trimmed",
     tolerance: float = 1e-6,
     stop_on_first_failure: bool = False,
-    integrity: Integrity = "split",
+    assurance: Literal["any", "split"] = "any",
 ) -> tuple[str | None, CodeResult]:
     """Returns the program of a completion, or None, and how it did; the verifier and the reward share one run.
 
@@ -92,10 +92,10 @@ async def judged(
     allowance = Allowance(seconds, memory * _MEBIBYTE, stop_on_first_failure)
 
     async def run() -> CodeResult:
-        options: dict[str, Any] = {"comparison": compare, "tolerance": tolerance, "integrity": integrity}
+        options: dict[str, Any] = {"comparison": compare, "tolerance": tolerance, "assurance": assurance}
         return (await judge(pool_of(sandbox), completion, task, allowance=allowance, **options))[1]
 
-    what = (sandbox, program, task, compare, tolerance, integrity, seconds, memory)
+    what = (sandbox, program, task, compare, tolerance, assurance, seconds, memory)
     return program, await JUDGEMENTS.once(what, run, stop=stop_on_first_failure)
 
 
@@ -118,7 +118,7 @@ def judging(**defaults: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
 
 
 @verifier(
-    version=3,
+    version=4,
     timeout=_LIMIT,
     prepare=prepare,
     cases=[
@@ -153,7 +153,7 @@ async def code(completion: str, *columns: Any, **options: Any) -> Verdict:
 
 @reward(
     name="code",
-    version=3,
+    version=4,
     range=(0.0, 1.0),
     timeout=_LIMIT,
     prepare=prepare,

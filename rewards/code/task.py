@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo.plugins.errors import DatasetError
-from grpo.rewards.code.assert_names import UNITS
-from grpo.rewards.code.assert_plan import Plan, leading_name, plan_tests
 from grpo.rewards.code.extraction import defines, program_of
 from grpo.rewards.code.results import UnusableTests
+from grpo.rewards.code.tests_plan import Plan, leading_name, plan_tests
 
 _SOURCES = ("asserts", "test_list", "assert_case", "code", "test", "test_code", "tests")
 _INPUTS = ("inputs", "input")
@@ -61,9 +60,9 @@ class Task:
     inputs: tuple[bytes, ...] = ()
     outputs: tuple[bytes, ...] = ()
 
-    def plan(self, *, safe: bool = True) -> Plan:
+    def plan(self) -> Plan:
         """Returns the prepared assertions; raises `UnusableTests` as `plan_tests` does."""
-        return plan_tests(self.sources, before=self.before, prompt=self.prompt, entry_point=self.entry_point, safe=safe)
+        return plan_tests(self.sources, before=self.before, prompt=self.prompt, entry_point=self.entry_point)
 
     def program(self, completion: str) -> str | None:
         """Returns the whole program that a completion offers, or None when it offers none.
@@ -72,7 +71,7 @@ class Task:
             UnusableTests: what the tests ask for cannot be found in them.
         """
         name = leading_name(self.entry_point)
-        asked = (name,) if name or not self.sources else self.plan(safe=False).names
+        asked = (name,) if name or not self.sources else self.plan().names
         offered = program_of(completion, *asked)
         if offered is None or not self.prompt or defines(offered, name):
             return offered
@@ -161,7 +160,7 @@ def _call(name: str, given: Any, wanted: Any, tolerance: float) -> str:
         wanted = _json(wanted) if isinstance(wanted, str) else wanted
     stars, given = ("**", given) if isinstance(given, dict) else ("*", given if isinstance(given, list) else [given])
     leading_name(name)
-    return f"assert {UNITS}.same({name}({stars}{_literal(given)}), {_literal(wanted)}, {tolerance!r})"
+    return f"assert __near__({name}({stars}{_literal(given)}), {_literal(wanted)}, {tolerance!r})"
 
 
 def _literal(value: Any) -> str:

@@ -36,30 +36,22 @@ _INSIDE = (
     "launcher",
 )
 _AROUND = ("frames", "bundle", "cgroup", "interpreter", "profiles", "plan", "slot", "capacity", "pool", "agent")
-# What the split judge runs in sandboxes: loaded by the zygote alone, so that no job has to.
-_PRELOADED = (
-    "values",
+# What the judge runs in sandboxes, in the order of their imports: loaded by the zygote alone, so that no job has to.
+JUDGE_MODULES = (
+    "plain",
+    "near",
     "channel",
     "customs",
-    "output",
-    "arguments",
-    "callbacks",
-    "heard",
-    "solution",
-    "failures",
-    "frozen",
-    "decoys",
-    "standing",
-    "twins",
-    "handles",
-    "module",
-    "library",
-    "functions",
-    "errors",
-    "kept",
-    "remote",
-    "tests",
+    "loading",
+    "reporting",
+    "units",
+    "guard",
+    "served",
+    "calling",
+    "keeping",
+    "together",
 )
+
 
 STUB = """
 import json, os, sys, types
@@ -122,7 +114,7 @@ def _sources() -> dict[str, str | None]:
     loader: Any = sys.modules[__name__].__spec__.loader  # type: ignore[union-attr]
     here = os.path.dirname(os.path.abspath(__file__))
     folders = {
-        _JUDGE: (os.path.join(os.path.dirname(here), "code", "guest"), _PRELOADED),
+        _JUDGE: (os.path.join(os.path.dirname(here), "code", "guest"), JUDGE_MODULES),
         _WALL: (os.path.join(here, "inside"), _INSIDE),
         _PACKAGE: (here, _AROUND),
     }
@@ -142,7 +134,7 @@ def entry(module: str) -> str:
     return f"__import__('sys').modules['{_JUDGE}.{module}'].from_input({CHANNEL})\n"
 
 
-KNOWN = tuple(entry(module) for module in ("tests", "solution"))
+KNOWN = tuple(entry(module) for module in ("calling", "served", "keeping", "together"))
 """The programs that judges run again and again."""
 
 
@@ -150,7 +142,7 @@ def packed(plan: Mapping[str, Any], *, around: bool = False) -> bytes:
     """Returns what the stubs read: a plan, and the modules for a sandbox or (`around`) for the pool of a container."""
     modules = _sources()
     if not around:
-        names = [f"{_WALL}.{name}" for name in _INSIDE] + [f"{_JUDGE}.{name}" for name in _PRELOADED]
+        names = [f"{_WALL}.{name}" for name in _INSIDE] + [f"{_JUDGE}.{name}" for name in JUDGE_MODULES]
         modules = {name: modules[name] for name in (*_PACKAGES, *names)}
     return json.dumps({"modules": modules, "plan": dict(plan)}).encode()
 

@@ -174,6 +174,25 @@ def find_packages(python: str, names: tuple[str, ...]) -> Packages:
     return Packages(names, tuple(inside), (*zip(folders, inside, strict=True), *mounts), tuple(links))
 
 
+@lru_cache(maxsize=1)
+def pytest_packages() -> Packages:
+    """Returns the files of pytest and of what it imports, and nothing else that is installed.
+
+    Raises:
+        SandboxUnavailable: pytest is not installed.
+    """
+    folder = f"{PACKAGES}/pytest"
+    mounts = []
+    for name in ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "py"):
+        spec = importlib.util.find_spec(name)
+        if spec is None or not spec.origin:
+            raise SandboxUnavailable(f"tests for pytest need the package {name}, which is not installed here.")
+        origin = os.path.abspath(spec.origin)
+        package = os.path.basename(origin) == "__init__.py"
+        mounts.append((os.path.dirname(origin), f"{folder}/{name}") if package else (origin, f"{folder}/{name}.py"))
+    return Packages(("pytest", "_pytest.config"), (folder,), tuple(mounts))
+
+
 def find_stdlib(python: str) -> str:
     """Returns the folder of the standard library of a Python, outside."""
     interpreter = find_interpreter(python)

@@ -21,7 +21,7 @@ from grpo.rewards.sandbox.cgroup import Group, places
 from grpo.rewards.sandbox.inside import kernel
 from grpo.rewards.sandbox.inside.launcher import NAMESPACES, OWN, PROGRAM_ID, ZYGOTE_ID
 from grpo.rewards.sandbox.inside.syscall_numbers import known_architecture
-from grpo.rewards.sandbox.interpreter import LIBRARIES, find_interpreter, find_packages
+from grpo.rewards.sandbox.interpreter import LIBRARIES, find_interpreter, find_packages, pytest_packages
 from grpo.rewards.sandbox.profiles import Profile, find_profile
 
 _DEVICES = ("null", "zero", "full", "random", "urandom")
@@ -113,7 +113,7 @@ class Plans:
             return None
         privileged, mapped = os.geteuid() == 0, "user namespace" not in self._missing
         first = _FIRST_USER + next(_serial) % _USERS * 2
-        found, shown = self._interpreter, self._packages
+        found, shown = self._interpreter, pytest_packages() if name == "pytest" else self._packages
         group = Group(places()) if places() else None
         inside = {
             "own": OWN,

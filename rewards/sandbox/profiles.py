@@ -1,11 +1,12 @@
 """The languages that a sandbox runs: a name in, what must be shown inside and which commands run a program out.
 
-`python` runs in the zygote itself. `c` and `javascript` replace the process; they are offered where gcc and node are
+`python` runs in the zygote itself, and so does `pytest`, where pytest is loaded already. `c` and `javascript` replace the process; they are offered where gcc and node are
 installed, and show the compiler, its headers and the system's libraries, or node and its libraries, beside Python.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 
 from grpo.rewards.sandbox.interpreter import library_mounts, program_loader
 
-NAMES = ("python", "c", "javascript")
+NAMES = ("python", "pytest", "c", "javascript")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Profile:
 
 def find_profile(name: str) -> Profile | None:
     """Returns a profile, or None when this machine lacks what it needs or there is none of that name."""
-    if name == "python":
+    if name == "python" or (name == "pytest" and importlib.util.find_spec("pytest")):
         return Profile()
     if name == "c":
         return _c()

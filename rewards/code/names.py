@@ -1,4 +1,4 @@
-"""The names in assert-style tests: parsed tests in; what the solution must define, and what the tests may not use, out.
+"""Finds the names in tests that the solution must define, and the imports that tests leave out.
 
 What the tests use and do not define is what the solution must define. Names that the prompt, the built-ins or a library
 define are the tests' own, so that a solution cannot redefine them.
@@ -12,19 +12,10 @@ import importlib
 import symtable
 import sys
 from collections.abc import Sequence
-from typing import TypeGuard
 
 from grpo.rewards.code.guest.customs import NAMES, SOLUTION_MODULES
-from grpo.rewards.code.guest.values import DATA_METHODS
 from grpo.rewards.code.results import UnusableTests
 
-UNITS = "__grpo_units__"
-_UNSAFE = frozenset({"eval", "exec", "compile", "globals", "locals", "vars", "breakpoint", "__import__"})
-_UNSAFE_MODULES = frozenset({"pickle", "marshal", "shelve", "dill", "importlib", "subprocess", "ctypes", "mock", "gc"})
-# What these do, the solution would have to see: files, the environment, standard input; or calls of several threads.
-_ELSEWHERE = frozenset({"tempfile", "shutil", "threading", "multiprocessing", "concurrent", "sqlite3"})
-_ELSEWHERE_OF_OS = frozenset({"environ", "putenv", "chdir", "mkdir", "makedirs", "remove", "unlink", "rmdir", "rename"})
-_ELSEWHERE_METHODS = frozenset({"write_text", "write_bytes"})
 # Where tests do not import a library, it is theirs all the same, and never the solution's.
 _LIBRARIES = {name: name for name in ("numpy", "pandas", "pytest", "scipy", "sympy", "torch")}
 _LIBRARIES |= {"np": "numpy", "pd": "pandas", "plt": "matplotlib.pyplot"}
@@ -60,56 +51,6 @@ _CLASSES = frozenset({"date", "datetime", "defaultdict", "deque", "namedtuple", 
 CUSTOMARY |= {"bisect": "bisect", "copy": "copy"}
 
 
-def refuse_unsafe(every: Sequence[ast.stmt]) -> None:
-    """Refuses tests that could run what the solution returns, or that look for what is not here."""
-    nodes = [inner for statement in every for inner in ast.walk(statement)]
-    looked_into = {id(node.func) for node in nodes if _is_call_of(node, "vars") and len(node.args) == 1}
-    for node in nodes:
-        named = ""
-        if isinstance(node, ast.Name) and node.id in _UNSAFE and id(node) not in looked_into:
-            named = node.id
-        elif isinstance(node, ast.Import):
-            named = next((a.name for a in node.names if a.name.split(".")[0] in _UNSAFE_MODULES | _ELSEWHERE), "")
-        elif isinstance(node, ast.ImportFrom):
-            parts = {*(node.module or "").split("."), *(alias.name for alias in node.names)}
-            named = next(iter(sorted(parts & (_UNSAFE_MODULES | _ELSEWHERE))), "")
-        elif isinstance(node, ast.Attribute) and _changes_what_is_elsewhere(node):
-            named = ast.unparse(node)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open":
-            named = "open"
-        if named:
-            raise UnusableTests(f"the tests use '{named}', which cannot be judged in two sandboxes")
-
-
-def refuse_foreign_classes(every: Sequence[ast.stmt], names: set[str]) -> None:
-    """Refuses tests that need a class of the solution as a class of their own: patterns, metaclasses, decorated tests.
-
-    Raises:
-        UnusableTests: they do.
-    """
-    for node in (inner for statement in every for inner in ast.walk(statement)):
-        parts: list[ast.expr] = []
-        if isinstance(node, ast.MatchClass) and not isinstance(node.cls, ast.Name):
-            parts = [node.cls]
-        elif isinstance(node, ast.ClassDef):
-            parts = [word.value for word in node.keywords]
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test"):
-            parts = list(node.decorator_list)
-        named = {inner.id for part in parts for inner in ast.walk(part) if isinstance(inner, ast.Name)} & names
-        if named:
-            raise UnusableTests(f"the tests use '{min(named)}' in a way that cannot be judged in two sandboxes")
-
-
-def _changes_what_is_elsewhere(node: ast.Attribute) -> bool:
-    """Returns whether an attribute stands for a change here that the solution, in its own sandbox, would not see."""
-    owner = node.value.id if isinstance(node.value, ast.Name) else ""
-    if owner == "os":
-        return node.attr in _ELSEWHERE_OF_OS
-    if isinstance(node.ctx, ast.Store) and (owner == "builtins" or ast.unparse(node) in ("sys.stdin", "sys.argv")):
-        return True
-    return node.attr in _ELSEWHERE_METHODS
-
-
 def wanted_names(every: Sequence[ast.stmt], setup: Sequence[ast.stmt], entry_point: str) -> set[str]:
     """Returns the globals that the solution must define.
 
@@ -124,7 +65,7 @@ def wanted_names(every: Sequence[ast.stmt], setup: Sequence[ast.stmt], entry_poi
     imported, all_of_it = _imported_from_solution(every)
     trusted = _free_and_defined(setup)[1]
     modules = _module_names(every) & (sys.stdlib_module_names | _LIBRARIES.keys())
-    open_names = {name for name in free if not hasattr(builtins, name)} - trusted - modules - {UNITS}
+    open_names = {name for name in free if not hasattr(builtins, name)} - trusted - modules - {"__near__"}
     open_names = {name for name in open_names - imported if not (name.startswith("__") and name.endswith("__"))}
     open_names -= {"candidate"} if entry_point else set()
     used = entry_point in free or _has_check(every)
@@ -141,7 +82,7 @@ def wanted_names(every: Sequence[ast.stmt], setup: Sequence[ast.stmt], entry_poi
         found |= {name for name in open_names if name not in CUSTOMARY or name in asked}
         found |= seen_from_outside(every, open_names - _CONSTANTS)
         _refuse_unknown(_bare_values(every, found - imported - {entry_point}) if len(found) > 1 else set())
-    return found or {name for name in _outermost_called(every) if name != UNITS}
+    return found or {name for name in _outermost_called(every) if name != "__near__"}
 
 
 def _imported_from_solution(every: Sequence[ast.stmt]) -> tuple[set[str], bool]:
@@ -220,36 +161,6 @@ def seen_from_outside(every: Sequence[ast.stmt], names: set[str]) -> set[str]:
             seen |= {id(one) for one, other in pairs if isinstance(one, ast.Name) and is_known(other)}
     loose = {node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in seen}
     return names - loose
-
-
-def used_as_class(every: Sequence[ast.stmt], name: str) -> bool:
-    """Returns whether tests use a global, or what calling it gives, by names that no plain data has."""
-    nodes = [node for statement in every for node in ast.walk(statement)]
-    pairs = [pair for node in nodes if isinstance(node, ast.Assign) for pair in _assigned(node)]
-    made = {target.id for target, value in pairs if isinstance(target, ast.Name) and _is_call_of(value, name)}
-    for node in nodes:
-        if _is_call_of(node, "isinstance") or _is_call_of(node, "issubclass"):
-            asked = {inner.id for part in node.args[1:] for inner in ast.walk(part) if isinstance(inner, ast.Name)}
-            if name in asked:
-                return True
-        if isinstance(node, ast.Attribute) and node.attr not in DATA_METHODS and node.attr[:2] != "__":
-            owner = node.value
-            if _is_call_of(owner, name) or (isinstance(owner, ast.Name) and owner.id in {name, *made}):
-                return True
-    return False
-
-
-def _assigned(node: ast.Assign) -> list[tuple[ast.expr, ast.expr]]:
-    """Returns what is assigned to what, one by one where several are."""
-    pairs: list[tuple[ast.expr, ast.expr]] = []
-    for target in node.targets:
-        many = isinstance(target, ast.Tuple | ast.List) and isinstance(node.value, ast.Tuple | ast.List)
-        pairs += zip(target.elts, node.value.elts, strict=False) if many else [(target, node.value)]  # type: ignore[attr-defined]
-    return pairs
-
-
-def _is_call_of(node: ast.AST, name: str) -> TypeGuard[ast.Call]:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
 
 
 def missing_imports(every: Sequence[ast.stmt], setup: Sequence[ast.stmt], names: set[str]) -> list[ast.stmt]:
@@ -342,3 +253,36 @@ def solution_aliases(every: Sequence[ast.stmt]) -> set[str]:
         elif isinstance(node, ast.Import):
             found |= {alias.asname or alias.name for alias in node.names if alias.name in SOLUTION_MODULES}
     return found
+
+
+def mutates(every: Sequence[ast.stmt], names: set[str]) -> bool:
+    """Returns whether tests look at what a call does to its arguments.
+
+    They do where a call stands alone or gives None, and where what was given is compared itself. Elsewhere an argument
+    that the solution empties would only make tests ask for less: `assert f(d) == {v: k for k, v in d.items()}`.
+    """
+    called = names | {"candidate"}
+    given: set[str] = set()
+    compared: set[str] = set()
+    for node in (inner for statement in every for inner in ast.walk(statement)):
+        if isinstance(node, ast.Expr) and _outermost(node.value) in called:
+            return True
+        if isinstance(node, ast.Call) and _outermost(node) in called:
+            given |= {each.id for each in node.args if isinstance(each, ast.Name)}
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            if any(isinstance(side, ast.Constant) and side.value is None for side in sides):
+                if any(_outermost(side) in called for side in sides):
+                    return True
+            compared |= {side.id for side in sides if isinstance(side, ast.Name)}
+    return bool(given & compared)
+
+
+def _outermost(node: ast.expr) -> str:
+    """Returns the name of the function that an expression calls, "" where it is no call."""
+    if not isinstance(node, ast.Call):
+        return ""
+    function = node.func
+    while isinstance(function, ast.Attribute):
+        function = function.value.func if isinstance(function.value, ast.Call) else function.value
+    return function.id if isinstance(function, ast.Name) else ""

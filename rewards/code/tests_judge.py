@@ -1,12 +1,13 @@
-"""The split judge: a solution and prepared tests in, how each test ended out.
+"""Runs a solution against prepared tests, and says how each unit ended.
 
-Theory of operation. Tests and solution run in a sandbox each, joined by one socket (`Job.peer`). The tests report each
-unit on their own output, in lines that begin with a secret of this run; what is not reported, or not by that secret,
-has not passed. A solution that ends or hangs ends the conversation: the test that it ended on has failed, and the
-others go on with fresh sandboxes, up to a limit. A test that was late although the processor was busy elsewhere is
-tried once more, one such test at a time, with more time on the clock. Trouble of a sandbox, and a machine too busy for
-even that, is raised and never becomes a result. Where a solution answered one question in two ways, all tests run once
-more and hear the first answer each time (`guest.twins`): what passes by a changing answer alone is left undecided.
+Theory of operation. Two sandboxes are joined by one socket (`Job.peer`). Of `calls` the tests run in the first and the
+solution in the second; of `objects` the expected values are in the first, and the tests run in the second with the
+solution. The first, where nothing of the solution is, reports each unit on its own output, in lines that begin with a
+secret of this run; what is not reported has not passed. A solution that ends or hangs ends the conversation: the test
+that it ended on has failed, and the others go on with fresh sandboxes, up to a limit. A test that was late although the
+processor was busy elsewhere is tried once more, one such test at a time, with more time on the clock. Trouble of a
+sandbox, and a machine too busy for even that, is raised and never becomes a result. Where equal questions got different
+answers, all tests run once more and hear the first answer each time; what passes by a changing answer alone is wrong.
 """
 
 from __future__ import annotations
@@ -21,24 +22,17 @@ from typing import Any
 from grpo.plugins.errors import TransientError
 from grpo.plugins.sandbox_job import TROUBLE, Job, JobResult, Limits, SandboxPool
 from grpo.rewards.code.allowance import PATIENCE, Allowance, retry_lock, starved
-from grpo.rewards.code.assert_plan import Plan, leading_name
-from grpo.rewards.code.guest_program import (
-    arguments,
-    compiled,
-    preloaded_by,
-    shared_program,
-    solution_program,
-    tests_program,
-)
+from grpo.rewards.code.guest_program import arguments, guest, preloaded_by
 from grpo.rewards.code.results import (
     OUTCOME_OF_JOB,
     SYNTAX_ERRORS,
+    Assurance,
     CodeResult,
-    Integrity,
     Outcome,
     UnitResult,
     UnusableTests,
 )
+from grpo.rewards.code.tests_plan import Plan
 
 _MOST_ENDS = 4
 _TESTS_OWN_SECONDS = 20.0
@@ -46,38 +40,28 @@ _INEXACT, _TICK = 1.1, 0.1
 _REPORT_BYTES = 16 * 2**20
 
 
-async def judge_asserts(
-    pool: SandboxPool,
-    program: str,
-    plan: Plan,
-    *,
-    entry_point: str = "",
-    integrity: Integrity = "split",
-    allowance: Allowance,
-) -> CodeResult:
+async def judge_tests(pool: SandboxPool, program: str, plan: Plan, *, allowance: Allowance) -> CodeResult:
     """Judges a solution by prepared tests.
 
     Args:
         pool: where to run them.
         program: the solution.
         plan: the tests.
-        entry_point: the function under test, or "".
-        integrity: "shared" runs the solution and its tests in one sandbox, where a solution can fake its result.
         allowance: time, memory, and whether to stop early.
 
     Raises:
         TransientError: a sandbox failed.
-        UnusableTests: the tests cannot be judged in two sandboxes.
+        UnusableTests: the tests cannot be judged.
     """
     tests: list[UnitResult] = []
+    changed: set[int] = set()
     tried: set[int] = set()
     ends = 0
-    changed = False
     while True:
         first = len(tests)
         async with retry_lock() if first in tried else contextlib.nullcontext():
-            run = _Run(program, plan, first, entry_point, allowance, PATIENCE if first in tried else 1)
-            report = await run.report(pool, integrity)
+            run = _Run(program, plan, first, allowance, PATIENCE if first in tried else 1)
+            report = await run.report(pool)
         if report.starved and first + len(report.tests) - 1 not in tried:
             tried.add(first + max(0, len(report.tests) - 1))
             tests.extend(report.tests[:-1])
@@ -85,16 +69,24 @@ async def judge_asserts(
         if report.starved and report.waited is not None:
             raise TransientError(f"the machine was too busy: the program waited {report.waited:.1f} s for a processor")
         tests.extend(report.tests)
+        changed |= report.changed
         ends += 1
         if report.over or ends == _MOST_ENDS:
             tests.extend([report.rest] * (plan.units - len(tests)))
-        changed = changed or report.changed
         if len(tests) >= plan.units or (allowance.stop and not tests[-1].passed):
-            result = CodeResult(tuple(tests[: plan.units]), plan.units, integrity, report.degraded)
-            if changed and result.passed == plan.units:
-                again = _Run(program, plan, 0, entry_point, replace(allowance, stop=True), PATIENCE, consistent=True)
-                _decided(await again.report(pool, integrity), plan.units)
-            return result
+            tests = tests[: plan.units]
+            if any(tests[unit].passed for unit in changed if unit < len(tests)):
+                await _hear_first_answers(pool, tests, changed, _Run(program, plan, 0, allowance, PATIENCE, replay=True))
+            assurance: Assurance = "split" if plan.kind == "calls" else "guarded"
+            return CodeResult(tuple(tests), plan.units, assurance, report.degraded)
+
+
+async def _hear_first_answers(pool: SandboxPool, tests: list[UnitResult], changed: set[int], run: _Run) -> None:
+    """Runs the tests once more with equal answers to equal questions; notes which then fail."""
+    again = (await replace(run, allowance=replace(run.allowance, stop=False)).report(pool)).tests
+    for unit in changed:
+        if unit < len(tests) and tests[unit].passed and (unit >= len(again) or not again[unit].passed):
+            tests[unit] = UnitResult("wrong_answer", "it passes only because equal calls give different answers")
 
 
 @dataclass(slots=True)
@@ -107,7 +99,7 @@ class _Report:
         over: running the others again would change nothing.
         starved: the last of them was late, but the solution had hardly any processor.
         waited: how long the solution waited for one, in seconds, or None where that is not known.
-        changed: the solution answered one question in two ways.
+        changed: the units in which the solution answered one question in two ways.
     """
 
     tests: list[UnitResult] = field(default_factory=list)
@@ -115,34 +107,31 @@ class _Report:
     over: bool = False
     starved: bool = False
     waited: float | None = None
-    changed: bool = False
+    changed: set[int] = field(default_factory=set)
     degraded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One run of the units from the first one on; `consistent` repeats the first answer to each question."""
+    """One run of the units from the first one on; `replay` repeats the first answer to each question."""
 
     program: str
     plan: Plan
     first: int
-    entry_point: str
     allowance: Allowance
     patience: int
-    consistent: bool = False
+    replay: bool = False
 
-    async def report(self, pool: SandboxPool, integrity: Integrity) -> _Report:
+    async def report(self, pool: SandboxPool) -> _Report:
         """Runs them; returns what they said.
 
         Raises:
             TransientError: a sandbox failed.
-            UnusableTests: the tests cannot be judged in two sandboxes.
+            UnusableTests: the tests cannot be judged.
         """
         nonce = secrets.token_hex(16)
-        [result] = await pool.run(
-            [self._pair(nonce, preloaded_by(pool)) if integrity == "split" else self._alone(nonce)]
-        )
-        peer = result if integrity == "shared" else result.peer
+        [result] = await pool.run([self._pair(nonce, preloaded_by(pool))])
+        peer = result.peer
         if peer is None:
             raise TransientError(f"the sandbox failed ({result.outcome}): {result.reason or 'it runs no peers'}")
         if result.trouble:
@@ -159,71 +148,47 @@ class _Run:
                 if ended.passed and _over(parts[3], peer, self.allowance):
                     ended = UnitResult("time_cpu", "it kept its process from being ended in time")
                 _note(report, parts[0] - self.first, ended)
-                report.changed = report.changed or parts[4]
+                if parts[4]:
+                    report.changed.add(parts[0])
                 report.starved = parts[1] == "late" and starved(peer, result, self.allowance, self.patience)
         _conclude(report, lines[-1] if lines else ["silent"], result, peer, self.allowance, self.patience)
         return report
 
     def _limits(self) -> Limits:
-        return self.allowance.limits(self.plan.units - self.first + 1)
+        return self.allowance.limits(self.plan.units - self.first)
 
     def _pair(self, nonce: str, preloaded: bool) -> Job:
-        """Returns the tests, with the solution as their peer."""
+        """Returns the trusted side, with the side of the solution as its peer."""
         plan, limits = self.plan, self._limits()
-        tests = arguments(
-            nonce=nonce,
-            setup=plan.setup,
-            source=plan.source,
-            code=compiled(plan.source),
-            names=list(plan.names),
-            entry_point=leading_name(self.entry_point),
-            classes=list(plan.tested_classes),
-            imported=list(plan.imported),
-            optional=list(plan.optional),
-            first=self.first,
-            seconds=self.allowance.wall_seconds * self.patience,
-            stop=self.allowance.stop,
-            consistent=self.consistent,
-        )
-        solution = arguments(
-            before=plan.setup,
-            source=self.program,
-            names=list(plan.names),
-            plain_classes=list(plan.plain_classes),
-            seconds=self.allowance.seconds,
-        )
+        seconds = self.allowance.wall_seconds * self.patience
+        of_tests: dict[str, Any] = {"names": list(plan.names), "reaching": list(plan.reaching), "first": self.first}
+        of_tests |= {"setup": plan.setup, "source": plan.source, "replay": self.replay}
+        shared = {"nonce": nonce, "seconds": seconds, "stop": self.allowance.stop}
+        if plan.kind == "calls":
+            trusted = {**of_tests, **shared, "numbers": plan.numbers, "in_place": plan.in_place}
+            theirs: dict[str, Any] = {
+                "sources": [*([plan.setup] if plan.setup else []), self.program],
+                "names": list(plan.names),
+            }
+        else:
+            token, seed = secrets.token_hex(16), secrets.randbits(32)
+            required = [list(each) for each in plan.required]
+            trusted = {**shared, "token": token, "literals": list(plan.literals), "required": required, "seed": seed}
+            trusted |= {"several": list(plan.several), "forgiving": list(plan.forgiving)}
+            theirs = {**of_tests, "token": token, "program": self.program, "pytest": plan.pytest}
+            theirs |= {"items": dict(plan.items), "modules": list(plan.modules)}
+        theirs["seconds"] = self.allowance.seconds
         own = Limits(
             cpu_seconds=_TESTS_OWN_SECONDS,
             wall_seconds=limits.wall_seconds * self.patience + _TESTS_OWN_SECONDS,
             memory_bytes=Limits().memory_bytes,
             output_bytes=_REPORT_BYTES,
         )
-        peer = Job(solution_program(preloaded), stdin=solution, limits=limits)
-        return Job(tests_program(preloaded), stdin=tests, limits=own, peer=peer)
-
-    def _alone(self, nonce: str) -> Job:
-        """Returns the solution and the tests in one program."""
-        both = arguments(
-            nonce=nonce,
-            before=self.plan.setup,
-            program=self.program,
-            source=self.plan.source,
-            names=list(self.plan.names),
-            first=self.first,
-            seconds=self.allowance.seconds,
-            stop=self.allowance.stop,
-        )
-        return Job(shared_program(), stdin=both, limits=self._limits())
-
-
-def _decided(again: _Report, units: int) -> None:
-    """Looks at what the tests say where the first answer to each question is repeated.
-
-    Raises:
-        UnusableTests: they do not pass then, so that they passed by answers that changed, and nobody knows why.
-    """
-    if len(again.tests) < units or not all(test.passed for test in again.tests):
-        raise UnusableTests("the program answers one question in two ways, and passes by that alone")
+        ours, served = ("calling", "served") if plan.kind == "calls" else ("keeping", "together")
+        profile = "pytest" if plan.pytest or "pytest" in plan.modules or "pytest" in self.program else "python"
+        peer = Job(guest(served, preloaded), stdin=arguments(**theirs), limits=limits, profile=profile)
+        tests_profile = profile if plan.kind == "calls" and "pytest" in plan.modules else "python"
+        return Job(guest(ours, preloaded), stdin=arguments(**trusted), limits=own, profile=tests_profile, peer=peer)
 
 
 def _note(report: _Report, place: int, ended: UnitResult) -> None:

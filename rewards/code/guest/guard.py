@@ -1,0 +1,93 @@
+"""Refuses a solution that looks at the tests, their runner or the frames around it while it shares their process.
+
+An audit hook (PEP 578) cannot be taken off. It refuses what reaches frames, tracing, the collector's lists, memory and
+files, where the solution asks for it itself; the standard library may do so on its behalf (`logging`, `namedtuple`),
+but for the functions whose purpose it is to hand such things out. What has no event is refused by its name in the
+source text.
+
+This module runs inside sandboxes and needs the standard library alone.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+
+_NAMES = re.compile(
+    r"__globals__|__closure__|__builtins__|cell_contents|\bf_(?:back|globals|locals|builtins)\b|\b(?:gi|cr|ag|tb)_frame\b"
+    r"|\b_pytest\b|\b_current_frames\b|\bget_(?:objects|referrers|referents)\b|\baddaudithook\b|/proc/self"
+)
+_EVENTS = frozenset(
+    "sys._getframe sys._current_frames sys._current_exceptions sys.settrace sys.setprofile gc.get_objects"
+    " gc.get_referrers gc.get_referents sys.addaudithook socket.__new__ code.__new__ open object.__getattr__"
+    " object.__setattr__ import".split()
+)
+_MODULES = frozenset(("ctypes", "_ctypes", "_testcapi", "_pytest", "_xxsubinterpreters", "_interpreters"))
+_ATTRIBUTES = frozenset(("tb_frame", "gi_frame", "cr_frame", "ag_frame", "f_locals", "f_globals", "f_back"))
+# Functions of the standard library that hand out frames, or what others hold.
+_HANDING = frozenset(
+    "currentframe stack trace getouterframes getinnerframes getframeinfo getclosurevars walk_stack walk_tb"
+    " _getframe settrace setprofile".split()
+)
+_TRANSPARENT = ("<string>", "<frozen")
+
+
+def looks_around(source: str) -> str:
+    """Returns the name in a source text by which it would look around, or ""."""
+    match = _NAMES.search(source)
+    return match[0] if match else ""
+
+
+def install(files: tuple[str, ...], own: str, refused: Callable[[str], None]) -> Callable[[bool], None]:
+    """Installs the hook; returns what switches it on and off, which only the judge has.
+
+    Args:
+        files: beginnings of the paths of the standard library.
+        own: the file name of the solution's code.
+        refused: is told what the solution asked for, before it gets a `PermissionError`.
+    """
+    frame_of = sys._getframe
+    state = [False, False]
+
+    def by_solution() -> bool:
+        """Returns whether the solution asks itself, or through a function that hands things out."""
+        frame: Any = frame_of(2)
+        name = ""
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if file == own or (not file.startswith((*files, *_TRANSPARENT, "<tests>")) and file.startswith("<")):
+                return not name or name in _HANDING
+            if not file.startswith((*files, *_TRANSPARENT)):
+                return False
+            if not file.startswith(_TRANSPARENT):
+                name = frame.f_code.co_name
+            frame = frame.f_back
+        return False
+
+    def hook(event: str, args: tuple[Any, ...]) -> None:
+        if not state[0] or state[1] or (event not in _EVENTS and not event.startswith("ctypes.")):
+            return
+        if event == "import" and str(args[0]).partition(".")[0] not in _MODULES:
+            return
+        if event == "object.__getattr__" and args[1] not in _ATTRIBUTES:
+            return
+        if event == "object.__setattr__" and args[1] != "__code__":
+            return
+        if event == "open" and not (args[0] > 2 if type(args[0]) is int else str(args[0]).startswith("/proc")):
+            return
+        state[1] = True
+        try:
+            asked = by_solution()
+        finally:
+            state[1] = False
+        if asked:
+            refused(event)
+            raise PermissionError(f"a solution may not use {event} here")
+
+    def switch(on: bool) -> None:
+        state[0] = on
+
+    sys.addaudithook(hook)
+    return switch

@@ -1,0 +1,88 @@
+"""Makes other values of the type and shape of an expected one, among which nothing tells which is expected.
+
+An object that is asked whether it equals 5 is asked for 4, 6 and others too, in an order that only the judge knows.
+
+This module runs inside sandboxes and needs the standard library alone.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+_MANY = 8
+_STEPS = (1, -1, 2, -2, 3)
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def candidates(expected: Any, rng: random.Random, count: int = _MANY) -> tuple[list[Any], int]:
+    """Returns values, the expected one among them, and its place."""
+    if type(expected) is bool:
+        values = [expected, not expected]
+    elif expected is None:
+        values = [None, 0, "", False, [], "None"]
+    else:
+        values = [expected]
+        if type(expected) is int:
+            values += [expected + 1, expected - 1]
+        while len(values) < count:
+            other = near(rng.choice(values), rng)
+            if not any(type(value) is type(other) and value == other for value in values):
+                values.append(other)
+    order = list(range(len(values)))
+    rng.shuffle(order)
+    return [values[place] for place in order], order.index(0)
+
+
+def near(value: Any, rng: random.Random) -> Any:
+    """Returns another value of the same type and shape, all of whose parts are changed."""
+    kind = type(value)
+    if kind is bool:
+        return not value
+    if kind is int:
+        return value + rng.choice(_STEPS)
+    if kind is float:
+        return _other_float(value, rng)
+    if kind is str:
+        return _other_text(value, rng)
+    if kind is bytes:
+        return bytes((byte + rng.randint(1, 9)) % 256 for byte in value) or b"a"
+    if kind in (list, tuple, set, frozenset):
+        items = [near(item, rng) for item in value]
+        return kind(items or [rng.randint(0, 9)])
+    if kind is dict:
+        return {key: near(item, rng) for key, item in value.items()} or {rng.randint(0, 9): rng.randint(0, 9)}
+    if value is None:
+        return rng.randint(0, 9)
+    try:
+        return value + kind(rng.randint(1, 9))
+    except Exception:
+        return rng.randint(0, 9)
+
+
+def _other_float(value: float, rng: random.Random) -> float:
+    """Returns another number with as many decimals, further off than any tolerance would be."""
+    if value - value != 0:
+        return 1.5
+    text = repr(value)
+    decimals = 0 if text.endswith(".0") else len(text.partition(".")[2]) if "e" not in text else 6
+    step = rng.randint(1, 30) / (10 if decimals else 1) * max(1.0, 10.0 ** len(str(int(abs(value)))) / 100)
+    return round(value + rng.choice((step, -step)), decimals)
+
+
+def _other_text(text: str, rng: random.Random) -> str:
+    """Returns a text of which each word has another letter or digit."""
+    words = text.split(" ")
+    for place, word in enumerate(words):
+        if word:
+            at = rng.randrange(len(word))
+            words[place] = word[:at] + _other_character(word[at], rng) + word[at + 1 :]
+    changed = " ".join(words)
+    return changed if changed != text else text + rng.choice(_LETTERS)
+
+
+def _other_character(character: str, rng: random.Random) -> str:
+    if character.isdigit():
+        return str((int(character) + rng.randint(1, 9)) % 10) if character.isascii() else "7"
+    choice = rng.choice(_LETTERS.replace(character.lower(), ""))
+    return choice.upper() if character.isupper() else choice

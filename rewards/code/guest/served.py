@@ -1,0 +1,90 @@
+"""Serves a solution's functions to tests in another sandbox: plain data comes in as arguments, plain data goes out.
+
+Nothing on this side is trusted. The program shares the interpreter with this module and may replace all of it, which
+gains it nothing but the freedom to answer what it likes: it is given arguments and never an expected value.
+
+This module runs inside sandboxes and needs the standard library alone.
+"""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+from grpo.rewards.code.guest.channel import Channel, Gone, given
+from grpo.rewards.code.guest.loading import asked_for, line_of, new_module, run_sources, silence
+from grpo.rewards.code.guest.plain import NotPlain, decode, encode
+
+_CHANGING = (list, dict, set, bytearray)
+
+
+def from_input(descriptor: int) -> None:
+    """Does what the standard input says; see `main`."""
+    main(Channel(descriptor), **given())
+
+
+def main(channel: Channel, sources: list[str], names: list[str], seconds: float) -> None:
+    """Loads a solution and answers calls of its functions until the other side ends.
+
+    Args:
+        channel: the socket to the tests.
+        sources: the definitions that come with the task, and the program.
+        names: the globals that the tests call.
+        seconds: processor time of loading and of one unit of the tests, after which the process is ended.
+    """
+    silence()
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    module = new_module()
+    functions: dict[str, Any] = {}
+    try:
+        run_sources(module, sources[:-1])
+        before = dict(vars(module))
+        before |= run_sources(module, sources[-1:])
+        for name in names:
+            functions[name] = asked_for(module, name, before)
+    except KeyError as error:
+        channel.send(["failed", f"NameError: name {error} is not defined"])
+        return
+    except BaseException as error:  # the program may also call sys.exit()
+        channel.send(["failed", line_of(error)])
+        return
+    channel.send(["ready"])
+    while True:
+        try:
+            name, arguments, named, begins = channel.receive()
+        except Gone:
+            return
+        if begins:
+            signal.setitimer(signal.ITIMER_PROF, seconds)
+        channel.send(_answer(functions[name], arguments, named))
+
+
+def _answer(function: Any, arguments: list[Any], named: dict[str, Any]) -> list[Any]:
+    args = [decode(each) for each in arguments]
+    keywords = {name: decode(each) for name, each in named.items()}
+    try:
+        answer = ["value", encode(function(*args, **keywords), convert=True)]
+    except NotPlain as error:
+        answer = ["other", str(error)]
+    except BaseException as error:  # whatever the program raises, sys.exit() included, is an answer
+        kinds = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins"]
+        try:
+            held = [encode(each) for each in error.args]
+        except Exception:
+            held = []
+        answer = ["raised", kinds, held, line_of(error)]
+    return [*answer, _changed([*args, *keywords.values()], [*arguments, *named.values()])]
+
+
+def _changed(values: list[Any], wires: list[Any]) -> list[Any]:
+    """Returns the arguments that the call changed in place: their places and what they hold now."""
+    changed = []
+    for place, (value, wire) in enumerate(zip(values, wires, strict=True)):
+        if isinstance(value, _CHANGING):
+            try:
+                now = encode(value, convert=True)
+            except (NotPlain, RecursionError):
+                continue
+            if now != wire:
+                changed.append([place, now])
+    return changed

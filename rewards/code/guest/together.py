@@ -1,0 +1,459 @@
+"""Runs tests in one process with the solution, by real pytest where they are written for it.
+
+So semantics are Python's own. What the tests expect is not here: a comparison with an expected value asks the keeper in
+another sandbox (`keeping`). What the judge itself needs lives in the locals of running functions, where only frames
+lead, and `guard` refuses frames. Of the judge no class and no module is left for the solution to find and change.
+
+This module runs inside sandboxes and needs the standard library alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json.encoder
+import os
+import signal
+import sys
+import types
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+from grpo.rewards.code.guest.customs import customary
+from grpo.rewards.code.guest.channel import given
+from grpo.rewards.code.guest.guard import install, looks_around
+from grpo.rewards.code.guest.loading import MODULE, asked_for, line_of, new_module, run_sources, silence
+from grpo.rewards.code.guest.plain import NotPlain, decode, encode
+from grpo.rewards.code.guest.units import Stop, asking, is_skip, same
+
+_FILE = f"<{MODULE}>"
+_HEAD = 4
+_COUNTING = (int, float, str, bool, type(None), list)
+_WATCHED = ("builtins", "unittest.case", "unittest.mock", "pytest")
+
+
+def from_input(descriptor: int) -> None:
+    """Does what the standard input says; see `main`."""
+    main(descriptor, **given())
+
+
+def main(
+    descriptor: int,
+    token: str,
+    setup: str,
+    program: str,
+    source: str,
+    *,
+    names: list[str],
+    pytest: bool,
+    items: dict[str, int],
+    modules: list[str],
+    reaching: list[int],
+    first: int,
+    seconds: float,
+    replay: bool,
+) -> None:
+    """Loads a solution, runs the tests with it and tells the keeper how each unit ended.
+
+    Args:
+        descriptor: the socket to the keeper.
+        token: what each frame begins with.
+        setup: trusted definitions that the tests and the solution may use.
+        program: the solution.
+        source: the tests, as `instrument` prepares them.
+        names: the globals of the solution that the tests use.
+        pytest: the tests are written for pytest or unittest, and pytest runs them.
+        items: the units by the names of test functions, `Class.method` in classes.
+        modules: what the tests import, which the solution may not change while it is loaded.
+        reaching: the units that pass only if an assertion was reached.
+        first: the first unit to run.
+        seconds: processor time of loading and of one unit, after which the process is ended.
+        replay: a question that was asked before in a unit gets the first answer again.
+    """
+    silence()
+    line = _line(descriptor, token)
+    next(line)
+    say = line.send
+    ask, anew = asking(replay)
+    module = new_module()
+    space: dict[str, Any] = {"__name__": "test_solution", "__builtins__": __builtins__}
+    refused: list[str] = []
+    switch = install((os.path.dirname(os.__file__), "/usr/lib/sandbox"), _FILE, refused.append)
+    try:
+        run_sources(module, [setup] if setup else [], "<setup>")
+        for name in modules:
+            __import__(name)
+        if pytest:
+            import pytest as _  # noqa: F401 - before the solution can change it
+    except ModuleNotFoundError as error:
+        say(["unjudged", f"the tests need a module that the sandbox lacks: {error.name}"])
+        return
+    except Exception as error:
+        say(["unjudged", f"the definitions before the tests raise {line_of(error)}"])
+        return
+    before = dict(vars(module))
+    space.update({name: value for name, value in before.items() if not name.startswith("__")})
+    watched = [*_WATCHED, *modules]
+    marks = _marks(watched)
+    runner = [name for name in sys.modules if name.startswith("_pytest")]
+    runner_marks = _marks(runner)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "grpo"]:
+        del sys.modules[name]
+    fault = looks_around(program)
+    if fault:
+        say(["failed", "raised", f"it looks around: {fault}"])
+        return
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    switch(True)
+    try:
+        before |= run_sources(module, [program])
+    except BaseException as error:  # the program may also call sys.exit()
+        switch(False)
+        say(["failed", "raised", line_of(error)])
+        return
+    if refused:
+        say(["failed", "raised", f"it asks for {refused[0]}"])
+        return
+    changed = _difference(marks, _marks(watched)) or _difference(runner_marks, _marks(runner))
+    if changed:
+        say(["failed", "raised", f"it changes {changed}"])
+        return
+    for name in names:
+        try:
+            space[name] = asked_for(module, name, before)
+        except KeyError:
+            space.pop(name, None)
+    say(["loaded"])
+    faults: list[str] = []
+    reached = [0]
+    running = [-1]
+    getframe = sys._getframe
+
+    def begin(unit: int) -> bool:
+        if unit < first:
+            return False
+        if running[0] < 0:
+            runner_marks.update(_marks(runner))  # pytest itself has begun
+        anew()
+        faults.clear()
+        refused.clear()
+        reached[0], running[0] = 0, unit
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        say(["begin", unit])
+        return True
+
+    def ended(unit: int, error: BaseException | None, how: str = "", why: str = "") -> None:
+        if isinstance(error, Stop):
+            raise error
+        if refused:
+            how, why = "failed", f"it asks for {refused[0]}"
+        elif _is_skip(error):
+            how = "passed"
+        elif error is not None and not how:
+            how, why = "failed" if isinstance(error, AssertionError) else "raised", line_of(error)
+        elif not how:
+            how = "passed"
+            fault = faults[0] if faults else _difference(runner_marks, _marks(runner))
+            if fault:
+                how, why = "failed", fault
+            elif error is None and unit in reaching and not reached[0]:
+                how, why = "failed", "no assertion of the test was reached"
+        if not say(["end", how, why, anew()]):
+            raise Stop
+
+    def true(value: Any) -> Any:
+        reached[0] += 1
+        return value
+
+    def known(value: Any, place: int, tolerance: float | None = None) -> bool:
+        reached[0] += 1
+        try:
+            wire = encode(value)
+        except (NotPlain, RecursionError):
+            return equal(value, place, None)
+        return bool(say(["known", place, wire, tolerance]))
+
+    def equal(value: Any, place: int, expected: Any) -> bool:
+        with _without_trace(module, value):
+            other, error = _asked(value, place, expected, say)
+        if error is not None:
+            raise error
+        return bool(value == other)
+
+    def alike(one: Any, two: Any) -> Any:
+        reached[0] += 1
+        result = one == two
+        own: Any = next((each for each in (one, two) if type(each).__module__ == MODULE), None)
+        if own is None or not result:
+            return result
+        other = two if own is one else one
+        try:
+            encode(other)
+        except (NotPlain, RecursionError):
+            with _without_trace(module, own):
+                if _agrees(lambda: own == object()) and _agrees(lambda: own == "\N{SNOWMAN}"):
+                    faults.append("an object that equals whatever it is compared with")
+                elif _agrees(lambda: own != other) or not _agrees(lambda: own == other):
+                    faults.append("an object that equals a value and does not")
+            return result
+        return equal(own, -1, other)
+
+    def order(one: Any, two: Any, name: str) -> Any:
+        reached[0] += 1
+        result = _ORDERS[name](one, two)
+        if result and MODULE in (type(one).__module__, type(two).__module__):
+            with _without_trace(module, one, two):
+                against = _agrees(lambda: _ORDERS[_AGAINST[name]](one, two))
+                still = _agrees(lambda: _ORDERS[name](one, two))
+            if against or not still:
+                faults.append("an object that is before and behind another")
+        return result
+
+    def contains(item: Any, holder: Any) -> Any:
+        reached[0] += 1
+        result = item in holder
+        if result and type(holder).__module__ == MODULE:
+            with _without_trace(module, holder):
+                everything = _agrees(lambda: object() in holder) and _agrees(lambda: "\N{SNOWMAN}" in holder)
+            if everything:
+                faults.append("an object that contains everything")
+        return result
+
+    def twice(function: Any, value: Any, **named: Any) -> Any:
+        result = function(value, **named)
+        if type(value).__module__ == MODULE:
+            with _without_trace(module, value):
+                again = function(value, **named)
+            if repr(again) != repr(result):
+                faults.append(f"an object with two answers to {function.__name__}")
+        return result
+
+    space.update(__begin__=begin, __ended__=ended, __ask__=ask, __true__=true, __near__=same)
+    space.update(__known__=known, __alike__=alike, __order__=order, __contains__=contains, __twice__=twice)
+    try:
+        code = compile(source, "<tests>", "exec", dont_inherit=True)
+        space.update({name: value for name, value in customary(code).items() if name not in space})
+        if pytest:
+            tests = types.ModuleType("test_solution")
+            vars(tests).update(space)
+            trouble = _run_pytest(code, tests, items, first, begin, ended)
+            if trouble:
+                say(["broken", trouble])
+        else:
+            exec(code, space)
+    except Stop:
+        say(["stopped", ""])
+    except ModuleNotFoundError as error:
+        own = _is_of_solution(error)
+        say(["broken", line_of(error)] if own else ["unjudged", f"the sandbox lacks the module {error.name}"])
+    except BaseException as error:
+        say(["broken", line_of(error)])
+    say(["done"])
+
+
+def _line(descriptor: int, token: str) -> Generator[Any, list[Any], None]:
+    """Sends each message that comes and yields the answer, where one is due."""
+    write, read, loads = os.write, os.read, json.loads
+    os.set_blocking(descriptor, True)
+    make: Any = json.encoder.c_make_encoder  # type: ignore[attr-defined]
+    text = json.encoder.encode_basestring_ascii
+    encoder = make(None, _refuse, text, None, ":", ",", False, False, True)
+    replied = ("known", "object", "answers", "end")
+
+    def received(count: int) -> bytes:
+        pieces = b""
+        while len(pieces) < count:
+            piece = read(descriptor, count - len(pieces))
+            if not piece:
+                os._exit(0)
+            pieces += piece
+        return pieces
+
+    reply = None
+    while True:
+        message = yield reply
+        body = "".join(encoder([token, *message], 0)).encode("ascii")
+        data = len(body).to_bytes(_HEAD, "big") + body
+        while data:
+            data = data[write(descriptor, data) :]
+        reply = loads(received(int.from_bytes(received(_HEAD), "big"))) if message[0] in replied else None
+
+
+def _refuse(value: Any) -> Any:
+    raise TypeError(type(value).__name__)
+
+
+def _asked(value: Any, place: int, expected: Any, say: Callable[[list[Any]], Any]) -> tuple[Any, Exception | None]:
+    """Asks an object for several values; returns the expected one, which the keeper knows, and what it raised at it."""
+    values = [decode(wire) for wire in say(["object", place, encode(expected)])]
+    answers, raised = [], {}
+    for at, other in enumerate(values):
+        try:
+            first, second = bool(value == other), bool(value == other)
+            unequal = bool(value != other)
+            answers.append("both" if first is not second or first is unequal else "yes" if first else "no")
+        except Exception as error:
+            answers.append("raised")
+            raised[at] = error
+    right = say(["answers", answers])
+    return values[right], raised.get(right)
+
+
+@contextlib.contextmanager
+def _without_trace(module: types.ModuleType, *values: Any) -> Iterator[None]:
+    """Undoes what questions of the judge's own do to plain data of the solution: a test may count comparisons."""
+    holders: list[Any] = [module]
+    for value in values:
+        if type(value).__module__ == MODULE:
+            holders += [kind for kind in type(value).__mro__ if kind.__module__ == MODULE]
+            holders += [value] if type(getattr(value, "__dict__", None)) is dict else []
+    before = [
+        (holder, name, held, list(held) if type(held) is list else held)
+        for holder in holders
+        for name, held in list(vars(holder).items())
+        if type(held) in _COUNTING and not name.startswith("__")
+    ]
+    yield
+    for holder, name, held, content in before:
+        if type(held) is list and held != content:
+            held[:] = content
+        elif vars(holder).get(name, held) is not held:
+            setattr(holder, name, held)
+
+
+_ORDERS: dict[str, Callable[[Any, Any], Any]] = {
+    "Lt": lambda one, two: one < two,
+    "LtE": lambda one, two: one <= two,
+    "Gt": lambda one, two: one > two,
+    "GtE": lambda one, two: one >= two,
+}
+_AGAINST = {"Lt": "GtE", "LtE": "Gt", "Gt": "LtE", "GtE": "Lt"}
+
+
+def _agrees(question: Callable[[], Any]) -> bool:
+    """Returns whether an object says yes to a question; an exception is no answer."""
+    try:
+        return bool(question())
+    except Exception:
+        return False
+
+
+def _marks(names: list[str]) -> dict[tuple[str, str], int]:
+    """Returns what functions and classes stand in modules, and in the classes that are defined there."""
+    marks: dict[tuple[str, str], int] = {}
+    for name in names:
+        module = sys.modules.get(name)
+        if module is None:
+            continue
+        for key, value in list(vars(module).items()):
+            if callable(value):
+                marks[name, key] = id(value)
+                if isinstance(value, type) and value.__module__ == name:
+                    marks |= {(f"{name}.{key}", part): id(held) for part, held in vars(value).items() if callable(held)}
+    return marks
+
+
+def _difference(before: dict[tuple[str, str], int], after: dict[tuple[str, str], int]) -> str:
+    """Returns the name of something that is not what it was, or ""."""
+    if before == after:
+        return ""
+    keys = {key for key in before if before[key] != after.get(key)}
+    return ".".join(min(keys)) if keys else ""
+
+
+def _is_of_solution(error: BaseException) -> bool:
+    """Returns whether code of the solution stands in the trace of an exception."""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == _FILE:
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def _is_skip(error: BaseException | None) -> bool:
+    """Returns whether the tests skip what follows; a solution cannot."""
+    return is_skip(error) and error is not None and not _is_of_solution(error)
+
+
+def _run_pytest(code: Any, tests: Any, items: dict[str, int], first: int, begin: Any, ended: Any) -> str:
+    """Runs a test module by pytest; returns why it could not be collected, or ""."""
+    import pytest
+
+    trouble: list[str] = []
+    outcome: dict[str, tuple[str, str]] = {}
+
+    class Tests(pytest.Module):
+        def _getobj(self) -> Any:
+            exec(code, vars(tests))
+            return tests
+
+    plugin: Any = types.ModuleType("judge")
+
+    def pytest_pycollect_makemodule(module_path: Any, parent: Any) -> Any:
+        return Tests.from_parent(parent, path=module_path)
+
+    def pytest_collectreport(report: Any) -> None:
+        if report.failed:
+            trouble.append(str(report.longrepr).strip().splitlines()[-1][:300])
+
+    def pytest_pyfunc_call(pyfuncitem: Any) -> Any:
+        import inspect
+
+        if not inspect.iscoroutinefunction(pyfuncitem.obj):
+            return None
+        import asyncio
+
+        arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+        asyncio.run(pyfuncitem.obj(**arguments))
+        return True
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(item: Any, call: Any) -> Any:
+        report = yield
+        skipped = report.skipped or hasattr(report, "wasxfail")
+        if skipped and call.excinfo is not None:
+            by_solution = _is_of_solution(call.excinfo.value)
+            outcome["fault"] = ("raised", "the solution skips the test") if by_solution else ("passed", "skipped")
+        elif report.failed and "fault" not in outcome:
+            error = call.excinfo.value if call.excinfo is not None else None
+            how = "failed" if isinstance(error, AssertionError) or error is None else "raised"
+            outcome["fault"] = (how, line_of(error) if error is not None else str(report.longrepr)[:300])
+        return report
+
+    def unit_of(item: Any) -> int:
+        name = getattr(item, "originalname", None) or item.name
+        owner = f"{item.cls.__name__}.{name}" if getattr(item, "cls", None) else name
+        known = (items.get(each) for each in (getattr(item.obj, "__qualname__", ""), owner, name))
+        return next((unit for unit in known if unit is not None), 0)
+
+    def pytest_collection_modifyitems(items: list[Any]) -> None:
+        items[:] = [item for item in items if unit_of(item) >= first]
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(item: Any, nextitem: Any) -> Any:
+        unit = unit_of(item)
+        outcome.clear()
+        begin(unit)
+        result = yield
+        try:
+            ended(unit, None, *outcome.get("fault", ()))
+        except Stop:
+            item.session.shouldstop = "enough"
+        return result
+
+    for hook in (
+        pytest_pycollect_makemodule,
+        pytest_collectreport,
+        pytest_collection_modifyitems,
+        pytest_pyfunc_call,
+        pytest_runtest_makereport,
+        pytest_runtest_protocol,
+    ):
+        setattr(plugin, hook.__name__, hook)
+    with open("test_solution.py", "w"):
+        pass
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    off = [word for name in ("cacheprovider", "faulthandler", "doctest", "junitxml") for word in ("-p", f"no:{name}")]
+    options = ["-q", "-s", "--assert=plain", "-c", os.devnull, "--rootdir", ".", "--import-mode=importlib", *off]
+    pytest.main([*options, "test_solution.py"], plugins=[plugin])
+    return trouble[0] if trouble else ""

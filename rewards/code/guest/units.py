@@ -1,0 +1,112 @@
+"""Runs prepared tests unit by unit, and compares results that came from JSON.
+
+The prepared source (`grpo.rewards.code.instrument`) calls `__begin__` and `__ended__` around each unit, `__ask__`
+for calls whose answers may not change within a unit, and `__true__` for what an assertion found.
+
+This module runs inside sandboxes and needs the standard library alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from grpo.rewards.code.guest.plain import NotPlain, decode, encode
+
+_INFINITE = float("inf")
+
+
+class Stop(BaseException):
+    """No further unit is to run."""
+
+
+def is_skip(error: BaseException | None) -> bool:
+    """Returns whether an exception is how pytest or unittest leave a test out."""
+    places = (("_pytest.outcomes", "Skipped"), ("_pytest.outcomes", "XFailed"), ("unittest.case", "SkipTest"))
+    kinds = [getattr(sys.modules.get(module), name, None) for module, name in places]
+    return isinstance(error, tuple(kind for kind in kinds if isinstance(kind, type)))
+
+
+def asking(replay: bool, *, apart: bool = False) -> tuple[Callable[..., Any], Callable[[], bool]]:
+    """Returns `__ask__`, and what begins a unit anew and says whether an answer changed in the last one.
+
+    Args:
+        replay: a question that was asked before in the unit gets the first answer again.
+        apart: functions are called with copies, so that a question may be asked once more than the tests ask it. The
+            first one of a unit is, at its end; and a replayed answer is the second of two, which takes answers that
+            alternate out of step with the tests.
+    """
+    answers: dict[str, Any] = {}
+    changed: list[bool] = []
+    first: list[tuple[str, Callable[[], Any]]] = []
+
+    def ask(function: Any, *args: Any, **named: Any) -> Any:
+        try:
+            question = repr((getattr(function, "__name__", id(function)), encode([args, sorted(named.items())])))
+        except (NotPlain, RecursionError, TypeError):
+            return function(*args, **named)
+        if apart and not first:
+            wire = encode([args, named])
+            first.append((question, lambda: function(*decode(wire)[0], **decode(wire)[1])))
+        if replay and apart and question not in answers:
+            function(*args, **named)
+        result = None if replay and question in answers else function(*args, **named)
+        if isinstance(result, types.CoroutineType):
+            return later(question, result)
+        return noted(question, result)
+
+    def noted(question: str, result: Any) -> Any:
+        if replay and question in answers:
+            return decode(answers[question])
+        try:
+            answer = encode(result)
+        except (NotPlain, RecursionError):
+            return result
+        if answers.setdefault(question, answer) != answer:
+            changed.append(True)
+        return result
+
+    async def later(question: str, coroutine: Any) -> Any:
+        return noted(question, await coroutine)
+
+    def anew() -> bool:
+        if first and len(answers) > 1 and not changed and not replay:
+            question, again = first[0]
+            with contextlib.suppress(Exception):
+                noted(question, again())
+        before = bool(changed)
+        for kept in (answers, changed, first):
+            kept.clear()
+        return before
+
+    return ask, anew
+
+
+def same(result: Any, expected: Any, tolerance: float) -> bool:
+    """Returns whether a result is the expected one, which came from JSON.
+
+    Tuples count as lists, and whole numbers as keys of a dict as texts. Of an expected list of one item, that item
+    will do as well: data sets wrap results so.
+    """
+    if _near(result, expected, tolerance):
+        return True
+    return isinstance(expected, list) and len(expected) == 1 and _near(result, expected[0], tolerance)
+
+
+def _near(result: Any, expected: Any, tolerance: float) -> bool:
+    """Returns whether two values are equal, tuples as lists, floats within a tolerance of what is expected or 1."""
+    if isinstance(result, list | tuple) and type(expected) is list:
+        pairs = zip(result, expected, strict=False)
+        return len(result) == len(expected) and all(_near(one, two, tolerance) for one, two in pairs)
+    if type(result) is dict and type(expected) is dict:
+        if all(type(key) is int for key in result) and all(type(key) is str for key in expected):
+            result = {str(key): value for key, value in result.items()}  # JSON has no numbers as keys
+        alike = result.keys() == expected.keys()
+        return alike and all(_near(result[key], expected[key], tolerance) for key in expected)
+    if tolerance and float in (type(result), type(expected)) and {type(result), type(expected)} <= {int, float}:
+        most = tolerance * max(1.0, abs(expected))
+        return bool(result == expected or (most < _INFINITE and abs(result - expected) <= most))
+    return bool(result == expected)

@@ -1,0 +1,410 @@
+"""Plans how tests are judged: their units, the names that the solution must define, and by which of two judges.
+
+The tests alone decide, before any completion is read. Tests that call functions with plain data, and use what comes
+back as plain data, are `calls`: they run in one sandbox and the functions in another. All others are `objects`: they run
+in one process with the solution, by pytest where they are written for it.
+
+A unit is what can pass or fail on its own: a top-level assertion with the statements that lead to it, an assertion of a
+`check(candidate)` function, a test function, a method of a test class. Only tests are parsed here, never a solution.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from grpo.rewards.code.instrument import Instrument
+from grpo.rewards.code.names import free_names, missing_imports, mutates, solution_aliases, wanted_names
+from grpo.rewards.code.plain_calls import calls_only
+from grpo.rewards.code.results import UnusableTests
+
+Kind = Literal["calls", "objects"]
+
+_FORGIVES = r"xfail|expectedFailure|aises\((?:AssertionError|Exception|BaseException)|except (?:AssertionError|BaseException)"
+_BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Tests, prepared.
+
+    Attributes:
+        kind: by which judge.
+        setup: trusted definitions that the tests and the solution may use; "" for none.
+        source: the tests with their units.
+        units: how many units there are.
+        names: the globals of the solution that the tests use.
+        pytest: pytest runs them.
+        items: the units by the names of test functions, `Class.method` in classes; for pytest.
+        modules: what the tests import.
+        literals: the expected values that the tests do not hold any more.
+        required: for each unit, those that it asks for whenever it runs to its end.
+        reaching: the units that pass only if an assertion was reached.
+        several: expected values of one expression for which the tests expect others too.
+        forgiving: the units that pass although an assertion in them fails.
+        numbers: the tests say nothing of what is not a number.
+        in_place: what a call does to its arguments matters.
+    """
+
+    kind: Kind
+    setup: str
+    source: str
+    units: int
+    names: tuple[str, ...]
+    pytest: bool = False
+    items: tuple[tuple[str, int], ...] = ()
+    modules: tuple[str, ...] = ()
+    literals: tuple[Any, ...] = ()
+    required: tuple[tuple[int, ...], ...] = ()
+    reaching: tuple[int, ...] = ()
+    several: tuple[int, ...] = ()
+    forgiving: tuple[int, ...] = ()
+    numbers: bool = True
+    in_place: bool = False
+
+
+@functools.lru_cache(maxsize=4096)
+def plan_tests(tests: tuple[str, ...], *, before: str = "", prompt: str = "", entry_point: str = "") -> Plan:
+    """Prepares tests.
+
+    Args:
+        tests: the source texts; each of several is one unit, unless it defines test functions.
+        before: statements that run before them and may use the solution.
+        prompt: code that the solution continues, whose other definitions the tests may use; "" for none.
+        entry_point: the function under test, as the tests would write it (`f`, `Solution().f`), or "" to find the
+            names in the tests.
+
+    Raises:
+        UnusableTests: they are no Python, assert nothing, or use what nobody defines.
+    """
+    entry = leading_name(entry_point)
+    setup = _setup(prompt, entry)
+    bodies = [_parsed(text, "the tests") for text in tests]
+    leading = _parsed(before, "the code before the tests")
+    every = [*leading, *(statement for body in bodies for statement in body)]
+    names = wanted_names(every, setup, entry)
+    imports: list[ast.stmt] = missing_imports(every, setup, names)
+    if entry == entry_point and "candidate" in free_names(every) - names:
+        imports += ast.parse(f"candidate = {entry}").body
+    by_pytest = _needs_pytest(every)
+    sure = not re.search(r"skip|xfail|expectedFailure", "\n".join((before, *tests)))
+    split = not by_pytest and calls_only(every, setup, names)
+    if split and "." in entry_point:
+        entry_point = entry_point.rpartition(".")[2].strip()  # a method of a new object each time
+        names = {entry_point}
+    in_place = mutates(every, names)
+    stand_ins = {*names, *solution_aliases(every), *({"candidate"} if entry else ())}
+    instrument = Instrument(stand_ins, every, split=split, sure=sure)
+    if by_pytest:
+        top, items = _for_pytest([*imports, *every], instrument)
+    else:
+        top, items = _in_units(bodies, [*imports, *leading], every, names, entry_point, instrument), {}
+    count = len(items) if by_pytest else instrument.units
+    if count == 0:
+        raise UnusableTests("the tests assert nothing")
+    source = ast.unparse(ast.fix_missing_locations(ast.Module(top, [])))
+    prepared = instrument.finished()
+    return Plan(
+        "calls" if split else "objects",
+        ast.unparse(ast.Module(setup, [])),
+        source,
+        count,
+        tuple(sorted(names)),
+        by_pytest,
+        tuple(items.items()),
+        tuple(sorted(_modules_of([*imports, *every]) - solution_aliases(every))),
+        tuple(prepared.literals),
+        tuple(tuple(prepared.required.get(unit, ())) for unit in range(count)),
+        tuple(prepared.reaching),
+        tuple(prepared.several),
+        tuple(range(count)) if re.search(_FORGIVES, "\n".join(tests)) else (),
+        "nan" not in " ".join((*tests, before)).lower(),
+        in_place,
+    )
+
+
+def leading_name(entry_point: str) -> str:
+    """Returns the global that an entry point begins with, in the form that Python gives to names.
+
+    Raises:
+        UnusableTests: it is no name and no method of one.
+    """
+    match = re.fullmatch(r"\s*([^\W\d]\w*)\s*(?:\(\s*\)\s*)?(?:\.\s*[^\W\d]\w*\s*)?", entry_point)
+    if entry_point.strip() and match is None:
+        raise UnusableTests(f"the entry point {entry_point!r} is no name")
+    return unicodedata.normalize("NFKC", match[1]) if match else ""
+
+
+def _needs_pytest(every: Sequence[ast.stmt]) -> bool:
+    """Returns whether tests use what only a runner gives: classes, fixtures, marks, unittest."""
+    for node in every:
+        if isinstance(node, ast.ClassDef) and _test_methods(node):
+            return True
+        if isinstance(node, _FUNCTIONS) and (
+            (node.name.startswith("test") and (node.args.args or node.decorator_list)) or _is_fixture(node)
+        ):
+            return True
+    return any(isinstance(node, ast.ClassDef) and _bases(node) for node in every)
+
+
+def _is_fixture(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    hooks = ("setup_function", "teardown_function", "setup_module", "teardown_module", "setUpModule", "tearDownModule")
+    return node.name in hooks or any("fixture" in ast.unparse(each) for each in node.decorator_list)
+
+
+def _bases(node: ast.ClassDef) -> bool:
+    return any(ast.unparse(kind).endswith("TestCase") for kind in node.bases)
+
+
+def _for_pytest(every: list[ast.stmt], instrument: Instrument) -> tuple[list[ast.stmt], dict[str, int]]:
+    """Returns tests for pytest, and the units by the names of their functions."""
+    items: dict[str, int] = {}
+    top: list[ast.stmt] = []
+    for node in every:
+        if isinstance(node, _FUNCTIONS) and node.name.startswith("test"):
+            items.setdefault(node.name, len(items))
+            node.body = instrument.unit(items[node.name], node.body, sure=_is_sure(node))
+        elif isinstance(node, ast.ClassDef):
+            for inner in node.body:
+                if isinstance(inner, _FUNCTIONS) and inner.name in _test_methods(node):
+                    name = f"{node.name}.{inner.name}"
+                    items.setdefault(name, len(items))
+                    inner.body = instrument.unit(items[name], inner.body, sure=_is_sure(inner))
+                else:
+                    instrument.visit(inner)
+        elif _is_main(node):
+            continue
+        else:
+            node = instrument.visit(node)
+        top.append(node)
+    return top, items
+
+
+def _is_sure(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Returns whether what stands in a test function runs whenever the test passes: there is no early return."""
+    return not any(isinstance(inner, ast.Return) for inner in ast.walk(node))
+
+
+def _in_units(
+    bodies: Sequence[Sequence[ast.stmt]],
+    leading: Sequence[ast.stmt],
+    every: Sequence[ast.stmt],
+    names: set[str],
+    entry_point: str,
+    instrument: Instrument,
+) -> list[ast.stmt]:
+    """Returns tests that are run as they stand, in units."""
+    arranged = _Arranged(every, names, entry_point, instrument)
+    arranged.top.extend(leading)
+    for body in bodies:
+        arranged.add(body, whole=len(bodies) > 1)
+    arranged.finish(arranged.top)
+    return arranged.top
+
+
+class _Arranged:
+    """Puts statements into units, one after the other."""
+
+    def __init__(self, every: Sequence[ast.stmt], names: set[str], entry_point: str, instrument: Instrument) -> None:
+        self.top: list[ast.stmt] = []
+        self._instrument = instrument
+        self._pending: list[ast.stmt] = []
+        self._open: tuple[list[ast.stmt], list[ast.stmt]] | None = None
+        self._names = names | solution_aliases(every)
+        functions = {node.name: node for node in every if isinstance(node, _FUNCTIONS)}
+        self._asserting = _asserting(functions)
+        self._called = _called_alone(every)
+        self._entry = entry_point if "check" in functions and "check" not in self._called else ""
+        spread = {name for name in self._called | {"check"} if name in self._asserting and not name.startswith("test")}
+        self._spread = {name for name in spread if name == "check" or len(functions[name].args.args) <= 1}
+
+    def add(self, body: Sequence[ast.stmt], *, whole: bool) -> None:
+        """Adds one source text, as one unit if `whole` and if it is nothing but statements."""
+        if whole and not any(isinstance(node, _BLOCKS) for node in body):
+            kept = [node for node in body if not isinstance(node, ast.Import | ast.ImportFrom)]
+            self.top.extend(node for node in body if isinstance(node, ast.Import | ast.ImportFrom))
+            if kept:
+                self._unit(self.top, kept)
+            return
+        for node in body:
+            if isinstance(node, ast.FunctionDef) and node.name in self._spread:
+                self.top.append(self._spread_function(node))
+            elif isinstance(node, _FUNCTIONS):
+                test = node.name.startswith("test") and node.name not in self._called
+                if not test:
+                    self.top.append(self._instrument.visit(node))
+                    continue
+                self._close()
+                unit = self._instrument.next_unit()
+                node.body = self._instrument.unit(unit, node.body, sure=_is_sure(node))
+                self.top.append(node)
+                call: ast.expr = ast.Call(ast.Name(node.name, ast.Load()), [], [])
+                if isinstance(node, ast.AsyncFunctionDef):
+                    call = ast.Call(ast.parse("__import__('asyncio').run", mode="eval").body, [call], [])
+                self.top.append(_block(unit, [ast.Expr(call)]))
+            elif isinstance(node, ast.ClassDef):
+                self.top.append(node)
+            elif not _is_main(node):
+                self._statement(self.top, node)
+
+    def finish(self, body: list[ast.stmt]) -> None:
+        """Ends the units: what follows the last assertion belongs to it."""
+        if body is self.top and self._entry:
+            body.append(_call("check", [ast.parse(self._entry, mode="eval").body]))
+        if self._pending and self._open is None:
+            self._unit(body, [])
+        elif self._open is not None:
+            self._open[1].extend(self._pending)
+        self._pending = []
+        self._close()
+
+    def _statement(self, body: list[ast.stmt], node: ast.stmt) -> None:
+        """Adds one statement that defines no function or class; `assert True` is nothing to pass."""
+        if isinstance(node, ast.Assert) and isinstance(node.test, ast.Constant) and node.test.value:
+            return
+        if _calls(node, self._spread):
+            self._close()
+            body.extend(self._pending)
+            self._pending = []
+            body.append(node)
+        elif _asserts(node, self._asserting):
+            self._unit(body, [node])
+        elif _mentions(node, self._names) or self._pending:
+            self._pending.append(node)
+        else:
+            self._close()
+            body.append(node)
+
+    def _unit(self, body: list[ast.stmt], statements: list[ast.stmt]) -> None:
+        self._close()
+        self._open = (body, [*self._pending, *statements])
+        self._pending = []
+
+    def _close(self) -> None:
+        """Writes the open unit, to which nothing more belongs."""
+        if self._open is None:
+            return
+        (body, statements), self._open = self._open, None
+        declared = [node for node in statements if isinstance(node, ast.Global | ast.Nonlocal)]
+        kept = [node for node in statements if node not in declared] or [ast.Pass()]
+        body.extend(declared)
+        number = self._instrument.next_unit()
+        body.append(_block(number, self._instrument.unit(number, kept)))
+
+    def _spread_function(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        """Returns a function whose assertions are units of their own."""
+        self._close()
+        outer, self._pending = self._pending, []
+        known = self._names
+        self._names = known | {argument.arg for argument in node.args.args}
+        body: list[ast.stmt] = []
+        for statement in node.body:
+            if isinstance(statement, _BLOCKS):
+                self._close()
+                body.append(self._instrument.visit(statement))
+            else:
+                self._statement(body, statement)
+        self.finish(body)
+        self._names, self._pending = known, outer
+        return ast.FunctionDef(node.name, node.args, body or [ast.Pass()], [], node.returns, None, lineno=0)
+
+
+def _block(unit: int, body: list[ast.stmt]) -> ast.stmt:
+    """Returns the statement that runs a unit."""
+    frame: Any = ast.parse(
+        f"if __begin__({unit}):\n    try:\n        pass\n    except BaseException as __error__:\n"
+        f"        __ended__({unit}, __error__)\n    else:\n        __ended__({unit}, None)\n"
+    ).body[0]
+    frame.body[0].body = body
+    return frame  # type: ignore[no-any-return]
+
+
+def _parsed(text: str, what: str) -> list[ast.stmt]:
+    try:
+        return ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise UnusableTests(f"{what} are no Python: {error}") from error
+
+
+def _setup(prompt: str, entry_point: str) -> list[ast.stmt]:
+    """Returns the definitions of a prompt but for the one to be written."""
+    if not prompt:
+        return []
+    for text in (prompt + "\n    pass\n", prompt):
+        try:
+            body = ast.parse(text).body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+        return [node for node in body if getattr(node, "name", "") != entry_point]
+    return []
+
+
+def _modules_of(every: Sequence[ast.stmt]) -> set[str]:
+    """Returns the modules that statements import."""
+    nodes = [node for statement in every for node in ast.walk(statement)]
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level}
+    from grpo.rewards.code.guest.customs import SOLUTION_MODULES
+
+    return {name for name in names if name.partition(".")[0] not in SOLUTION_MODULES}
+
+
+def _asserting(functions: Mapping[str, ast.stmt]) -> set[str]:
+    """Returns the functions that assert, themselves or through each other."""
+    names = {name for name, node in functions.items() if any(isinstance(inner, ast.Assert) for inner in ast.walk(node))}
+    while True:
+        more = {name for name, node in functions.items() if name not in names and _calls(node, names)}
+        if not more:
+            return names
+        names |= more
+
+
+def _called_alone(every: Sequence[ast.stmt]) -> set[str]:
+    """Returns the functions that a top-level statement calls."""
+    calls = [node.value for node in every if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
+    return {call.func.id for call in calls if isinstance(call.func, ast.Name)}
+
+
+def _calls(node: ast.AST, names: Iterable[str]) -> bool:
+    return any(
+        isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id in names
+        for inner in ast.walk(node)
+    )
+
+
+def _asserts(node: ast.stmt, asserting: set[str]) -> bool:
+    return any(isinstance(inner, ast.Assert) or _expects(inner) for inner in ast.walk(node)) or _calls(node, asserting)
+
+
+def _expects(node: ast.AST) -> bool:
+    """Returns whether a node expects an exception, which is an assertion too."""
+    return isinstance(node, ast.Call) and ast.unparse(node.func) in ("pytest.raises", "raises")
+
+
+def _mentions(node: ast.stmt, names: set[str]) -> bool:
+    return any(isinstance(inner, ast.Name) and inner.id in names for inner in ast.walk(node))
+
+
+def _test_methods(node: ast.ClassDef) -> list[str]:
+    methods = [inner.name for inner in node.body if isinstance(inner, _FUNCTIONS) and inner.name.startswith("test")]
+    return methods if node.name.startswith("Test") or _bases(node) or _inherits(node) else []
+
+
+def _inherits(node: ast.ClassDef) -> bool:
+    return any("Test" in ast.unparse(kind) for kind in node.bases)
+
+
+def _is_main(node: ast.stmt) -> bool:
+    """Returns whether a statement only runs the tests."""
+    text = ast.unparse(node) if isinstance(node, ast.If | ast.Expr) else ""
+    return text.startswith(("if __name__ ==", "unittest.main(", "pytest.main("))
+
+
+def _call(function: str, given: list[ast.expr]) -> ast.stmt:
+    return ast.Expr(ast.Call(ast.Name(function, ast.Load()), given, []))
