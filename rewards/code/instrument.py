@@ -7,15 +7,16 @@ See `guest.units` for the names that the prepared source calls.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from grpo.rewards.code.guest.plain import NotPlain, encode
 
-_EQUAL = frozenset(
-    "assertEqual assertEquals assertListEqual assertDictEqual assertTupleEqual assertSetEqual assertCountEqual".split()
-)
+_EQUAL = frozenset("assertEqual assertEquals assertListEqual assertDictEqual assertTupleEqual assertSetEqual".split())
+_EXPECTING = ("raises", "warns", "deprecated_call", "assertRaises", "assertWarns", "assertLogs", "assertNoLogs", "suppress")
+_FORGIVES = r"\((?:AssertionError|Exception|BaseException)\b"
 _UNEQUAL = frozenset(("assertNotEqual", "assertIsNot"))
 _CONVERSIONS = frozenset("int float complex str repr bytes len bool abs round hash".split())
 _LARGEST_BASE, _LARGEST_FACTOR = 200, 10_000
@@ -28,12 +29,14 @@ class Prepared:
     Attributes:
         literals: the expected values, as `encode` writes them.
         required: for each unit, those that it asks for whenever it runs to its end.
+        sure: for each unit, its assertions that are reached whenever it runs to its end.
         reaching: the units all of whose assertions stand where they may not be reached.
         several: expected values of one expression for which the tests expect others too.
     """
 
     literals: list[Any] = field(default_factory=list)
     required: dict[int, list[int]] = field(default_factory=dict)
+    sure: dict[int, list[int]] = field(default_factory=dict)
     reaching: list[int] = field(default_factory=list)
     several: list[int] = field(default_factory=list)
 
@@ -58,7 +61,9 @@ class Instrument(ast.NodeTransformer):
         self._assertions: list[bool] = []
         self._methods = _lone_methods(every, self._names)
         self._compared: dict[str, list[int]] = {}
-        self._changing = self._caught = False
+        self._forgiven = _called_where_failing_is_expected(every)
+        self._places = 0
+        self._changing = self._caught = self._in_assert = False
         self.units = 0
 
     def finished(self) -> Prepared:
@@ -82,17 +87,49 @@ class Instrument(ast.NodeTransformer):
             body: its statements.
             sure: they run whenever the unit passes.
         """
-        outer = self._unit, self._assertions, self._changing
         self._unit, self._assertions = number, []
         self._changing = any(_asks_for_change(node) for statement in body for node in ast.walk(statement))
-        done = []
-        for statement in body:
-            self._sure = sure and self._none_skipped and isinstance(statement, ast.Assert | ast.Expr)
-            done.append(self.visit(statement))
+        done = self._block(body, sure=sure and self._none_skipped)
         if self._assertions and not any(self._assertions):
             self.prepared.reaching.append(number)
-        self._unit, self._assertions, self._changing = outer
+        self._unit, self._changing = -1, False
         return done
+
+    def _block(self, body: list[ast.stmt], *, sure: bool) -> list[ast.stmt]:
+        done: list[ast.stmt] = []
+        for statement in body:
+            self._sure = sure and isinstance(statement, ast.Assert | ast.Expr | ast.With | ast.AsyncWith)
+            result = self.visit(statement)
+            done.extend(result if isinstance(result, list) else [result])
+        self._sure = False
+        return done
+
+    def visit_FunctionDef(self, node: Any) -> Any:
+        """Rewrites a function in a unit; one that is left before its first assertion is noticed."""
+        if self._unit < 0:
+            outer, self._caught = self._caught, node.name in self._forgiven
+            self.generic_visit(node)
+            self._caught = outer
+            return node
+        first = next((at for at, each in enumerate(node.body) if isinstance(each, ast.Assert)), None)
+        plain = first is not None and not any(
+            isinstance(inner, ast.Return | ast.Raise | ast.Try | ast.Yield | ast.YieldFrom)
+            for each in node.body[:first]
+            for inner in ast.walk(each)
+        )
+        outer, self._caught = self._caught, self._caught or node.name in self._forgiven
+        self._assertions.append(False)
+        if plain and not self._caught:
+            at = self._next_place()
+            before = self._block(node.body[:first], sure=False)
+            asserted: Any = self._assert(node.body[first], at)
+            node.body = [_call_of("__enter__", at), *before, asserted, *self._block(node.body[first + 1 :], sure=False)]
+        else:
+            node.body = self._block(node.body, sure=False)
+        self._caught = outer
+        return node
+
+    visit_AsyncFunctionDef = visit_FunctionDef
 
     def visit_Try(self, node: ast.Try) -> ast.Try:
         outer, self._caught = self._caught, True
@@ -100,43 +137,85 @@ class Instrument(ast.NodeTransformer):
         self._caught = outer
         return node
 
-    def visit_With(self, node: ast.With) -> ast.With:
-        expects = any(_name_of(item.context_expr).startswith(("raises", "assertRaises", "warns")) for item in node.items)
-        if expects:
-            self._assertions.append(True)
-            node.items = [self.visit(item) for item in node.items]
+    def visit_With(self, node: Any) -> Any:
+        """Rewrites a block: it runs to its end, unless an exception is expected in it."""
+        sure, outer = self._sure, self._caught
+        expected = [item.context_expr for item in node.items if _expects(item.context_expr)]
+        node.items = [self.visit(item) for item in node.items]
+        self._caught = outer or any(re.search(_FORGIVES, ast.unparse(each)) for each in expected)
+        node.body = self._block(node.body, sure=sure and not expected)
+        self._caught = outer
+        if not expected or self._unit < 0:
             return node
+        self._assertions.append(sure)
+        return [node, _call_of("__true__", True, self._place(sure))]
+
+    visit_AsyncWith = visit_With
+
+    def visit_If(self, node: ast.If) -> ast.stmt:
+        """Rewrites a condition; one that raises an AssertionError is an assertion."""
+        raised = node.body[0] if len(node.body) == 1 and not node.orelse else None
+        if isinstance(raised, ast.Raise) and raised.exc is not None and "AssertionError" in ast.unparse(raised.exc):
+            asserted: ast.stmt = self.visit_Assert(ast.Assert(ast.UnaryOp(ast.Not(), node.test), None))
+            return asserted
         self.generic_visit(node)
         return node
 
     def visit_Assert(self, node: ast.Assert) -> ast.Assert:
-        sure, self._sure = self._sure, False
+        sure = self._sure
         if not (isinstance(node.test, ast.Constant) and not node.test.value):
             self._assertions.append(sure)
-        self._sure = sure
-        node.test = self._asserted(node.test)
+        return self._assert(node, self._place(sure))
+
+    def _assert(self, node: Any, place: int) -> Any:
+        self._in_assert = True
+        test = self._asserted(node.test)
+        self._in_assert = False
+        node.test = ast.Call(_name("__true__"), [test, ast.Constant(place), ast.Constant(self._caught)], [])
         self._sure = False
         return node
 
-    def visit_Expr(self, node: ast.Expr) -> ast.Expr:
+    def _place(self, sure: bool) -> int:
+        """Returns the number of an assertion that is surely reached, -1 for one that may not be."""
+        if not sure or self._unit < 0:
+            return -1
+        place = self._next_place()
+        self.prepared.sure.setdefault(self._unit, []).append(place)
+        return place
+
+    def _next_place(self) -> int:
+        self._places += 1
+        return self._places
+
+    def visit_Expr(self, node: ast.Expr) -> Any:
         call = node.value
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        sure = self._sure
+        method = _name_of(call) if isinstance(call, ast.Call) else ""
+        if method.startswith("assert") and isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+            self._assertions.append(sure)
+            if method in _EQUAL and len(call.args) >= 2 and not self._split and not self._caught:
+                asked = self._equal(call.args[0], call.args[1])
+                asked = ast.Call(_name("__true__"), [asked, ast.Constant(self._place(sure))], [])
+                node.value = ast.Call(ast.Attribute(call.func.value, "assertTrue", ast.Load()), [asked], [])
+                return node
             self.generic_visit(node)
-            return node
-        method = call.func.attr
-        if method.startswith("assert"):
-            self._assertions.append(self._sure)
-        if method in _EQUAL - {"assertCountEqual"} and len(call.args) >= 2 and not self._split:
-            asked = self._equal(call.args[0], call.args[1])
-            node.value = ast.Call(ast.Attribute(call.func.value, "assertTrue", ast.Load()), [asked], [])
-            return node
+            return [node, _call_of("__true__", True, self._place(sure))]
         self.generic_visit(node)
-        return node
+        return [node, _call_of("__forget__")] if isinstance(call, ast.Call) and self._unit >= 0 else node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        self.generic_visit(node)
+        if self._unit < 0 or self._split or self._changing or not isinstance(node.ctx, ast.Load) or not self._in_assert:
+            return node
+        return ast.Call(_name("__get__"), [node.value, ast.Constant(node.attr)], [])
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        self.generic_visit(node)
-        if _name_of(node).startswith(("assert", "raises", "warns")) and node.args:
-            node.args[0] = ast.Call(_name("__true__"), [node.args[0]], [])
+        if isinstance(node.func, ast.Attribute):
+            node.func.value = self.visit(node.func.value)
+        else:
+            node.func = self.visit(node.func)
+        node.args = [self.visit(each) for each in node.args]
+        node.keywords = [self.visit(each) for each in node.keywords]
         if self._unit < 0 or self._changing or not (node.args or node.keywords):
             return node
         if not self._split and isinstance(node.func, ast.Name) and node.func.id in _CONVERSIONS and len(node.args) == 1:
@@ -163,15 +242,20 @@ class Instrument(ast.NodeTransformer):
             [operator], [right] = test.ops, test.comparators
             if isinstance(operator, ast.Eq):
                 return self._equal(test.left, right)
-            if isinstance(operator, ast.Lt | ast.LtE | ast.Gt | ast.GtE):
-                sides = [self.visit(test.left), self.visit(right), ast.Constant(type(operator).__name__)]
-                return ast.Call(_name("__order__"), sides, [])
             if isinstance(operator, ast.In):
                 return ast.Call(_name("__contains__"), [self.visit(test.left), self.visit(right)], [])
+        if isinstance(test, ast.Compare) and not self._split and not self._caught:
+            if all(isinstance(operator, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for operator in test.ops):
+                names = [ast.Constant(type(operator).__name__) for operator in test.ops]
+                sides = [self.visit(side) for side in (test.left, *test.comparators)]
+                return ast.Call(_name("__order__"), [ast.Tuple(names, ast.Load()), *sides], [])  # type: ignore[arg-type]
         if not self._split and isinstance(test, ast.Call) and ast.unparse(test.func) == "__near__":
             place = self._kept(test.args[1])
             return ast.Call(_name("__known__"), [self.visit(test.args[0]), place, test.args[2]], [])
-        return ast.Call(_name("__true__"), [test if self._pinned(test) else self.visit(test)], [])
+        if self._pinned(test):
+            return test
+        rewritten: ast.expr = self.visit(test)
+        return rewritten
 
     def _equal(self, left: ast.expr, right: ast.expr) -> ast.expr:
         for one, other in ((left, right), (right, left)):
@@ -198,7 +282,10 @@ class Instrument(ast.NodeTransformer):
         if isinstance(node, ast.Call):
             node.args = [self.visit(each) for each in node.args]
             node.keywords = [self.visit(each) for each in node.keywords]
-            node.func = self.visit(node.func) if not isinstance(node.func, ast.Name) else node.func
+            if isinstance(node.func, ast.Attribute):
+                node.func.value = self.visit(node.func.value)
+            elif not isinstance(node.func, ast.Name):
+                node.func = self.visit(node.func)
             return node
         done: ast.expr = self.visit(node)
         return done
@@ -245,6 +332,30 @@ def _name(name: str) -> ast.Name:
 def _name_of(node: ast.expr) -> str:
     function = node.func if isinstance(node, ast.Call) else node
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def _call_of(name: str, *given: Any) -> ast.stmt:
+    return ast.Expr(ast.Call(_name(name), [ast.Constant(each) for each in given], []))
+
+
+def _expects(node: ast.expr) -> bool:
+    """Returns whether the context of a block expects an exception, a warning or a log line."""
+    return isinstance(node, ast.Call) and _name_of(node).startswith(_EXPECTING)
+
+
+def _called_where_failing_is_expected(every: Sequence[ast.stmt]) -> set[str]:
+    """Returns the names in blocks that expect an AssertionError, or catch what is raised in them."""
+    blocks: list[ast.AST] = []
+    for node in (inner for statement in every for inner in ast.walk(statement)):
+        if isinstance(node, ast.With | ast.AsyncWith):
+            contexts = [item.context_expr for item in node.items if _expects(item.context_expr)]
+            if any(re.search(_FORGIVES, ast.unparse(each)) for each in contexts):
+                blocks.extend(node.body)
+        elif isinstance(node, ast.Try):
+            blocks.extend(node.body)
+        elif isinstance(node, ast.Call) and _expects(node) and re.search(_FORGIVES, ast.unparse(node)):
+            blocks.append(node)
+    return {inner.id for block in blocks for inner in ast.walk(block) if isinstance(inner, ast.Name)}
 
 
 def _is_class(name: str) -> bool:

@@ -27,7 +27,7 @@ _KINDS = frozenset(
     " Collection Number Integral Real object NoneType".split()
 )
 _CLASSES_OF_DATA = frozenset(("Decimal", "Fraction", "Counter", "OrderedDict"))
-_NO_VALUES = frozenset(("next", "iter", "callable", "type", "hash", "id", "getattr", "hasattr", "dir", "help", "super"))
+_NO_VALUES = frozenset(("islice", "takewhile", "dropwhile", "next", "iter", "callable", "type", "hash", "id", "getattr", "hasattr", "dir", "help", "super"))
 
 
 def calls_only(every: Sequence[ast.stmt], setup: Sequence[ast.stmt], names: set[str]) -> bool:
@@ -48,10 +48,13 @@ class _Reader:
         self._parents = {id(child): node for node in self._nodes for child in ast.iter_child_nodes(node)}
         self._functions = {*names, "candidate"} - {"Solution"}
         defined = [node for statement in (*every, *setup) for node in ast.walk(statement)]
+        self._defined = defined
         self._classes = {node.name for node in defined if isinstance(node, ast.ClassDef)}
         self._helpers = {node.name for node in defined if isinstance(node, ast.FunctionDef)}
         self._names = names
         self._answers: set[str] = set()
+        self._iterators: set[str] = set()
+        self._known: set[str] = set()
 
     def plain(self) -> bool:
         """Returns whether all that the tests do with the solution is of that kind."""
@@ -63,6 +66,15 @@ class _Reader:
         if not calls or not self._only_called(calls):
             return False
         self._answers = {name for call in calls for name in self._assigned(call)}
+        self._iterators = {
+            name
+            for node in self._nodes
+            if isinstance(node, ast.Call) and _makes_iterator(node)
+            for name in self._assigned(node)
+        }
+        self._known = {name for use in self._uses(calls) if self._is_surely_data(use) for name in self._functions_of(use)}
+        if {call.func.id for call in calls if isinstance(call.func, ast.Name)} - self._known - {"candidate"}:
+            return False
         return all(map(self._is_given_data, calls)) and all(map(self._is_used_as_data, self._uses(calls)))
 
     def _is_allowed(self, node: ast.AST) -> bool:
@@ -74,9 +86,9 @@ class _Reader:
             own = node.module in SOLUTION_MODULES and not any(alias.asname or alias.name == "*" for alias in node.names)
             return own or (module in _MODULES and not any(alias.name in _ELSEWHERE for alias in node.names))
         if isinstance(node, ast.Name):
-            return node.id not in _ELSEWHERE and not _is_foreign_error(node.id)
+            return node.id not in _ELSEWHERE | self._classes and not _is_foreign_error(node.id)
         if isinstance(node, ast.Attribute):
-            foreign = node.attr in _ELSEWHERE or _is_foreign_error(node.attr)
+            foreign = node.attr in _ELSEWHERE or node.attr.startswith("__") or _is_foreign_error(node.attr)
             return isinstance(node.ctx, ast.Load) and not foreign
         return not isinstance(node, ast.Await | ast.AsyncFunctionDef | ast.Yield | ast.YieldFrom | ast.Global)
 
@@ -101,7 +113,7 @@ class _Reader:
             for node in ast.walk(part):
                 if isinstance(node, ast.Lambda | ast.GeneratorExp):
                     return False
-                if isinstance(node, ast.Call) and not self._gives_data(node.func):
+                if isinstance(node, ast.Call) and (not self._gives_data(node.func) or _makes_iterator(node)):
                     return False
                 if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and not self._is_datum(node):
                     return False
@@ -118,7 +130,8 @@ class _Reader:
             return node.id not in self._classes and (node.id in self._functions or node.id not in ("iter", "open"))
         if isinstance(parent, ast.Attribute):
             return node.id not in self._classes
-        return node.id not in self._classes | self._helpers | self._functions and not hasattr(builtins, node.id)
+        others = self._classes | self._helpers | self._functions | self._iterators
+        return node.id not in others and not hasattr(builtins, node.id)
 
     def _assigned(self, call: ast.Call) -> set[str]:
         """Returns the names that get an answer of the solution."""
@@ -140,6 +153,25 @@ class _Reader:
         named = [node for node in self._nodes if isinstance(node, ast.Name) and node.id in self._answers]
         return [*calls, *(node for node in named if isinstance(node.ctx, ast.Load))]
 
+    def _functions_of(self, use: ast.expr) -> set[str]:
+        """Returns the functions of which an expression may be an answer."""
+        if isinstance(use, ast.Call):
+            return {use.func.id} if isinstance(use.func, ast.Name) else set()
+        calls = (node for node in self._nodes if isinstance(node, ast.Call) and self._is_of_solution(node))
+        name = getattr(use, "id", "")
+        return {call.func.id for call in calls if isinstance(call.func, ast.Name) and name in self._assigned(call)}
+
+    def _is_surely_data(self, node: ast.expr) -> bool:
+        """Returns whether an answer is used as only data can be: compared with data, indexed, counted, iterated."""
+        parent = self._parents.get(id(node))
+        if isinstance(parent, ast.Compare):
+            others = [side for side in (parent.left, *parent.comparators) if side is not node]
+            return not any(self._is_answer(side) or _is_none(side) for side in others)
+        if isinstance(parent, ast.Call):
+            named = parent.func.id if isinstance(parent.func, ast.Name) else getattr(parent.func, "attr", "")
+            return named not in self._functions | self._helpers | {"check"}
+        return not isinstance(parent, ast.Assign | ast.Expr | ast.Attribute)
+
     def _is_used_as_data(self, node: ast.expr) -> bool:
         """Returns whether nothing is asked of an answer that data would not be asked."""
         parent = self._parents.get(id(node))
@@ -152,6 +184,8 @@ class _Reader:
         if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name):
             if parent.func.id in _NO_VALUES:
                 return False
+            if parent.func.id in self._helpers - {"check"}:
+                return not self._asks_its_arguments(parent.func.id)
             if parent.func.id in ("isinstance", "issubclass"):
                 kinds = {inner.id for inner in ast.walk(parent.args[1]) if isinstance(inner, ast.Name)}
                 return len(parent.args) == 2 and kinds <= _KINDS
@@ -160,7 +194,7 @@ class _Reader:
             others = [side for side in sides if side is not node]
             if any(isinstance(operator, _SIDE_BY_SIDE) for operator in parent.ops):
                 return all(isinstance(side, ast.Constant) for side in others)
-            return not all(self._is_answer(side) for side in others)
+            return not all(self._is_answer(side) for side in others) or self._functions_of(node) <= self._known
         if isinstance(parent, ast.BinOp):
             top: ast.AST = parent
             while isinstance(self._parents.get(id(top)), ast.BinOp):
@@ -172,6 +206,13 @@ class _Reader:
             return not bare
         return True
 
+    def _asks_its_arguments(self, name: str) -> bool:
+        """Returns whether a function of the tests asks its arguments for attributes, as those of no plain data."""
+        for node in self._defined:
+            if isinstance(node, ast.FunctionDef) and node.name == name:
+                return any(isinstance(inner, ast.Attribute) for inner in ast.walk(node))
+        return False
+
     def _is_answer(self, node: ast.expr) -> bool:
         """Returns whether an expression is made of answers of the solution and of nothing that is surely data."""
         if isinstance(node, ast.Call):
@@ -179,6 +220,17 @@ class _Reader:
         if isinstance(node, ast.BinOp):
             return self._is_answer(node.left) or self._is_answer(node.right)
         return isinstance(node, ast.Name) and node.id in self._answers
+
+
+def _makes_iterator(node: ast.Call) -> bool:
+    """Returns whether a call makes something that can be read once only."""
+    if isinstance(node.func, ast.Attribute):
+        return isinstance(node.func.value, ast.Name) and node.func.value.id == "itertools"
+    return getattr(node.func, "id", "") in ("iter", "map", "filter", "zip", "enumerate", "reversed", "cycle", "count")
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _is_foreign_error(name: str) -> bool:

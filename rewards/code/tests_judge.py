@@ -76,17 +76,18 @@ async def judge_tests(pool: SandboxPool, program: str, plan: Plan, *, allowance:
         if len(tests) >= plan.units or (allowance.stop and not tests[-1].passed):
             tests = tests[: plan.units]
             if any(tests[unit].passed for unit in changed if unit < len(tests)):
-                await _hear_first_answers(pool, tests, changed, _Run(program, plan, 0, allowance, PATIENCE, replay=True))
+                await _hear_first_answers(pool, tests, changed, _Run(program, plan, 0, allowance, PATIENCE))
             assurance: Assurance = "split" if plan.kind == "calls" else "guarded"
             return CodeResult(tuple(tests), plan.units, assurance, report.degraded)
 
 
 async def _hear_first_answers(pool: SandboxPool, tests: list[UnitResult], changed: set[int], run: _Run) -> None:
     """Runs the tests once more with equal answers to equal questions; notes which then fail."""
-    again = (await replace(run, allowance=replace(run.allowance, stop=False)).report(pool)).tests
-    for unit in changed:
-        if unit < len(tests) and tests[unit].passed and (unit >= len(again) or not again[unit].passed):
-            tests[unit] = UnitResult("wrong_answer", "it passes only because equal calls give different answers")
+    for replay in (1, 2) if run.plan.kind == "calls" else (1,):
+        again = (await replace(run, allowance=replace(run.allowance, stop=False), replay=replay).report(pool)).tests
+        for unit in changed:
+            if unit < len(tests) and tests[unit].passed and (unit >= len(again) or not again[unit].passed):
+                tests[unit] = UnitResult("wrong_answer", "it passes only because equal calls give different answers")
 
 
 @dataclass(slots=True)
@@ -120,7 +121,7 @@ class _Run:
     first: int
     allowance: Allowance
     patience: int
-    replay: bool = False
+    replay: int = 0
 
     async def report(self, pool: SandboxPool) -> _Report:
         """Runs them; returns what they said.
@@ -162,6 +163,7 @@ class _Run:
         plan, limits = self.plan, self._limits()
         seconds = self.allowance.wall_seconds * self.patience
         of_tests: dict[str, Any] = {"names": list(plan.names), "reaching": list(plan.reaching), "first": self.first}
+        of_tests["sure"] = [list(each) for each in plan.sure]
         of_tests |= {"setup": plan.setup, "source": plan.source, "replay": self.replay}
         shared = {"nonce": nonce, "seconds": seconds, "stop": self.allowance.stop}
         if plan.kind == "calls":

@@ -25,7 +25,7 @@ from grpo.rewards.code.results import UnusableTests
 
 Kind = Literal["calls", "objects"]
 
-_FORGIVES = r"xfail|expectedFailure|aises\((?:AssertionError|Exception|BaseException)|except (?:AssertionError|BaseException)"
+_FORGIVES = r"xfail|expectedFailure"
 _BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -45,6 +45,7 @@ class Plan:
         modules: what the tests import.
         literals: the expected values that the tests do not hold any more.
         required: for each unit, those that it asks for whenever it runs to its end.
+        sure: for each unit, its assertions that are reached whenever it passes.
         reaching: the units that pass only if an assertion was reached.
         several: expected values of one expression for which the tests expect others too.
         forgiving: the units that pass although an assertion in them fails.
@@ -62,6 +63,7 @@ class Plan:
     modules: tuple[str, ...] = ()
     literals: tuple[Any, ...] = ()
     required: tuple[tuple[int, ...], ...] = ()
+    sure: tuple[tuple[int, ...], ...] = ()
     reaching: tuple[int, ...] = ()
     several: tuple[int, ...] = ()
     forgiving: tuple[int, ...] = ()
@@ -121,6 +123,7 @@ def plan_tests(tests: tuple[str, ...], *, before: str = "", prompt: str = "", en
         tuple(sorted(_modules_of([*imports, *every]) - solution_aliases(every))),
         tuple(prepared.literals),
         tuple(tuple(prepared.required.get(unit, ())) for unit in range(count)),
+        tuple(tuple(prepared.sure.get(unit, ())) for unit in range(count)),
         tuple(prepared.reaching),
         tuple(prepared.several),
         tuple(range(count)) if re.search(_FORGIVES, "\n".join(tests)) else (),

@@ -21,7 +21,7 @@ from grpo.rewards.code.guest.customs import SOLUTION_MODULES, customary
 from grpo.rewards.code.guest.loading import line_of
 from grpo.rewards.code.guest.plain import Malformed, NotPlain, decode, encode
 from grpo.rewards.code.guest.reporting import reporter
-from grpo.rewards.code.guest.units import Stop, asking, is_skip, same
+from grpo.rewards.code.guest.units import Stop, asking, asserting, is_skip, same
 
 _LAST_WORD = 0.2
 
@@ -169,11 +169,12 @@ def main(
     names: list[str],
     numbers: bool,
     in_place: bool,
+    sure: list[list[int]],
     reaching: list[int],
     first: int,
     seconds: float,
     stop: bool,
-    replay: bool,
+    replay: int,
 ) -> None:
     """Runs tests against the functions at the other end of a descriptor and reports on them.
 
@@ -185,7 +186,8 @@ def main(
         names: the functions of the solution that the tests call.
         numbers: see `Solution`.
         in_place: see `Solution`.
-        reaching: the units that pass only if an assertion was reached.
+        sure: see `asserting`.
+        reaching: likewise.
         first: the first unit to run.
         seconds: wall time of one unit, and of loading.
         stop: end at the first unit that fails.
@@ -205,15 +207,16 @@ def main(
     if loaded != ["ready"]:
         report(["load", "raised", str(loaded[1:2])[2:-2]])
         return
-    ask, anew = asking(replay, apart=True)
-    reached = [0]
+    ask, anew, forget = asking(replay, apart=True)
+    true, enter, begin_assertions, fault = asserting(sure, reaching)
     began = [0.0]
 
     def begin(unit: int) -> bool:
         if unit < first:
             return False
         anew()
-        solution.wrong, solution.raised, solution.begins, reached[0] = "", None, True, 0
+        solution.wrong, solution.raised, solution.begins = "", None, True
+        begin_assertions()
         began[0] = time.monotonic()
         channel.deadline = began[0] + seconds
         return True
@@ -232,19 +235,15 @@ def main(
             how, why = "raised" if error is raised else "failed", line_of(error)
             if isinstance(error, ModuleNotFoundError) and error is not raised:
                 how = "unjudged"
-        elif error is None and unit in reaching and not reached[0]:
-            how, why = "failed", "no assertion of the test was reached"
+        elif error is None and fault(unit):
+            how, why = "failed", fault(unit)
         report(["unit", unit, how, why, seconds_taken, changed])
         channel.deadline = time.monotonic() + seconds
         if solution.dead or how == "unjudged" or (stop and how != "passed"):
             raise Stop
 
-    def true(value: Any) -> Any:
-        reached[0] += 1
-        return value
-
     space: dict[str, Any] = {"__name__": "tests", "__builtins__": __builtins__}
-    report(_run(setup, source, space, {name: solution.function(name) for name in names}, solution, begin, ended, ask, true))
+    report(_run(setup, source, space, {name: solution.function(name) for name in names}, solution, begin, ended, ask, true, enter, forget))
     if solution.dead == "gone":
         time.sleep(_LAST_WORD)  # the other sandbox is stopped when this one ends, and how it ended by itself matters
 
@@ -265,7 +264,7 @@ def _run(
     for name in SOLUTION_MODULES:
         sys.modules[name] = module
     space.update(functions)
-    names = ("__begin__", "__ended__", "__ask__", "__true__")
+    names = ("__begin__", "__ended__", "__ask__", "__true__", "__enter__", "__forget__")
     space.update(zip(names, judge, strict=True), __near__=same)
     try:
         exec(compile(source, "<tests>", "exec", dont_inherit=True), space)

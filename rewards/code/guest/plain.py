@@ -106,7 +106,11 @@ def _held(value: Any) -> Any:
             if base is deque or issubclass(base, (list, tuple, set, frozenset)):
                 return base(base.__iter__(value))  # type: ignore[attr-defined]
             return dict(dict.items(value)) if base is dict else base.__new__(base, _raw(value, base))
-    if kind.__module__ in ("itertools", "builtins") and hasattr(kind, "__next__"):
+    if kind.__module__ == "collections" and hasattr(value, "data"):
+        return value.data
+    if hasattr(kind, "__iter__") or (hasattr(kind, "__getitem__") and hasattr(kind, "__len__")):
+        if hasattr(kind, "keys"):
+            return {key: value[key] for key in value}
         items = []
         for item in value:
             items.append(item)

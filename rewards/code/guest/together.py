@@ -23,7 +23,7 @@ from grpo.rewards.code.guest.channel import given
 from grpo.rewards.code.guest.guard import install, looks_around
 from grpo.rewards.code.guest.loading import MODULE, asked_for, line_of, new_module, run_sources, silence
 from grpo.rewards.code.guest.plain import NotPlain, decode, encode
-from grpo.rewards.code.guest.units import Stop, asking, is_skip, same
+from grpo.rewards.code.guest.units import Stop, asking, asserting, is_skip, same
 
 _FILE = f"<{MODULE}>"
 _HEAD = 4
@@ -47,10 +47,11 @@ def main(
     pytest: bool,
     items: dict[str, int],
     modules: list[str],
+    sure: list[list[int]],
     reaching: list[int],
     first: int,
     seconds: float,
-    replay: bool,
+    replay: int,
 ) -> None:
     """Loads a solution, runs the tests with it and tells the keeper how each unit ended.
 
@@ -64,16 +65,18 @@ def main(
         pytest: the tests are written for pytest or unittest, and pytest runs them.
         items: the units by the names of test functions, `Class.method` in classes.
         modules: what the tests import, which the solution may not change while it is loaded.
-        reaching: the units that pass only if an assertion was reached.
+        sure: see `asserting`.
+        reaching: likewise.
         first: the first unit to run.
         seconds: processor time of loading and of one unit, after which the process is ended.
-        replay: a question that was asked before in a unit gets the first answer again.
+        replay: see `asking`.
     """
     silence()
     line = _line(descriptor, token)
     next(line)
     say = line.send
-    ask, anew = asking(replay)
+    ask, anew, forget = asking(replay)
+    true, enter, begin_assertions, fault_of = asserting(sure, reaching)
     module = new_module()
     space: dict[str, Any] = {"__name__": "test_solution", "__builtins__": __builtins__}
     refused: list[str] = []
@@ -124,7 +127,6 @@ def main(
             space.pop(name, None)
     say(["loaded"])
     faults: list[str] = []
-    reached = [0]
     running = [-1]
     getframe = sys._getframe
 
@@ -136,7 +138,8 @@ def main(
         anew()
         faults.clear()
         refused.clear()
-        reached[0], running[0] = 0, unit
+        begin_assertions()
+        running[0] = unit
         signal.setitimer(signal.ITIMER_PROF, seconds)
         say(["begin", unit])
         return True
@@ -152,20 +155,12 @@ def main(
             how, why = "failed" if isinstance(error, AssertionError) else "raised", line_of(error)
         elif not how:
             how = "passed"
-            fault = faults[0] if faults else _difference(runner_marks, _marks(runner))
-            if fault:
-                how, why = "failed", fault
-            elif error is None and unit in reaching and not reached[0]:
-                how, why = "failed", "no assertion of the test was reached"
+            fault = faults[0] if faults else _difference(runner_marks, _marks(runner)) or fault_of(unit)
+            how, why = ("failed", fault) if fault else (how, why)
         if not say(["end", how, why, anew()]):
             raise Stop
 
-    def true(value: Any) -> Any:
-        reached[0] += 1
-        return value
-
     def known(value: Any, place: int, tolerance: float | None = None) -> bool:
-        reached[0] += 1
         try:
             wire = encode(value)
         except (NotPlain, RecursionError):
@@ -180,7 +175,6 @@ def main(
         return bool(value == other)
 
     def alike(one: Any, two: Any) -> Any:
-        reached[0] += 1
         result = one == two
         own: Any = next((each for each in (one, two) if type(each).__module__ == MODULE), None)
         if own is None or not result:
@@ -192,24 +186,33 @@ def main(
             with _without_trace(module, own):
                 if _agrees(lambda: own == object()) and _agrees(lambda: own == "\N{SNOWMAN}"):
                     faults.append("an object that equals whatever it is compared with")
-                elif _agrees(lambda: own != other) or not _agrees(lambda: own == other):
+                elif (_has_own_ne(own) and _agrees(lambda: own != other)) or not _agrees(lambda: own == other):
                     faults.append("an object that equals a value and does not")
             return result
         return equal(own, -1, other)
 
-    def order(one: Any, two: Any, name: str) -> Any:
-        reached[0] += 1
-        result = _ORDERS[name](one, two)
-        if result and MODULE in (type(one).__module__, type(two).__module__):
-            with _without_trace(module, one, two):
-                against = _agrees(lambda: _ORDERS[_AGAINST[name]](one, two))
-                still = _agrees(lambda: _ORDERS[name](one, two))
-            if against or not still:
-                faults.append("an object that is before and behind another")
+    def order(names: tuple[str, ...], *values: Any) -> bool:
+        for name, one, two in zip(names, values, values[1:], strict=False):
+            if not _ORDERS[name](one, two):
+                return False
+            if MODULE in (type(one).__module__, type(two).__module__):
+                with _without_trace(module, one, two):
+                    against = _agrees(lambda: _ORDERS[_AGAINST[name]](one, two))  # noqa: B023
+                    still = _agrees(lambda: _ORDERS[name](one, two))  # noqa: B023
+                if against or not still:
+                    faults.append("an object that is before and behind another")
+        return True
+
+    def get(value: Any, name: str) -> Any:
+        result = getattr(value, name)
+        if type(value).__module__ == MODULE:
+            with _without_trace(module, value):
+                again = getattr(value, name)
+            if _is_plain(result) and again != result:
+                faults.append(f"an attribute with two answers: {name}")
         return result
 
     def contains(item: Any, holder: Any) -> Any:
-        reached[0] += 1
         result = item in holder
         if result and type(holder).__module__ == MODULE:
             with _without_trace(module, holder):
@@ -229,6 +232,7 @@ def main(
 
     space.update(__begin__=begin, __ended__=ended, __ask__=ask, __true__=true, __near__=same)
     space.update(__known__=known, __alike__=alike, __order__=order, __contains__=contains, __twice__=twice)
+    space.update(__get__=get, __enter__=enter, __forget__=forget)
     try:
         code = compile(source, "<tests>", "exec", dont_inherit=True)
         space.update({name: value for name, value in customary(code).items() if name not in space})
@@ -289,7 +293,7 @@ def _asked(value: Any, place: int, expected: Any, say: Callable[[list[Any]], Any
     for at, other in enumerate(values):
         try:
             first, second = bool(value == other), bool(value == other)
-            unequal = bool(value != other)
+            unequal = bool(value != other) if _has_own_ne(value) else not first
             answers.append("both" if first is not second or first is unequal else "yes" if first else "no")
         except Exception as error:
             answers.append("raised")
@@ -329,12 +333,22 @@ _ORDERS: dict[str, Callable[[Any, Any], Any]] = {
 _AGAINST = {"Lt": "GtE", "LtE": "Gt", "Gt": "LtE", "GtE": "Lt"}
 
 
+def _has_own_ne(value: Any) -> bool:
+    """Returns whether `!=` follows from `==`, or is the solution's own, and not that of a type which it derives from."""
+    function = type(value).__ne__
+    return function is object.__ne__ or isinstance(function, types.FunctionType)
+
+
 def _agrees(question: Callable[[], Any]) -> bool:
     """Returns whether an object says yes to a question; an exception is no answer."""
     try:
         return bool(question())
     except Exception:
         return False
+
+
+def _is_plain(value: Any) -> bool:
+    return type(value) in _COUNTING and value == value
 
 
 def _marks(names: list[str]) -> dict[tuple[str, str], int]:

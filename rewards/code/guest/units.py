@@ -30,14 +30,14 @@ def is_skip(error: BaseException | None) -> bool:
     return isinstance(error, tuple(kind for kind in kinds if isinstance(kind, type)))
 
 
-def asking(replay: bool, *, apart: bool = False) -> tuple[Callable[..., Any], Callable[[], bool]]:
-    """Returns `__ask__`, and what begins a unit anew and says whether an answer changed in the last one.
+def asking(replay: int, *, apart: bool = False) -> tuple[Callable[..., Any], Callable[[], bool], Callable[[], None]]:
+    """Returns `__ask__`, what begins a unit anew and says whether an answer changed in the last one, and `__forget__`.
 
     Args:
-        replay: a question that was asked before in the unit gets the first answer again.
-        apart: functions are called with copies, so that a question may be asked once more than the tests ask it. The
-            first one of a unit is, at its end; and a replayed answer is the second of two, which takes answers that
-            alternate out of step with the tests.
+        replay: a question that was asked before gets the first answer again; with 2 that is the second of two, which
+            takes answers that alternate out of step with the tests.
+        apart: functions are called with copies and outlive their units. So a question may be asked once more than the
+            tests ask it, as the first one of a unit is at its end, and answers are remembered from unit to unit.
     """
     answers: dict[str, Any] = {}
     changed: list[bool] = []
@@ -51,7 +51,7 @@ def asking(replay: bool, *, apart: bool = False) -> tuple[Callable[..., Any], Ca
         if apart and not first:
             wire = encode([args, named])
             first.append((question, lambda: function(*decode(wire)[0], **decode(wire)[1])))
-        if replay and apart and question not in answers:
+        if replay == 2 and question not in answers:
             function(*args, **named)
         result = None if replay and question in answers else function(*args, **named)
         if isinstance(result, types.CoroutineType):
@@ -78,11 +78,53 @@ def asking(replay: bool, *, apart: bool = False) -> tuple[Callable[..., Any], Ca
             with contextlib.suppress(Exception):
                 noted(question, again())
         before = bool(changed)
-        for kept in (answers, changed, first):
-            kept.clear()
+        changed.clear()
+        first.clear()
+        if not apart:
+            answers.clear()
         return before
 
-    return ask, anew
+    return ask, anew, answers.clear
+
+
+def asserting(
+    sure: list[list[int]], reaching: list[int]
+) -> tuple[Callable[..., Any], Callable[[int], None], Callable[[], None], Callable[[int], str]]:
+    """Returns `__true__`, `__enter__`, what begins a unit anew, and what says why one that ended has not passed.
+
+    Args:
+        sure: for each unit, its assertions that are reached whenever it passes.
+        reaching: the units that pass only if some assertion was reached.
+    """
+    reached: dict[int, int] = {}
+    entered: dict[int, int] = {}
+    failed: list[bool] = []
+
+    def true(value: Any, place: int = -1, caught: bool = False) -> bool:
+        reached[place] = reached.get(place, 0) + 1
+        result = bool(value)
+        if not result and not caught:
+            failed.append(True)
+        return result
+
+    def enter(place: int) -> None:
+        entered[place] = entered.get(place, 0) + 1
+
+    def anew() -> None:
+        for kept in (reached, entered, failed):
+            kept.clear()
+
+    def fault(unit: int) -> str:
+        if failed:
+            return "an assertion failed, and what failed did not reach the test"
+        if unit in reaching and not reached:
+            return "no assertion of the test was reached"
+        missing = [place for place in sure[unit] if place not in reached]
+        if missing or any(reached.get(place, 0) < count for place, count in entered.items()):
+            return "an assertion was not reached, and the test does not know why"
+        return ""
+
+    return true, enter, anew, fault
 
 
 def same(result: Any, expected: Any, tolerance: float) -> bool:
