@@ -63,6 +63,7 @@ class Instrument(ast.NodeTransformer):
         self._compared: dict[str, list[int]] = {}
         self._forgiven = _called_where_failing_is_expected(every)
         self._places = 0
+        self._in_function = 0  # outside of functions; in one, the number of the assertion that it begins with, or -1
         self._changing = self._caught = self._in_assert = False
         self.units = 0
 
@@ -105,28 +106,14 @@ class Instrument(ast.NodeTransformer):
         return done
 
     def visit_FunctionDef(self, node: Any) -> Any:
-        """Rewrites a function in a unit; one that is left before its first assertion is noticed."""
-        if self._unit < 0:
-            outer, self._caught = self._caught, node.name in self._forgiven
-            self.generic_visit(node)
-            self._caught = outer
-            return node
-        first = next((at for at, each in enumerate(node.body) if isinstance(each, ast.Assert)), None)
-        plain = first is not None and not any(
-            isinstance(inner, ast.Return | ast.Raise | ast.Try | ast.Yield | ast.YieldFrom)
-            for each in node.body[:first]
-            for inner in ast.walk(each)
-        )
-        outer, self._caught = self._caught, self._caught or node.name in self._forgiven
-        self._assertions.append(False)
-        if plain and not self._caught:
-            at = self._next_place()
-            before = self._block(node.body[:first], sure=False)
-            asserted: Any = self._assert(node.body[first], at)
-            node.body = [_call_of("__enter__", at), *before, asserted, *self._block(node.body[first + 1 :], sure=False)]
-        else:
-            node.body = self._block(node.body, sure=False)
-        self._caught = outer
+        """Rewrites a function of the tests; one that is left before its first assertion is noticed."""
+        outer = self._caught, self._in_function
+        self._caught = self._caught or node.name in self._forgiven
+        begins = not self._caught and _begins_with_assertion(node.body)
+        self._in_function = self._next_place() if begins else -1
+        entered = [_call_of("__enter__", self._in_function)] if begins else []
+        node.body = [*entered, *self._block(node.body, sure=begins)]
+        self._caught, self._in_function = outer
         return node
 
     visit_AsyncFunctionDef = visit_FunctionDef
@@ -162,12 +149,10 @@ class Instrument(ast.NodeTransformer):
         return node
 
     def visit_Assert(self, node: ast.Assert) -> ast.Assert:
-        sure = self._sure
+        place = -1
         if not (isinstance(node.test, ast.Constant) and not node.test.value):
-            self._assertions.append(sure)
-        return self._assert(node, self._place(sure))
-
-    def _assert(self, node: Any, place: int) -> Any:
+            self._assertions.append(self._sure)
+            place = self._place(self._sure)
         self._in_assert = True
         test = self._asserted(node.test)
         self._in_assert = False
@@ -177,6 +162,9 @@ class Instrument(ast.NodeTransformer):
 
     def _place(self, sure: bool) -> int:
         """Returns the number of an assertion that is surely reached, -1 for one that may not be."""
+        if self._in_function != 0:
+            place, self._in_function = (self._in_function, -1) if sure else (-1, self._in_function)
+            return place
         if not sure or self._unit < 0:
             return -1
         place = self._next_place()
@@ -220,7 +208,7 @@ class Instrument(ast.NodeTransformer):
             return node
         if not self._split and isinstance(node.func, ast.Name) and node.func.id in _CONVERSIONS and len(node.args) == 1:
             return ast.Call(_name("__twice__"), [node.func, *node.args], node.keywords)
-        asked = isinstance(node.func, ast.Name) and node.func.id in self._names and not _is_class(node.func.id)
+        asked = isinstance(node.func, ast.Name) and node.func.id in self._names
         function = isinstance(node.func, ast.Attribute) and (
             ast.unparse(node.func) in self._methods or self._is_made_anew(node.func.value)
         )
@@ -297,7 +285,7 @@ class Instrument(ast.NodeTransformer):
             return None
         self.prepared.literals.append(wire[0])
         place = len(self.prepared.literals) - 1
-        if self._sure:
+        if self._sure and self._in_function == 0 and self._unit >= 0:
             self.prepared.required.setdefault(self._unit, []).append(place)
         return ast.Constant(place)
 
@@ -358,8 +346,19 @@ def _called_where_failing_is_expected(every: Sequence[ast.stmt]) -> set[str]:
     return {inner.id for block in blocks for inner in ast.walk(block) if isinstance(inner, ast.Name)}
 
 
-def _is_class(name: str) -> bool:
-    return name[:1].isupper()
+def _begins_with_assertion(body: list[ast.stmt]) -> bool:
+    """Returns whether a function surely comes to its first assertion, unless something goes wrong before."""
+    for statement in body:
+        if isinstance(statement, ast.Assert):
+            return not isinstance(statement.test, ast.Constant)
+        if isinstance(statement, ast.With | ast.AsyncWith) and not any(
+            _expects(item.context_expr) for item in statement.items
+        ):
+            if any(isinstance(inner, ast.Assert) for inner in ast.walk(statement)):
+                return _begins_with_assertion(statement.body)
+        if any(isinstance(inner, ast.Return | ast.Raise | ast.Try | ast.Yield) for inner in ast.walk(statement)):
+            return False
+    return False
 
 
 def _asks_for_change(node: ast.AST) -> bool:

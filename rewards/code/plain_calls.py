@@ -19,7 +19,7 @@ _MODULES = frozenset(
 _ELSEWHERE = frozenset(
     "seed setstate getcontext setcontext localcontext setrecursionlimit stdout stdin stderr environ settrace open input"
     " eval exec compile globals locals vars breakpoint __import__ redirect_stdout capsys print isgenerator"
-    " iscoroutinefunction GeneratorType StopIteration GeneratorExit StopAsyncIteration".split()
+    " iscoroutinefunction warns deprecated_call catch_warnings simplefilter GeneratorType StopIteration GeneratorExit StopAsyncIteration".split()
 )
 _SIDE_BY_SIDE = (ast.Is, ast.IsNot)
 _KINDS = frozenset(
@@ -73,7 +73,8 @@ class _Reader:
             for name in self._assigned(node)
         }
         self._known = {name for use in self._uses(calls) if self._is_surely_data(use) for name in self._functions_of(use)}
-        if {call.func.id for call in calls if isinstance(call.func, ast.Name)} - self._known - {"candidate"}:
+        used = [use for use in self._uses(calls) if not isinstance(self._parents.get(id(use)), ast.Expr | ast.Assign)]
+        if {name for use in used for name in self._functions_of(use)} - self._known:
             return False
         return all(map(self._is_given_data, calls)) and all(map(self._is_used_as_data, self._uses(calls)))
 
@@ -169,7 +170,9 @@ class _Reader:
             return not any(self._is_answer(side) or _is_none(side) for side in others)
         if isinstance(parent, ast.Call):
             named = parent.func.id if isinstance(parent.func, ast.Name) else getattr(parent.func, "attr", "")
-            return named not in self._functions | self._helpers | {"check"}
+            if named in self._helpers - {"check"}:
+                return not self._asks_its_arguments(named)
+            return named not in self._functions | {"check"}
         return not isinstance(parent, ast.Assign | ast.Expr | ast.Attribute)
 
     def _is_used_as_data(self, node: ast.expr) -> bool:
@@ -210,7 +213,11 @@ class _Reader:
         """Returns whether a function of the tests asks its arguments for attributes, as those of no plain data."""
         for node in self._defined:
             if isinstance(node, ast.FunctionDef) and node.name == name:
-                return any(isinstance(inner, ast.Attribute) for inner in ast.walk(node))
+                inside = list(ast.walk(node))
+                local = {inner.arg for inner in inside if isinstance(inner, ast.arg)}
+                local |= {inner.id for inner in inside if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)}
+                owners = [inner.value for inner in inside if isinstance(inner, ast.Attribute)]
+                return any(not isinstance(owner, ast.Name) or owner.id in local for owner in owners)
         return False
 
     def _is_answer(self, node: ast.expr) -> bool:

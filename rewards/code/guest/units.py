@@ -14,6 +14,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from grpo.rewards.code.guest.loading import MODULE
 from grpo.rewards.code.guest.plain import NotPlain, decode, encode
 
 _INFINITE = float("inf")
@@ -41,6 +42,7 @@ def asking(replay: int, *, apart: bool = False) -> tuple[Callable[..., Any], Cal
     """
     answers: dict[str, Any] = {}
     changed: list[bool] = []
+    awaited: set[str] = set()
     first: list[tuple[str, Callable[[], Any]]] = []
 
     def ask(function: Any, *args: Any, **named: Any) -> Any:
@@ -53,24 +55,32 @@ def asking(replay: int, *, apart: bool = False) -> tuple[Callable[..., Any], Cal
             first.append((question, lambda: function(*decode(wire)[0], **decode(wire)[1])))
         if replay == 2 and question not in answers:
             function(*args, **named)
-        result = None if replay and question in answers else function(*args, **named)
+        if replay and question in answers and not isinstance(function, type):
+            answer = decode(answers[question])
+            return given_later(answer) if question in awaited else answer
+        result = function(*args, **named)
         if isinstance(result, types.CoroutineType):
+            awaited.add(question)
             return later(question, result)
         return noted(question, result)
 
     def noted(question: str, result: Any) -> Any:
-        if replay and question in answers:
-            return decode(answers[question])
         try:
-            answer = encode(result)
-        except (NotPlain, RecursionError):
+            held = vars(result) if type(result).__module__ == MODULE else None
+            answer = encode(result if held is None else held)
+        except (NotPlain, RecursionError, TypeError):
             return result
+        if held is not None and replay:
+            held.update(decode(answers.setdefault(question, answer)))  # what is made alike is alike
         if answers.setdefault(question, answer) != answer:
             changed.append(True)
         return result
 
     async def later(question: str, coroutine: Any) -> Any:
         return noted(question, await coroutine)
+
+    async def given_later(answer: Any) -> Any:
+        return answer
 
     def anew() -> bool:
         if first and len(answers) > 1 and not changed and not replay:
