@@ -191,6 +191,13 @@ class Instrument(ast.NodeTransformer):
         self.generic_visit(node)
         return [node, _call_of("__forget__")] if isinstance(call, ast.Call) and self._unit >= 0 else node
 
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        self.generic_visit(node)
+        name = {ast.Eq: "__alike__", ast.NotEq: "__differ__", ast.In: "__contains__"}.get(type(node.ops[0]))
+        if self._split or self._caught or name is None or len(node.ops) > 1:
+            return node
+        return ast.Call(_name(name), [node.left, *node.comparators], [])
+
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         self.generic_visit(node)
         if self._unit < 0 or self._split or self._changing or not isinstance(node.ctx, ast.Load) or not self._in_assert:
@@ -230,8 +237,6 @@ class Instrument(ast.NodeTransformer):
             [operator], [right] = test.ops, test.comparators
             if isinstance(operator, ast.Eq):
                 return self._equal(test.left, right)
-            if isinstance(operator, ast.In):
-                return ast.Call(_name("__contains__"), [self.visit(test.left), self.visit(right)], [])
         if isinstance(test, ast.Compare) and not self._split and not self._caught:
             if all(isinstance(operator, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for operator in test.ops):
                 names = [ast.Constant(type(operator).__name__) for operator in test.ops]

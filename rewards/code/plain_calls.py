@@ -26,6 +26,12 @@ _KINDS = frozenset(
     "int float str bytes bool complex list tuple dict set frozenset Iterable Sequence Mapping Sized Container Hashable"
     " Collection Number Integral Real object NoneType".split()
 )
+_METHODS = frozenset(
+    name
+    for kind in (str, bytes, tuple, int, float, complex)
+    for name in dir(kind)
+    if not name.startswith("_")
+) | frozenset(("keys", "values", "items", "get"))
 _CLASSES_OF_DATA = frozenset(("Decimal", "Fraction", "Counter", "OrderedDict"))
 _NO_VALUES = frozenset(("islice", "takewhile", "dropwhile", "next", "iter", "callable", "type", "hash", "id", "getattr", "hasattr", "dir", "help", "super"))
 
@@ -104,7 +110,8 @@ class _Reader:
                 parent = self._parents.get(id(node))
                 hands = isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id == "check"
                 stands_in = isinstance(parent, ast.Assign) and ast.unparse(parent.targets[0]) == "candidate"
-                if not hands and not stands_in and not (isinstance(node.ctx, ast.Store) and node.id == "candidate"):
+                mapped = isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id == "map"
+                if not hands and not mapped and not stands_in and not (isinstance(node.ctx, ast.Store) and node.id == "candidate"):
                     return False
         return True
 
@@ -178,6 +185,8 @@ class _Reader:
     def _is_used_as_data(self, node: ast.expr) -> bool:
         """Returns whether nothing is asked of an answer that data would not be asked."""
         parent = self._parents.get(id(node))
+        if isinstance(parent, ast.Attribute) and parent.attr in _METHODS and self._functions_of(node) <= self._known:
+            return True
         if isinstance(parent, ast.FunctionDef | ast.ClassDef | ast.Attribute | ast.withitem | ast.Await | ast.Raise | ast.Delete):
             return False
         if isinstance(parent, ast.Subscript) and parent.value is node:

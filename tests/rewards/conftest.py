@@ -269,13 +269,13 @@ def _judged(
     pool: Any = None,
     seconds: float = 2.0,
     stop: bool = False,
-    integrity: Any = "split",
+    assurance: Any = "any",
     compare: Any = "trimmed",
     **row: Any,
 ) -> CodeResult:
     allowance = Allowance(seconds=seconds, stop=stop)
     task = task_of(Columns(**row))
-    judging = judge(pool or pool_of(), program, task, allowance=allowance, integrity=integrity, comparison=compare)
+    judging = judge(pool or pool_of(), program, task, allowance=allowance, assurance=assurance, comparison=compare)
     return asyncio.run(judging)[1]
 
 

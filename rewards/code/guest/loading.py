@@ -60,9 +60,9 @@ def asked_for(module: types.ModuleType, name: str, given: dict[str, Any]) -> Any
 
 
 def silence() -> None:
-    """Sends what is printed nowhere: it is neither limited nor anybody's business."""
-    nowhere = os.open("/dev/null", os.O_WRONLY)
-    for descriptor in (1, 2):
+    """Sends what is printed nowhere, and empties standard input, from which the orders of the judge came."""
+    nowhere = os.open("/dev/null", os.O_RDWR)
+    for descriptor in (0, 1, 2):
         os.dup2(nowhere, descriptor)
     os.close(nowhere)
 

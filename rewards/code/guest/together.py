@@ -176,10 +176,17 @@ def main(
 
     def alike(one: Any, two: Any) -> Any:
         result = one == two
-        own: Any = next((each for each in (one, two) if type(each).__module__ == MODULE), None)
-        if own is None or not result:
-            return result
-        other = two if own is one else one
+        return suspected(one, two) if result is True else result
+
+    def differ(one: Any, two: Any) -> Any:
+        result = one != two
+        return not suspected(one, two) if result is False else result
+
+    def suspected(one: Any, two: Any) -> bool:
+        """Asks an object that says that it equals something whether it equals other things too."""
+        own, other = (one, two) if _has_own_eq(one) else (two, one)
+        if not _has_own_eq(own):
+            return True
         try:
             encode(other)
         except (NotPlain, RecursionError):
@@ -188,8 +195,10 @@ def main(
                     faults.append("an object that equals whatever it is compared with")
                 elif (_has_own_ne(own) and _agrees(lambda: own != other)) or not _agrees(lambda: own == other):
                     faults.append("an object that equals a value and does not")
-            return result
-        return equal(own, -1, other)
+            return True
+        with _without_trace(module, own):
+            _asked(own, -1, other, say)
+        return True
 
     def order(names: tuple[str, ...], *values: Any) -> bool:
         for name, one, two in zip(names, values, values[1:], strict=False):
@@ -214,6 +223,8 @@ def main(
 
     def contains(item: Any, holder: Any) -> Any:
         result = item in holder
+        if result and _has_own_eq(item) and type(holder) in (list, tuple):
+            suspected(item, next(each for each in holder if item is each or item == each))
         if result and type(holder).__module__ == MODULE:
             with _without_trace(module, holder):
                 everything = _agrees(lambda: object() in holder) and _agrees(lambda: "\N{SNOWMAN}" in holder)
@@ -231,7 +242,7 @@ def main(
         return result
 
     space.update(__begin__=begin, __ended__=ended, __ask__=ask, __true__=true, __near__=same)
-    space.update(__known__=known, __alike__=alike, __order__=order, __contains__=contains, __twice__=twice)
+    space.update(__known__=known, __alike__=alike, __differ__=differ, __order__=order, __contains__=contains, __twice__=twice)
     space.update(__get__=get, __enter__=enter, __forget__=forget)
     try:
         code = compile(source, "<tests>", "exec", dont_inherit=True)
@@ -331,6 +342,11 @@ _ORDERS: dict[str, Callable[[Any, Any], Any]] = {
     "GtE": lambda one, two: one >= two,
 }
 _AGAINST = {"Lt": "GtE", "LtE": "Gt", "Gt": "LtE", "GtE": "Lt"}
+
+
+def _has_own_eq(value: Any) -> bool:
+    """Returns whether Python code says what a value equals."""
+    return isinstance(type(value).__eq__, types.FunctionType)
 
 
 def _has_own_ne(value: Any) -> bool:
