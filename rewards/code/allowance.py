@@ -9,7 +9,6 @@ from weakref import WeakKeyDictionary
 from grpo.plugins.sandbox_job import JobResult, Limits
 
 _THREADS = 16
-_LOADING = 1.0
 _ASLEEP = 0.05
 _AT_WORK = 0.5
 _SURELY = 0.95
@@ -41,7 +40,7 @@ class Allowance:
     def limits(self, tests: int = 1) -> Limits:
         """Returns the limits of a program that is to pass so many tests in one process."""
         return Limits(
-            cpu_seconds=self.seconds * tests + min(_LOADING, self.seconds),
+            cpu_seconds=self.seconds * tests,
             wall_seconds=self.wall_seconds * tests,
             memory_bytes=self.memory_bytes,
             threads=_THREADS,

@@ -142,7 +142,8 @@ class Instrument(ast.NodeTransformer):
     def visit_If(self, node: ast.If) -> ast.stmt:
         """Rewrites a condition; one that raises an AssertionError is an assertion."""
         raised = node.body[0] if len(node.body) == 1 and not node.orelse else None
-        if isinstance(raised, ast.Raise) and raised.exc is not None and "AssertionError" in ast.unparse(raised.exc):
+        asserts = self._in_function == 0 and isinstance(raised, ast.Raise)
+        if asserts and isinstance(raised, ast.Raise) and raised.exc is not None and "AssertionError" in ast.unparse(raised.exc):
             asserted: ast.stmt = self.visit_Assert(ast.Assert(ast.UnaryOp(ast.Not(), node.test), None))
             return asserted
         self.generic_visit(node)
@@ -192,11 +193,13 @@ class Instrument(ast.NodeTransformer):
         return [node, _call_of("__forget__")] if isinstance(call, ast.Call) and self._unit >= 0 else node
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        self.generic_visit(node)
         name = {ast.Eq: "__alike__", ast.NotEq: "__differ__", ast.In: "__contains__"}.get(type(node.ops[0]))
         if self._split or self._caught or name is None or len(node.ops) > 1:
+            self.generic_visit(node)
             return node
-        return ast.Call(_name(name), [node.left, *node.comparators], [])
+        if name == "__contains__":
+            return ast.Call(_name(name), [self.visit(node.left), self.visit(node.comparators[0])], [])
+        return self._compare(name, node.left, node.comparators[0])
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         self.generic_visit(node)
@@ -256,7 +259,13 @@ class Instrument(ast.NodeTransformer):
             if place is not None:
                 self._compared.setdefault(ast.unparse(one), []).append(place.value)
                 return ast.Call(_name("__known__"), [self._direct(one), place], [])
-        return ast.Call(_name("__alike__"), [self.visit(left), self.visit(right)], [])
+        return self._compare("__alike__", left, right)
+
+    def _compare(self, name: str, left: ast.expr, right: ast.expr) -> ast.expr:
+        """Returns a comparison that computes what is expected before the solution can change what it is computed of."""
+        if _mentions(right, self._names) and not _mentions(left, self._names):
+            left, right = right, left
+        return ast.Call(_name(name), [self.visit(right), self.visit(left)], [])
 
     def _pinned(self, test: ast.expr) -> bool:
         """Rewrites a comparison with a known value: a call that is one side of it may answer as that says, each time."""
@@ -320,6 +329,10 @@ def _is_cheap(node: ast.AST) -> bool:
 
 def _name(name: str) -> ast.Name:
     return ast.Name(name, ast.Load())
+
+
+def _mentions(node: ast.expr, names: Collection[str]) -> bool:
+    return any(isinstance(inner, ast.Name) and inner.id in names for inner in ast.walk(node))
 
 
 def _name_of(node: ast.expr) -> str:

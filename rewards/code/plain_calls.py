@@ -97,6 +97,9 @@ class _Reader:
         if isinstance(node, ast.Attribute):
             foreign = node.attr in _ELSEWHERE or node.attr.startswith("__") or _is_foreign_error(node.attr)
             return isinstance(node.ctx, ast.Load) and not foreign
+        if isinstance(node, ast.Compare) and any(isinstance(each, _SIDE_BY_SIDE) for each in node.ops):
+            sides = [node.left, *node.comparators]
+            return any(isinstance(side, ast.Constant) or ast.unparse(side) in _KINDS for side in sides)
         return not isinstance(node, ast.Await | ast.AsyncFunctionDef | ast.Yield | ast.YieldFrom | ast.Global)
 
     def _is_of_solution(self, node: ast.Call) -> bool:

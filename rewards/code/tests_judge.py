@@ -55,6 +55,7 @@ async def judge_tests(pool: SandboxPool, program: str, plan: Plan, *, allowance:
     """
     tests: list[UnitResult] = []
     changed: set[int] = set()
+    long: set[int] = set()
     tried: set[int] = set()
     ends = 0
     while True:
@@ -70,15 +71,33 @@ async def judge_tests(pool: SandboxPool, program: str, plan: Plan, *, allowance:
             raise TransientError(f"the machine was too busy: the program waited {report.waited:.1f} s for a processor")
         tests.extend(report.tests)
         changed |= report.changed
+        long |= report.long
         ends += 1
         if report.over or ends == _MOST_ENDS:
             tests.extend([report.rest] * (plan.units - len(tests)))
         if len(tests) >= plan.units or (allowance.stop and not tests[-1].passed):
             tests = tests[: plan.units]
+            await _hold_to_limit(pool, tests, long, run)
             if any(tests[unit].passed for unit in changed if unit < len(tests)):
                 await _hear_first_answers(pool, tests, changed, _Run(program, plan, 0, allowance, PATIENCE))
             assurance: Assurance = "split" if plan.kind == "calls" else "guarded"
             return CodeResult(tuple(tests), plan.units, assurance, report.degraded)
+
+
+async def _hold_to_limit(pool: SandboxPool, tests: list[UnitResult], long: set[int], run: _Run) -> None:
+    """Runs each unit that took long on the clock once more alone, where its processor time is known exactly.
+
+    The process of the solution has a timer that ends it, but a solution can turn that off.
+    """
+    suspects = sorted(unit for unit in long if unit < len(tests) and tests[unit].passed)
+    if not suspects:
+        return
+    loading = (await replace(run, first=run.plan.units, exactly=run.allowance.seconds).report(pool)).cpu
+    for unit in suspects:
+        exactly = loading * _INEXACT + run.allowance.seconds * _INEXACT + _TICK
+        report = await replace(run, first=unit, last=unit, exactly=exactly, patience=PATIENCE).report(pool)
+        if not report.tests or not report.tests[0].passed:
+            tests[unit] = UnitResult("time_cpu", "it kept its process from being ended in time")
 
 
 async def _hear_first_answers(pool: SandboxPool, tests: list[UnitResult], changed: set[int], run: _Run) -> None:
@@ -101,6 +120,8 @@ class _Report:
         starved: the last of them was late, but the solution had hardly any processor.
         waited: how long the solution waited for one, in seconds, or None where that is not known.
         changed: the units in which the solution answered one question in two ways.
+        long: the units that took more time on the clock than they may take of the processor.
+        cpu: processor time that the solution used in all, in seconds.
     """
 
     tests: list[UnitResult] = field(default_factory=list)
@@ -109,12 +130,20 @@ class _Report:
     starved: bool = False
     waited: float | None = None
     changed: set[int] = field(default_factory=set)
+    long: set[int] = field(default_factory=set)
+    cpu: float = 0.0
     degraded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One run of the units from the first one on; `replay` repeats the first answer to each question."""
+    """One run of the units from the first one on.
+
+    Attributes:
+        replay: the first answer to each question is repeated; see `guest.units.asking`.
+        last: the last unit to run; -1 for all.
+        exactly: processor time of the whole run, in seconds; 0 for what its units may take.
+    """
 
     program: str
     plan: Plan
@@ -122,6 +151,8 @@ class _Run:
     allowance: Allowance
     patience: int
     replay: int = 0
+    last: int = -1
+    exactly: float = 0.0
 
     async def report(self, pool: SandboxPool) -> _Report:
         """Runs them; returns what they said.
@@ -138,7 +169,7 @@ class _Run:
         if result.trouble:
             failed = result if result.outcome in TROUBLE else peer
             raise TransientError(f"the sandbox failed ({failed.outcome}): {failed.reason or 'it gave no reason'}")
-        report = _Report(degraded=tuple(sorted({*result.degraded, *peer.degraded})), waited=peer.waited_seconds)
+        report = _Report(degraded=tuple(sorted({*result.degraded, *peer.degraded})), waited=peer.waited_seconds, cpu=peer.cpu_seconds)
         written = result.stdout.decode("ascii", "replace").splitlines()
         lines = [json.loads(line[len(nonce) + 1 :]) for line in written if line.startswith(f"{nonce} ")]
         for kind, *parts in lines:
@@ -146,8 +177,8 @@ class _Run:
                 raise UnusableTests(parts[0])
             if kind == "unit":
                 ended = _ended(parts[1], parts[2], peer, self.allowance)
-                if ended.passed and _over(parts[3], peer, self.allowance):
-                    ended = UnitResult("time_cpu", "it kept its process from being ended in time")
+                if parts[3] > self.allowance.seconds * _INEXACT + _TICK and not self.exactly:
+                    report.long.add(parts[0])
                 _note(report, parts[0] - self.first, ended)
                 if parts[4]:
                     report.changed.add(parts[0])
@@ -156,13 +187,15 @@ class _Run:
         return report
 
     def _limits(self) -> Limits:
-        return self.allowance.limits(self.plan.units - self.first)
+        limits = self.allowance.limits(self.plan.units - self.first + 1)
+        return replace(limits, cpu_seconds=self.exactly) if self.exactly else limits
 
     def _pair(self, nonce: str, preloaded: bool) -> Job:
         """Returns the trusted side, with the side of the solution as its peer."""
         plan, limits = self.plan, self._limits()
         seconds = self.allowance.wall_seconds * self.patience
         of_tests: dict[str, Any] = {"names": list(plan.names), "reaching": list(plan.reaching), "first": self.first}
+        of_tests["last"] = self.plan.units - 1 if self.last < 0 else self.last
         of_tests["sure"] = [list(each) for each in plan.sure]
         of_tests |= {"setup": plan.setup, "source": plan.source, "replay": self.replay}
         shared = {"nonce": nonce, "seconds": seconds, "stop": self.allowance.stop}
@@ -247,11 +280,3 @@ def _outcome_of_job(result: JobResult, otherwise: Outcome) -> Outcome:
         return "time_cpu"
     return OUTCOME_OF_JOB.get(result.outcome, otherwise)
 
-
-def _over(seconds: float, peer: JobResult, allowance: Allowance) -> bool:
-    """Returns whether a test that took so long on the clock surely took more processor time than it may.
-
-    The process of the solution has a timer that ends it, but a solution can turn that off. It was off the processor
-    for no longer in this test than in its whole life.
-    """
-    return seconds - (peer.wall_seconds - peer.cpu_seconds) > allowance.seconds * _INEXACT + _TICK

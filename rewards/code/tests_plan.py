@@ -174,10 +174,12 @@ def _for_pytest(every: list[ast.stmt], instrument: Instrument) -> tuple[list[ast
             items.setdefault(node.name, len(items))
             node.body = instrument.unit(items[node.name], node.body, sure=_is_sure(node))
         elif isinstance(node, ast.ClassDef):
+            methods = _test_methods(node)
+            for method in sorted(methods) if _bases(node) else methods:  # in the order in which they will run
+                items.setdefault(f"{node.name}.{method}", len(items))
             for inner in node.body:
-                if isinstance(inner, _FUNCTIONS) and inner.name in _test_methods(node):
+                if isinstance(inner, _FUNCTIONS) and inner.name in methods:
                     name = f"{node.name}.{inner.name}"
-                    items.setdefault(name, len(items))
                     inner.body = instrument.unit(items[name], inner.body, sure=_is_sure(inner))
                 else:
                     instrument.visit(inner)

@@ -130,14 +130,28 @@ def _exception(kinds: list[str], held: list[Any]) -> BaseException:
 
 
 def _become(old: Any, new: Any) -> None:
-    """Gives a container the content of another one."""
+    """Gives a container the content of another one; containers in it that are at the same place stay what they are."""
     if type(old) is not type(new):
         raise Malformed("an argument of another type")
-    if isinstance(old, (list, bytearray)):
+    if isinstance(old, list):
+        kept = [_merged(one, two) for one, two in zip(old, new, strict=False)]
+        old[:] = [*kept, *new[len(kept) :]]
+    elif isinstance(old, bytearray):
         old[:] = new
-    elif isinstance(old, (dict, set)):
+    elif isinstance(old, dict):
+        kept_items = {key: _merged(old.get(key), value) for key, value in new.items()}
+        old.clear()
+        old.update(kept_items)
+    elif isinstance(old, set):
         old.clear()
         old.update(new)
+
+
+def _merged(old: Any, new: Any) -> Any:
+    if type(old) is not type(new) or not isinstance(new, (list, dict, set)):
+        return new
+    _become(old, new)
+    return old
 
 
 def _has_nan(value: Any) -> bool:
@@ -172,6 +186,7 @@ def main(
     sure: list[list[int]],
     reaching: list[int],
     first: int,
+    last: int,
     seconds: float,
     stop: bool,
     replay: int,
@@ -189,6 +204,7 @@ def main(
         sure: see `asserting`.
         reaching: likewise.
         first: the first unit to run.
+        last: the last one.
         seconds: wall time of one unit, and of loading.
         stop: end at the first unit that fails.
         replay: see `asking`.
@@ -212,7 +228,7 @@ def main(
     began = [0.0]
 
     def begin(unit: int) -> bool:
-        if unit < first:
+        if not first <= unit <= last:
             return False
         anew()
         solution.wrong, solution.raised, solution.begins = "", None, True

@@ -50,6 +50,7 @@ def main(
     sure: list[list[int]],
     reaching: list[int],
     first: int,
+    last: int,
     seconds: float,
     replay: int,
 ) -> None:
@@ -68,6 +69,7 @@ def main(
         sure: see `asserting`.
         reaching: likewise.
         first: the first unit to run.
+        last: the last one.
         seconds: processor time of loading and of one unit, after which the process is ended.
         replay: see `asking`.
     """
@@ -125,13 +127,16 @@ def main(
             space[name] = asked_for(module, name, before)
         except KeyError:
             space.pop(name, None)
+    now = vars(module)
+    kinds = [name for name, value in before.items() if isinstance(value, type) and isinstance(now.get(name), type)]
+    space.update({name: now[name] for name in kinds if name in space})  # a program may define what the prompt does anew
     say(["loaded"])
     faults: list[str] = []
     running = [-1]
     getframe = sys._getframe
 
     def begin(unit: int) -> bool:
-        if unit < first:
+        if not first <= unit <= last:
             return False
         if running[0] < 0:
             runner_marks.update(_marks(runner))  # pytest itself has begun
@@ -174,11 +179,11 @@ def main(
             raise error
         return bool(value == other)
 
-    def alike(one: Any, two: Any) -> Any:
+    def alike(two: Any, one: Any) -> Any:
         result = one == two
         return suspected(one, two) if result is True else result
 
-    def differ(one: Any, two: Any) -> Any:
+    def differ(two: Any, one: Any) -> Any:
         result = one != two
         return not suspected(one, two) if result is False else result
 
@@ -250,7 +255,7 @@ def main(
         if pytest:
             tests = types.ModuleType("test_solution")
             vars(tests).update(space)
-            trouble = _run_pytest(code, tests, items, first, begin, ended)
+            trouble = _run_pytest(code, tests, items, (first, last), begin, ended)
             if trouble:
                 say(["broken", trouble])
         else:
@@ -405,7 +410,7 @@ def _is_skip(error: BaseException | None) -> bool:
     return is_skip(error) and error is not None and not _is_of_solution(error)
 
 
-def _run_pytest(code: Any, tests: Any, items: dict[str, int], first: int, begin: Any, ended: Any) -> str:
+def _run_pytest(code: Any, tests: Any, items: dict[str, int], wanted: tuple[int, int], begin: Any, ended: Any) -> str:
     """Runs a test module by pytest; returns why it could not be collected, or ""."""
     import pytest
 
@@ -457,7 +462,7 @@ def _run_pytest(code: Any, tests: Any, items: dict[str, int], first: int, begin:
         return next((unit for unit in known if unit is not None), 0)
 
     def pytest_collection_modifyitems(items: list[Any]) -> None:
-        items[:] = [item for item in items if unit_of(item) >= first]
+        items[:] = [item for item in items if wanted[0] <= unit_of(item) <= wanted[1]]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(item: Any, nextitem: Any) -> Any:
