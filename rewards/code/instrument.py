@@ -15,7 +15,16 @@ from typing import Any
 from grpo.rewards.code.guest.plain import NotPlain, encode
 
 _EQUAL = frozenset("assertEqual assertEquals assertListEqual assertDictEqual assertTupleEqual assertSetEqual".split())
-_EXPECTING = ("raises", "warns", "deprecated_call", "assertRaises", "assertWarns", "assertLogs", "assertNoLogs", "suppress")
+_EXPECTING = (
+    "raises",
+    "warns",
+    "deprecated_call",
+    "assertRaises",
+    "assertWarns",
+    "assertLogs",
+    "assertNoLogs",
+    "suppress",
+)
 _FORGIVES = r"\((?:AssertionError|Exception|BaseException)\b"
 _UNEQUAL = frozenset(("assertNotEqual", "assertIsNot"))
 _CONVERSIONS = frozenset("int float complex str repr bytes len bool abs round hash".split())
@@ -143,7 +152,12 @@ class Instrument(ast.NodeTransformer):
         """Rewrites a condition; one that raises an AssertionError is an assertion."""
         raised = node.body[0] if len(node.body) == 1 and not node.orelse else None
         asserts = self._in_function == 0 and isinstance(raised, ast.Raise)
-        if asserts and isinstance(raised, ast.Raise) and raised.exc is not None and "AssertionError" in ast.unparse(raised.exc):
+        if (
+            asserts
+            and isinstance(raised, ast.Raise)
+            and raised.exc is not None
+            and "AssertionError" in ast.unparse(raised.exc)
+        ):
             asserted: ast.stmt = self.visit_Assert(ast.Assert(ast.UnaryOp(ast.Not(), node.test), None))
             return asserted
         self.generic_visit(node)

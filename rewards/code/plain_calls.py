@@ -27,13 +27,27 @@ _KINDS = frozenset(
     " Collection Number Integral Real object NoneType".split()
 )
 _METHODS = frozenset(
-    name
-    for kind in (str, bytes, tuple, int, float, complex)
-    for name in dir(kind)
-    if not name.startswith("_")
+    name for kind in (str, bytes, tuple, int, float, complex) for name in dir(kind) if not name.startswith("_")
 ) | frozenset(("keys", "values", "items", "get"))
 _CLASSES_OF_DATA = frozenset(("Decimal", "Fraction", "Counter", "OrderedDict"))
-_NO_VALUES = frozenset(("islice", "takewhile", "dropwhile", "next", "iter", "callable", "type", "hash", "id", "getattr", "hasattr", "dir", "help", "super"))
+_NO_VALUES = frozenset(
+    (
+        "islice",
+        "takewhile",
+        "dropwhile",
+        "next",
+        "iter",
+        "callable",
+        "type",
+        "hash",
+        "id",
+        "getattr",
+        "hasattr",
+        "dir",
+        "help",
+        "super",
+    )
+)
 
 
 def calls_only(every: Sequence[ast.stmt], setup: Sequence[ast.stmt], names: set[str]) -> bool:
@@ -78,7 +92,9 @@ class _Reader:
             if isinstance(node, ast.Call) and _makes_iterator(node)
             for name in self._assigned(node)
         }
-        self._known = {name for use in self._uses(calls) if self._is_surely_data(use) for name in self._functions_of(use)}
+        self._known = {
+            name for use in self._uses(calls) if self._is_surely_data(use) for name in self._functions_of(use)
+        }
         used = [use for use in self._uses(calls) if not isinstance(self._parents.get(id(use)), ast.Expr | ast.Assign)]
         if {name for use in used for name in self._functions_of(use)} - self._known:
             return False
@@ -114,7 +130,12 @@ class _Reader:
                 hands = isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id == "check"
                 stands_in = isinstance(parent, ast.Assign) and ast.unparse(parent.targets[0]) == "candidate"
                 mapped = isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id == "map"
-                if not hands and not mapped and not stands_in and not (isinstance(node.ctx, ast.Store) and node.id == "candidate"):
+                if (
+                    not hands
+                    and not mapped
+                    and not stands_in
+                    and not (isinstance(node.ctx, ast.Store) and node.id == "candidate")
+                ):
                     return False
         return True
 
@@ -190,7 +211,9 @@ class _Reader:
         parent = self._parents.get(id(node))
         if isinstance(parent, ast.Attribute) and parent.attr in _METHODS and self._functions_of(node) <= self._known:
             return True
-        if isinstance(parent, ast.FunctionDef | ast.ClassDef | ast.Attribute | ast.withitem | ast.Await | ast.Raise | ast.Delete):
+        if isinstance(
+            parent, ast.FunctionDef | ast.ClassDef | ast.Attribute | ast.withitem | ast.Await | ast.Raise | ast.Delete
+        ):
             return False
         if isinstance(parent, ast.Subscript) and parent.value is node:
             return isinstance(parent.ctx, ast.Load) and self._is_used_as_data(parent)
@@ -227,7 +250,9 @@ class _Reader:
             if isinstance(node, ast.FunctionDef) and node.name == name:
                 inside = list(ast.walk(node))
                 local = {inner.arg for inner in inside if isinstance(inner, ast.arg)}
-                local |= {inner.id for inner in inside if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)}
+                local |= {
+                    inner.id for inner in inside if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)
+                }
                 owners = [inner.value for inner in inside if isinstance(inner, ast.Attribute)]
                 return any(not isinstance(owner, ast.Name) or owner.id in local for owner in owners)
         return False

@@ -169,7 +169,9 @@ class _Run:
         if result.trouble:
             failed = result if result.outcome in TROUBLE else peer
             raise TransientError(f"the sandbox failed ({failed.outcome}): {failed.reason or 'it gave no reason'}")
-        report = _Report(degraded=tuple(sorted({*result.degraded, *peer.degraded})), waited=peer.waited_seconds, cpu=peer.cpu_seconds)
+        report = _Report(
+            degraded=tuple(sorted({*result.degraded, *peer.degraded})), waited=peer.waited_seconds, cpu=peer.cpu_seconds
+        )
         written = result.stdout.decode("ascii", "replace").splitlines()
         lines = [json.loads(line[len(nonce) + 1 :]) for line in written if line.startswith(f"{nonce} ")]
         for kind, *parts in lines:
@@ -279,4 +281,3 @@ def _outcome_of_job(result: JobResult, otherwise: Outcome) -> Outcome:
     if result.outcome == "signalled" and result.signal in (signal.SIGPROF, signal.SIGXCPU):
         return "time_cpu"
     return OUTCOME_OF_JOB.get(result.outcome, otherwise)
-

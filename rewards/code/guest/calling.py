@@ -259,7 +259,21 @@ def main(
             raise Stop
 
     space: dict[str, Any] = {"__name__": "tests", "__builtins__": __builtins__}
-    report(_run(setup, source, space, {name: solution.function(name) for name in names}, solution, begin, ended, ask, true, enter, forget))
+    report(
+        _run(
+            setup,
+            source,
+            space,
+            {name: solution.function(name) for name in names},
+            solution,
+            begin,
+            ended,
+            ask,
+            true,
+            enter,
+            forget,
+        )
+    )
     if solution.dead == "gone":
         time.sleep(_LAST_WORD)  # the other sandbox is stopped when this one ends, and how it ended by itself matters
 

@@ -168,7 +168,9 @@ def _read(wire: Any, depth: int) -> Any:
         return dict.fromkeys(items).keys() if tag == "K" else dict(items).items()
     if tag in _CLOCK:
         names = _CLOCK[tag][1].split()
-        zone = {"tzinfo": datetime.timezone(datetime.timedelta(seconds=parts[len(names)]))} if parts[len(names) :] else {}
+        zone = (
+            {"tzinfo": datetime.timezone(datetime.timedelta(seconds=parts[len(names)]))} if parts[len(names) :] else {}
+        )
         return _CLOCK[tag][0](**dict(zip(names, map(_whole, parts[: len(names)]), strict=True)), **zone)
     if tag in ("b", "y"):
         [text] = parts

@@ -247,7 +247,9 @@ def main(
         return result
 
     space.update(__begin__=begin, __ended__=ended, __ask__=ask, __true__=true, __near__=same)
-    space.update(__known__=known, __alike__=alike, __differ__=differ, __order__=order, __contains__=contains, __twice__=twice)
+    space.update(
+        __known__=known, __alike__=alike, __differ__=differ, __order__=order, __contains__=contains, __twice__=twice
+    )
     space.update(__get__=get, __enter__=enter, __forget__=forget)
     try:
         code = compile(source, "<tests>", "exec", dont_inherit=True)
