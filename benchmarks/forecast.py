@@ -3,11 +3,11 @@
     python benchmarks/forecast.py [--only default guess ...] [--keep DIR]
     python benchmarks/forecast.py --runs RUN [RUN ...]
 
-Trains the embedded model on nine jobs; the constants of core/run/target.py were chosen on the first five among others.
-Time: from step 20 to the end. Accuracy: the first step whose accuracy of sampled completions, averaged with two steps
-before and two after, is as high as the target. Below the table, how often the interval of an accuracy held over all of
-TARGETS that were not reached yet, asked after each of the steps ASKED; a target that a run never reaches is held where
-the interval has no end, or one after the last step. With --runs, the same count over runs that are over.
+Trains the embedded model on nine jobs; the constants of core/timing/target.py were chosen on the first five among
+others. Time: from step 20 to the end. Accuracy: the first step whose accuracy of sampled completions, averaged with two
+steps before and two after, is as high as the target. Below the table, how often the interval of an accuracy held over
+all of TARGETS that were not reached yet, asked after each of the steps ASKED; a target that a run never reaches is held
+where the interval has no end, or one after the last step. With --runs, the same count over runs that are over.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from statistics import fmean
 from typing import Any
 
 from grpo.core.record.run_dir import RunDir, read_json, read_metrics
-from grpo.core.run.forecast import FIRST_ACCURACY, forecast
-from grpo.core.run.target import reaches
+from grpo.core.timing.forecast import FIRST_ACCURACY, forecast
+from grpo.core.timing.target import reaches
 
 GUESS = "--env guess --warmup-steps 40 --prompts-per-step 24 --max-completion-length 6 --set train.lr=1e-4"
 JOBS = {  # name: (arguments of grpo run, steps, completions of each, target)

@@ -76,13 +76,13 @@ def run(
     Without --model it trains the embedded demonstration model on embedded problems: no network, no GPU, about a
     minute. Every setting of docs/configuration.md can be given with --set or in a --config file.
     """
+    from grpo.core.config.python_objects import refuse_missing
+    from grpo.core.display.progress import Silent
+    from grpo.core.display.terminal import display_for
     from grpo.core.policy.weights import run_config
     from grpo.core.processes.rank import is_first
     from grpo.core.record.run_dir import open_run_dir
-    from grpo.core.run.display import display_for
-    from grpo.core.run.given import refuse_missing
     from grpo.core.run.job import resume, start
-    from grpo.core.run.progress import Silent
     from grpo.core.text.streams import lasting_output
     from grpo.plugins.host import Host
 

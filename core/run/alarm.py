@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from grpo.core.check.shrink import shrink
+from grpo.core.display.progress import Progress
 from grpo.core.env.scores import ELSEWHERE
 from grpo.core.plan import Plan
 from grpo.core.processes.group import gathered
@@ -21,7 +22,6 @@ from grpo.core.record.browse import Rollout, read_step
 from grpo.core.record.run_dir import RunDir, rollout_steps
 from grpo.core.run.guarded import Guarded
 from grpo.core.run.hacking import HackingWatch, Suspicion
-from grpo.core.run.progress import Progress
 from grpo.core.run.surface import Seen
 from grpo.core.scoring.scorer import Scorer
 from grpo.core.text.printable import one_line

@@ -10,16 +10,16 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from grpo.core.display.progress import Progress
 from grpo.core.env.scores import ELSEWHERE
 from grpo.core.plan import Plan
 from grpo.core.record.run_dir import RolloutRow, RunDir, append_metrics, read_metrics, write_rollouts
 from grpo.core.record.trained import TrainedRow, write_trained
-from grpo.core.run.forecast import Schedule, forecast, is_due
 from grpo.core.run.guarded import Guarded
 from grpo.core.run.health import HEALTH, HealthWatch
-from grpo.core.run.progress import Progress
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.text.stats import proportion
+from grpo.core.timing.forecast import Schedule, forecast, is_due
 from grpo.core.train.callbacks import metrics_row
 from grpo.core.train.env_metrics import env_metrics
 from grpo.plugins.events import StepEnded

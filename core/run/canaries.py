@@ -22,11 +22,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from grpo.core.display.progress import Progress
 from grpo.core.plan import Plan
 from grpo.core.processes.group import gathered
 from grpo.core.processes.rank import is_first
 from grpo.core.record.run_dir import RunDir, read_json, write_json
-from grpo.core.run.progress import Progress
 from grpo.core.run.scoring import Scoring
 from grpo.core.scoring.known import Canary
 from grpo.core.scoring.outcome import Judgement, Outcome

@@ -7,8 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grpo.core.display.html import table
 from grpo.core.run.keywords import leaves
-from grpo.core.run.page import table
 from grpo.core.run.result import Run, load
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from grpo.core.text.stats import Estimate
 from grpo.plugins.types import Completion
 
 if TYPE_CHECKING:
-    from grpo.core.run.forecast import Forecast
+    from grpo.core.timing.forecast import Forecast
 
 Event = tuple[str, Sequence[Any]]  # its name and what it says
 ENDS = ("failed", "summary")  # the events that say how the run ended

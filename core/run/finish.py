@@ -38,7 +38,7 @@ def finish(run_dir: RunDir, warned: Callable[[str], None]) -> bool:
 def draw_curves(run_dir: RunDir, warned: Callable[[str], None]) -> None:
     """Draws reward.png; a run that is over is not a failed one because its picture is."""
     try:
-        from grpo.core.run.plot import plot_metrics
+        from grpo.core.display.plot import plot_metrics
 
         plot_metrics(read_metrics(run_dir), run_dir.plot)
     except Exception as error:

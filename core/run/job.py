@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from grpo.core.check.gold.validate import doubts
 from grpo.core.config.defaults import dtype_of
 from grpo.core.config.schema import RunConfig
+from grpo.core.display.progress import Progress, ShowsHowFar, Silent
 from grpo.core.env.episodes import hash_of
 from grpo.core.plan import Plan
 from grpo.core.planning.decide import make_plan
@@ -52,17 +53,16 @@ from grpo.core.record.run_dir import (
 )
 from grpo.core.record.trained import TrainedRow
 from grpo.core.record.versions import drift, hush_libraries, installed_versions
-from grpo.core.run.advice import advise, idle_processors
 from grpo.core.run.finish import DONE, draw_curves, finish, write_state
 from grpo.core.run.longer import longer_notes, refuse_steps
 from grpo.core.run.paths import absolute_paths, unused_path
-from grpo.core.run.progress import Progress, ShowsHowFar, Silent
 from grpo.core.run.regrouped import regrouped, sharded_as
-from grpo.core.run.timeline import timeline
 from grpo.core.run.upkeep import Upkeep
 from grpo.core.scoring.executors import processors
 from grpo.core.scoring.process_state import ProcessState
 from grpo.core.text.streams import limited_prints
+from grpo.core.timing.advice import advise, idle_processors
+from grpo.core.timing.timeline import timeline
 from grpo.core.train.stop import StopRequest
 from grpo.plugins._binding import BoundAdvantage, BoundEnv, BoundLoss, BoundReward, BoundSampler, BoundVerifier
 from grpo.plugins.errors import GrpoError, RunError, UsageError

@@ -23,6 +23,7 @@ from typing import Any
 from grpo.core.cluster.ranks import Ranks
 from grpo.core.cluster.ray_cluster import Cluster, Hosted, NodeLost
 from grpo.core.config.schema import RunConfig
+from grpo.core.display.progress import Progress
 from grpo.core.env import processes
 from grpo.core.rollout.server import placed
 from grpo.core.rollout.server.card import TOKEN
@@ -32,7 +33,6 @@ from grpo.core.run import rank
 from grpo.core.run.job import RunSummary
 from grpo.core.run.paths import absolute_paths, unused_path
 from grpo.core.run.placement import Asked, Placement, place
-from grpo.core.run.progress import Progress
 from grpo.core.scoring.nodes import pool as scoring
 from grpo.core.text.printable import counted
 from grpo.core.train.stop import StopRequest

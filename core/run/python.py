@@ -13,20 +13,21 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from grpo.core.config.python_objects import asked_otherwise, names_of, refuse_missing
 from grpo.core.config.schema import RunConfig, parse_config
+from grpo.core.display.notebook import display_here
+from grpo.core.display.progress import Silent
 from grpo.core.env.mixture import bound_envs
 from grpo.core.planning.objective import bind_objective
 from grpo.core.planning.output import RUNS
 from grpo.core.policy.weights import run_config
 from grpo.core.record.run_dir import RunDir, open_run_dir
 from grpo.core.run.dry_run import dry_run as look
-from grpo.core.run.given import PluginObjects, asked_otherwise, names_of, refuse_missing
+from grpo.core.run.given import PluginObjects
 from grpo.core.run.job import resume as resume_run
 from grpo.core.run.job import start
 from grpo.core.run.keywords import in_python, leaves, settings_tree
-from grpo.core.run.notebook import display_here
 from grpo.core.run.paths import absolute_paths
-from grpo.core.run.progress import Silent
 from grpo.core.run.python_rows import written_rows
 from grpo.core.run.result import Run
 from grpo.core.run.surroundings import unchanged_process
@@ -121,7 +122,7 @@ def train(
         RunError: it had to stop; `resume` continues it.
     """
     display = display_here(quiet=quiet)
-    display.in_python = True
+    display.wording = in_python
     try:
         with ExitStack() as left:
             if isinstance(settings.get("model"), Run):

@@ -37,9 +37,9 @@ def train(settings: Mapping[str, Any]) -> None:
         settings: `config` as JSON, or `resume` and `steps`; `desk`; `scorers`, each with its number of processes;
             `envs`, the processes that step environments; `variables` of the environment.
     """
+    from grpo.core.display.progress import Silent
     from grpo.core.record.versions import hush_libraries
     from grpo.core.run.job import resume, start
-    from grpo.core.run.progress import Silent
 
     os.environ.update(settings["variables"])
     hush_libraries()

@@ -8,20 +8,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grpo.core.config.python_objects import how_to_resume
 from grpo.core.config.schema import RunConfig, load_config
+from grpo.core.display.html import table
 from grpo.core.policy.load import load_tokenizer
 from grpo.core.policy.weights import find_run_weights, load_weights
 from grpo.core.record.list import RunLine, list_runs
 from grpo.core.record.run_dir import RunDir, open_run_dir, read_metrics, read_rollouts, rollout_steps
-from grpo.core.run.given import how_to_resume
-from grpo.core.run.page import table
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
     from transformers import PreTrainedTokenizerBase
 
-    from grpo.core.run.plot import Curves
+    from grpo.core.display.plot import Curves
 
 AS_JSON = ("prompt", "columns", "messages", "info")  # columns of recorded rollouts that hold JSON
 
@@ -94,7 +94,7 @@ class Run:
 
     def plot(self) -> Curves:
         """Draws reward, accuracy, each reward and completion length over steps; a notebook shows what it returns."""
-        from grpo.core.run.plot import curves
+        from grpo.core.display.plot import curves
 
         return curves(read_metrics(self._files))
 

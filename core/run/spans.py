@@ -1,9 +1,9 @@
 """Spans of a run's steps for OpenTelemetry: rows of metrics in, one trace for each step out, by OTLP over HTTP.
 
-Theory of operation. What a step took is measured once, by the metrics of `grpo.core.run.timeline`; the spans have these
-durations. Where a part began is worked out from their order, in which the parts of a step follow each other. A trace is
-a step, so that it stays small in a run of any length; the id of the run is an attribute of all of them and is kept in
-the run directory. No span has a text of a prompt or of a completion.
+Theory of operation. What a step took is measured once, by the metrics of `core/timing/timeline.py`; the spans have
+these durations. Where a part began is worked out from their order, in which the parts of a step follow each other. A
+trace is a step, so that it stays small in a run of any length; the id of the run is an attribute of all of them and is
+kept in the run directory. No span has a text of a prompt or of a completion.
 
 Spans are sent by a thread of the SDK's batch processor. A collector that is slow, absent or broken costs no step any
 time: what it does not take within seconds is dropped, and one warning says so.
@@ -33,7 +33,8 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from grpo.core.config.settings import OutputSettings
 from grpo.core.record.run_dir import RunDir
 from grpo.core.run.hacking import Suspicion
-from grpo.core.run.timeline import (
+from grpo.core.text.printable import one_line
+from grpo.core.timing.timeline import (
     CALLS,
     CANARIES,
     CHECKPOINTS,
@@ -45,7 +46,6 @@ from grpo.core.run.timeline import (
     WAITING,
     timeline,
 )
-from grpo.core.text.printable import one_line
 from grpo.core.train.callbacks import metrics_row
 from grpo.core.train.trackers import kept_id
 from grpo.core.train.trl_arguments import PROJECT

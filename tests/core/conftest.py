@@ -139,8 +139,8 @@ def lora_run(tiny_model: Path, vowels: str, tmp_path_factory: pytest.TempPathFac
 
 def _run(model: Path, reward: str, out: Path, **settings: Any) -> Path:
     from grpo.core.config.schema import parse_config
+    from grpo.core.display.progress import Silent
     from grpo.core.run.job import start
-    from grpo.core.run.progress import Silent
     from grpo.plugins.host import Host
 
     config = {

@@ -12,6 +12,7 @@ import torch
 
 from grpo import Completion
 from grpo.core.config.schema import parse_config
+from grpo.core.display.progress import Silent
 from grpo.core.plan import Plan
 from grpo.core.planning.decide import make_plan
 from grpo.core.record.list import list_runs
@@ -21,7 +22,6 @@ from grpo.core.report.scan import recorded_steps
 from grpo.core.run.alarm import RunAlarm, smallest
 from grpo.core.run.books import rollout_rows
 from grpo.core.run.hacking import HackingWatch
-from grpo.core.run.progress import Silent
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.train.batch import Batch, advantages_of
 from grpo.plugins.errors import RunError

@@ -11,13 +11,13 @@ import torch
 
 from grpo import Completion
 from grpo.core.config.schema import parse_config
+from grpo.core.display.progress import Silent
 from grpo.core.plan import Plan
 from grpo.core.planning.decide import make_plan
 from grpo.core.record.run_dir import RunDir, create_run_dir, read_metrics, read_rollouts
 from grpo.core.run.books import Books
 from grpo.core.run.finish import draw_curves
 from grpo.core.run.health import HealthWatch
-from grpo.core.run.progress import Silent
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.train.batch import Batch, advantages_of
 from grpo.plugins.host import Host

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from grpo import Component, RewardSpec, reward, rubric
+from grpo.core.config.python_objects import given_of, how_to_resume, refuse_missing
 from grpo.core.config.schema import parse_config
-from grpo.core.run.given import LARGEST, PluginObjects, given_of, how_to_resume, refuse_missing
+from grpo.core.run.given import LARGEST, PluginObjects
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 

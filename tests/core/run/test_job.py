@@ -315,7 +315,7 @@ def test_a_full_disk_ends_with_one_line_and_a_run_that_resumes(small: list[str],
 
 def test_the_time_of_a_run_counts_held_out_accuracy_before_the_first_step(small: list[str], tmp_path: Path) -> None:
     from grpo.core.record.run_dir import RunDir, read_metrics
-    from grpo.core.run.timeline import HELD_OUT, timeline
+    from grpo.core.timing.timeline import HELD_OUT, timeline
 
     here([*small, "--out", str(tmp_path / "run")])
     rows = read_metrics(RunDir(tmp_path / "run"))

@@ -61,11 +61,11 @@ def _box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_box")
 def test_reward_teaches_a_warmed_up_policy_to_call_its_tool(tmp_path: Path) -> None:
     from grpo.core.config.schema import parse_config
+    from grpo.core.display.progress import Silent
     from grpo.core.planning.decide import make_plan
     from grpo.core.record.browse import read_step
     from grpo.core.record.run_dir import RunDir, read_metrics
     from grpo.core.run.job import start
-    from grpo.core.run.progress import Silent
     from grpo.plugins.host import Host
 
     tree = {

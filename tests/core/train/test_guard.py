@@ -88,9 +88,9 @@ class StaleRollouts(HfRollouts):
 
 def train(tiny_model: Path, vowels: str, out: Path, rollouts: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     from grpo.core.config.schema import parse_config
+    from grpo.core.display.progress import Silent
     from grpo.core.rollout import open as opening
     from grpo.core.run.job import start
-    from grpo.core.run.progress import Silent
     from grpo.plugins.host import Host
 
     monkeypatch.setattr(opening, "open_rollouts", lambda plan, model, *_: rollouts)

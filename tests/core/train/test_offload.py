@@ -66,8 +66,8 @@ def test_each_mode_trains_the_same_policy(
     from safetensors.torch import load_file
 
     from grpo.core.config.schema import parse_config
+    from grpo.core.display.progress import Silent
     from grpo.core.run.job import start
-    from grpo.core.run.progress import Silent
     from grpo.plugins.host import Host
 
     monkeypatch.setattr(Offload.__init__, "__defaults__", (1024,))

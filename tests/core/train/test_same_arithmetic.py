@@ -83,8 +83,8 @@ def of_kind(kind: str, tokenizer_of: Path, folder: Path) -> Path:
 
 def train(model: Path, vowels: str, out: Path, head: str = "grpo") -> Any:
     from grpo.core.config.schema import parse_config
+    from grpo.core.display.progress import Silent
     from grpo.core.run.job import start
-    from grpo.core.run.progress import Silent
     from grpo.plugins.host import Host
 
     tree = {

@@ -41,8 +41,8 @@ def rewards(tmp_path: Path) -> Path:
 
 def tiny_run(tiny_model: Path, out: Path, rewards: list[str], **settings: Any) -> Any:
     from grpo.core.config.schema import parse_config
+    from grpo.core.display.progress import Silent
     from grpo.core.run.job import start
-    from grpo.core.run.progress import Silent
     from grpo.plugins.host import Host
 
     train = {"steps": 2, "prompts_per_step": 2, "group_size": 4, "lr": 1e-3, **settings.pop("train", {})}
@@ -238,9 +238,9 @@ def test_masked_completions_change_no_weight(tiny_model: Path, rewards: Path, tm
 
 @pytest.mark.core
 def test_too_many_failures_stop_the_run_by_name_and_it_resumes(tiny_model: Path, rewards: Path, tmp_path: Path) -> None:
+    from grpo.core.display.progress import Silent
     from grpo.core.record.run_dir import RunDir, read_rollouts
     from grpo.core.run.job import resume
-    from grpo.core.run.progress import Silent
     from grpo.plugins.host import Host
 
     with pytest.raises(RunError, match=r"reward 'brittle' .* failed on \d+ of 8 completions .* cannot read this one"):

@@ -190,9 +190,9 @@ def test_a_server_that_does_not_fit_is_refused_before_anything_loads(
 
 @pytest.mark.parametrize(("ahead", "lora"), [(1, False), (2, False), (2, True)])
 def test_several_environments_are_sampled_ahead(server: Server, tmp_path: Path, ahead: int, lora: bool) -> None:
+    from grpo.core.display.progress import Silent
     from grpo.core.record.run_dir import RunDir, read_metrics
     from grpo.core.run.job import start
-    from grpo.core.run.progress import Silent
     from grpo.plugins.host import Host
 
     config = config_of(
@@ -217,10 +217,10 @@ def test_a_run_survives_a_server_that_is_killed_between_sync_and_generation(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It comes back with two ranks that share each layer, and is proven like any other."""
+    from grpo.core.display.progress import Silent
     from grpo.core.record.run_dir import RunDir, read_metrics
     from grpo.core.rollout.engine.proven import EngineRollouts
     from grpo.core.run.job import start
-    from grpo.core.run.progress import Silent
     from grpo.plugins.host import Host
 
     calls, warnings = [], []

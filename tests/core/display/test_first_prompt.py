@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
+from grpo.core.display.first_prompt import LINES, first_prompt
 from grpo.core.env.episodes import Episode
 from grpo.core.policy.embedded import embedded_model_path
-from grpo.core.run.first_prompt import LINES, first_prompt
 
 SYSTEM = "{% if messages[0]['role'] != 'system' %}<|im_start|>system\nYou are Smol.<|im_end|>\n{% endif %}"
 TURNS = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"

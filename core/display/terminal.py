@@ -18,12 +18,12 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from grpo.core.config.python_objects import given_of, how_to_resume
+from grpo.core.display.first_prompt import first_prompt
+from grpo.core.display.progress import Silent
 from grpo.core.env.mixture import RunEnv
 from grpo.core.env.questions import questions_of
 from grpo.core.plan import Plan
-from grpo.core.run.first_prompt import first_prompt
-from grpo.core.run.given import given_of, how_to_resume
-from grpo.core.run.progress import Silent
 from grpo.core.text.printable import counted, printable
 from grpo.core.text.stats import Estimate
 from grpo.core.train.env_metrics import HELD_OUT, PREFIX
@@ -31,7 +31,7 @@ from grpo.plugins._binding import BoundAdvantage, BoundLoss
 from grpo.plugins.types import Completion
 
 if TYPE_CHECKING:
-    from grpo.core.run.forecast import Forecast
+    from grpo.core.timing.forecast import Forecast
 
 BARS = "▁▂▃▄▅▆▇█"
 SPARK_WIDTH = 24

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from grpo.core.run.advice import advise
-from grpo.core.run.timeline import HELD_OUT, SAMPLING, UPDATE, timeline
+from grpo.core.timing.advice import advise
+from grpo.core.timing.timeline import HELD_OUT, SAMPLING, UPDATE, timeline
 
 STEP = {"time/step": 2.0, "time/generate": 1.0, "time/score": 0.25, "time/record": 0.25}
 

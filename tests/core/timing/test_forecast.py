@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grpo.core.run.forecast import Forecast, Schedule, forecast, is_due
-from grpo.core.run.target import Range, reaches
+from grpo.core.timing.forecast import Forecast, Schedule, forecast, is_due
+from grpo.core.timing.target import Range, reaches
 
 PROMPTS, GROUP = 8, 8
 

@@ -4,7 +4,7 @@ Time: steps that are left times what steps took lately, and what held-out accura
 often as they are due. The interval is that of the means of several steps in a row, and a fifth more on both sides: a
 machine that gets busier, or completions that get much longer, are outside of it.
 
-Accuracy: core/run/target.py.
+Accuracy: core/timing/target.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
-from grpo.core.run.target import Range, reaches
+from grpo.core.timing.target import Range, reaches
 
 FIRST_TIME = 5  # steps before the first word about time
 FIRST_ACCURACY = 20  # and about accuracy

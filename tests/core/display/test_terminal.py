@@ -12,11 +12,9 @@ import pytest
 from rich.console import Console
 
 from grpo.core.config.settings import Settings
-from grpo.core.env.mixture import RunEnv
-from grpo.core.plan import Plan
-from grpo.core.policy.load import PolicySource
-from grpo.core.run.desk import DeskProgress
-from grpo.core.run.display import (
+from grpo.core.display.notebook import NotebookPanel, display_here
+from grpo.core.display.progress import ShowsHowFar
+from grpo.core.display.terminal import (
     LivePanel,
     PlainLines,
     Quiet,
@@ -27,11 +25,13 @@ from grpo.core.run.display import (
     number,
     sparkline,
 )
-from grpo.core.run.forecast import Forecast
-from grpo.core.run.notebook import NotebookPanel, display_here
-from grpo.core.run.progress import ShowsHowFar
-from grpo.core.run.target import Range
+from grpo.core.env.mixture import RunEnv
+from grpo.core.plan import Plan
+from grpo.core.policy.load import PolicySource
+from grpo.core.run.desk import DeskProgress
 from grpo.core.text.stats import proportion
+from grpo.core.timing.forecast import Forecast
+from grpo.core.timing.target import Range
 from grpo.plugins._loading import GIVEN
 from grpo.plugins.host import Host
 from grpo.plugins.types import Completion

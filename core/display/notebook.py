@@ -10,18 +10,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grpo.core.config.python_objects import how_to_resume
+from grpo.core.display.first_prompt import FirstPrompt, first_prompt
+from grpo.core.display.html import bar, block, line, table
+from grpo.core.display.progress import Silent
+from grpo.core.display.terminal import ToGo, describe, display_for, estimate, headline, number, sparkline, timing
 from grpo.core.plan import Plan
-from grpo.core.run.display import ToGo, describe, display_for, estimate, headline, number, sparkline, timing
-from grpo.core.run.first_prompt import FirstPrompt, first_prompt
-from grpo.core.run.given import how_to_resume
-from grpo.core.run.page import bar, block, line, table
-from grpo.core.run.progress import Silent
 from grpo.core.text.printable import counted
 from grpo.core.text.stats import Estimate
 from grpo.plugins.types import Completion
 
 if TYPE_CHECKING:
-    from grpo.core.run.forecast import Forecast
+    from grpo.core.timing.forecast import Forecast
 
 WARNING = "border-left:3px solid #E69F00;padding-left:0.5em;white-space:pre-wrap"
 

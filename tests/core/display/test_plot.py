@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from grpo.core.run.plot import curves, plot_metrics
+from grpo.core.display.plot import curves, plot_metrics
 
 
 def png_size(path: Path) -> tuple[int, int]:

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 import torch
 
 from grpo.core.config.settings import Settings
-from grpo.core.run.timeline import CANARIES, CHECKPOINTS, HELD_OUT, SAMPLING, SCORING, UPDATE, Timeline
 from grpo.core.scoring.loop import is_async
+from grpo.core.timing.timeline import CANARIES, CHECKPOINTS, HELD_OUT, SAMPLING, SCORING, UPDATE, Timeline
 from grpo.plugins._binding import BoundReward
 
 WORTH = 1.1  # times as fast: less is not worth a word

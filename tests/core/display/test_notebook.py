@@ -12,7 +12,7 @@ from typing import Any
 import executed_notebook
 import pytest
 
-from grpo.core.run.page import block, table
+from grpo.core.display.html import block, table
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "notebook" / "first_reward.ipynb"
 TRAINS = "run = grpo.train("

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from grpo.core.config.schema import RunConfig, parse_config
-from grpo.core.run.expected import expected, judges_of
-from grpo.core.run.forecast import forecast
+from grpo.core.timing.expected import expected, judges_of
+from grpo.core.timing.forecast import forecast
 from grpo.plugins.host import Host
 
 TREE: dict[str, Any] = {"env": "gsm8k", "rewards": ["proximity"], "train": {"steps": 100}}
