@@ -121,7 +121,7 @@ def test_the_lock_has_no_hole() -> None:
 # Sets of tests that install them into a folder of their own, in front of what the lock pins.
 SETS_BESIDE = [
     "tests/support/interop_packages.txt",
-    "tests/core/run/trackio_packages.txt",
+    "tests/core/track/trackio_packages.txt",
     "tests/envs/openenv/packages.txt",
 ]
 

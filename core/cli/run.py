@@ -16,7 +16,7 @@ from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
     from grpo.core.run.job import RunSummary
-    from grpo.core.run.placement import Asked
+    from grpo.core.run.ray.placement import Asked
 
 _cluster_option = partial(click.option, cls=PanelOption, panel="On a Ray cluster")
 
@@ -104,7 +104,7 @@ def run(
                 wished = load_config(None, [], {"env": own.env, **flags})
                 url = wished.rollout.server_url if "rollout.server_url" in flags else None
                 if asked is not None:
-                    from grpo.core.run.on_ray import resume_on_ray
+                    from grpo.core.run.ray.launch import resume_on_ray
 
                     if url is not None:
                         raise UsageError("--on ray starts its rollout servers itself: leave --server-url out.")
@@ -113,7 +113,7 @@ def run(
                 return _exit_code(resume(resume_from, Host.discover(), display, wished.train.steps, url))
             config = load_config(config_file, pairs, flags)
             if asked is not None:
-                from grpo.core.run.on_ray import planned_on_ray, start_on_ray
+                from grpo.core.run.ray.launch import planned_on_ray, start_on_ray
 
                 if dry_run:
                     for line in [*planned_on_ray(config, ray_address or "", asked), "dry run: nothing was trained"]:
@@ -139,7 +139,7 @@ def _asked(
     Raises:
         UsageError: a flag of clusters without one.
     """
-    from grpo.core.run.placement import Asked
+    from grpo.core.run.ray.placement import Asked
 
     if place is not None:
         return Asked(workers or 1, servers or 0, nodes)

@@ -53,11 +53,11 @@ from grpo.core.record.run_dir import (
 )
 from grpo.core.record.trained import TrainedRow
 from grpo.core.record.versions import drift, hush_libraries, installed_versions
+from grpo.core.run.extend import longer_notes, refuse_steps
 from grpo.core.run.finish import DONE, draw_curves, finish, write_state
-from grpo.core.run.longer import longer_notes, refuse_steps
 from grpo.core.run.paths import absolute_paths, unused_path
-from grpo.core.run.regrouped import regrouped, sharded_as
-from grpo.core.run.upkeep import Upkeep
+from grpo.core.run.resize import resized, sharded_as
+from grpo.core.run.restore_dir import RunDirRestorer
 from grpo.core.scoring.executors import processors
 from grpo.core.scoring.process_state import ProcessState
 from grpo.core.text.streams import limited_prints
@@ -226,7 +226,7 @@ def _resume(
         }
     )
     recorded = read_json(run_dir.versions) or {}
-    wanted, notes = regrouped(wanted, recorded, checkpoint)
+    wanted, notes = resized(wanted, recorded, checkpoint)
     plan = make_plan(wanted.model_copy(update={"out": path}), host, fresh=False)
     refuse_full_disk(path, plan.disk_bytes // (plan.config.output.keep + 1))
     _open_stores(plan)
@@ -255,7 +255,7 @@ def _resume(
 def _open_stores(plan: Plan) -> None:
     """Opens the stores of trackers while nothing is loaded yet, by the first process."""
     if is_first() and plan.config.output.report_to:
-        from grpo.core.train.trackers import open_stores
+        from grpo.core.track.trackers import open_stores
 
         open_stores(plan.config.output)
 
@@ -333,17 +333,17 @@ def _train(
         progress.warned(note)
     progress.loading("libraries")
     hush_libraries()
+    from grpo.core.monitor.hacking.alarm import RunAlarm
+    from grpo.core.monitor.zero_signal import RunZeroSignal
     from grpo.core.policy.load import end_ids
     from grpo.core.rollout.open import open_rollouts
-    from grpo.core.run.alarm import RunAlarm
-    from grpo.core.run.books import Books
     from grpo.core.run.canaries import RunCanaries
     from grpo.core.run.held_out import HeldOut
+    from grpo.core.run.recorder import Recorder
     from grpo.core.run.scoring import Scoring
-    from grpo.core.run.signal import RunSignal
+    from grpo.core.track.trackers import Trackers
     from grpo.core.train.batch import refuse_overflow, stop_on_failures
     from grpo.core.train.callbacks import StartCallback, StepCallback
-    from grpo.core.train.trackers import Trackers
     from grpo.core.train.trainer import PolicyTrainer
 
     tokenizer = plan.tokenizer
@@ -354,14 +354,14 @@ def _train(
         progress.loading("the rollout engine")
     rollouts = open_rollouts(plan, model, progress.warned)
     with closing(rollouts), ExitStack() as charts, Scoring(plan, progress.warned) as scoring:
-        upkeep = Upkeep(run_dir, hold, progress.warned) if hold is not None else None
-        books = Books(plan, host, run_dir, progress)
+        upkeep = RunDirRestorer(run_dir, hold, progress.warned) if hold is not None else None
+        recorder = Recorder(plan, host, run_dir, progress)
         alarm = RunAlarm(plan, run_dir, progress)
-        signal = RunSignal(plan, run_dir)
+        signal = RunZeroSignal(plan, run_dir)
         trackers = Trackers(plan.config.output, run_dir, charts)
         spans = None
         if "otel" in plan.config.output.report_to:
-            from grpo.core.run.spans import StepSpans
+            from grpo.core.track.otel import StepSpans
 
             spans = StepSpans(plan.config.output, run_dir, progress.warned, charts)
         canaries = RunCanaries(plan, run_dir, scoring, progress) if plan.canaries else None
@@ -384,7 +384,7 @@ def _train(
             metrics: dict[str, float] = {}
             if is_first():
                 right = scoring.judge(batch.completions)
-                rows, metrics = books.received(batch, right)
+                rows, metrics = recorder.received(batch, right)
                 rung = alarm.received(batch, right)
                 if spans is not None:
                     spans.alarms(batch.step, rung)
@@ -399,7 +399,7 @@ def _train(
 
         def trained(step: int, rows: Sequence[TrainedRow]) -> None:
             if is_first():
-                books.trained(step, rows)
+                recorder.trained(step, rows)
 
         trainer = PolicyTrainer(
             model=model,
@@ -413,7 +413,7 @@ def _train(
             between_steps=held_out.between_steps,
             callbacks=[
                 StepCallback(
-                    on_metrics=books.step_ended,
+                    on_metrics=recorder.step_ended,
                     stop=stop,
                     boundary=plan.config.loss.num_iterations,
                     keep=plan.config.output.keep,
@@ -431,7 +431,7 @@ def _train(
                     began = time.perf_counter()
                     measured = held_out.measure(0, trainer.rollouts)
                     if is_first() and measured:
-                        books.started({**measured, "time/held_out": time.perf_counter() - began})
+                        recorder.started({**measured, "time/held_out": time.perf_counter() - began})
                 if stop.asked_of_any():  # while somebody else's code swallowed the exception
                     raise KeyboardInterrupt
                 steps.enter_context(stop.finishing_steps())

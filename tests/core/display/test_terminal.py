@@ -28,7 +28,7 @@ from grpo.core.display.terminal import (
 from grpo.core.env.mixture import RunEnv
 from grpo.core.plan import Plan
 from grpo.core.policy.load import PolicySource
-from grpo.core.run.desk import DeskProgress
+from grpo.core.run.ray.mailbox import DeskProgress
 from grpo.core.text.stats import proportion
 from grpo.core.timing.forecast import Forecast
 from grpo.core.timing.target import Range

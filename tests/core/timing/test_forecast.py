@@ -159,7 +159,7 @@ def test_a_run_foresees_its_last_measurement_of_held_out_accuracy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from grpo.core.cli.main import cli
-    from grpo.core.run import books
+    from grpo.core.run import recorder as books
 
     seen: list[Any] = []
 
