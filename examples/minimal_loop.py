@@ -25,12 +25,12 @@ from grpo.core.rollout.turns.play import Trajectory, completed
 from grpo.core.rollout.types import SamplingParams
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.scoring.scorer import Scorer
-from grpo.core.train.advantage import Advantages, group_advantages
-from grpo.core.train.batch import score_column
-from grpo.core.train.forward import completion_logps
-from grpo.core.train.head import attach_logps
-from grpo.core.train.objective import Counts, Objective, Tokens, policy_loss
-from grpo.core.train.tensors import Tensors, counted, padded, whole_ids, whole_mask
+from grpo.core.train.advantages.compute import Advantages, group_advantages
+from grpo.core.train.batch.batch import score_column
+from grpo.core.train.batch.tensors import Tensors, counted, padded, whole_ids, whole_mask
+from grpo.core.train.update.forward import completion_logps
+from grpo.core.train.update.head import attach_logps
+from grpo.core.train.update.objective import Counts, Objective, Tokens, policy_loss
 from grpo.plugins.host import Host
 
 ENV = "gsm8k"

@@ -16,7 +16,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from grpo.core.record.run_dir import whole_file
-from grpo.core.train.env_metrics import HELD_OUT, HELD_OUT_HIGH, HELD_OUT_LOW, PREFIX
+from grpo.core.train.batch.env_metrics import HELD_OUT, HELD_OUT_HIGH, HELD_OUT_LOW, PREFIX
 
 WINDOW = 5  # steps that the bold line averages
 FEW = 8  # points that are marked one by one, since a line of one would not be seen

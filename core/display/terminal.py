@@ -26,7 +26,7 @@ from grpo.core.env.questions import questions_of
 from grpo.core.plan import Plan
 from grpo.core.text.printable import counted, printable
 from grpo.core.text.stats import Estimate
-from grpo.core.train.env_metrics import HELD_OUT, PREFIX
+from grpo.core.train.batch.env_metrics import HELD_OUT, PREFIX
 from grpo.plugins._binding import BoundAdvantage, BoundLoss
 from grpo.plugins.types import Completion
 

@@ -19,7 +19,7 @@ from grpo.plugins._binding import BoundReward
 from grpo.plugins.errors import RunError
 
 if TYPE_CHECKING:
-    from grpo.core.train.batch import Batch
+    from grpo.core.train.batch.batch import Batch
 
 LIFTED = "To train on regardless, start with --set failures.no_signal_steps=0"
 

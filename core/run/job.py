@@ -70,7 +70,7 @@ from grpo.plugins.events import RunEnded, RunStarted
 from grpo.plugins.host import Host
 
 if TYPE_CHECKING:
-    from grpo.core.train.batch import Batch
+    from grpo.core.train.batch.batch import Batch
 
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 FOLDER_ERRORS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.ESTALE, errno.ENOENT)
@@ -342,7 +342,7 @@ def _train(
     from grpo.core.run.recorder import Recorder
     from grpo.core.run.scoring import Scoring
     from grpo.core.track.trackers import Trackers
-    from grpo.core.train.batch import refuse_overflow, stop_on_failures
+    from grpo.core.train.batch.batch import refuse_overflow, stop_on_failures
     from grpo.core.train.callbacks import StartCallback, StepCallback
     from grpo.core.train.trainer import PolicyTrainer
 
@@ -474,7 +474,7 @@ def _policy(plan: Plan, tokenizer: Any, run_dir: RunDir, progress: Progress, sto
     wait("a look at the warm-up")
     if not run_dir.warmup.is_dir():
         from grpo.core.train.callbacks import LossCallback
-        from grpo.core.train.warmup import warm_up
+        from grpo.core.train.sft.warmup import warm_up
 
         model = load_policy(plan.source.path, train.dtype, lora)
         progress.loading("the worked answers")

@@ -20,8 +20,8 @@ from grpo.core.record.trained import TrainedRow, write_trained
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.text.stats import proportion
 from grpo.core.timing.forecast import Schedule, forecast, is_due
+from grpo.core.train.batch.env_metrics import env_metrics
 from grpo.core.train.callbacks import metrics_row
-from grpo.core.train.env_metrics import env_metrics
 from grpo.plugins.events import StepEnded
 from grpo.plugins.host import Host
 from grpo.plugins.types import Completion
@@ -29,7 +29,7 @@ from grpo.plugins.types import Completion
 if TYPE_CHECKING:
     import torch
 
-    from grpo.core.train.batch import Batch
+    from grpo.core.train.batch.batch import Batch
 
 
 class Recorder:

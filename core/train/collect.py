@@ -18,7 +18,7 @@ from grpo.core.env.episodes import Episode
 from grpo.core.plan import Plan
 from grpo.core.processes.group import gathered, rows_of_all
 from grpo.core.processes.rank import rank
-from grpo.core.train.batch import (
+from grpo.core.train.batch.batch import (
     Batch,
     advantages_of,
     batch_metrics,
@@ -26,8 +26,8 @@ from grpo.core.train.batch import (
     sampling_metrics,
     trained_of,
 )
-from grpo.core.train.sampler import BatchScoring, Generation, Sampler, Wasted
-from grpo.core.train.tensors import Tensors, counted, of_tokens, padded
+from grpo.core.train.batch.tensors import Tensors, counted, of_tokens, padded
+from grpo.core.train.types import BatchScoring, Generation, Sampler, Wasted
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Collected:
 
     Attributes:
         batch: the rollouts of all processes.
-        tensors: this process's own, with advantages; see core/train/tensors.py.
+        tensors: this process's own, with advantages; see core/train/batch/tensors.py.
         staleness: optimizer steps between the policy that sampled and the one that trains.
         tokens: of prompts and completions, of all processes.
         metrics: what all of this says about itself.

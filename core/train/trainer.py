@@ -3,15 +3,15 @@
 In: a plan, a policy and what samples, scores and records. Out: an updated policy. What is done is done by the parts,
 which are built here and know nothing of TRL or of this class:
 
-    Sampler     core/train/sampler.py, ahead*.py    episodes → rollouts
+    Sampler     core/train/sampling/sampler.py, ahead*.py    episodes → rollouts
     Collector   core/train/collect.py               rollouts → outcomes → advantages → tensors
-    Reference   core/train/reference.py             tensors → log-probabilities of the frozen policy
-    PolicyLoss  core/train/policy_loss.py           tensors → loss
-    StepGuard   core/train/guard.py                 micro batches → a step that is proven, or done again
-                core/train/same_arithmetic.py       the same where the policy itself samples
-    UpdateFigures  core/train/metrics.py            sums over tokens → means of the step
+    Reference   core/train/update/reference.py             tensors → log-probabilities of the frozen policy
+    PolicyLoss  core/train/update/policy_loss.py           tensors → loss
+    StepGuard   core/train/sampling/guard.py                 micro batches → a step that is proven, or done again
+                core/train/sampling/logprob_check.py       the same where the policy itself samples
+    UpdateFigures  core/train/update/metrics.py            sums over tokens → means of the step
     StepReport  core/train/report.py                figures → metrics of the step
-    TrainedTokens  core/train/trained_tokens.py     first pass → what each token was trained with
+    TrainedTokens  core/train/batch/token_record.py     first pass → what each token was trained with
 
 Seams of TRL that are overridden, each with a contract test (tests/core/train/test_seams.py):
 
@@ -60,30 +60,31 @@ from grpo.core.rollout.turns.partial import PartialRollouts
 from grpo.core.rollout.turns.players import players_of
 from grpo.core.rollout.types import Rollouts, evaluating, sampling_params
 from grpo.core.scoring.early import nothing_begun
-from grpo.core.train.adamw import compensated_for
-from grpo.core.train.ahead import AheadSampler, refuse_unfit_policy
-from grpo.core.train.ahead_queue import AheadQueue
-from grpo.core.train.batch import Batch
+from grpo.core.train.batch.batch import Batch
+from grpo.core.train.batch.tensors import Tensors, counted, filled_up, micro_batches, whole_ids, whole_mask
+from grpo.core.train.batch.token_record import ROWS, TrainedTokens, numbered
 from grpo.core.train.collect import Collector
-from grpo.core.train.data import placeholder_prompts
-from grpo.core.train.fill import Filler
-from grpo.core.train.forward import LogProbs
-from grpo.core.train.frozen_copy import FrozenCopies
-from grpo.core.train.guard import StepGuard
-from grpo.core.train.head import attach_logps
-from grpo.core.train.layers import faster_layers
-from grpo.core.train.offload import Offload
-from grpo.core.train.partial import Part, PartialSampler, refuse_uncorrected
-from grpo.core.train.policy_loss import PolicyLoss
-from grpo.core.train.prompts import Prompts
-from grpo.core.train.reference import REFERENCE, Reference
 from grpo.core.train.report import UPDATE_SECONDS, StepReport, update_seconds
-from grpo.core.train.rise import rise_from_above_zero
-from grpo.core.train.same_arithmetic import SameArithmetic
-from grpo.core.train.sampler import BatchScoring, PolicySampler, Sampler
-from grpo.core.train.tensors import Tensors, counted, filled_up, micro_batches, whole_ids, whole_mask
-from grpo.core.train.trained_tokens import ROWS, TrainedTokens, numbered
+from grpo.core.train.sampling.ahead import AheadSampler, refuse_unfit_policy
+from grpo.core.train.sampling.ahead_queue import AheadQueue
+from grpo.core.train.sampling.frozen_copy import FrozenCopies
+from grpo.core.train.sampling.guard import StepGuard
+from grpo.core.train.sampling.logprob_check import SameArithmetic
+from grpo.core.train.sampling.partial import Part, PartialSampler, refuse_uncorrected
+from grpo.core.train.sampling.prompts import Prompts
+from grpo.core.train.sampling.refill import Refiller
+from grpo.core.train.sampling.sampler import PolicySampler
+from grpo.core.train.sft.data import placeholder_prompts
 from grpo.core.train.trl_arguments import grpo_arguments, refuse_unfit_head
+from grpo.core.train.types import BatchScoring, Sampler
+from grpo.core.train.update.adamw import compensated_for
+from grpo.core.train.update.forward import LogProbs
+from grpo.core.train.update.head import attach_logps
+from grpo.core.train.update.layers import faster_layers
+from grpo.core.train.update.lr_warmup import rise_from_above_zero
+from grpo.core.train.update.offload import Offload
+from grpo.core.train.update.policy_loss import PolicyLoss
+from grpo.core.train.update.reference import REFERENCE, Reference
 from grpo.plugins.errors import RunError
 
 Received = Callable[[Batch], Mapping[str, float]]
@@ -194,7 +195,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         fills = plan.config.rollout.refill or plan.config.rollout.dynamic
         self.prompts = Prompts(plan)
         spares = Spares(plan.envs, plan.config.seed, None if plan.sampler is None else self.prompts.chosen)
-        fill = Filler(plan.config, plan.rewards, plan.advantage, scoring, spares).filled if fills else None
+        fill = Refiller(plan.config, plan.rewards, plan.advantage, scoring, spares).filled if fills else None
         own = deepcopy(tokenizer) if ahead > 1 else tokenizer  # a tokenizer is no two threads'
         players = players_of(plan.envs, plan.config.rollout, own)
         params = sampling_params(plan.config.rollout, ends, tokenizer.pad_token_id)
@@ -239,7 +240,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             plan, self.sampler, scoring, end_ids=ends, pad_id=tokenizer.pad_token_id, device=device
         )
 
-    # Where training stands: `Cursor` of core/train/guard.py.
+    # Where training stands: `Cursor` of core/train/sampling/guard.py.
 
     @property
     def step(self) -> int:

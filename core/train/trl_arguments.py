@@ -62,7 +62,7 @@ def grpo_arguments(plan: Plan, output_dir: Path) -> dict[str, Any]:
         "weight_decay": train.weight_decay,
         "max_grad_norm": train.max_grad_norm,
         "gradient_checkpointing": train.checkpointing != "none",
-        # A reentrant checkpoint saves its inputs through autograd, where core/train/offload.py can take them.
+        # A reentrant checkpoint saves its inputs through autograd, where core/train/update/offload.py can take them.
         "gradient_checkpointing_kwargs": {
             "use_reentrant": train.checkpointing == "offload",
             # An engine that samples beside the backward pass draws from torch's generators; nothing else may set them.

@@ -32,7 +32,7 @@ from grpo.plugins.rubric import parts
 from grpo.plugins.types import Completion, Message
 
 if TYPE_CHECKING:
-    from grpo.core.train.batch import Batch
+    from grpo.core.train.batch.batch import Batch
 
 ALARM = "the alarm for reward hacking"
 LOWER = "A learning rate that is too high does this: start again with a lower --lr."

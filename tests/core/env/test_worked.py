@@ -91,7 +91,7 @@ def test_a_worked_answer_is_no_longer_than_a_rollout(desk: Any) -> None:
     from grpo.core.policy.load import load_tokenizer
     from grpo.core.rollout.turns.chat import turn_format
     from grpo.core.rollout.turns.play import Player, TurnLimits
-    from grpo.core.train.data import worked_answers
+    from grpo.core.train.sft.data import worked_answers
 
     tokenizer = load_tokenizer(str(embedded_model_path()))
     episodes = [one for one in episodes_of(desk, "train", limit=14, unbounded=14) if one.index in (11, 12, 13)]

@@ -13,8 +13,8 @@ from command import grpo
 from grpo.core.env.scores import ELSEWHERE
 from grpo.core.monitor.zero_signal import ZeroSignalWatch
 from grpo.core.scoring.outcome import Outcome
-from grpo.core.train.advantage import Advantages
-from grpo.core.train.batch import Batch
+from grpo.core.train.advantages.compute import Advantages
+from grpo.core.train.batch.batch import Batch
 from grpo.plugins._binding import BoundReward
 from grpo.plugins.decorators import reward
 from grpo.plugins.types import Completion

@@ -18,7 +18,7 @@ from grpo.core.env.mixture import with_dataset
 from grpo.core.plan import Plan
 from grpo.core.planning.decide import make_plan
 from grpo.core.record.disk import refuse_full_disk, refuse_unwritable
-from grpo.core.train.data import run_order
+from grpo.core.train.sft.data import run_order
 from grpo.plugins._binding import BoundEnv
 from grpo.plugins._discovery import installed_entries
 from grpo.plugins._entry_points import Entry

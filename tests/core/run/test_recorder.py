@@ -19,7 +19,7 @@ from grpo.core.record.run_dir import RunDir, create_run_dir, read_metrics, read_
 from grpo.core.run.finish import draw_curves
 from grpo.core.run.recorder import Recorder
 from grpo.core.scoring.outcome import Outcome
-from grpo.core.train.batch import Batch, advantages_of
+from grpo.core.train.batch.batch import Batch, advantages_of
 from grpo.plugins.host import Host
 
 

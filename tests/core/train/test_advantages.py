@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from grpo.core.train.advantage import group_advantages
 from grpo.core.train.advantages import grpo_advantages
+from grpo.core.train.advantages.compute import group_advantages
 from grpo.plugins._binding import BoundAdvantage
 
 NAN = math.nan

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from grpo.core.train.losses import grpo_losses
-from grpo.core.train.objective import Counts, Objective, Tokens, policy_loss
 from grpo.core.train.trl_arguments import TRL_LOSSES, loss_arguments
+from grpo.core.train.update.objective import Counts, Objective, Tokens, policy_loss
 from grpo.plugins._binding import BoundLoss
 
 BUILT_IN = {spec.name: spec for spec in grpo_losses()}

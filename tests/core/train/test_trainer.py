@@ -77,7 +77,7 @@ def test_layers_of_an_update_are_faster_only_while_it_computes(
 ) -> None:
     """Sampling has its own, which leave alone what is changed already, and is a part of a training step of TRL."""
     from grpo.core.rollout.hf import sampler
-    from grpo.core.train.policy_loss import PolicyLoss
+    from grpo.core.train.update.policy_loss import PolicyLoss
 
     seen: list[tuple[str, bool]] = []
     sample, compute_loss = sampler.sample, PolicyLoss.__call__
@@ -287,8 +287,8 @@ def test_sampling_and_training_agree_on_every_token(
 def test_the_completions_of_a_prompt_are_trained_on_together_unless_the_loss_looks_at_whole_micro_batches(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: str, together: bool
 ) -> None:
-    from grpo.core.train import forward
-    from grpo.core.train.packing import pack
+    from grpo.core.train.update import forward
+    from grpo.core.train.update.packing import pack
 
     prompts: list[int] = []
 
@@ -307,8 +307,8 @@ def test_what_a_step_says_of_its_policy_is_of_groups_with_a_signal(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from grpo.core.record.run_dir import RunDir, read_metrics
-    from grpo.core.train import policy_loss
-    from grpo.core.train.metrics import update_sums
+    from grpo.core.train.update import policy_loss
+    from grpo.core.train.update.metrics import update_sums
 
     tokens: list[int] = []
 

@@ -23,7 +23,7 @@ from grpo.core.report.alarms import AlarmWatch
 from grpo.core.report.scan import recorded_steps
 from grpo.core.run.recorder import rollout_rows
 from grpo.core.scoring.outcome import Outcome
-from grpo.core.train.batch import Batch, advantages_of
+from grpo.core.train.batch.batch import Batch, advantages_of
 from grpo.plugins.errors import RunError
 from grpo.plugins.host import Host
 

@@ -13,7 +13,7 @@ from grpo.core.policy.blocks import can_pack
 from grpo.core.policy.load import count_parameters, empty_model, linear_modules, refuse_unknown_targets
 from grpo.core.rollout.server.card import traits_of
 from grpo.core.rollout.types import context_length, refuse_miscomputed, refuse_no_decoder, refuse_unsafe_rope
-from grpo.core.train.head import logit_shape
+from grpo.core.train.update.head import logit_shape
 from grpo.plugins.errors import UsageError
 
 PLAIN, LORA = LoraSection(), LoraSection(enabled=True, rank=2)
