@@ -22,7 +22,7 @@ from grpo.core.env.processes import EnvProcesses
 from grpo.core.env.step import take_step
 from grpo.core.env.threads import Raised
 from grpo.core.scoring.tally import table
-from grpo.plugins._binding import BoundEnv
+from grpo.plugins._spec.binding import BoundEnv
 
 _STEPS = 5
 

@@ -141,7 +141,7 @@ def ours(options: argparse.Namespace, model: Any, tokenizer: Any) -> tuple[Clock
     from grpo.core.rollout.hf.sampler import HfRollouts
     from grpo.core.rollout.turns.players import player_of
     from grpo.core.rollout.types import Sampled, SamplingParams
-    from grpo.plugins._binding import BoundEnv
+    from grpo.plugins._spec.binding import BoundEnv
     from grpo.plugins.specs import EnvSpec
 
     env = BoundEnv(EnvSpec("looking", 1, Looked, max_turns=options.turns), "benchmark")

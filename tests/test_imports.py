@@ -98,7 +98,13 @@ def test_the_list_of_plugins_loads_none_of_the_slow_modules_that_it_can_do_witho
     """Each of these takes longer to import than a reward; together they were half of the command's time."""
     slow = {"asyncio", "email", "hashlib", "http", "importlib.metadata", "importlib.resources", "json", "logging"}
     slow |= {"multiprocessing", "pydantic", "random", "rich", "socket", "ssl", "subprocess", "tempfile", "tomllib"}
-    slow |= {"traceback", "zipfile", "grpo.plugins._binding", "grpo.plugins._source_file", "grpo.plugins.sandbox_job"}
+    slow |= {
+        "traceback",
+        "zipfile",
+        "grpo.plugins._spec.binding",
+        "grpo.plugins._host.source_file",
+        "grpo.plugins.sandbox_job",
+    }
     slow |= {"grpo.envs.datasets.sources", "grpo.envs.datasets.word_problems", "grpo.envs.text.templates"}
     grpo_command = str(Path(sys.executable).with_name("grpo"))
     for arguments in (["plugins"], ["--help"]):

@@ -13,7 +13,7 @@ import torch
 
 from grpo.core.check.report import Findings, Report, Severity, title_of
 from grpo.core.train.update.objective import Counts, Objective, Tokens, policy_loss
-from grpo.plugins._binding import BoundLoss
+from grpo.plugins._spec.binding import BoundLoss
 from grpo.plugins.host import Host
 from grpo.plugins.specs import LossSpec
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from grpo.core.config.plugin_ref import PluginRef
 from grpo.core.config.schema import RunConfig
-from grpo.plugins._loading import GIVEN
-from grpo.plugins._spec_text import is_file, parse
+from grpo.plugins._host.loading import GIVEN
+from grpo.plugins._spec.spec_text import is_file, parse
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import ARGUMENT
 from grpo.plugins.specs import Kind

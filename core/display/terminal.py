@@ -27,7 +27,7 @@ from grpo.core.plan import Plan
 from grpo.core.text.printable import counted, printable
 from grpo.core.text.stats import Estimate
 from grpo.core.train.batch.env_metrics import HELD_OUT, PREFIX
-from grpo.plugins._binding import BoundAdvantage, BoundLoss
+from grpo.plugins._spec.binding import BoundAdvantage, BoundLoss
 from grpo.plugins.types import Completion
 
 if TYPE_CHECKING:

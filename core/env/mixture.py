@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from grpo.core.config.schema import RunConfig
 from grpo.core.env.episodes import Episode
 from grpo.core.policy.weights import training_source
-from grpo.plugins._binding import BoundEnv, BoundReward, BoundVerifier
+from grpo.plugins._spec.binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import UsageError, did_you_mean
 from grpo.plugins.host import Host
 from grpo.plugins.types import Row

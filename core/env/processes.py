@@ -30,7 +30,7 @@ from grpo.core.env.threads import AT_ONCE, Call, Raised
 from grpo.core.env.tools import ToolCall
 from grpo.core.scoring.nodes.shipping import place_of
 from grpo.plugins import errors
-from grpo.plugins._binding import BoundEnv
+from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import GrpoError
 
 KIND = "grpo.core.env.processes:EnvHost"

@@ -15,7 +15,7 @@ from grpo.core.processes.group import gathered
 from grpo.core.processes.rank import is_first
 from grpo.core.record.run_dir import RunDir, read_metrics
 from grpo.core.scoring.outcome import Outcome
-from grpo.plugins._binding import BoundReward
+from grpo.plugins._spec.binding import BoundReward
 from grpo.plugins.errors import RunError
 
 if TYPE_CHECKING:

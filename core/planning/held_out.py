@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from grpo.core.env.episodes import Episode, episodes_of
 from grpo.core.env.questions import asked_by, question_of, questions_of
 from grpo.core.text.printable import counted
-from grpo.plugins._binding import BoundEnv
+from grpo.plugins._spec.binding import BoundEnv
 
 SHARE = 10  # one question of so many is held out
 ENOUGH = 4  # one made-up episode of so many may be left

@@ -20,7 +20,7 @@ from grpo.core.env.episodes import Episode, Episodes, sample_of
 from grpo.core.env.mixture import RunEnv
 from grpo.core.env.prompts import encode_starts
 from grpo.core.planning.facts import Facts, ModelFacts
-from grpo.plugins._binding import BoundEnv
+from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import DatasetError, UsageError
 
 LONGEST = 2048  # prompts by their characters that are counted in tokens, of environments with many rows

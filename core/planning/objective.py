@@ -9,7 +9,7 @@ from typing import TypeVar
 from grpo.core.config.schema import RunConfig
 from grpo.core.train.trl_arguments import refuse_unfit_head
 from grpo.core.train.update.objective import takes_turns, try_loss
-from grpo.plugins._binding import BoundAdvantage, BoundLoss, BoundReward
+from grpo.plugins._spec.binding import BoundAdvantage, BoundLoss, BoundReward
 from grpo.plugins.errors import GrpoError, UsageError
 from grpo.plugins.host import Host
 

@@ -64,7 +64,7 @@ from grpo.core.text.streams import limited_prints
 from grpo.core.timing.advice import advise, idle_processors
 from grpo.core.timing.timeline import timeline
 from grpo.core.train.stop import StopRequest
-from grpo.plugins._binding import BoundAdvantage, BoundEnv, BoundLoss, BoundReward, BoundSampler, BoundVerifier
+from grpo.plugins._spec.binding import BoundAdvantage, BoundEnv, BoundLoss, BoundReward, BoundSampler, BoundVerifier
 from grpo.plugins.errors import GrpoError, RunError, UsageError
 from grpo.plugins.events import RunEnded, RunStarted
 from grpo.plugins.host import Host

@@ -9,7 +9,7 @@ from pathlib import Path
 from grpo.core.config.plugin_ref import PluginRef
 from grpo.core.config.schema import RunConfig
 from grpo.core.planning.output import RUNS
-from grpo.plugins._spec_text import is_file
+from grpo.plugins._spec.spec_text import is_file
 
 UNFIT = r"[^\w.+-]+"  # for the name of a folder
 

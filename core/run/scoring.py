@@ -19,7 +19,7 @@ from grpo.core.scoring.early import EarlyCalls
 from grpo.core.scoring.outcome import Judgement, Outcome
 from grpo.core.scoring.process_state import ProcessState
 from grpo.core.scoring.scorer import Scorer
-from grpo.plugins._binding import BoundVerifier
+from grpo.plugins._spec.binding import BoundVerifier
 from grpo.plugins.errors import RunError
 from grpo.plugins.rubric import parts
 from grpo.plugins.types import Completion

@@ -10,8 +10,8 @@ import torch
 
 from grpo.core.plan import Plan
 from grpo.core.processes.sharding import asked_sharding, speaks_by_gloo
-from grpo.plugins._binding import BoundLoss
-from grpo.plugins._discovery import BUILT_IN, normalized
+from grpo.plugins._host.discovery import BUILT_IN, normalized
+from grpo.plugins._spec.binding import BoundLoss
 from grpo.plugins.errors import UsageError
 
 PROJECT = "grpo"  # where the charts stand, unless a setting or the tracker's own variable names another

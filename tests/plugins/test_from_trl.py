@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from grpo import Completion, from_trl
-from grpo.plugins._source_file import source_sha256
+from grpo.plugins._host.source_file import source_sha256
 from grpo.plugins.errors import SpecError, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.types import Message

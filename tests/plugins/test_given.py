@@ -12,8 +12,8 @@ from typing import Any
 import gymnasium
 import pytest
 
-from grpo.plugins._given import spec_of, written_sha256
-from grpo.plugins._source_file import source_sha256
+from grpo.plugins._host.python_objects import spec_of, written_sha256
+from grpo.plugins._host.source_file import source_sha256
 from grpo.plugins.decorators import reward
 from grpo.plugins.errors import PluginNotFound, UsageError
 from grpo.plugins.host import Host

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from grpo.plugins._entry_points import Entry
-from grpo.plugins._loading import HOOK_OF_KIND
+from grpo.plugins._host.entry_points import Entry
+from grpo.plugins._host.loading import HOOK_OF_KIND
 from grpo.plugins.errors import PluginNotFound
 from grpo.plugins.host import Host, Problem
 from grpo.plugins.specs import Kind

@@ -10,7 +10,7 @@ import pytest
 
 from grpo import Completion
 from grpo.core.scoring.scorer import Scorer
-from grpo.plugins._soundness import version_note
+from grpo.plugins._spec.soundness import version_note
 from grpo.plugins.errors import PluginNotFound, UsageError
 from grpo.plugins.host import Host
 

@@ -25,7 +25,7 @@ from grpo.core.train.losses.clipped import dapo
 from grpo.core.train.update.adamw import CompensatedAdamW
 from grpo.core.train.update.head import attach_logps
 from grpo.core.train.update.policy_loss import PolicyLoss
-from grpo.plugins._binding import BoundLoss
+from grpo.plugins._spec.binding import BoundLoss
 
 ROWS, PROMPT, COMPLETION, LR = 8, 4, 6, 1e-2
 ZERO = {

@@ -26,7 +26,7 @@ from grpo.core.record.browse import Rollout, read_step
 from grpo.core.record.run_dir import RunDir, rollout_steps
 from grpo.core.scoring.scorer import Scorer
 from grpo.core.text.printable import one_line
-from grpo.plugins._binding import BoundReward
+from grpo.plugins._spec.binding import BoundReward
 from grpo.plugins.errors import RunError
 from grpo.plugins.rubric import parts
 from grpo.plugins.types import Completion, Message

@@ -32,7 +32,7 @@ from grpo.core.rollout.turns.chat import TurnFormat
 from grpo.core.rollout.turns.tools import ToolFormat
 from grpo.core.rollout.types import Sampled, SamplingParams
 from grpo.core.scoring.outcome import explain
-from grpo.plugins._binding import BoundEnv
+from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import GrpoError
 from grpo.plugins.types import Completion, FinishReason, Message
 

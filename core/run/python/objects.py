@@ -13,9 +13,9 @@ from typing import Any
 from grpo.core.scoring.loop import is_async
 from grpo.core.scoring.workers.transport import pack_reference, pack_value
 from grpo.core.text.printable import printable
-from grpo.plugins._binding import BoundReward, BoundVerifier
-from grpo.plugins._given import spec_of
-from grpo.plugins._loading import GIVEN
+from grpo.plugins._host.loading import GIVEN
+from grpo.plugins._host.python_objects import spec_of
+from grpo.plugins._spec.binding import BoundReward, BoundVerifier
 from grpo.plugins.host import Host
 from grpo.plugins.rubric import Component, RubricSpec, rubric
 from grpo.plugins.specs import Kind, RewardSpec, VerifierSpec

@@ -31,7 +31,7 @@ from grpo.core.run.python.objects import PluginObjects
 from grpo.core.run.python.process_state import unchanged_process
 from grpo.core.run.python.result import Run
 from grpo.core.run.python.rows import written_rows
-from grpo.plugins._loading import GIVEN
+from grpo.plugins._host.loading import GIVEN
 from grpo.plugins.errors import GrpoError, UsageError
 from grpo.plugins.host import ARGUMENT, Host
 from grpo.plugins.specs import EnvSpec, Kind, RewardSpec, SamplerSpec, VerifierSpec

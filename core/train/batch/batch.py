@@ -16,7 +16,7 @@ from grpo.core.text.stats import mean
 from grpo.core.train.advantages.compute import Advantages, group_advantages
 from grpo.core.train.batch.reward_stats import lowest_metrics, parts_of_differences
 from grpo.core.train.types import Wasted
-from grpo.plugins._binding import BoundAdvantage, BoundReward
+from grpo.plugins._spec.binding import BoundAdvantage, BoundReward
 from grpo.plugins.errors import RunError
 from grpo.plugins.rubric import parts
 from grpo.plugins.types import Completion

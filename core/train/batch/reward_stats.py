@@ -9,7 +9,7 @@ import torch
 
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.text.stats import mean
-from grpo.plugins._binding import BoundReward
+from grpo.plugins._spec.binding import BoundReward
 
 SLOW = 0.1  # seconds from which on a call is one that may run into a limit
 

@@ -25,7 +25,7 @@ from grpo.core.scoring.outcome import Outcome
 from grpo.core.train.advantages.compute import NO_SIGNAL
 from grpo.core.train.batch.batch import Batch
 from grpo.core.train.sft.data import run_order
-from grpo.plugins._binding import BoundReward
+from grpo.plugins._spec.binding import BoundReward
 from grpo.plugins.errors import UsageError
 from grpo.plugins.sampling import RowsSeen, Visit
 

@@ -36,7 +36,7 @@ from grpo.core.scoring.early import EarlyCalls
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.train.batch.batch import advantages_of
 from grpo.core.train.types import BatchScoring, Generation, SampleMore, Wasted
-from grpo.plugins._binding import BoundAdvantage, BoundReward
+from grpo.plugins._spec.binding import BoundAdvantage, BoundReward
 from grpo.plugins.types import Completion
 
 CPU = torch.device("cpu")  # where scores are compared

@@ -19,7 +19,7 @@ from grpo.core.rollout.turns.play import Player
 from grpo.core.rollout.turns.players import players_of
 from grpo.core.scoring.outcome import explain
 from grpo.core.train.sft.demonstrations import Taught, demonstrated
-from grpo.plugins._binding import BoundEnv
+from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import PluginError
 
 if TYPE_CHECKING:

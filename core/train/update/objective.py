@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import torch
 
 from grpo.core.config.sections import Correction
-from grpo.plugins._binding import BoundLoss
+from grpo.plugins._spec.binding import BoundLoss
 from grpo.plugins.errors import PluginError
 from grpo.plugins.training import Average, LossTokens, TokenCosts
 

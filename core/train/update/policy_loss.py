@@ -19,7 +19,7 @@ from grpo.core.train.update.forward import completion_logps
 from grpo.core.train.update.metrics import UpdateFigures, update_sums
 from grpo.core.train.update.minibatch import MiniBatch, trained_rows
 from grpo.core.train.update.objective import Counts, Objective, PassLoss, is_per_token
-from grpo.plugins._binding import BoundLoss
+from grpo.plugins._spec.binding import BoundLoss
 
 
 @dataclass(frozen=True, slots=True)

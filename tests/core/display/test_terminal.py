@@ -32,7 +32,7 @@ from grpo.core.run.ray.mailbox import DeskProgress
 from grpo.core.text.stats import proportion
 from grpo.core.timing.forecast import Forecast
 from grpo.core.timing.target import Range
-from grpo.plugins._loading import GIVEN
+from grpo.plugins._host.loading import GIVEN
 from grpo.plugins.host import Host
 from grpo.plugins.types import Completion
 

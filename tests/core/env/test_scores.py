@@ -15,7 +15,7 @@ from grpo.core.scoring.scorer import Scorer
 from grpo.core.train.advantages.baselines import group_mean
 from grpo.core.train.batch.batch import Batch, advantages_of, batch_metrics, stop_on_failures
 from grpo.core.train.batch.env_metrics import env_metrics
-from grpo.plugins._binding import BoundAdvantage, BoundEnv, BoundReward, BoundVerifier
+from grpo.plugins._spec.binding import BoundAdvantage, BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import RunError
 from grpo.plugins.specs import EnvSpec
 

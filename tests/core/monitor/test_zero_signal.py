@@ -15,7 +15,7 @@ from grpo.core.monitor.zero_signal import ZeroSignalWatch
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.train.advantages.compute import Advantages
 from grpo.core.train.batch.batch import Batch
-from grpo.plugins._binding import BoundReward
+from grpo.plugins._spec.binding import BoundReward
 from grpo.plugins.decorators import reward
 from grpo.plugins.types import Completion
 

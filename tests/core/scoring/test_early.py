@@ -15,7 +15,7 @@ from grpo import Completion, Component, reward, rubric
 from grpo.core.rollout.hf.sampler import HfRollouts
 from grpo.core.rollout.types import OnDone, Sampled, SamplingParams
 from grpo.core.scoring.scorer import Outcome, Scorer
-from grpo.plugins._binding import BoundReward
+from grpo.plugins._spec.binding import BoundReward
 
 SEEN: list[int] = []
 

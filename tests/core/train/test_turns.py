@@ -24,7 +24,7 @@ from grpo.core.train.batch.batch import Batch, advantages_of, sampling_metrics
 from grpo.core.train.batch.tensors import of_tokens
 from grpo.core.train.losses import grpo_losses
 from grpo.core.train.update.objective import takes_turns
-from grpo.plugins._binding import BoundAdvantage, BoundLoss, BoundReward
+from grpo.plugins._spec.binding import BoundAdvantage, BoundLoss, BoundReward
 from grpo.plugins.decorators import reward
 from grpo.plugins.errors import PluginError, RunError, UsageError
 from grpo.plugins.host import Host

@@ -12,7 +12,7 @@ import pytest
 from patience import PATIENCE, little_work
 
 from grpo.core.scoring.scorer import Scorer
-from grpo.plugins._binding import BoundVerifier
+from grpo.plugins._spec.binding import BoundVerifier
 from grpo.plugins.errors import PluginError
 from grpo.plugins.types import Completion
 from grpo.rewards.math import process as math_process

@@ -19,7 +19,7 @@ from grpo.core.rollout.turns.chat import turn_format
 from grpo.core.rollout.turns.play import Player, TurnLimits
 from grpo.core.rollout.turns.tools import tool_format
 from grpo.core.rollout.types import Sampled, SamplingParams
-from grpo.plugins._binding import BoundEnv
+from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.host import Host
 from grpo.plugins.specs import EnvSpec
 from grpo.plugins.types import Completion

@@ -22,7 +22,7 @@ from grpo.core.rollout.turns.chat import turn_format
 from grpo.core.rollout.turns.play import Player, Trajectory, TurnLimits
 from grpo.core.rollout.turns.players import player_of
 from grpo.core.rollout.types import Sampled, SamplingParams
-from grpo.plugins._binding import BoundEnv
+from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import PluginError, SandboxUnavailable, UsageError
 from grpo.plugins.specs import EnvSpec
 

@@ -12,7 +12,7 @@ import torch
 
 from grpo.core.train.advantages.baselines import group_mean
 from grpo.core.train.advantages.compute import Advantages, group_advantages
-from grpo.plugins._binding import BoundAdvantage
+from grpo.plugins._spec.binding import BoundAdvantage
 
 NAN = math.nan
 Scale = Literal["group", "batch", "none"]

@@ -20,7 +20,7 @@ from grpo.core.train.batch.batch import (
     stop_on_failures,
     trained_of,
 )
-from grpo.plugins._binding import BoundAdvantage, BoundReward
+from grpo.plugins._spec.binding import BoundAdvantage, BoundReward
 from grpo.plugins.errors import RunError
 
 MEAN = BoundAdvantage(group_mean)

@@ -22,7 +22,7 @@ from grpo.core.train.update.objective import (
     is_per_token,
     policy_loss,
 )
-from grpo.plugins._binding import BoundLoss
+from grpo.plugins._spec.binding import BoundLoss
 from grpo.plugins.errors import PluginError
 from grpo.plugins.specs import LossSpec
 from grpo.plugins.training import LossTokens, TokenCosts

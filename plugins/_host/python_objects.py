@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from grpo.plugins._signature import name_of_function, options_of, written_function
-from grpo.plugins._soundness import SPEC_OF_KIND, spec_fault
+from grpo.plugins._spec.signature import name_of_function, options_of, written_function
+from grpo.plugins._spec.soundness import SPEC_OF_KIND, spec_fault
 from grpo.plugins.decorators import reward, verifier
 from grpo.plugins.errors import SpecError, UsageError, with_article
 from grpo.plugins.from_trl import form_of, from_trl, is_trl_function, of_messages

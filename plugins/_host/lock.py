@@ -11,8 +11,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from grpo.plugins._binding import Bound, BoundEnv, BoundReward, BoundSandbox
-from grpo.plugins._source_file import source_sha256
+from grpo.plugins._host.source_file import source_sha256
+from grpo.plugins._spec.binding import Bound, BoundEnv, BoundReward, BoundSandbox
 from grpo.plugins.rubric import RubricSpec, bound_components
 
 _COMPARED = (

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from grpo.plugins._entry_points import Entry
+from grpo.plugins._host.entry_points import Entry
 from grpo.plugins._pattern import lazy_pattern
 from grpo.plugins.errors import UsageError
 
@@ -154,7 +154,7 @@ def _tried(entry: Entry) -> str | None:
 
     limit = _limit()
     code = "import json, sys; given = json.loads(sys.argv[1]); sys.path[:] = given['path']; "
-    code += "from grpo.plugins._probe_child import main; main(given)"
+    code += "from grpo.plugins._host.probe_child import main; main(given)"
     with tempfile.NamedTemporaryFile("r", encoding="utf-8", errors="replace") as said:
         given = {
             "path": [os.fspath(place) for place in sys.path],

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from grpo.plugins._discovery import BUILT_IN, normalized
-from grpo.plugins._loading import Registration
-from grpo.plugins._problems import Problem
-from grpo.plugins._spec_text import SpecText
+from grpo.plugins._host.discovery import BUILT_IN, normalized
+from grpo.plugins._host.loading import Registration
+from grpo.plugins._host.problems import Problem
+from grpo.plugins._spec.spec_text import SpecText
 from grpo.plugins.errors import AmbiguousName, PluginNotFound, did_you_mean, with_article
 from grpo.plugins.specs import Kind
 

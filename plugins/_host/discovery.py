@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Sequence
 
-from grpo.plugins._entry_points import Entry, declared
+from grpo.plugins._host.entry_points import Entry, declared
 from grpo.plugins.errors import UsageError, did_you_mean
 from grpo.plugins.hookspecs import ENTRY_POINT_GROUP
 

@@ -12,10 +12,10 @@ import os
 import sys
 from typing import Any, NoReturn
 
-from grpo.plugins._entry_points import entry_of
-from grpo.plugins._loading import load_entry
-from grpo.plugins._probe import BEGAN, LOADED, TOLD
-from grpo.plugins._problems import one_line
+from grpo.plugins._host.entry_points import entry_of
+from grpo.plugins._host.loading import load_entry
+from grpo.plugins._host.probe import BEGAN, LOADED, TOLD
+from grpo.plugins._host.problems import one_line
 
 
 def main(given: dict[str, Any]) -> NoReturn:

@@ -27,8 +27,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from grpo.plugins._soundness import metadata_fault
-from grpo.plugins._spec_text import is_file
+from grpo.plugins._spec.soundness import metadata_fault
+from grpo.plugins._spec.spec_text import is_file
 from grpo.plugins.errors import PluginNotFound, SpecError, UsageError, did_you_mean
 from grpo.plugins.rubric import Component, RubricSpec, rubric
 from grpo.plugins.types import Case

@@ -19,9 +19,9 @@ from typing import Any
 import pluggy
 
 from grpo.plugins import hookspecs
-from grpo.plugins._entry_points import Entry
-from grpo.plugins._problems import Problem, State, one_line, traceback_text
-from grpo.plugins._soundness import spec_fault
+from grpo.plugins._host.entry_points import Entry
+from grpo.plugins._host.problems import Problem, State, one_line, traceback_text
+from grpo.plugins._spec.soundness import spec_fault
 from grpo.plugins.contract import contract_fault, import_fault, stated_by
 from grpo.plugins.errors import did_you_mean, plural
 from grpo.plugins.specs import Kind, Spec

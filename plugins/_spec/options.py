@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import UnionType
 from typing import Any, Literal
 
-from grpo.plugins._spec_text import Value
+from grpo.plugins._spec.spec_text import Value
 from grpo.plugins.errors import OptionError, PluginError, did_you_mean
 from grpo.plugins.specs import Option, Spec
 

@@ -12,7 +12,7 @@ import typing
 from collections.abc import Sequence
 from typing import Any, TypeGuard
 
-from grpo.plugins._signature import RESERVED_OPTIONS
+from grpo.plugins._spec.signature import RESERVED_OPTIONS
 from grpo.plugins.errors import with_article
 from grpo.plugins.specs import (
     AdvantageSpec,

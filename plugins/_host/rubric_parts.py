@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from grpo.plugins._loading import Registration
-from grpo.plugins._options import checked_options
-from grpo.plugins._spec_text import SpecText, Value, parse
+from grpo.plugins._host.loading import Registration
+from grpo.plugins._spec.options import checked_options
+from grpo.plugins._spec.spec_text import SpecText, Value, parse
 from grpo.plugins.errors import SpecError, UsageError
 from grpo.plugins.rubric import Component, RubricSpec, completed
 from grpo.plugins.specs import RewardSpec

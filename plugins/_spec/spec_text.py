@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 from grpo.plugins._pattern import lazy_pattern
-from grpo.plugins._soundness import RESERVED_PREFIXES
+from grpo.plugins._spec.soundness import RESERVED_PREFIXES
 from grpo.plugins.errors import UsageError, did_you_mean
 from grpo.plugins.specs import Kind
 from grpo.plugins.types import Reads

@@ -45,7 +45,7 @@ def one_line(error: BaseException) -> str:
     import traceback
     from pathlib import Path
 
-    ours = Path(__file__).resolve().parent
+    ours = Path(__file__).resolve().parents[1]
     name = name_of(type(error))
     try:
         message = str.__str__(str(error))[:_LONGEST]
@@ -55,7 +55,7 @@ def one_line(error: BaseException) -> str:
     frames = [frame for frame in traceback.extract_tb(_raised_at(error)) if not frame.filename.startswith("<")]
     if issubclass(type(error), SyntaxError) or not frames:  # `isinstance` would ask the error itself
         return f"{name}: {text}"
-    theirs = [frame for frame in frames if Path(frame.filename).resolve().parent != ours]
+    theirs = [frame for frame in frames if not Path(frame.filename).resolve().is_relative_to(ours)]
     frame = (theirs or frames)[-1]  # where the contract refuses something, the line that asked for it
     place = Path(frame.filename)
     return f"{name}: {text} (at {place.parent.name}/{place.name}:{frame.lineno})"
