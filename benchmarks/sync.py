@@ -163,7 +163,7 @@ def measure_changes(folder: str, dtype: str, lr: float, repeats: int) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from grpo.core.rollout.engine.proven import EngineRollouts
-    from grpo.core.rollout.server.card import card_of_model
+    from grpo.core.rollout.server.capabilities import card_of_model
     from grpo.core.rollout.server.client import ServerLink
     from grpo.core.rollout.sync.delta import LastWeights
     from grpo.core.rollout.sync.payload import weight_stream

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from grpo.core.env.prompts import encode_starts, special_tokens
+from grpo.core.env.prompts import encode_episodes, special_tokens
 from grpo.core.plan import Plan
 from grpo.core.text.printable import printable
 
@@ -34,7 +34,7 @@ def first_prompt(plan: Plan) -> FirstPrompt | None:
     episodes = next((part.train for part in plan.envs if part.train), ())
     if not episodes or plan.tokenizer is None:
         return None
-    (ids,) = encode_starts(plan.tokenizer, episodes[:1])
+    (ids,) = encode_episodes(plan.tokenizer, episodes[:1])
     text = plan.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
     lines = [_cut(line) for line in printable(text).split("\n")]
     if len(lines) > LINES:

@@ -52,7 +52,7 @@ from grpo.core.record.run_dir import (
     write_json,
 )
 from grpo.core.record.trained import TrainedRow
-from grpo.core.record.versions import drift, hush_libraries, installed_versions
+from grpo.core.record.versions import drift, installed_versions, silence_libraries
 from grpo.core.run.extend import longer_notes, refuse_steps
 from grpo.core.run.finish import DONE, draw_curves, finish, write_state
 from grpo.core.run.paths import absolute_paths, unused_path
@@ -332,7 +332,7 @@ def _train(
     for note in plan.notes:
         progress.warned(note)
     progress.loading("libraries")
-    hush_libraries()
+    silence_libraries()
     from grpo.core.monitor.hacking.alarm import RunAlarm
     from grpo.core.monitor.zero_signal import RunZeroSignal
     from grpo.core.policy.load import end_ids

@@ -78,16 +78,16 @@ class Collector:
         self._pad_id = pad_id
         self._device = device
 
-    def collect(self, starts: Sequence[Episode], step: int, *, again: bool) -> Collected:
+    def collect(self, episodes: Sequence[Episode], step: int, *, again: bool) -> Collected:
         """Makes the batch of these episodes, which are this process's own.
 
         Args:
-            starts: the members of a group are adjacent.
+            episodes: the members of a group are adjacent.
             step: the first optimizer step that trains on it, from 1.
             again: the weights that the rollout backend was handed are in doubt.
         """
         began = time.perf_counter()
-        generation = self._sampler.next(starts, step, again=again)
+        generation = self._sampler.next(episodes, step, again=again)
         sampled = time.perf_counter()
         completions = [one.completion for one in generation.rollouts]
         outcomes = generation.outcomes
@@ -99,7 +99,7 @@ class Collector:
             for prompt, one in zip(generation.prompts, generation.rollouts, strict=True)
         ]
         names = list(outcomes)
-        places = [(one.env, one.index) for one in generation.starts]
+        places = [(one.env, one.index) for one in generation.episodes]
         sampled_by = [one.sampled_by for one in generation.rollouts]
         rows = list(zip(completions, sizes, zip(*outcomes.values(), strict=True), places, sampled_by, strict=True))
         rows = rows_of_all(rows, "the scored completions")

@@ -45,7 +45,7 @@ from trl.models.utils import disable_gradient_checkpointing
 from trl.trainer.utils import maybe_gather_lm_head_ctx
 
 from grpo.core.env.episodes import Episode, in_groups
-from grpo.core.env.spares import Spares
+from grpo.core.env.replacement_rows import ReplacementRows
 from grpo.core.plan import Plan
 from grpo.core.policy.blocks import can_pack
 from grpo.core.policy.load import end_ids
@@ -69,7 +69,7 @@ from grpo.core.train.sampling.ahead import AheadSampler, refuse_unfit_policy
 from grpo.core.train.sampling.ahead_queue import AheadQueue
 from grpo.core.train.sampling.frozen_copy import FrozenCopies
 from grpo.core.train.sampling.guard import StepGuard
-from grpo.core.train.sampling.logprob_check import SameArithmetic
+from grpo.core.train.sampling.logprob_check import LogprobCheck
 from grpo.core.train.sampling.partial import Part, PartialSampler, refuse_uncorrected
 from grpo.core.train.sampling.prompts import Prompts
 from grpo.core.train.sampling.refill import Refiller
@@ -188,14 +188,15 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         self.rollouts = SyncedRollouts(rollouts, self._as_it_samples, turn)
         tolerance = tolerance_of(plan.config)
         gather = self.accelerator.gather
-        self._guard: StepGuard | SameArithmetic = StepGuard(tolerance, self, self.rollouts.differing, gather)
+        self._guard: StepGuard | LogprobCheck = StepGuard(tolerance, self, self.rollouts.differing, gather)
         if rollouts.exact:
-            self._guard = SameArithmetic(tolerance, self, self._apart_again, gather, model.config.model_type)
+            self._guard = LogprobCheck(tolerance, self, self._apart_again, gather, model.config.model_type)
         ends = end_ids(tokenizer, model)
         fills = plan.config.rollout.refill or plan.config.rollout.dynamic
         self.prompts = Prompts(plan)
-        spares = Spares(plan.envs, plan.config.seed, None if plan.sampler is None else self.prompts.chosen)
-        fill = Refiller(plan.config, plan.rewards, plan.advantage, scoring, spares).filled if fills else None
+        chosen = None if plan.sampler is None else self.prompts.chosen
+        replacements = ReplacementRows(plan.envs, plan.config.seed, chosen)
+        fill = Refiller(plan.config, plan.rewards, plan.advantage, scoring, replacements).filled if fills else None
         own = deepcopy(tokenizer) if ahead > 1 else tokenizer  # a tokenizer is no two threads'
         players = players_of(plan.envs, plan.config.rollout, own)
         params = sampling_params(plan.config.rollout, ends, tokenizer.pad_token_id)
@@ -205,7 +206,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         device = self.accelerator.device
         self.sampler: Sampler = sampler
         if ahead == 1:
-            self.sampler = AheadSampler(sampler, self._probed, tolerance, device, gather, spares.at)
+            self.sampler = AheadSampler(sampler, self._probed, tolerance, device, gather, replacements.at)
         elif ahead:
 
             def sampler_of(version: Any) -> PolicySampler:
@@ -222,7 +223,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
                 tokenizer=tokenizer,
                 tolerance=tolerance,
                 device=device,
-                episode_at=spares.at,
+                episode_at=replacements.at,
             )
         if plan.config.rollout.partial:
             self.sampler = PartialSampler(
@@ -233,8 +234,8 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
                 probe=self._probed,
                 tolerance=tolerance,
                 device=device,
-                episode_at=spares.at,
-                starts_of=self._starts,
+                episode_at=replacements.at,
+                episodes_of=self._starts,
             )
         self._collector = Collector(
             plan, self.sampler, scoring, end_ids=ends, pad_id=tokenizer.pad_token_id, device=device
@@ -405,9 +406,9 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         share = len(every) // self.accelerator.num_processes
         return every[self.accelerator.process_index * share :][:share]
 
-    def _collected(self, starts: Sequence[Episode]) -> list[Tensors]:
+    def _collected(self, episodes: Sequence[Episode]) -> list[Tensors]:
         """Makes the batch of these episodes and deals it out to micro batches."""
-        found = self._collector.collect(starts, self.step, again=self._doubted)
+        found = self._collector.collect(episodes, self.step, again=self._doubted)
         self._doubted = False
         self.prompts.seen(found.batch)
         self._staleness = found.staleness

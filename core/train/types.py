@@ -50,7 +50,7 @@ class Generation:
     """The rollouts of one batch.
 
     Attributes:
-        starts: the episodes that they answer.
+        episodes: the episodes that they answer.
         prompts: token ids.
         rollouts: one for each prompt.
         early: the calls of rewards that were begun for them.
@@ -63,7 +63,7 @@ class Generation:
         tokens: that were sampled when it was asked for, where these are others than its own; else None.
     """
 
-    starts: Sequence[Episode]
+    episodes: Sequence[Episode]
     prompts: Sequence[Sequence[int]]
     rollouts: Sequence[Trajectory]
     early: EarlyCalls
@@ -82,23 +82,23 @@ SampleMore = Callable[[Sequence[Episode], Sequence[int]], Generation | None]
 Fill = Callable[[Generation, int, SampleMore], Generation]  # a batch, its step and what samples more to a full one
 
 
-StartsOf = Callable[[int], Sequence[Episode]]  # a step to this process's episodes of its batch; none after the last
+EpisodesOf = Callable[[int], Sequence[Episode]]  # a step to this process's episodes of its batch; none after the last
 
 
 class Sampler(Protocol):
     """Samples batch after batch. All processes ask alike."""
 
-    def next(self, starts: Sequence[Episode], step: int, *, again: bool = False) -> Generation:
+    def next(self, episodes: Sequence[Episode], step: int, *, again: bool = False) -> Generation:
         """Returns a rollout for each of these episodes.
 
         Args:
-            starts: the members of a group are adjacent.
+            episodes: the members of a group are adjacent.
             step: the optimizer step that is about to begin, from 1.
             again: the weights that the rollout backend was handed are in doubt.
         """
         ...
 
-    def ahead(self, step: int, starts_of: StartsOf) -> Mapping[str, float]:
+    def ahead(self, step: int, episodes_of: EpisodesOf) -> Mapping[str, float]:
         """The batch of a step is about to train: those of later ones may be sampled meanwhile. Returns metrics."""
         ...
 

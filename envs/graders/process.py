@@ -15,8 +15,8 @@ import subprocess
 import sys
 import threading
 
-from grpo.envs.apart.messages import received, sent
 from grpo.envs.graders.zygote import ANSWER, READY
+from grpo.envs.isolated.messages import received, sent
 from grpo.plugins.errors import TransientError
 from grpo.plugins.sandbox_job import Job, JobResult
 

@@ -25,7 +25,7 @@ import sys
 import time
 from typing import NoReturn
 
-from grpo.envs.apart.messages import received, sent
+from grpo.envs.isolated.messages import received, sent
 
 ANSWER = struct.Struct(">i?dd")  # status as of waitpid, ended for its time, seconds of processor, seconds on the clock
 READY = b"ready"

@@ -93,7 +93,7 @@ def resolve(member: str) -> EnvSpec:
     Raises:
         PluginNotFound: there is no such dataset, or reasoning-gym is not installed.
     """
-    from grpo.envs.reasoning_gym.holes import warning
+    from grpo.envs.reasoning_gym.known_exploits import warning
 
     _, config = _classes(member)
     taken = {*(option.name for option in REASONING_GYM.options), *RESERVED_OPTIONS, "seed"}

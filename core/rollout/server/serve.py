@@ -31,7 +31,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from grpo.core.rollout.engine.link import ServedEngine
-from grpo.core.rollout.server.card import ServerCard, card_to_json
+from grpo.core.rollout.server.capabilities import ServerCapabilities, card_to_json
 from grpo.core.rollout.server.request import (
     SILENCE,
     Forbidden,
@@ -100,7 +100,7 @@ class RolloutServer:
         self.token = token
         self.calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
         self.engine: ServedEngine
-        self.card: ServerCard
+        self.card: ServerCapabilities
         self._held = HeldWeights()
         self._adapter = Adapter(1, {})  # names and shapes of the one that was handed over last
         self._listener = _Listener(address, self)
@@ -110,7 +110,7 @@ class RolloutServer:
         """The port that it listens on."""
         return int(self._listener.server_address[1])
 
-    def serve(self, engine: ServedEngine, card: ServerCard) -> None:
+    def serve(self, engine: ServedEngine, card: ServerCapabilities) -> None:
         """Answers until `stop`; this thread does the engine's work."""
         self.engine, self.card = engine, card
         self._listener.server_activate()

@@ -20,7 +20,7 @@ from typing import Any
 
 from grpo.core.processes.memory import BEFORE_TORCH, give_back_freed_memory
 from grpo.core.record.versions import TRL_ON_VLLM
-from grpo.core.text.quiet import hush_loggers
+from grpo.core.text.quiet import silence_loggers
 
 ENGINE = ("grpo.core.run.recorder", "grpo.core.train.trainer", "grpo.core.rollout.open", "datasets", "pyarrow")
 
@@ -41,7 +41,7 @@ def unchanged_process() -> Iterator[None]:
                 back.callback(_put_back_logger, logger, *state)
         for put_back in _libraries():
             back.callback(put_back)
-        hush_loggers()
+        silence_loggers()
         back.callback(give_back_freed_memory)
         back.callback(gc.collect)  # the trainer and its model refer to each other
         yield

@@ -26,7 +26,7 @@ from grpo.core.config.schema import RunConfig
 from grpo.core.display.progress import Progress
 from grpo.core.env import processes
 from grpo.core.rollout.server import placed
-from grpo.core.rollout.server.card import TOKEN
+from grpo.core.rollout.server.capabilities import TOKEN
 from grpo.core.run.job import RunSummary
 from grpo.core.run.paths import absolute_paths, unused_path
 from grpo.core.run.ray import download, rank

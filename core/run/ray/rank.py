@@ -38,11 +38,11 @@ def train(settings: Mapping[str, Any]) -> None:
             `envs`, the processes that step environments; `variables` of the environment.
     """
     from grpo.core.display.progress import Silent
-    from grpo.core.record.versions import hush_libraries
+    from grpo.core.record.versions import silence_libraries
     from grpo.core.run.job import resume, start
 
     os.environ.update(settings["variables"])
-    hush_libraries()
+    silence_libraries()
     mailbox: Asks = settings["mailbox"]
     progress = MailboxProgress(mailbox) if os.environ.get("RANK", "0") == "0" else Silent()
     pool = NodePool(settings["scorers"])
@@ -81,7 +81,7 @@ class Preflight:
             Its name, the command of each server, and why it cannot start or "".
         """
         from grpo.core.planning.decide import make_plan
-        from grpo.core.rollout.server.card import servers_of
+        from grpo.core.rollout.server.capabilities import servers_of
 
         text, machines, fresh = json.loads(message)
         config = parse_config(json.loads(text))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from grpo.core.config.sections import LossSection
-from grpo.core.env.spares import Place
+from grpo.core.env.replacement_rows import Place
 from grpo.core.processes.rank import count as processes
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.text.stats import mean

@@ -33,8 +33,8 @@ from typing import Any
 import torch
 
 from grpo.core.env.episodes import Episode
-from grpo.core.env.prompts import encode_starts
-from grpo.core.env.spares import Place
+from grpo.core.env.prompts import encode_episodes
+from grpo.core.env.replacement_rows import Place
 from grpo.core.processes.group import any_of
 from grpo.core.rollout.draws import SEEDS
 from grpo.core.rollout.mismatch import Mismatch, difference_sums
@@ -44,7 +44,7 @@ from grpo.core.train.batch.tensors import Tensors, counted, padded
 from grpo.core.train.sampling.ahead_state import AheadRecord, read_ahead, write_ahead
 from grpo.core.train.sampling.guard import Gather, difference_metrics, mismatch_text
 from grpo.core.train.sampling.sampler import PolicySampler
-from grpo.core.train.types import Generation, StartsOf
+from grpo.core.train.types import EpisodesOf, Generation
 from grpo.plugins.errors import RunError, UsageError
 
 PROBED = 8  # rollouts of a batch that the policy computes once more
@@ -55,7 +55,7 @@ class _Sampling:
     """A batch that a thread samples.
 
     Args:
-        starts: the episodes of its rollouts.
+        episodes: the episodes of its rollouts.
         prompts: their token ids.
         sample: samples it.
 
@@ -64,9 +64,9 @@ class _Sampling:
     """
 
     def __init__(
-        self, starts: Sequence[Episode], prompts: Sequence[Sequence[int]], sample: Callable[[], Generation]
+        self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]], sample: Callable[[], Generation]
     ) -> None:
-        self.starts = starts
+        self.episodes = episodes
         self.prompts = prompts
         self._sample = sample
         self._found: Generation | None = None
@@ -109,12 +109,12 @@ class _Ready:
     """A batch that was sampled ahead and proven.
 
     Attributes:
-        starts: the episodes that were asked for; some may have given their place to others.
+        episodes: the episodes that were asked for; some may have given their place to others.
         generation: the rollouts.
         mean, largest: difference in nats between the engine that sampled it and the policy.
     """
 
-    starts: Sequence[Episode]
+    episodes: Sequence[Episode]
     generation: Generation
     mean: float
     largest: float
@@ -151,25 +151,25 @@ class AheadSampler:
         self._ready: _Ready | None = None
         self._recorded: AheadRecord | None = None  # what the checkpoint of a resumed run holds
 
-    def next(self, starts: Sequence[Episode], step: int, *, again: bool = False) -> Generation:
+    def next(self, episodes: Sequence[Episode], step: int, *, again: bool = False) -> Generation:
         """Returns the batch as it was sampled ahead, else samples it now."""
-        ready, self._ready = self._ready or self._resumed(starts), None
-        fits = ready is not None and self._sampling is None and list(ready.starts) == list(starts)
+        ready, self._ready = self._ready or self._resumed(episodes), None
+        fits = ready is not None and self._sampling is None and list(ready.episodes) == list(episodes)
         if not any_of(not fits, "the batch that was sampled ahead") and ready is not None:
             found = replace(ready.generation, staleness=1, metrics=difference_metrics(ready.mean, ready.largest))
         else:  # the first batch, or one that has to be sampled again
             if ready is not None:
                 ready.generation.early.drop()
             self.close()
-            found = self._inner.next(starts, step, again=again)
+            found = self._inner.next(episodes, step, again=again)
         return replace(found, metrics={**found.metrics, "sampling/staleness": float(found.staleness)})
 
-    def ahead(self, step: int, starts_of: StartsOf) -> Mapping[str, float]:
+    def ahead(self, step: int, episodes_of: EpisodesOf) -> Mapping[str, float]:
         """Begins to sample the batch after the present one, if there is one."""
-        upcoming = starts_of(step + 1)
+        upcoming = episodes_of(step + 1)
         if not upcoming:
             return {}
-        prompts = encode_starts(self._inner.tokenizer, upcoming)
+        prompts = encode_episodes(self._inner.tokenizer, upcoming)
         metrics = self._inner.rollouts.sync()
         self._sampling = _Sampling(upcoming, prompts, partial(self._inner.unsynced, upcoming, prompts))
         return metrics
@@ -208,14 +208,14 @@ class AheadSampler:
             sampling.give_up()
         self._ready = None
 
-    def _resumed(self, starts: Sequence[Episode]) -> _Ready | None:
+    def _resumed(self, episodes: Sequence[Episode]) -> _Ready | None:
         """Returns the batch of the checkpoint, once, with its scoring begun; None where there is none for these."""
         recorded, self._recorded = self._recorded, None
-        found = None if recorded is None else recorded.generation(starts, self._inner.tokenizer, self._episode_at)
+        found = None if recorded is None else recorded.generation(episodes, self._inner.tokenizer, self._episode_at)
         if recorded is None or found is None:
             return None
         scored = found if found.outcomes is not None else self._inner.scoring(found)
-        return _Ready(starts, scored, recorded.mean, recorded.largest)
+        return _Ready(episodes, scored, recorded.mean, recorded.largest)
 
     def _proven(self, sampling: _Sampling, step: int) -> tuple[_Ready, Mapping[str, float]]:
         found, before = self._waited(sampling), None
@@ -224,18 +224,18 @@ class AheadSampler:
             found = self._filled(found, sampling, step)
             apart = self._apart(found)
             if not apart.too_far:
-                return _Ready(sampling.starts, found, apart.mean, apart.largest), {}
+                return _Ready(sampling.episodes, found, apart.mean, apart.largest), {}
             before = apart.mean, apart.largest
             found.early.drop()
             found = None
         with preserved_randomness(sampling.seed):
-            found = self._inner.synced_unless(found, sampling.starts, sampling.prompts)
+            found = self._inner.synced_unless(found, sampling.episodes, sampling.prompts)
         found = self._filled(found, sampling, step)
         apart = self._apart(found)
         if apart.too_far:
             names = self._inner.rollouts.differing()
             raise RunError(mismatch_text(step, before or (apart.mean, apart.largest), apart, names))
-        return _Ready(sampling.starts, found, apart.mean, apart.largest), {**found.metrics, "sync/batches_again": 1.0}
+        return _Ready(sampling.episodes, found, apart.mean, apart.largest), {**found.metrics, "sync/batches_again": 1.0}
 
     def _filled(self, found: Generation, sampling: _Sampling, step: int) -> Generation:
         """Fills the batch up, from random numbers that are the same when it is sampled again."""

@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from grpo.core.env.episodes import Episode
-from grpo.core.env.prompts import encode_starts
-from grpo.core.env.spares import Place
+from grpo.core.env.prompts import encode_episodes
+from grpo.core.env.replacement_rows import Place
 from grpo.core.rollout.draws import SEEDS, keys_of, own_draws
 from grpo.core.rollout.mismatch import Mismatch
 from grpo.core.train.batch.tensors import Tensors
@@ -41,7 +41,7 @@ from grpo.core.train.sampling.ahead_state import AheadRecord, read_ahead, write_
 from grpo.core.train.sampling.frozen_copy import FrozenCopies
 from grpo.core.train.sampling.guard import difference_metrics, mismatch_text
 from grpo.core.train.sampling.sampler import PolicySampler
-from grpo.core.train.types import Generation, StartsOf
+from grpo.core.train.types import EpisodesOf, Generation
 from grpo.plugins.errors import RunError
 
 if TYPE_CHECKING:
@@ -77,12 +77,12 @@ class _Queued:
     """A batch of the queue.
 
     Attributes:
-        starts: the episodes that were asked for.
+        episodes: the episodes that were asked for.
         coming: the batch, when it is proven.
         scored: it was handed to the rewards.
     """
 
-    starts: Sequence[Episode]
+    episodes: Sequence[Episode]
     coming: Future[_Proven]
     scored: bool = False
 
@@ -131,34 +131,34 @@ class AheadQueue:
         self._queue: dict[int, _Queued] = {}  # step to its batch
         self._records: list[AheadRecord] = []  # of the checkpoint of a resumed run, the next batch first
 
-    def next(self, starts: Sequence[Episode], step: int, *, again: bool = False) -> Generation:
+    def next(self, episodes: Sequence[Episode], step: int, *, again: bool = False) -> Generation:
         """Returns the batch as it was sampled ahead, else samples it now.
 
         Whatever else is queued stays: it was proven, or will be, against a version of its own.
         """
-        self._restore(step, lambda other: starts if other == step else ())
+        self._restore(step, lambda other: episodes if other == step else ())
         queued = self._queue.pop(step, None)
-        if queued is None or again or list(queued.starts) != list(starts):
+        if queued is None or again or list(queued.episodes) != list(episodes):
             if queued is not None and queued.scored:
                 queued.coming.result().generation.early.drop()
-            found = self._inner.next(starts, step, again=again)
+            found = self._inner.next(episodes, step, again=again)
         else:
             proven = queued.coming.result()
             found = proven.generation if queued.scored else self._inner.scoring(proven.generation)
             found = replace(found, metrics={**found.metrics, **difference_metrics(proven.mean, proven.largest)})
         return replace(found, metrics={**found.metrics, "sampling/staleness": float(found.staleness)})
 
-    def ahead(self, step: int, starts_of: StartsOf) -> Mapping[str, float]:
+    def ahead(self, step: int, episodes_of: EpisodesOf) -> Mapping[str, float]:
         """Queues the batches of the next k steps that are not queued yet, and has those scored that are ready."""
-        self._restore(step + 1, starts_of)
+        self._restore(step + 1, episodes_of)
         lacking = [later for later in range(step + 1, step + self._depth + 1) if later not in self._queue]
-        batches = {later: starts for later in lacking if (starts := starts_of(later))}
+        batches = {later: episodes for later in lacking if (episodes := episodes_of(later))}
         if batches:
             version = _Version(self._copies.take(), len(batches))
-            for later, starts in batches.items():
-                prompts = encode_starts(self._tokenizer, starts)
-                coming = self._thread.submit(self._sampled, version, starts, prompts, later, later - step)
-                self._queue[later] = _Queued(starts, coming)
+            for later, episodes in batches.items():
+                prompts = encode_episodes(self._tokenizer, episodes)
+                coming = self._thread.submit(self._sampled, version, episodes, prompts, later, later - step)
+                self._queue[later] = _Queued(episodes, coming)
         if step + 1 in self._queue and self._queue[step + 1].coming.done():
             self._begin_scoring(step + 1)
         return {"sampling/queued": float(sum(one.coming.done() for one in self._queue.values()))}
@@ -201,18 +201,18 @@ class AheadQueue:
                 one.coming.result().generation.early.drop()
         self._queue.clear()
 
-    def _restore(self, step: int, starts_of: StartsOf) -> None:
+    def _restore(self, step: int, episodes_of: EpisodesOf) -> None:
         """Queues the batches of a checkpoint as they were; those whose prompts are others now are sampled anew."""
         for later in range(step, step + len(self._records)):
-            starts = starts_of(later)
-            if not starts:
+            episodes = episodes_of(later)
+            if not episodes:
                 return
             record = self._records.pop(0)
-            found = record.generation(starts, self._tokenizer, self._episode_at)
+            found = record.generation(episodes, self._tokenizer, self._episode_at)
             if found is not None:
                 coming: Future[_Proven] = Future()
                 coming.set_result(_Proven(found, record.mean, record.largest))
-                self._queue[later] = _Queued(starts, coming)
+                self._queue[later] = _Queued(episodes, coming)
 
     def _begin_scoring(self, step: int) -> None:
         queued = self._queue[step]
@@ -222,13 +222,18 @@ class AheadQueue:
             queued.coming.set_result(replace(proven, generation=self._inner.scoring(proven.generation)))
 
     def _sampled(
-        self, version: _Version, starts: Sequence[Episode], prompts: Sequence[Sequence[int]], step: int, staleness: int
+        self,
+        version: _Version,
+        episodes: Sequence[Episode],
+        prompts: Sequence[Sequence[int]],
+        step: int,
+        staleness: int,
     ) -> _Proven:
         """Samples a batch from a version of the policy, in the thread, and proves that it came from that.
 
         Args:
             version: the copy.
-            starts: the episodes.
+            episodes: the episodes.
             prompts: their token ids.
             step: the one that trains on them.
             staleness: how many optimizer steps lie between.
@@ -239,10 +244,10 @@ class AheadQueue:
         try:
             sampler = self._sampler_of(version.model)
             seed = keys_of(self._seed, step, (0,))[0] % SEEDS
-            found, apart, metrics = self._tried(sampler, version.model, starts, prompts, seed, again=False)
+            found, apart, metrics = self._tried(sampler, version.model, episodes, prompts, seed, again=False)
             if apart.too_far:
                 before = apart.mean, apart.largest
-                found, apart, _ = self._tried(sampler, version.model, starts, prompts, seed, again=True)
+                found, apart, _ = self._tried(sampler, version.model, episodes, prompts, seed, again=True)
                 if apart.too_far:
                     raise RunError(mismatch_text(step, before, apart, sampler.rollouts.differing()))
                 metrics = {**found.metrics, "sync/batches_again": 1.0}
@@ -257,14 +262,14 @@ class AheadQueue:
         self,
         sampler: PolicySampler,
         model: Any,
-        starts: Sequence[Episode],
+        episodes: Sequence[Episode],
         prompts: Sequence[Sequence[int]],
         seed: int,
         *,
         again: bool,
     ) -> tuple[Generation, Mismatch, Mapping[str, float]]:
         with own_draws(seed):
-            found = sampler.synced(starts, prompts, again=again)
+            found = sampler.synced(episodes, prompts, again=again)
         apart = Mismatch(self._tolerance)
         sums = probed(found, lambda tensors: self._probe(model, tensors), self._tokenizer.pad_token_id, self._device)
         apart.add(sums)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo.core.env.episodes import Episode
-from grpo.core.env.prompts import encode_starts
-from grpo.core.env.spares import Place
+from grpo.core.env.prompts import encode_episodes
+from grpo.core.env.replacement_rows import Place
 from grpo.core.processes.rank import rank
 from grpo.core.record.run_dir import read_json, whole_file
 from grpo.core.rollout.turns.play import Trajectory, completed
@@ -75,13 +75,13 @@ class AheadRecord:
             tokenizer: of the policy.
             episode_at: returns an episode by its place.
         """
-        starts = self.starts_of(asked, episode_at)
-        prompts = encode_starts(tokenizer, starts)
-        rollouts = self.rollouts_of(starts, prompts)
+        episodes = self.episodes_of(asked, episode_at)
+        prompts = encode_episodes(tokenizer, episodes)
+        rollouts = self.rollouts_of(episodes, prompts)
         if rollouts is None:
             return None
         return Generation(
-            starts,
+            episodes,
             prompts,
             rollouts,
             nothing_begun(),
@@ -91,7 +91,7 @@ class AheadRecord:
             wasted=self.wasted_of(episode_at),
         )
 
-    def starts_of(self, asked: Sequence[Episode], episode_at: Callable[[Place], Episode]) -> list[Episode]:
+    def episodes_of(self, asked: Sequence[Episode], episode_at: Callable[[Place], Episode]) -> list[Episode]:
         """Returns the episodes that the rollouts answer.
 
         Args:
@@ -122,16 +122,16 @@ class AheadRecord:
             found.append(Wasted(one["group"], start, one["prompt"], restored_rollout(start, one["rollout"]), outcomes))
         return tuple(found)
 
-    def rollouts_of(self, starts: Sequence[Episode], prompts: Sequence[Sequence[int]]) -> list[Trajectory] | None:
+    def rollouts_of(self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]]) -> list[Trajectory] | None:
         """Returns the rollouts, or None when these are not the prompts that they answer.
 
         Args:
-            starts: the episodes of the batch.
+            episodes: the episodes of the batch.
             prompts: their token ids.
         """
         if [list(prompt) for prompt in prompts] != self.prompts:
             return None
-        return [restored_rollout(episode, one) for episode, one in zip(starts, self.rollouts, strict=True)]
+        return [restored_rollout(episode, one) for episode, one in zip(episodes, self.rollouts, strict=True)]
 
 
 def write_ahead(folder: Path, turn: int, found: Generation, *, mean: float, largest: float) -> None:
@@ -152,7 +152,7 @@ def write_ahead(folder: Path, turn: int, found: Generation, *, mean: float, larg
         "metrics": dict(found.metrics),
     }
     if found.outcomes is not None:
-        written["places"] = [_place(one) for one in found.starts]
+        written["places"] = [_place(one) for one in found.episodes]
         written["outcomes"] = {name: [_said(one) for one in every] for name, every in found.outcomes.items()}
         written["wasted"] = [
             {

@@ -17,7 +17,7 @@ from grpo.core.train.sampling.guard import Cursor, Gather, difference_metrics
 from grpo.plugins.errors import RunError
 
 
-class SameArithmetic:
+class LogprobCheck:
     """Lets a step go by only when the policy computes in training what it computed when it sampled.
 
     Args:

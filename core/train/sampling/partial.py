@@ -30,8 +30,8 @@ from pathlib import Path
 import torch
 
 from grpo.core.env.episodes import Episode
-from grpo.core.env.prompts import encode_starts
-from grpo.core.env.spares import Place
+from grpo.core.env.prompts import encode_episodes
+from grpo.core.env.replacement_rows import Place
 from grpo.core.rollout.draws import keys_of
 from grpo.core.rollout.mismatch import Mismatch, difference_sums
 from grpo.core.rollout.turns.partial import TO_THE_END, PartialRollout, PartialRollouts
@@ -42,7 +42,7 @@ from grpo.core.train.sampling.ahead import PROBED, Probe
 from grpo.core.train.sampling.guard import difference_metrics, mismatch_text
 from grpo.core.train.sampling.partial_state import GroupRecord, read_partial, write_partial
 from grpo.core.train.sampling.sampler import PolicySampler
-from grpo.core.train.types import Generation, StartsOf
+from grpo.core.train.types import EpisodesOf, Generation
 from grpo.plugins.errors import RunError, UsageError
 
 PARTS = 2**20  # from the numbers of random draws of one part of a step to those of the next
@@ -75,7 +75,7 @@ class PartialSampler:
         tolerance: mean difference in nats that the engine's arithmetic explains.
         device: where the policy is.
         episode_at: returns an episode by its place.
-        starts_of: the episodes of a step.
+        episodes_of: the episodes of a step.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class PartialSampler:
         tolerance: float,
         device: torch.device,
         episode_at: Callable[[Place], Episode],
-        starts_of: StartsOf,
+        episodes_of: EpisodesOf,
     ) -> None:
         self._inner = inner
         self._rollouts = rollouts
@@ -103,9 +103,9 @@ class PartialSampler:
         self._given: list[list[PartialRollout]] = []  # what the present step trains on
         self._step = 0
         self._begun = 0  # the last step whose prompts were begun
-        self._starts_of = starts_of
+        self._episodes_of = episodes_of
 
-    def next(self, starts: Sequence[Episode], step: int, *, again: bool = False) -> Generation:
+    def next(self, episodes: Sequence[Episode], step: int, *, again: bool = False) -> Generation:
         """Begins the rollouts of these episodes, samples a part of all, and returns the groups that train."""
         if again and step == self._step:
             self._groups = [*self._given, *self._groups]
@@ -113,11 +113,11 @@ class PartialSampler:
         else:
             self._step = step
             if step > self._begun:
-                self._begin(starts, step)
+                self._begin(episodes, step)
             elif sum(map(_whole, self._groups)) < self._part.groups:  # else enough have ended already
                 self._begin_next()
             if not self._groups:  # a sampler chose few prompts
-                self._begin(starts, self._begun)
+                self._begin(episodes, self._begun)
         sampled, metrics = self._advanced(step, 0, again=again)
         for part in count(1):
             if any(_whole(group) for group in self._groups):
@@ -130,7 +130,7 @@ class PartialSampler:
         self._groups = [group for group in self._groups if not any(group is one for one in self._given)]
         return self._generation(step, sampled, metrics, waiting=len(whole) - len(self._given))
 
-    def ahead(self, step: int, starts_of: StartsOf) -> Mapping[str, float]:
+    def ahead(self, step: int, episodes_of: EpisodesOf) -> Mapping[str, float]:
         """Samples nothing before it is asked for it."""
         return {}
 
@@ -155,7 +155,7 @@ class PartialSampler:
         self._begun, records = read_partial(checkpoint)
         for record in records:
             start = self._episode_at(record.place)
-            prompts = encode_starts(self._inner.tokenizer, [start] * len(record.members))
+            prompts = encode_episodes(self._inner.tokenizer, [start] * len(record.members))
             self._groups.append(record.restored(self._rollouts.begun, start, prompts))
 
     def close(self) -> None:
@@ -164,13 +164,13 @@ class PartialSampler:
 
     def _begin_next(self) -> None:
         """Begins the prompts of the next step that were not begun, if there is one."""
-        starts = self._starts_of(self._begun + 1)
-        if starts:
-            self._begin(starts, self._begun + 1)
+        episodes = self._episodes_of(self._begun + 1)
+        if episodes:
+            self._begin(episodes, self._begun + 1)
 
-    def _begin(self, starts: Sequence[Episode], step: int) -> None:
+    def _begin(self, episodes: Sequence[Episode], step: int) -> None:
         self._begun = step
-        size, begun = self._part.size, self._rollouts.begun(starts, encode_starts(self._inner.tokenizer, starts))
+        size, begun = self._part.size, self._rollouts.begun(episodes, encode_episodes(self._inner.tokenizer, episodes))
         self._groups += [begun[first : first + size] for first in range(0, len(begun), size)]
 
     def _advanced(self, step: int, part: int, *, again: bool) -> tuple[int, Mapping[str, float]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo.core.env.episodes import Episode
-from grpo.core.env.spares import Place
+from grpo.core.env.replacement_rows import Place
 from grpo.core.record.run_dir import read_json, whole_file
 from grpo.core.rollout.turns.partial import PartialRollout
 from grpo.core.rollout.turns.play import Trajectory

@@ -17,7 +17,7 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from grpo.core.env.episodes import Episode
-from grpo.core.env.spares import Place
+from grpo.core.env.replacement_rows import Place
 from grpo.core.plan import Plan
 from grpo.core.processes.rank import is_first
 from grpo.core.record.run_dir import read_json, whole_file

@@ -27,7 +27,7 @@ import torch
 
 from grpo.core.config.settings import Settings
 from grpo.core.env.episodes import Episode
-from grpo.core.env.spares import Place, Spares
+from grpo.core.env.replacement_rows import Place, ReplacementRows
 from grpo.core.processes.group import any_of, gathered, rows_of_all
 from grpo.core.processes.rank import count as processes
 from grpo.core.processes.rank import rank
@@ -102,7 +102,7 @@ class Refiller:
         rewards: of the run.
         advantage: what makes their scores advantages.
         scoring: scores completions.
-        spares: the prompts that take the place of others.
+        replacements: the prompts that take the place of others.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Refiller:
         rewards: Sequence[BoundReward],
         advantage: BoundAdvantage,
         scoring: BatchScoring,
-        spares: Spares,
+        replacements: ReplacementRows,
     ) -> None:
         self._refills = config.rollout.refill
         self._budget = config.rollout.dynamic
@@ -120,7 +120,7 @@ class Refiller:
         self._advantage = advantage
         self._grouped = any(reward.grouped for reward in rewards)
         self._scoring = scoring
-        self._spares = spares
+        self._replacements = replacements
 
     def filled(self, found: Generation, step: int, sample: SampleMore) -> Generation:
         """Returns the batch with its outcomes, and with what was sampled in vain.
@@ -145,7 +145,7 @@ class Refiller:
             going = self._refilled(filling)
         return replace(
             found,
-            starts=[one.start for one in filling.members],
+            episodes=[one.start for one in filling.members],
             prompts=[one.prompt for one in filling.members],
             rollouts=[one.rollout for one in filling.members],
             outcomes={name: [one.outcomes[name] for one in filling.members] for name in names},
@@ -159,8 +159,8 @@ class Refiller:
             lost = [number for number, one in enumerate(filling.members) if self._failed(one)]
             if not any_of(bool(lost), "the completions without a score"):
                 return True
-            starts = [filling.members[number].start for number in lost]
-            if not self._sampled(filling, lost, starts, scored=not self._grouped):
+            episodes = [filling.members[number].start for number in lost]
+            if not self._sampled(filling, lost, episodes, scored=not self._grouped):
                 return False
             if self._grouped:
                 self._score_groups(filling, {filling.group_of(number) for number in lost})
@@ -183,27 +183,29 @@ class Refiller:
         """Puts groups of other prompts in the place of these, of so many at most; returns which were replaced."""
         places = rows_of_all([one.place for one in filling.members], "the prompts of the groups")
         filling.used |= {*places}
-        others = self._spares.instead([places[group * self._size] for group in groups], filling.used, step)
+        others = self._replacements.instead([places[group * self._size] for group in groups], filling.used, step)
         found = [(group, place) for group, place in zip(groups, others, strict=True) if place is not None]
         new = dict(found[:most])
         own = filling.of_groups(list(new))
-        starts = [replace(self._spares.at(new[group]), group=group) for group in (filling.group_of(one) for one in own)]
-        return list(new) if new and self._sampled(filling, own, starts) else []
+        episodes = [
+            replace(self._replacements.at(new[group]), group=group) for group in (filling.group_of(one) for one in own)
+        ]
+        return list(new) if new and self._sampled(filling, own, episodes) else []
 
     def _sampled(
-        self, filling: _Filling, numbers: Sequence[int], starts: Sequence[Episode], *, scored: bool = True
+        self, filling: _Filling, numbers: Sequence[int], episodes: Sequence[Episode], *, scored: bool = True
     ) -> bool:
         """Samples these episodes for these members, in whose place they come; returns False where that cannot be.
 
         Args:
             filling: the batch.
             numbers: of the members.
-            starts: one for each.
+            episodes: one for each.
             scored: at once, or with their groups, in which some rewards compare them.
         """
         filling.rounds += 1
         count = len(filling.members) * processes()
-        found = filling.sample(starts, [filling.rounds * count + filling.first + number for number in numbers])
+        found = filling.sample(episodes, [filling.rounds * count + filling.first + number for number in numbers])
         if found is None:
             return False
         if not scored:
@@ -242,7 +244,7 @@ class Refiller:
 
 
 def _unscored(found: Generation) -> list[_Member]:
-    return [_Member(*one, {}) for one in zip(found.starts, found.prompts, found.rollouts, strict=True)]
+    return [_Member(*one, {}) for one in zip(found.episodes, found.prompts, found.rollouts, strict=True)]
 
 
 def _tokens_of_all(members: Sequence[_Member]) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grpo.core.env.episodes import Episode
-from grpo.core.env.prompts import encode_starts
+from grpo.core.env.prompts import encode_episodes
 from grpo.core.policy.chat_template import texts_of
 from grpo.core.processes.rank import rank
 from grpo.core.rollout.draws import keys_of
@@ -22,7 +22,7 @@ from grpo.core.rollout.together import faulty_anywhere
 from grpo.core.rollout.turns.play import Player, Trajectory, completed
 from grpo.core.rollout.types import Rollouts, Sampled, SamplingParams
 from grpo.core.scoring.early import EarlyCalls
-from grpo.core.train.types import Fill, Generation, StartsOf
+from grpo.core.train.types import EpisodesOf, Fill, Generation
 from grpo.plugins.types import Completion
 
 if TYPE_CHECKING:
@@ -62,11 +62,11 @@ class PolicySampler:
         self._seed = seed
         self._fill = fill
 
-    def next(self, starts: Sequence[Episode], step: int, *, again: bool = False) -> Generation:
+    def next(self, episodes: Sequence[Episode], step: int, *, again: bool = False) -> Generation:
         """Syncs, samples, and fills the batch up."""
-        first = rank() * len(starts)
-        self._number(step, range(first, first + len(starts)))
-        return self.filled(self.synced(starts, encode_starts(self.tokenizer, starts), again=again), step)
+        first = rank() * len(episodes)
+        self._number(step, range(first, first + len(episodes)))
+        return self.filled(self.synced(episodes, encode_episodes(self.tokenizer, episodes), again=again), step)
 
     def filled(self, found: Generation, step: int, *, unsynced: bool = False) -> Generation:
         """Fills a batch up from the weights that sampled it.
@@ -79,31 +79,31 @@ class PolicySampler:
         if self._fill is None:
             return found
 
-        def more(starts: Sequence[Episode], numbers: Sequence[int]) -> Generation | None:
+        def more(episodes: Sequence[Episode], numbers: Sequence[int]) -> Generation | None:
             self._number(step, numbers)
-            prompts = encode_starts(self.tokenizer, starts)
-            return self._more_unsynced(starts, prompts) if unsynced else self.synced(starts, prompts, again=False)
+            prompts = encode_episodes(self.tokenizer, episodes)
+            return self._more_unsynced(episodes, prompts) if unsynced else self.synced(episodes, prompts, again=False)
 
         return self._fill(found, step, more)
 
-    def synced(self, starts: Sequence[Episode], prompts: Sequence[Sequence[int]], *, again: bool) -> Generation:
+    def synced(self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]], *, again: bool) -> Generation:
         """Syncs and samples; the prompts are those of the episodes."""
-        (found, early), metrics = self.rollouts.roll_out(partial(self._sampled, starts, prompts), again=again)
-        return Generation(starts, prompts, found, early, metrics=metrics, waiting=early.waiting())
+        (found, early), metrics = self.rollouts.roll_out(partial(self._sampled, episodes, prompts), again=again)
+        return Generation(episodes, prompts, found, early, metrics=metrics, waiting=early.waiting())
 
     def synced_unless(
-        self, kept: Generation | None, starts: Sequence[Episode], prompts: Sequence[Sequence[int]]
+        self, kept: Generation | None, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]]
     ) -> Generation:
         """Hands everything over anew, and samples where this process has nothing to keep."""
         if kept is None:
-            return self.synced(starts, prompts, again=True)
+            return self.synced(episodes, prompts, again=True)
         _, metrics = self.rollouts.roll_out(lambda rollouts: None, again=True)
         return replace(kept, metrics=metrics)
 
-    def unsynced(self, starts: Sequence[Episode], prompts: Sequence[Sequence[int]]) -> Generation:
+    def unsynced(self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]]) -> Generation:
         """Samples with the weights that were handed over last."""
-        found, early = self.rollouts.sample(partial(self._sampled, starts, prompts))
-        return Generation(starts, prompts, found, early, waiting=early.waiting())
+        found, early = self.rollouts.sample(partial(self._sampled, episodes, prompts))
+        return Generation(episodes, prompts, found, early, waiting=early.waiting())
 
     def scoring(self, found: Generation) -> Generation:
         """Begins to score a batch that is whole and was not scored."""
@@ -111,7 +111,7 @@ class PolicySampler:
         early.begin(range(len(found.rollouts)), [one.completion for one in found.rollouts])
         return replace(found, early=early)
 
-    def ahead(self, step: int, starts_of: StartsOf) -> Mapping[str, float]:
+    def ahead(self, step: int, episodes_of: EpisodesOf) -> Mapping[str, float]:
         """Samples nothing before it is asked for it."""
         return {}
 
@@ -133,12 +133,12 @@ class PolicySampler:
         if self._seed is not None:
             self._params = replace(self._params, keys=keys_of(self._seed, step, numbers))
 
-    def _more_unsynced(self, starts: Sequence[Episode], prompts: Sequence[Sequence[int]]) -> Generation | None:
+    def _more_unsynced(self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]]) -> Generation | None:
         """Samples with the weights that were handed over last; None where an engine of any process lost them."""
         found: Generation | None = None
         error: Exception | None = None
         try:
-            found = self.unsynced(starts, prompts)
+            found = self.unsynced(episodes, prompts)
         except Exception as raised:
             error = raised
         if not faulty_anywhere(error, "the samples"):
@@ -148,38 +148,38 @@ class PolicySampler:
         return None
 
     def _sampled(
-        self, starts: Sequence[Episode], prompts: Sequence[Sequence[int]], rollouts: Rollouts
+        self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]], rollouts: Rollouts
     ) -> tuple[list[Trajectory], EarlyCalls]:
         """Samples, and begins to score each rollout when it ends."""
         early = self.begin_scoring()
         found: dict[int, Trajectory] = {}
         try:
             for name, player in self._players.items():
-                places = [place for place, episode in enumerate(starts) if episode.env == name]
+                places = [place for place, episode in enumerate(episodes) if episode.env == name]
                 if places:
-                    own, asked = [starts[i] for i in places], [prompts[i] for i in places]
+                    own, asked = [episodes[i] for i in places], [prompts[i] for i in places]
                     params = self._params.of(places)
                     done = self._of_env(rollouts, player, own, asked, params, partial(_begin, early, places))
                     found |= dict(zip(places, done, strict=True))
         except BaseException:
             early.drop()
             raise
-        return [found[place] for place in range(len(starts))], early
+        return [found[place] for place in range(len(episodes))], early
 
     def _of_env(
         self,
         rollouts: Rollouts,
         player: Player | None,
-        starts: Sequence[Episode],
+        episodes: Sequence[Episode],
         prompts: Sequence[Sequence[int]],
         params: SamplingParams,
         begin: Begin,
     ) -> list[Trajectory]:
         """Samples the rollouts of one environment; `begin` is told of each when it ends."""
         if player is None:
-            return self._answers(rollouts, starts, prompts, params, begin)
+            return self._answers(rollouts, episodes, prompts, params, begin)
         return player.play(
-            starts,
+            episodes,
             prompts,
             rollouts.turns(),
             params,
@@ -189,7 +189,7 @@ class PolicySampler:
     def _answers(
         self,
         rollouts: Rollouts,
-        starts: Sequence[Episode],
+        episodes: Sequence[Episode],
         prompts: Sequence[Sequence[int]],
         params: SamplingParams,
         begin: Begin,
@@ -200,7 +200,7 @@ class PolicySampler:
         def ended(numbers: Sequence[int], sampled: Sequence[Sampled]) -> None:
             texts = texts_of(self.tokenizer, [one.token_ids for one in sampled])
             for number, text, one in zip(numbers, texts, sampled, strict=True):
-                completion = completed(starts[number], text, one)
+                completion = completed(episodes[number], text, one)
                 found[number] = Trajectory(one.token_ids, one.logprobs, (True,) * len(one.token_ids), completion)
             begin(numbers, [found[number].completion for number in numbers])
 

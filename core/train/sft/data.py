@@ -10,7 +10,7 @@ from datasets import Dataset, concatenate_datasets
 
 from grpo.core.env.episodes import Episode, Episodes
 from grpo.core.env.order import Source, mixed_order, row_order
-from grpo.core.env.prompts import encode_starts
+from grpo.core.env.prompts import encode_episodes
 from grpo.core.env.threads import Raised
 from grpo.core.plan import Plan
 from grpo.core.policy.chat_template import opened_block
@@ -112,7 +112,7 @@ def worked_answers(
     """
     if player is not None:
         return _played(episodes, player, turn_tokens)
-    prompts = encode_starts(tokenizer, episodes)
+    prompts = encode_episodes(tokenizer, episodes)
     opening, _ = opened_block(tokenizer)  # what the prompt has opened is not opened again
     texts = [str(e.actions[0]) for e in episodes]
     texts = [text.removeprefix(opening.strip()).lstrip("\n") if opening else text for text in texts]

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from grpo.core.env.episodes import Action, Episode
-from grpo.core.env.prompts import encode_starts
+from grpo.core.env.prompts import encode_episodes
 from grpo.core.env.threads import Raised
 from grpo.core.env.tools import ToolCall
 from grpo.core.env.worked import WorkedTurn, play_worked
@@ -30,7 +30,7 @@ def demonstrated(player: Player, episodes: Sequence[Episode], turn_tokens: int) 
     """
     # Nobody reads what becomes of the last action.
     wanted = [(episode, episode.actions[: player.limits.turns][:-1]) for episode in episodes]
-    prompts = encode_starts(player.tokenizer, episodes)
+    prompts = encode_episodes(player.tokenizer, episodes)
     found: list[Taught | Raised] = []
     for episode, prompt, done in zip(episodes, prompts, play_worked(player.envs, wanted, cuts=False), strict=True):
         if done.failed is not None:

@@ -103,12 +103,12 @@ def begins_a_call(folder: Path, plan: Any) -> float:
     """The probability that a policy's answer begins like a call."""
     import torch
 
-    from grpo.core.env.prompts import encode_starts
+    from grpo.core.env.prompts import encode_episodes
     from grpo.core.policy.load import load_policy, load_tokenizer
 
     tokenizer = load_tokenizer(plan.source.path)
     policy = load_policy(str(folder), "float32", plan.config.lora)
-    ids = encode_starts(tokenizer, plan.train[:1])
+    ids = encode_episodes(tokenizer, plan.train[:1])
     (first, *_) = tokenizer("<tool_call>", add_special_tokens=False)["input_ids"]
     with torch.no_grad():
         return float(policy(torch.tensor(ids)).logits[0, -1].softmax(-1)[first])

@@ -21,7 +21,7 @@ from command import environment_with
 from patience import PATIENCE, wait_for
 from table_server import CARD, COMMAND, PARAMS, WEIGHTS, Running, TableEngine
 
-from grpo.core.rollout.server.card import TOKEN
+from grpo.core.rollout.server.capabilities import TOKEN
 from grpo.core.rollout.server.client import ServerLink, found_server, state_of
 from grpo.core.rollout.server.serve import BYTES, RolloutServer
 from grpo.core.rollout.server.wire import Unframed, frames

@@ -107,15 +107,15 @@ def test_a_batch_that_was_filled_up_comes_back_with_its_scores_and_what_was_samp
         "close": [Outcome("score", 0.1, metrics={"off": 2.0}, turns=(0.1, 0.0)), Outcome("failure", None, "lost")]
     }
     wasted = (Wasted(3, replace(EPISODES[0], group=3), (1, 2), trajectories()[0], {"close": Outcome("abstain")}),)
-    filled = replace(generation([first, second]), starts=[other, EPISODES[1]], outcomes=outcomes, wasted=wasted)
+    filled = replace(generation([first, second]), episodes=[other, EPISODES[1]], outcomes=outcomes, wasted=wasted)
     write_ahead(tmp_path, 1, filled, mean=0.0, largest=0.0)
     record = read_ahead(tmp_path, 1)
     assert record is not None
     asked = [replace(EPISODES[0], group=3), EPISODES[1]]
-    starts = record.starts_of(asked, episodes.__getitem__)
-    assert starts == [other, EPISODES[1]]
+    restored_episodes = record.episodes_of(asked, episodes.__getitem__)
+    assert restored_episodes == [other, EPISODES[1]]
     assert record.outcomes_of_all() == outcomes
-    found = record.rollouts_of(starts, PROMPTS)
+    found = record.rollouts_of(restored_episodes, PROMPTS)
     assert found is not None
     assert found[0].completion.row == {"answer": "6"}
     restored = record.wasted_of(episodes.__getitem__)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from grpo.core.train.sampling.logprob_check import SameArithmetic
+from grpo.core.train.sampling.logprob_check import LogprobCheck
 from grpo.plugins.errors import RunError
 
 
@@ -23,7 +23,7 @@ class Step:
         self.done = 0
         self.asked = 0
         self._without_dropout = without_dropout
-        self.guard = SameArithmetic(0.01, self, self._again, lambda tensor: tensor, "mixer")
+        self.guard = LogprobCheck(0.01, self, self._again, lambda tensor: tensor, "mixer")
 
     def rewind(self) -> None:
         raise AssertionError("sampling anew from the same weights would change nothing")

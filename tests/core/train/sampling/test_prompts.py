@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from grpo.core.env.spares import Place
+from grpo.core.env.replacement_rows import Place
 from grpo.core.plan import Plan
 from grpo.core.rollout.turns.play import Trajectory
 from grpo.core.scoring.outcome import Outcome

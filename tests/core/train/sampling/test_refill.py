@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from grpo.core.env.episodes import Episode, in_groups
-from grpo.core.env.spares import Spares
+from grpo.core.env.replacement_rows import ReplacementRows
 from grpo.core.plan import Plan
 from grpo.core.rollout.synced import SyncedRollouts
 from grpo.core.run.scoring import Scoring
@@ -90,8 +90,8 @@ def collect(tiny_model: Path, tmp_path: Path) -> Collect:
         plan = make_plan(parse_config(tree), Host.discover())
         with Scoring(plan, lambda text: None) as scoring:
             fills = plan.config.rollout.refill or plan.config.rollout.dynamic
-            spares = Spares(plan.envs, plan.config.seed)
-            filler = Refiller(plan.config, plan.rewards, plan.advantage, scoring, spares)
+            replacements = ReplacementRows(plan.envs, plan.config.seed)
+            filler = Refiller(plan.config, plan.rewards, plan.advantage, scoring, replacements)
             sampler = PolicySampler(
                 SyncedRollouts(HfRollouts(), lambda: nullcontext(model)),
                 players_of(plan.envs, plan.config.rollout, tokenizer),
@@ -103,12 +103,12 @@ def collect(tiny_model: Path, tmp_path: Path) -> Collect:
             )
             ends, pad = (tokenizer.eos_token_id,), tokenizer.pad_token_id
             collector = Collector(plan, sampler, scoring, end_ids=ends, pad_id=pad, device=CPU)
-            return collector.collect(starts_of(plan), step, again=False)
+            return collector.collect(episodes_of(plan), step, again=False)
 
     return made
 
 
-def starts_of(plan: Plan) -> Sequence[Episode]:
+def episodes_of(plan: Plan) -> Sequence[Episode]:
     return in_groups([episode for episode in plan.train[:4] for _ in range(4)], 4)
 
 
@@ -222,9 +222,9 @@ def test_where_one_environment_has_no_other_prompt_the_groups_of_another_are_rep
         SimpleNamespace(name=name, train=rows, env=SimpleNamespace(ordered=False))
         for name, rows in (("small", (0, 1)), ("large", range(9)))
     ]
-    spares = Spares(envs, seed=0)  # type: ignore[arg-type]
+    replacements = ReplacementRows(envs, seed=0)  # type: ignore[arg-type]
     gone = [("small", 0), ("large", 0), ("small", 1)]
-    found = spares.instead(gone, gone, step=3)
+    found = replacements.instead(gone, gone, step=3)
     assert found[0] == found[2] is None
     assert found[1] is not None
     assert found[1][0] == "large"

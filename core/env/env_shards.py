@@ -1,7 +1,7 @@
 """Environments of rollouts that began at different times: those that start together stay together.
 
-In: what opens a place for the environments of one start (`Played`). Out: one `Played` over all of them. What a place
-holds on to (threads, a process that was lost) is given back when the last of its rollouts has ended.
+In: what opens a place for the environments of one start (`EnvBatch`). Out: one `EnvBatch` over all of them. What a
+place holds on to (threads, a process that was lost) is given back when the last of its rollouts has ended.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from grpo.core.env.env_batch import EnvBatch
 from grpo.core.env.episodes import Episode
-from grpo.core.env.played import Played
 from grpo.core.env.threads import Call
 from grpo.core.env.tools import ToolCall
 
 
-class Cohorts:
-    """Environments by the number of their rollout, see `Played`; a number is never used again.
+class EnvShards:
+    """Environments by the number of their rollout, see `EnvBatch`; a number is never used again.
 
     Args:
         opened: returns a place for environments, which is entered and left here.
     """
 
-    def __init__(self, opened: Callable[[], Played]) -> None:
+    def __init__(self, opened: Callable[[], EnvBatch]) -> None:
         self._opened = opened
-        self._place_of: dict[int, Played] = {}
+        self._place_of: dict[int, EnvBatch] = {}
 
     def __enter__(self) -> Self:
         return self

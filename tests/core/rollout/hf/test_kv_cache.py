@@ -9,16 +9,16 @@ from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig
 
 from grpo.core.policy.attention import without_copies
 from grpo.core.policy.cache_names import cache_argument
-from grpo.core.rollout.hf.room import RoomyLayer
+from grpo.core.rollout.hf.kv_cache import PreallocatedLayer
 from grpo.core.rollout.hf.states import Carried
 
 
-def roomy(most: int) -> RoomyLayer:
+def roomy(most: int) -> PreallocatedLayer:
     cache: Any = DynamicCache()
     cache.update(torch.arange(12.0).view(2, 1, 3, 2), torch.arange(12.0, 24.0).view(2, 1, 3, 2), 0)
     Carried("cache", cache).make_room(most)
     layer = cache.layers[0]
-    assert type(layer) is RoomyLayer
+    assert type(layer) is PreallocatedLayer
     return layer
 
 

@@ -15,7 +15,7 @@ Chosen = Callable[[str, int, int, Collection[int]], Sequence[int]]
 Place = tuple[str, int]  # an environment's name, and the number of a row among those that it trains on
 
 
-class Spares:
+class ReplacementRows:
     """The rows of a run.
 
     Args:

@@ -1,7 +1,7 @@
 """The environments of one batch of rollouts: episodes, actions and calls of tools in; what they answered or raised out.
 
-Theory of operation. `PlayedEnvs` has them in threads of this process (core/env/threads.py). Tools are functions of an
-environment and are called beside it, each rollout's in a thread of its own, one call at a time.
+Theory of operation. `LocalEnvBatch` has them in threads of this process (core/env/threads.py). Tools are functions of
+an environment and are called beside it, each rollout's in a thread of its own, one call at a time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from grpo.core.env.tools import ToolCall, answer, functions_of
 Functions = Mapping[str, Callable[..., Any]]
 
 
-class Played(Protocol):
+class EnvBatch(Protocol):
     """Environments by the number of their rollout, wherever they are; a number that failed must not be called again."""
 
     def __enter__(self) -> Self: ...
@@ -41,7 +41,7 @@ class Played(Protocol):
         """Has an environment closed."""
 
 
-class PlayedEnvs:
+class LocalEnvBatch:
     """Environments in threads of this process; use it as a context manager.
 
     Args:

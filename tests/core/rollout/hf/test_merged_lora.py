@@ -11,7 +11,7 @@ from peft import LoraConfig, get_peft_model
 from tiny_families import SIZES
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from grpo.core.rollout.hf.folded import folded
+from grpo.core.rollout.hf.merged_lora import folded
 from grpo.core.rollout.hf.sampler import sample
 from grpo.core.rollout.types import SamplingParams
 

@@ -1,6 +1,6 @@
 """An environment that is played in a process of its own: its methods here, its work there.
 
-One `Nursery` for each taskset starts the process that loads it; each environment takes a fork of that. A fork that
+One `ForkServer` for each taskset starts the process that loads it; each environment takes a fork of that. A fork that
 crashes, fills its memory or does not answer in time is a failure of its own rollout and of no other.
 """
 
@@ -23,8 +23,8 @@ from typing import Any
 import gymnasium
 from gymnasium.error import ResetNeeded
 
-from grpo.envs.apart.child import ASK, FORK, KILL, NUMBER, ORDER
-from grpo.envs.apart.messages import exactly, received, sent
+from grpo.envs.isolated.child import ASK, FORK, KILL, NUMBER, ORDER
+from grpo.envs.isolated.messages import exactly, received, sent
 from grpo.envs.text.spaces import AnyText
 from grpo.plugins import errors
 from grpo.plugins.errors import PluginError
@@ -40,7 +40,7 @@ _KEPT = (
 )
 _START = (
     "import sys, json; sys.path[:] = json.loads(sys.argv[1]); "
-    "from grpo.envs.apart.child import main; main(int(sys.argv[2]))"
+    "from grpo.envs.isolated.child import main; main(int(sys.argv[2]))"
 )
 
 
@@ -68,7 +68,7 @@ class TookTooLong(TimeoutError):
         self.busy = busy
 
 
-class Nursery:
+class ForkServer:
     """The process that loads what the environments of one taskset share; safe in threads.
 
     Args:
@@ -168,18 +168,18 @@ class Nursery:
         return ours
 
 
-class ApartEnv(gymnasium.Env[str, str]):
+class IsolatedEnv(gymnasium.Env[str, str]):
     """An environment of texts in a process of its own.
 
     Args:
-        nursery: where its process comes from.
+        fork_server: where its process comes from.
         seconds: on the clock, for one call; a process that takes longer is ended.
     """
 
-    def __init__(self, nursery: Nursery, seconds: float) -> None:
+    def __init__(self, fork_server: ForkServer, seconds: float) -> None:
         self.observation_space = AnyText()
         self.action_space = AnyText()
-        self._nursery = nursery
+        self._fork_server = fork_server
         self._seconds = seconds
         self._number = 0
         self._channel: socket.socket | None = None
@@ -194,7 +194,7 @@ class ApartEnv(gymnasium.Env[str, str]):
         """
         with self._one_at_a_time:
             if self._channel is None:
-                self._number, self._channel = self._nursery.fork()
+                self._number, self._channel = self._fork_server.fork()
             self._channel.settimeout(self._seconds)
             try:
                 sent(self._channel, pickle.dumps((method, args, options)))
@@ -202,13 +202,16 @@ class ApartEnv(gymnasium.Env[str, str]):
             except TimeoutError:
                 busy = _computed(self._number) > _BUSY * self._seconds
                 self._end()
-                raise TookTooLong(f"{self._nursery.name}: no answer within {self._seconds:g} s", busy=busy) from None
+                raise TookTooLong(
+                    f"{self._fork_server.name}: no answer within {self._seconds:g} s", busy=busy
+                ) from None
             except OSError:
                 self._channel.close()
                 self._channel = None
-                code = self._nursery.ending(self._number)
+                code = self._fork_server.ending(self._number)
                 raise ProcessEnded(
-                    f"{self._nursery.name}: the process of this rollout ended with status {code} while it was at work",
+                    f"{self._fork_server.name}: the process of this rollout ended with status {code} while it was at "
+                    "work",
                     by_itself=-code not in _FROM_OUTSIDE,
                 ) from None
         if "raised" in answer:
@@ -234,7 +237,7 @@ class ApartEnv(gymnasium.Env[str, str]):
         if self._channel is not None:
             self._channel.close()
             self._channel = None
-            self._nursery.kill(self._number)
+            self._fork_server.kill(self._number)
 
 
 def _computed(number: int) -> float:

@@ -10,7 +10,7 @@ import pytest
 from gymnasium.error import ResetNeeded
 from patience import PATIENCE, wait_for
 
-from grpo.envs.apart.remote import ApartEnv, Nursery
+from grpo.envs.isolated.remote import ForkServer, IsolatedEnv
 from grpo.plugins.errors import DatasetError, PluginError
 
 pytestmark = pytest.mark.slow
@@ -59,19 +59,19 @@ class Game:
 
 
 @pytest.fixture
-def nursery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nursery]:
+def fork_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ForkServer]:
     (tmp_path / "apart_game.py").write_text(GAME)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("SOME_API_KEY", "secret")
     monkeypatch.setenv("GIVEN_KEY", "known")
-    made = Nursery("game", ("apart_game", "make"), {"greeting": "hello"}, ["GIVEN_KEY"], 2**30)
+    made = ForkServer("game", ("apart_game", "make"), {"greeting": "hello"}, ["GIVEN_KEY"], 2**30)
     yield made
     made.close()
 
 
 @pytest.mark.core
-def test_each_environment_has_a_process_and_a_state_of_its_own(nursery: Nursery) -> None:
-    first, second = ApartEnv(nursery, PATIENCE), ApartEnv(nursery, PATIENCE)
+def test_each_environment_has_a_process_and_a_state_of_its_own(fork_server: ForkServer) -> None:
+    first, second = IsolatedEnv(fork_server, PATIENCE), IsolatedEnv(fork_server, PATIENCE)
     assert first.ask("say", "x") == ["hello", 1, True]
     assert first.ask("say", "x") == ["hello", 2, True]
     assert second.ask("say", "x") == ["hello", 1, True]
@@ -85,8 +85,8 @@ def test_each_environment_has_a_process_and_a_state_of_its_own(nursery: Nursery)
 
 @pytest.mark.core
 @pytest.mark.parametrize("what", ["crash", "exit", "hang"])
-def test_what_ends_a_process_ends_its_own_rollout_alone(nursery: Nursery, what: str) -> None:
-    other, bad = ApartEnv(nursery, PATIENCE), ApartEnv(nursery, 1.0 if what == "hang" else 2 * PATIENCE)
+def test_what_ends_a_process_ends_its_own_rollout_alone(fork_server: ForkServer, what: str) -> None:
+    other, bad = IsolatedEnv(fork_server, PATIENCE), IsolatedEnv(fork_server, 1.0 if what == "hang" else 2 * PATIENCE)
     assert other.ask("say", "x")[1] == 1
     with pytest.raises(TimeoutError if what == "hang" else RuntimeError, match="game"):
         bad.ask("do", what)
@@ -97,8 +97,8 @@ def test_what_ends_a_process_ends_its_own_rollout_alone(nursery: Nursery, what: 
     bad.close()
 
 
-def test_what_is_raised_there_is_raised_here(nursery: Nursery) -> None:
-    env = ApartEnv(nursery, PATIENCE)
+def test_what_is_raised_there_is_raised_here(fork_server: ForkServer) -> None:
+    env = IsolatedEnv(fork_server, PATIENCE)
     for what, kind, said in (
         ("memory", MemoryError, "^$"),
         ("reset", ResetNeeded, "call reset"),
@@ -111,10 +111,10 @@ def test_what_is_raised_there_is_raised_here(nursery: Nursery) -> None:
     env.close()
 
 
-def test_a_process_that_cannot_load_says_how_it_gets_what_it_needs(nursery: Nursery) -> None:
-    broken = Nursery("game", ("apart_game", "make"), {"greeting": "none"}, [], 2**30)
+def test_a_process_that_cannot_load_says_how_it_gets_what_it_needs(fork_server: ForkServer) -> None:
+    broken = ForkServer("game", ("apart_game", "make"), {"greeting": "none"}, [], 2**30)
     with pytest.raises(PluginError, match=r"KeyError.*variables=NAME"):
-        ApartEnv(broken, PATIENCE).ask("say", "x")
+        IsolatedEnv(broken, PATIENCE).ask("say", "x")
 
 
 def exists(number: int) -> bool:
@@ -125,25 +125,25 @@ def exists(number: int) -> bool:
     return True
 
 
-def test_processes_end_with_the_one_that_loaded(nursery: Nursery) -> None:
-    env = ApartEnv(nursery, PATIENCE)
+def test_processes_end_with_the_one_that_loaded(fork_server: ForkServer) -> None:
+    env = IsolatedEnv(fork_server, PATIENCE)
     env.ask("say", "x")
     number = env._number
-    assert nursery._control is not None
-    nursery._control.close()
-    nursery._control = None
+    assert fork_server._control is not None
+    fork_server._control.close()
+    fork_server._control = None
     assert wait_for(lambda: not exists(number)), "it is still there"
 
 
-def test_a_process_that_does_not_answer_in_time_is_ended(nursery: Nursery) -> None:
-    env = ApartEnv(nursery, PATIENCE)
+def test_a_process_that_does_not_answer_in_time_is_ended(fork_server: ForkServer) -> None:
+    env = IsolatedEnv(fork_server, PATIENCE)
     env.ask("say", "x")
     number, env._seconds = env._number, 0.5
     with pytest.raises(TimeoutError):
         env.ask("do", "hang")
 
     def ended() -> bool:
-        another = ApartEnv(nursery, PATIENCE)  # with which the one that loaded looks after those that ended
+        another = IsolatedEnv(fork_server, PATIENCE)  # with which the one that loaded looks after those that ended
         another.ask("say", "x")
         another.close()
         return not exists(number)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from grpo.core.config.schema import parse_config
-from grpo.core.rollout.server.card import (
-    ServerCard,
+from grpo.core.rollout.server.capabilities import (
+    ServerCapabilities,
     card_from_json,
     card_of_model,
     card_to_json,
@@ -26,7 +26,7 @@ URL = "http://127.0.0.1:8271"
 
 
 @pytest.fixture(scope="module")
-def card() -> ServerCard:
+def card() -> ServerCapabilities:
     """A server of the embedded model with adapters."""
     from grpo.core.policy.load import policy_source
 
@@ -35,7 +35,7 @@ def card() -> ServerCard:
     )
 
 
-def test_a_card_survives_the_way_and_fits_itself(card: ServerCard) -> None:
+def test_a_card_survives_the_way_and_fits_itself(card: ServerCapabilities) -> None:
     again = card_from_json({**json.loads(json.dumps(card_to_json(card))), "incarnation": "x", "new": 1})
     assert again == card
     assert misfits(card, again) == []
@@ -56,23 +56,23 @@ def test_a_card_survives_the_way_and_fits_itself(card: ServerCard) -> None:
         ({"protocol": 2}, "it speaks version 1 of the protocol"),
     ],
 )
-def test_what_does_not_fit_is_told(card: ServerCard, wanted: dict[str, Any], what: str) -> None:
+def test_what_does_not_fit_is_told(card: ServerCapabilities, wanted: dict[str, Any], what: str) -> None:
     (told,) = misfits(card, replace(card, **wanted))
     assert told.startswith(what)
 
 
-def test_a_server_without_adapters_is_told_of_the_way_without(card: ServerCard) -> None:
+def test_a_server_without_adapters_is_told_of_the_way_without(card: ServerCapabilities) -> None:
     (told,) = misfits(replace(card, lora_rank=None, lora_modules=()), card)
     assert told.endswith("(or hand it over with --lora-sync folded)")
 
 
-def test_a_better_server_fits(card: ServerCard) -> None:
+def test_a_better_server_fits(card: ServerCapabilities) -> None:
     assert misfits(card, replace(card, context=100, lora_rank=8, lora_modules=("q_proj",), raw_logprobs=None)) == []
     assert misfits(card, replace(card, lora_rank=None, lora_modules=())) == []
 
 
 @pytest.mark.parametrize("url", [URL, "http://10.0.0.3:9000", "https://node7:443/grpo"])
-def test_the_command_starts_a_server_that_fits(card: ServerCard, url: str) -> None:
+def test_the_command_starts_a_server_that_fits(card: ServerCapabilities, url: str) -> None:
     from grpo.core.cli.serve import serve_rollouts
 
     wanted = replace(card, raw_logprobs=True, lora_modules=("k_proj", "q_proj"))
@@ -96,14 +96,14 @@ def test_log_probabilities_are_wanted_as_training_computes_them(rollout: dict[st
     assert logprobs_of(parse_config({"env": "gsm8k", "rollout": rollout})) is raw
 
 
-def test_a_model_that_cannot_be_served_so_is_refused(card: ServerCard) -> None:
+def test_a_model_that_cannot_be_served_so_is_refused(card: ServerCapabilities) -> None:
     with pytest.raises(UsageError, match=r"--context 9999 is over the model's own limit of \d+"):
         card_of_model(card.model, dtype="float32", context=9999, raw_logprobs=False, rank=None, targets="all-linear")
     with pytest.raises(UsageError, match="no module 'q_porj'"):
         card_of_model(card.model, dtype="float32", context=64, raw_logprobs=False, rank=8, targets=["q_porj"])
 
 
-def test_a_model_that_cannot_be_split_so_is_refused(card: ServerCard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_cannot_be_split_so_is_refused(card: ServerCapabilities, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from grpo.core.rollout.engine.handing import hand_out
+from grpo.core.rollout.engine.weight_fanout import hand_out
 
 Named = tuple[str, torch.Tensor]
 

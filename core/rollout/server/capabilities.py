@@ -1,6 +1,6 @@
 """What a rollout server is, what a run needs it to be, and the command that starts the one that fits.
 
-In: a plan, or the settings of an engine. Out: a `ServerCard` on either side; the differences in words.
+In: a plan, or the settings of an engine. Out: a `ServerCapabilities` on either side; the differences in words.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ TRAITS = (  # what has to be equal beside the weights, which are handed over
 
 
 @dataclass(frozen=True, slots=True)
-class ServerCard:
+class ServerCapabilities:
     """A rollout server as it describes itself, or as a run wants it.
 
     Attributes:
@@ -76,7 +76,7 @@ class ServerCard:
     protocol: int = PROTOCOL
 
 
-def card_of_plan(plan: Plan) -> ServerCard:
+def card_of_plan(plan: Plan) -> ServerCapabilities:
     """Returns what a run needs its server to be."""
     from grpo.core.policy.load import linear_modules
     from grpo.core.rollout.limits import engine_context
@@ -86,7 +86,7 @@ def card_of_plan(plan: Plan) -> ServerCard:
     targets = config.lora.targets
     if isinstance(targets, str):
         targets = tuple(linear_modules(plan.model_config))
-    return ServerCard(
+    return ServerCapabilities(
         model=plan.source.path,
         traits=traits_of(plan.model_config),
         tokenizer=vocabulary_of(plan.tokenizer),
@@ -98,7 +98,7 @@ def card_of_plan(plan: Plan) -> ServerCard:
     )
 
 
-def servers_of(plan: Plan) -> list[tuple[str, ServerCard, str]]:
+def servers_of(plan: Plan) -> list[tuple[str, ServerCapabilities, str]]:
     """Returns the address of each server of a plan, what it has to be, and the command that starts it."""
     wanted = card_of_plan(plan)
     all_linear = plan.config.lora.targets == "all-linear"
@@ -116,14 +116,14 @@ def card_of_model(
     raw_logprobs: bool,
     rank: int | None,
     targets: Sequence[str] | str,
-) -> ServerCard:
+) -> ServerCapabilities:
     """Returns what a server of a model will be, before it has an engine.
 
     Args:
         source: a folder or hub id.
         dtype: of the weights.
         context: tokens of prompt and completion; None: the model's own limit.
-        raw_logprobs: see `ServerCard`.
+        raw_logprobs: see `ServerCapabilities`.
         rank: the largest rank of adapters, or None.
         targets: the modules that they adapt, or "all-linear".
 
@@ -146,7 +146,7 @@ def card_of_model(
         if not isinstance(targets, str):
             refuse_unknown_targets(LoraSection(enabled=True, targets=tuple(targets)), config)
         names = linear_modules(config) if isinstance(targets, str) else targets
-    return ServerCard(
+    return ServerCapabilities(
         model=source,
         traits=traits_of(config),
         tokenizer=vocabulary_of(load_tokenizer(source)),
@@ -194,7 +194,7 @@ def last_parts(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def logprobs_of(config: RunConfig) -> bool | None:
-    """Returns which log-probabilities a run needs, see `ServerCard`.
+    """Returns which log-probabilities a run needs, see `ServerCapabilities`.
 
     Training divides by the temperature and knows no filters; engines report what is before both or after both.
     """
@@ -219,26 +219,26 @@ def vocabulary_of(tokenizer: PreTrainedTokenizerBase) -> int:
     return zlib.crc32(json.dumps(words).encode())
 
 
-def card_to_json(card: ServerCard) -> dict[str, Any]:
+def card_to_json(card: ServerCapabilities) -> dict[str, Any]:
     """Returns a card as JSON's types."""
     return asdict(card)
 
 
-def card_from_json(tree: Mapping[str, Any]) -> ServerCard:
+def card_from_json(tree: Mapping[str, Any]) -> ServerCapabilities:
     """Reads a card; what a newer server adds is left out.
 
     Raises:
         UsageError: it is none.
     """
-    known = {field.name for field in fields(ServerCard)}
+    known = {field.name for field in fields(ServerCapabilities)}
     try:
-        card = ServerCard(**{name: value for name, value in tree.items() if name in known})
+        card = ServerCapabilities(**{name: value for name, value in tree.items() if name in known})
     except TypeError:
         raise UsageError("it answers, and not as a server of: grpo serve-rollouts") from None
-    return ServerCard(**{**asdict(card), "lora_modules": tuple(card.lora_modules)})
+    return ServerCapabilities(**{**asdict(card), "lora_modules": tuple(card.lora_modules)})
 
 
-def misfits(card: ServerCard, wanted: ServerCard) -> list[str]:
+def misfits(card: ServerCapabilities, wanted: ServerCapabilities) -> list[str]:
     """Returns in words where a server is not what a run needs, the most telling first."""
     if card.protocol != wanted.protocol:
         return [f"it speaks version {card.protocol} of the protocol, this grpo version {wanted.protocol}"]
@@ -267,7 +267,7 @@ def misfits(card: ServerCard, wanted: ServerCard) -> list[str]:
     return found
 
 
-def command_for(wanted: ServerCard, url: str, *, embedded: bool, all_linear: bool) -> str:
+def command_for(wanted: ServerCapabilities, url: str, *, embedded: bool, all_linear: bool) -> str:
     """Returns the command that starts a server which fits, to be typed where it shall run.
 
     Args:

@@ -25,7 +25,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from grpo.envs.apart.messages import received, sent
+from grpo.envs.isolated.messages import received, sent
 
 ORDER = struct.Struct(">cQ")  # what to do, and with which process
 FORK, KILL, ASK = b"f", b"k", b"a"

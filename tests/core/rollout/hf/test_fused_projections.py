@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig, Mistra
 
 from grpo.core.policy.attention import without_copies
 from grpo.core.policy.cache_names import cache_argument
-from grpo.core.rollout.hf.folded import folded
+from grpo.core.rollout.hf.merged_lora import folded
 
 CONFIGS: dict[str, Callable[[], Any]] = {
     "llama": lambda: LlamaConfig(**SIZES),

@@ -1,7 +1,7 @@
 """Tasks of verifiers that are played in a process of their own: the environment that a run sees.
 
 What reads the policy's text, which is tools, environments that talk and rewards, runs in a fork of a process that has
-loaded the taskset (`grpo.envs.apart`). It gets no environment variables of the run but harmless ones and those that
+loaded the taskset (`grpo.envs.isolated`). It gets no environment variables of the run but harmless ones and those that
 the user names.
 
 A first answer at which that process crashes, fills its memory or computes without an end is wrong where the text is the
@@ -18,8 +18,8 @@ from typing import Any
 
 from gymnasium.error import ResetNeeded
 
-from grpo.envs.apart.child import OVERWHELMED
-from grpo.envs.apart.remote import ApartEnv, Nursery, ProcessEnded, TookTooLong
+from grpo.envs.isolated.child import OVERWHELMED
+from grpo.envs.isolated.remote import ForkServer, IsolatedEnv, ProcessEnded, TookTooLong
 from grpo.envs.verifiers.env import Step, TaskEnv
 from grpo.envs.verifiers.tasks import source_of
 
@@ -32,7 +32,7 @@ def maker(
     return lambda: TaskEnv(member, source, system, success)
 
 
-def nursery_of(
+def fork_server_of(
     member: str,
     size: int | None,
     config: Mapping[str, Any],
@@ -41,17 +41,17 @@ def nursery_of(
     *,
     variables: str,
     memory: int,
-) -> Nursery:
+) -> ForkServer:
     """Returns the process that loads a taskset, the same for the same settings."""
     options = {"member": member, "size": size, "config": dict(config), "system": system, "success": success}
-    return _nursery(json.dumps(options, sort_keys=True), variables, memory)
+    return _fork_server(json.dumps(options, sort_keys=True), variables, memory)
 
 
 @lru_cache(maxsize=8)
-def _nursery(options: str, variables: str, memory: int) -> Nursery:
+def _fork_server(options: str, variables: str, memory: int) -> ForkServer:
     given = json.loads(options)
     names = [name.strip() for name in variables.split("+") if name.strip()]
-    return Nursery(f"verifiers:{given['member']}", (__name__, maker.__name__), given, names, memory)
+    return ForkServer(f"verifiers:{given['member']}", (__name__, maker.__name__), given, names, memory)
 
 
 _OVERWHELMED = (ProcessEnded, TookTooLong, *OVERWHELMED)
@@ -78,17 +78,17 @@ class ApartTool:
         return answer
 
 
-class ApartTaskEnv(ApartEnv):
+class ApartTaskEnv(IsolatedEnv):
     """Plays tasks over there and scores what the policy said with their own rewards.
 
     Args:
-        nursery: where its process comes from.
+        fork_server: where its process comes from.
         tasks: how many tasks there are.
         seconds: on the clock, for one call.
     """
 
-    def __init__(self, nursery: Nursery, tasks: int, seconds: float) -> None:
-        super().__init__(nursery, seconds)
+    def __init__(self, fork_server: ForkServer, tasks: int, seconds: float) -> None:
+        super().__init__(fork_server, seconds)
         self._tasks = tasks
         self._open = False
         self._row: Any = None

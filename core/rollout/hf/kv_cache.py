@@ -15,7 +15,7 @@ from transformers.cache_utils import DynamicLayer
 LEAST = 32  # slots that are allocated at once
 
 
-class RoomyLayer(DynamicLayer):  # type: ignore[misc]
+class PreallocatedLayer(DynamicLayer):  # type: ignore[misc]
     """The keys and values [B, heads, W, D] of one layer of full attention.
 
     Args:
