@@ -44,7 +44,6 @@ OPTIONAL = {
     "ray": "ray",
     "reasoning_gym": "reasoning-gym",
     "tensorboard": "tensorboard",
-    "textual": "live",
     "textarena": "textarena",
     "trackio": "trackio",
     "verifiers": "interop",

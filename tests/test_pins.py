@@ -147,11 +147,6 @@ def test_the_set_of_ray_has_no_hole() -> None:
     check(".ci/ray.txt", metadata.distributions())
 
 
-@pytest.mark.live
-def test_the_set_of_the_terminal_has_no_hole() -> None:
-    check(".ci/live.txt", metadata.distributions())
-
-
 @pytest.mark.browser
 def test_the_set_of_the_browser_has_no_hole() -> None:
     check(".ci/browser.txt", metadata.distributions())

@@ -105,7 +105,6 @@ class Recorder:
                 self._rows,
                 steps=config.train.steps,
                 completions=config.train.prompts_per_step * config.train.group_size,
-                target=config.evaluation.target,
                 gpus=self._gpus,
                 schedule=Schedule(config.train.steps, config.evaluation.every, config.output.save_every),
             )

@@ -16,8 +16,7 @@ from grpo.core.config.defaults import EMBEDDED_COMPLETION, NAMED_COMPLETION, SAV
 from grpo.core.config.schema import RunConfig
 from grpo.core.record.list import list_runs
 from grpo.core.record.run_dir import RunDir, read_json, read_metrics
-from grpo.core.timing.forecast import FIRST_TIME, HELD_OUT, Schedule, judged, seconds_of, short, span
-from grpo.core.timing.target import Range
+from grpo.core.timing.forecast import FIRST_TIME, HELD_OUT, Range, Schedule, judged, seconds_of, short, span
 from grpo.plugins.host import Host
 from grpo.plugins.rubric import parts
 

@@ -1,10 +1,8 @@
-"""What is still to come: the metrics of the steps so far in; time, tokens and the step of a target accuracy out.
+"""Estimates what is left of a run: its time, tokens and calls of a judge, from the metrics of its steps so far.
 
 Time: steps that are left times what steps took lately, and what held-out accuracy and checkpoints took each time, as
 often as they are due. The interval is that of the means of several steps in a row, and a fifth more on both sides: a
 machine that gets busier, or completions that get much longer, are outside of it.
-
-Accuracy: core/timing/target.py.
 """
 
 from __future__ import annotations
@@ -15,16 +13,22 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
-from grpo.core.timing.target import Range, reaches
-
-FIRST_TIME = 5  # steps before the first word about time
-FIRST_ACCURACY = 20  # and about accuracy
+FIRST_TIME = 5  # steps before the first forecast
+SECOND_TIME = 20  # and before the next one
 LATELY = 20  # steps whose time counts
 BLOCK = 5  # steps whose mean is compared
 SLACK = 0.2
 ASKS = "/completion_tokens"  # what a reward's metric is called that asks a model
 REPEATS = 4  # forecasts in a run after the first ones
 HELD_OUT, CHECKPOINT = "time/held_out", "time/checkpoint"  # what is done beside steps
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """An interval of seconds."""
+
+    low: float
+    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +62,6 @@ class Forecast:
         steps: of the whole run.
         seconds: to the end of the run.
         tokens: that will be sampled, about.
-        target: the accuracy that was asked about, None for none.
-        reached: the step at which the accuracy of sampled completions is as high; None: not in sight, or no target.
         calls: of rewards that ask a model, to the end of the run, about; 0 without such a reward.
         dollars: for them, None without a price.
         gpus: that the run takes.
@@ -69,8 +71,6 @@ class Forecast:
     steps: int
     seconds: Range
     tokens: float
-    target: float | None = None
-    reached: Range | None = None
     calls: float = 0.0
     dollars: float | None = None
     gpus: int = 0
@@ -103,23 +103,12 @@ class Forecast:
         if self.calls:
             price = "" if self.dollars is None else f" (${self.dollars:,.2f})"
             parts.append(f"{self.calls:,.0f} calls of the judge{price}")
-        if self.target is not None:
-            parts.append(f"accuracy {self.target:.0%} {self._when()}")
         return ", ".join(parts)
-
-    def _when(self) -> str:
-        if self.reached is None:
-            return "not in sight"
-        if self.reached.low <= self.step:
-            return f"now, or by step {self.reached.high:.0f}" if self.reached.high > self.step else "reached"
-        if math.isinf(self.reached.high):
-            return f"not before step {self.reached.low:.0f}"
-        return f"at step {self.reached.low:.0f} to {self.reached.high:.0f}"
 
 
 def is_due(step: int, steps: int) -> bool:
-    """Whether a forecast is made after a step: early, once there is a curve, and a few times more."""
-    return step in (FIRST_TIME, FIRST_ACCURACY) or (step > FIRST_ACCURACY and step % max(1, steps // REPEATS) == 0)
+    """Whether a forecast is made after a step: twice early, and a few times more."""
+    return step in (FIRST_TIME, SECOND_TIME) or (step > SECOND_TIME and step % max(1, steps // REPEATS) == 0)
 
 
 def forecast(
@@ -127,7 +116,6 @@ def forecast(
     *,
     steps: int,
     completions: int,
-    target: float | None = None,
     gpus: int = 0,
     schedule: Schedule | None = None,
 ) -> Forecast | None:
@@ -137,7 +125,6 @@ def forecast(
         rows: the metrics of a run, as recorded, from its first step to the one that was just made.
         steps: of the whole run.
         completions: that each of them samples.
-        target: an accuracy to look out for.
         gpus: that the run takes.
         schedule: of held-out accuracy and checkpoints; None: they come as often as until now.
     """
@@ -149,10 +136,6 @@ def forecast(
         return None
     lengths = [row["completions/mean_length"] for row in made[-LATELY:] if row.get("completions/mean_length")]
     waste = fmean([row.get("sampling/per_completion") or 1.0 for row in made[-LATELY:]])
-    reached = None
-    if target is not None and step >= FIRST_ACCURACY:
-        known = [(row["step"], row["accuracy"]) for row in made if row.get("accuracy") is not None]
-        reached = reaches(known, completions, target)
     left = steps - step
     calls, dollars = judged(made[-LATELY:], completions * waste)
     return Forecast(
@@ -160,8 +143,6 @@ def forecast(
         steps=steps,
         seconds=seconds_of(rows, left, due=None if schedule is None else schedule.due(step)),
         tokens=left * completions * waste * fmean(lengths) if lengths else 0.0,
-        target=None if step < FIRST_ACCURACY else target,
-        reached=reached,
         calls=calls * left,
         dollars=None if dollars is None else dollars * left,
         gpus=gpus,

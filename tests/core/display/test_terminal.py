@@ -28,10 +28,9 @@ from grpo.core.display.terminal import (
 from grpo.core.env.mixture import RunEnv
 from grpo.core.plan import Plan
 from grpo.core.policy.load import PolicySource
-from grpo.core.run.ray.mailbox import DeskProgress
+from grpo.core.run.ray.mailbox import MailboxProgress
 from grpo.core.text.stats import proportion
-from grpo.core.timing.forecast import Forecast
-from grpo.core.timing.target import Range
+from grpo.core.timing.forecast import Forecast, Range
 from grpo.plugins._host.loading import GIVEN
 from grpo.plugins.host import Host
 from grpo.plugins.types import Completion
@@ -248,7 +247,7 @@ def test_below_a_cell_the_forecast_stays_until_the_run_is_over(plan: Plan) -> No
 def test_how_far_it_is_is_shown_on_a_terminal_and_in_a_pipe_and_missed_nowhere_else() -> None:
     for display, shows in ((LivePanel(), True), (PlainLines(), True), (Quiet(), False), (NotebookPanel(), False)):
         assert isinstance(display, ShowsHowFar) == shows
-    assert not isinstance(DeskProgress(SimpleNamespace(ask=None)), ShowsHowFar)
+    assert not isinstance(MailboxProgress(SimpleNamespace(ask=None)), ShowsHowFar)
 
 
 def test_below_a_cell_hostile_text_is_inert_and_the_end_says_how_to_go_on(plan: Plan) -> None:
