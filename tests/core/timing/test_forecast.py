@@ -74,7 +74,7 @@ def test_a_run_and_its_continuation_tell_what_is_to_come(tmp_path: Path, capsys:
     cli(["run", *made.split(), "--steps", "8", "--out", out], standalone_mode=False)
     assert "forecast   " in (before := capsys.readouterr().out)
     assert before.index("step 5 ") < before.index("forecast   ") < before.index("step 6 ")
-    cli(["run", "--resume", out, "--steps", "14"], standalone_mode=False)
+    cli(["run", "--resume", out, "--steps", "21"], standalone_mode=False)
     assert "forecast   " in capsys.readouterr().out
 
 
