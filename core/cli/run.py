@@ -15,7 +15,7 @@ from grpo.core.config.schema import load_config
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
-    from grpo.core.run.job import RunSummary
+    from grpo.core.run.endings import RunSummary
     from grpo.core.run.ray.placement import Asked
 
 _cluster_option = partial(click.option, cls=PanelOption, panel="On a Ray cluster")

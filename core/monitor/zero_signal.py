@@ -15,6 +15,7 @@ from grpo.core.processes.group import gathered
 from grpo.core.processes.rank import is_first
 from grpo.core.record.run_dir import RunDir, read_metrics
 from grpo.core.scoring.outcome import Outcome
+from grpo.core.train.part import Part
 from grpo.plugins._spec.binding import BoundReward
 from grpo.plugins.errors import RunError
 
@@ -79,7 +80,7 @@ class ZeroSignalWatch:
         )
 
 
-class RunZeroSignal:
+class RunZeroSignal(Part):
     """The watch of one run.
 
     Args:
@@ -91,7 +92,7 @@ class RunZeroSignal:
         rows = read_metrics(run_dir) if is_first() else []
         self._watch = ZeroSignalWatch(plan.rewards, plan.config.failures.no_signal_steps, rows)
 
-    def stop(self, batch: Batch) -> None:
+    def on_batch(self, batch: Batch) -> dict[str, float]:
         """Ends a run without a signal, on all processes alike.
 
         Raises:
@@ -100,6 +101,7 @@ class RunZeroSignal:
         for why in gathered(self._watch.look(batch) if is_first() else None, "the signal of the rewards"):
             if why is not None:
                 raise RunError(why)
+        return {}
 
 
 def _abstained(outcomes: Sequence[Outcome]) -> float | None:

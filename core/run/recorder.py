@@ -1,12 +1,10 @@
-"""Keeps the books of a run: batches and metrics in; files of the run directory, events and lines of the display out.
+"""Records a run: writes batches and metrics to the run directory, and passes them on to plugins and the display.
 
-The first process alone keeps them.
+Only the first process records.
 """
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,25 +13,24 @@ from grpo.core.env.scores import ELSEWHERE
 from grpo.core.monitor.health import HEALTH, HealthWatch
 from grpo.core.monitor.watchdog import Watchdog
 from grpo.core.plan import Plan
-from grpo.core.record.run_dir import RolloutRow, RunDir, append_metrics, read_metrics, write_rollouts
+from grpo.core.record.run_dir import RunDir, append_metrics, read_metrics, write_rollouts
 from grpo.core.record.trained import TrainedRow, write_trained
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.text.stats import proportion
 from grpo.core.timing.forecast import Schedule, forecast, is_due
 from grpo.core.train.batch.env_metrics import env_metrics
+from grpo.core.train.batch.rollout_rows import rollout_rows, wasted_rows
 from grpo.core.train.callbacks import metrics_row
+from grpo.core.train.part import Part
 from grpo.plugins.events import StepEnded
 from grpo.plugins.host import Host
-from grpo.plugins.types import Completion
 
 if TYPE_CHECKING:
-    import torch
-
     from grpo.core.train.batch.batch import Batch
 
 
-class Recorder:
-    """The books of one run.
+class Recorder(Part):
+    """Records one run.
 
     Args:
         plan: what is trained on.
@@ -62,33 +59,28 @@ class Recorder:
             append_metrics(self._run_dir, row)
             self._rows.append(row)
 
-    def received(self, batch: Batch, right: Sequence[bool | None]) -> tuple[Sequence[RolloutRow], dict[str, float]]:
-        """Writes the rollouts of a batch and looks at its health; returns them, and metrics.
-
-        Args:
-            batch: of all processes.
-            right: whether each completion is right, None where nobody knows.
-        """
+    def on_batch(self, batch: Batch) -> dict[str, float]:
+        """Writes the rollouts of a batch and looks at its health; returns its accuracy, of each environment too."""
         self._batch = batch
-        rows = rollout_rows(batch, right)
+        rows = rollout_rows(batch)
         if batch.wasted:  # before the others, by which a step counts as recorded
             write_rollouts(self._run_dir, batch.step, wasted_rows(batch), wasted=True)
         write_rollouts(self._run_dir, batch.step, rows)
         totals = [row.reward for row in rows]
         self._warn(batch.step, lambda: self._health.batch(batch.step, batch.completions, totals))
-        metrics = {"accuracy": proportion(right).mean} if self._plan.verifiers else {}
+        metrics = {"accuracy": proportion(batch.right).mean} if self._plan.verifiers else {}
         if len(self._plan.envs) > 1:
-            metrics |= env_metrics(batch, [part.name for part in self._plan.envs], right)
-        return rows, metrics
+            metrics |= env_metrics(batch, [part.name for part in self._plan.envs], batch.right)
+        return metrics
 
     def trained(self, step: int, rows: Sequence[TrainedRow]) -> None:
         """Writes what the tokens of a batch were trained with."""
         write_trained(self._run_dir, step, rows)
 
-    def step_ended(self, row: dict[str, Any]) -> None:
+    def on_step(self, row: Mapping[str, Any]) -> None:
         """Writes the metrics of a step and tells everybody."""
         append_metrics(self._run_dir, row)
-        self._rows.append(row)
+        self._rows.append(dict(row))
         self._host.observe(StepEnded(str(self._run_dir.path), row["step"], row))
         batch = self._batch
         if batch is None:
@@ -114,75 +106,6 @@ class Recorder:
     def _warn(self, step: int, looks: Callable[[], Sequence[str]]) -> None:
         for warning in self._guarded.look(step, looks):
             self._progress.warned(warning)
-
-
-def rollout_rows(batch: Batch, right: Sequence[bool | None]) -> list[RolloutRow]:
-    """Makes the records of one generation, of which each completion is right, wrong or nobody knows."""
-    totals: Sequence[float] = batch.advantages.totals.tolist()
-    values: Sequence[float] = batch.advantages.values.tolist()
-    earned, worth = batch.advantages.earned, batch.advantages.turns
-    return [
-        _row(
-            batch.step,
-            i // batch.group_size,
-            completion,
-            {name: outcomes[i] for name, outcomes in batch.outcomes.items()},
-            reward=None if totals[i] != totals[i] else totals[i],
-            advantage=values[i],
-            right=right[i],
-            turn_rewards=None if earned is None else _numbers(earned[i][: completion.turns]),
-            turn_advantages=None if worth is None else _numbers(worth[i][: completion.turns]),
-            sampled_by=(batch.sampled_by[i] if batch.sampled_by else ()) or None,
-        )
-        for i, completion in enumerate(batch.completions)
-    ]
-
-
-def wasted_rows(batch: Batch) -> list[RolloutRow]:
-    """Makes the records of what was sampled in vain; a total it has none."""
-    return [_row(batch.step, one.group, one.rollout.completion, one.outcomes) for one in batch.wasted]
-
-
-def _row(
-    step: int,
-    group: int,
-    completion: Completion,
-    outcomes: Mapping[str, Outcome],
-    *,
-    reward: float | None = None,
-    advantage: float = 0.0,
-    right: bool | None = None,
-    turn_rewards: Sequence[float] | None = None,
-    turn_advantages: Sequence[float] | None = None,
-    sampled_by: Sequence[tuple[int, int]] | None = None,
-) -> RolloutRow:
-    return RolloutRow(
-        step=step,
-        group=group,
-        prompt=json.dumps(list(completion.prompt), ensure_ascii=False),
-        completion=completion.text,
-        tokens=len(completion.token_ids),
-        finish_reason=completion.finish_reason,
-        columns=json.dumps(dict(completion.row), ensure_ascii=False, default=str),
-        messages=json.dumps(list(completion.messages), ensure_ascii=False) if completion.info else None,
-        info=json.dumps(dict(completion.info), ensure_ascii=False) if completion.info else None,
-        reward=reward,
-        advantage=advantage,
-        outcomes={name: (one.kind, one.score, one.reason) for name, one in outcomes.items() if one != ELSEWHERE},
-        env=completion.env,
-        right=right,
-        token_ids=completion.token_ids,
-        logprobs=completion.logprobs,
-        turn_rewards=turn_rewards,
-        turn_advantages=turn_advantages,
-        sampled_by=sampled_by,
-    )
-
-
-def _numbers(values: torch.Tensor) -> list[float] | None:
-    """Returns the numbers of a rollout's turns, None where it has no total."""
-    found: list[float] = values.tolist()
-    return None if any(math.isnan(one) for one in found) else found
 
 
 def _shown(outcome: Outcome) -> str:

@@ -1,18 +1,19 @@
-"""Keeps the directory of a run that goes on: one that was removed under it is made again, with what is in memory.
-
-In: a look before each write of a step. Out: a directory that can be written, a warning, and the wish for a checkpoint,
-as those that there were are gone.
-"""
+"""Makes the directory of a run again that was removed while the run goes on, and asks for a checkpoint then."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from grpo.core.record.checkpoint import newest_step
 from grpo.core.record.run_dir import Hold, RunDir, whole_file
+from grpo.core.train.part import Part
+
+if TYPE_CHECKING:
+    from grpo.core.train.batch.batch import Batch
 
 
-class RunDirRestorer:
+class RunDirRestorer(Part):
     """Looks after one run directory, for its first process.
 
     Args:
@@ -28,9 +29,14 @@ class RunDirRestorer:
         self._kept = {file: file.read_bytes() for file in (run_dir.versions, run_dir.config)}
         self._removed = False
 
-    @property
+    def on_batch(self, batch: Batch) -> dict[str, float]:
+        """Looks at the directory before the batch is written to it."""
+        self.look()
+        return {}
+
     def unsaved(self) -> bool:
-        """The checkpoints were removed, and no other has been written since."""
+        """Looks again; returns whether the checkpoints were removed and no other has been written since."""
+        self.look()
         return self._removed and newest_step(self._run_dir) == 0
 
     def look(self) -> None:

@@ -124,10 +124,7 @@ class StepSpans(TrainerCallback):  # type: ignore[misc]  # transformers is not t
 
     def alarms(self, step: int, suspicions: Sequence[Suspicion]) -> None:
         """Notes the alarms for reward hacking of a step, as its events; their texts stay in the run directory."""
-        if suspicions:
-            self._alarms[step] = [
-                {"grpo.alarm.signal": one.signal, "grpo.alarm.reward": one.reward} for one in suspicions
-            ]
+        self._alarms[step] = [{"grpo.alarm.signal": one.signal, "grpo.alarm.reward": one.reward} for one in suspicions]
 
     def _resource(self) -> Any:
         named = {

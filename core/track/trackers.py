@@ -23,8 +23,12 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.integrations import TensorBoardCallback, WandbCallback
 
 from grpo.core.config.settings import OutputSettings
+from grpo.core.processes.rank import is_first
 from grpo.core.record.run_dir import RolloutRow, RunDir, read_json, write_json
 from grpo.core.text.secrets import without_secrets
+from grpo.core.train.batch.batch import Batch
+from grpo.core.train.batch.rollout_rows import rollout_rows
+from grpo.core.train.part import Part
 from grpo.core.train.trl_arguments import PROJECT
 from grpo.plugins.errors import UsageError
 
@@ -37,7 +41,7 @@ LONGEST_REASON = 600  # characters of MLflow's own error
 ATTEMPTS = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 
 
-class Trackers:
+class Trackers(Part):
     """The trackers of one run that are opened here.
 
     Args:
@@ -64,12 +68,13 @@ class Trackers:
             self._shown.append(TrackioRun(output, run, until))
         self.callbacks += self._shown
 
-    def rollouts(self, step: int, rows: Sequence[RolloutRow]) -> None:
-        """Shows some rollouts of the first step and of every twentieth, as a table; the first process calls it."""
-        if self._shown and (step == 1 or step % SAMPLED_EVERY == 0):
-            table = [_cells(row) for row in sampled(rows)]
+    def on_batch(self, batch: Batch) -> dict[str, float]:
+        """Shows some rollouts of the first step and of every twentieth, as a table, from the first process."""
+        if self._shown and is_first() and (batch.step == 1 or batch.step % SAMPLED_EVERY == 0):
+            table = [_cells(row) for row in sampled(rollout_rows(batch))]
             for one in self._shown:
-                one.show(step, table)
+                one.show(batch.step, table)
+        return {}
 
 
 def open_stores(output: OutputSettings) -> None:

@@ -1,4 +1,4 @@
-"""Declares what passes between sampling and the rest of the trainer: a generation, its samplers and its scoring."""
+"""Declares what passes between the parts of training: a generation, its samplers, its scoring."""
 
 from __future__ import annotations
 

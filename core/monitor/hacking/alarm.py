@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from grpo.core.record.browse import Rollout, read_step
 from grpo.core.record.run_dir import RunDir, rollout_steps
 from grpo.core.scoring.scorer import Scorer
 from grpo.core.text.printable import one_line
+from grpo.core.train.part import Part
 from grpo.plugins._spec.binding import BoundReward
 from grpo.plugins.errors import RunError
 from grpo.plugins.rubric import parts
@@ -42,7 +43,7 @@ SHOWN = 160  # characters of it
 SAME = 1e-9
 
 
-class RunAlarm:
+class RunAlarm(Part):
     """The alarm of one run; the first process alone looks, and all of them stop together.
 
     An error in it is told of and ends it, and not the run.
@@ -51,50 +52,56 @@ class RunAlarm:
         plan: with the rewards.
         run_dir: whose recorded rollouts are looked at again where a run goes on.
         progress: told of suspicions.
+        noted: is handed the step and the suspicions of each batch that has some; None: nobody is.
     """
 
-    def __init__(self, plan: Plan, run_dir: RunDir, progress: Progress) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        run_dir: RunDir,
+        progress: Progress,
+        noted: Callable[[int, Sequence[Suspicion]], None] | None = None,
+    ) -> None:
         self._rewards = {part.name: part for reward in plan.rewards for part in parts(reward)}
         self._stops = plan.config.evaluation.stop_on_alarm
         self._path = run_dir.path
         self._progress = progress
+        self._noted = noted
         self._watch = HackingWatch(steady=not any(part.env.ordered for part in plan.envs))
         self._guarded = Watchdog(ALARM, lambda _, text: progress.warned(text))
         self._found: str | None = None
         for step in rollout_steps(run_dir) if is_first() else ():  # it rewinds the record, so others might miss steps
             self._look(step, map(of_record, read_step(run_dir, step)[1]))
 
-    def received(self, batch: Batch, right: Sequence[bool | None]) -> list[Suspicion]:
-        """Looks at a batch; returns what it suspects.
-
-        Args:
-            batch: of all processes.
-            right: whether each completion is right, None where nobody knows.
-        """
-        suspicions = self._look(batch.step, _of_batch(batch, right))
-        for suspicion in suspicions:
-            text = alarm_text(suspicion)
-            smallest_text = "" if suspicion.collapse else self._smallest(suspicion, batch)
-            show = f"`grpo show {self._path} --step {suspicion.step} --limit 0` has them."
-            self._progress.warned(f"{text} {show} {smallest_text}".rstrip())
-            self._found = self._found or text
-        return list(suspicions)
-
-    def _look(self, step: int, seen: Iterable[Seen]) -> Sequence[Suspicion]:
-        return self._guarded.look(step, lambda: self._watch.look(step, list(seen)))
-
-    def stop(self) -> None:
-        """Ends a run that is to end with its first alarm, on all processes alike.
+    def on_batch(self, batch: Batch) -> dict[str, float]:
+        """Looks at a batch, and ends a run that is to end with its first alarm, on all processes alike.
 
         Raises:
             RunError: what was seen.
         """
+        if is_first():
+            self._warn(batch)
         for found in gathered(self._found, "the alarm") if self._stops else []:
             if found is not None:
                 raise RunError(
                     f"evaluation.stop_on_alarm: {found} Mend what is wrong and start anew; to train on regardless, "
                     "start without --stop-on-alarm."
                 )
+        return {}
+
+    def _warn(self, batch: Batch) -> None:
+        suspicions = self._look(batch.step, _of_batch(batch))
+        for suspicion in suspicions:
+            text = alarm_text(suspicion)
+            smallest_text = "" if suspicion.collapse else self._smallest(suspicion, batch)
+            show = f"`grpo show {self._path} --step {suspicion.step} --limit 0` has them."
+            self._progress.warned(f"{text} {show} {smallest_text}".rstrip())
+            self._found = self._found or text
+        if suspicions and self._noted is not None:
+            self._noted(batch.step, suspicions)
+
+    def _look(self, step: int, seen: Iterable[Seen]) -> Sequence[Suspicion]:
+        return self._guarded.look(step, lambda: self._watch.look(step, list(seen)))
 
     def _smallest(self, suspicion: Suspicion, batch: Batch) -> str:
         """Returns the smallest text found that has the score of the most suspicious completion, in words."""
@@ -151,7 +158,7 @@ def _prompt(messages: Sequence[Message]) -> str:
     return "\n".join(str(message.get("content") or "") for message in messages)
 
 
-def _of_batch(batch: Batch, right: Sequence[bool | None]) -> Iterator[Seen]:
+def _of_batch(batch: Batch) -> Iterator[Seen]:
     totals: Sequence[float] = batch.advantages.totals.tolist()
     for place, completion in enumerate(batch.completions):
         yield Seen(
@@ -159,7 +166,7 @@ def _of_batch(batch: Batch, right: Sequence[bool | None]) -> Iterator[Seen]:
             completion.text,
             place // batch.group_size,
             None if math.isnan(totals[place]) else totals[place],
-            right[place],
+            batch.right[place],
             {name: said[place].score for name, said in batch.outcomes.items() if said[place] != ELSEWHERE},
             completion.turns,
             completion.finish_reason == "length",

@@ -36,6 +36,7 @@ class Batch:
         wasted: what was sampled beside them in vain, of all processes.
         places: the environment of each completion, and the number of its row there.
         sampled_by: of each completion, as of a `Trajectory`.
+        right: whether each completion is right, None where nobody knows; empty before the verifiers judged them.
     """
 
     step: int
@@ -48,6 +49,7 @@ class Batch:
     wasted: tuple[Wasted, ...] = ()
     places: tuple[Place, ...] = ()
     sampled_by: tuple[tuple[tuple[int, int], ...], ...] = ()
+    right: tuple[bool | None, ...] = ()
 
     @property
     def sampled(self) -> tuple[Completion, ...]:

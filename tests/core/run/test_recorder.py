@@ -16,7 +16,7 @@ from grpo.core.monitor.health import HealthWatch
 from grpo.core.plan import Plan
 from grpo.core.planning.decide import make_plan
 from grpo.core.record.run_dir import RunDir, create_run_dir, read_metrics, read_rollouts
-from grpo.core.run.finish import draw_curves
+from grpo.core.run.endings import draw_curves
 from grpo.core.run.recorder import Recorder
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.train.batch.batch import Batch, advantages_of
@@ -34,7 +34,7 @@ def run_dir(tmp_path: Path) -> RunDir:
     return create_run_dir(tmp_path / "run", {}, {})
 
 
-def batch_of(plan: Plan, scores: list[float | None]) -> Batch:
+def batch_of(plan: Plan, scores: list[float | None], right: tuple[bool | None, ...]) -> Batch:
     """A group whose members scored so; None is a failure."""
     outcomes = {"vowels": [Outcome("score", s) if s is not None else Outcome("failure", None, "broke") for s in scores]}
     return Batch(
@@ -45,14 +45,14 @@ def batch_of(plan: Plan, scores: list[float | None]) -> Batch:
         group_size=4,
         generate_seconds=0.0,
         score_seconds=0.0,
+        right=right,
     )
 
 
 def test_a_failure_is_written_as_one_and_accuracy_leaves_out_what_nobody_knows(plan: Plan, run_dir: RunDir) -> None:
     recorder = Recorder(plan, Host([]), run_dir, Silent())
-    told, metrics = recorder.received(batch_of(plan, [1.0, None, 0.0, 1.0]), [True, None, False, True])
+    metrics = recorder.on_batch(batch_of(plan, [1.0, None, 0.0, 1.0], (True, None, False, True)))
     assert metrics == {"accuracy": pytest.approx(2 / 3)}
-    assert [row.reward for row in told] == [1.0, None, 0.0, 1.0]
     rows = read_rollouts(run_dir, 1)
     assert [row["outcome.vowels"] for row in rows] == ["score", "failure", "score", "score"]
     assert [row["score.vowels"] for row in rows] == [1.0, None, 0.0, 1.0]
@@ -68,7 +68,7 @@ def test_step_0_is_there_only_where_something_was_measured(plan: Plan, run_dir: 
     recorder.started({})
     assert not run_dir.metrics.exists() or read_metrics(run_dir) == []
     recorder.started({"held_out/accuracy": 0.5})
-    recorder.step_ended({"step": 1, "loss": 0.1})
+    recorder.on_step({"step": 1, "loss": 0.1})
     assert [json.loads(line) for line in run_dir.metrics.read_text().splitlines()] == [
         {"step": 0, "held_out/accuracy": 0.5},
         {"step": 1, "loss": 0.1},
@@ -84,7 +84,7 @@ def test_a_picture_that_cannot_be_drawn_is_a_warning(plan: Plan, run_dir: RunDir
 
     heard = Heard()
     run_dir.plot.mkdir()
-    Recorder(plan, Host([]), run_dir, heard).step_ended({"step": 1, "reward": 0.5})
+    Recorder(plan, Host([]), run_dir, heard).on_step({"step": 1, "reward": 0.5})
     draw_curves(run_dir, heard.warned)
     assert "reward.png could not be drawn" in heard.said
 
@@ -104,9 +104,9 @@ def test_a_watch_over_health_that_fails_ends_with_one_warning_and_the_books_go_o
     monkeypatch.setattr(HealthWatch, "batch", fails)
     monkeypatch.setattr(HealthWatch, "metrics", fails)
     recorder = Recorder(plan, Host([]), run_dir, Heard())
-    rows, _ = recorder.received(batch_of(plan, [1.0, 0.0, 0.0, 1.0]), [True] * 4)
-    recorder.step_ended({"step": 1, "reward": 0.5})
-    assert len(rows) == len(read_rollouts(run_dir, 1)) == 4
+    recorder.on_batch(batch_of(plan, [1.0, 0.0, 0.0, 1.0], (True,) * 4))
+    recorder.on_step({"step": 1, "reward": 0.5})
+    assert len(read_rollouts(run_dir, 1)) == 4
     [said] = Heard.said
     assert "the watch over health has ended for this run" in said
     assert "ValueError: nobody thought of this" in said

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import deque
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,9 +21,9 @@ from grpo.core.record.list import list_runs
 from grpo.core.record.run_dir import RunDir, create_run_dir, open_run_dir, read_json, write_rollouts
 from grpo.core.report.alarms import AlarmWatch
 from grpo.core.report.scan import recorded_steps
-from grpo.core.run.recorder import rollout_rows
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.train.batch.batch import Batch, advantages_of
+from grpo.core.train.batch.rollout_rows import rollout_rows
 from grpo.plugins.errors import RunError
 from grpo.plugins.host import Host
 
@@ -71,11 +71,11 @@ def run_dir(tmp_path: Path) -> RunDir:
     return create_run_dir(tmp_path / "run", {}, {})
 
 
-def batch_of(plan: Plan, step: int) -> tuple[Batch, Sequence[bool | None]]:
+def batch_of(plan: Plan, step: int) -> Batch:
     """Two right completions without a score, and two wrong ones that score as the reward does."""
     texts, scores = ["xyz", WRONG, "xyz", WRONG], [0.0, share(WRONG), 0.0, share(WRONG)]
     outcomes = {"vowels": [Outcome("score", score) for score in scores]}
-    batch = Batch(
+    return Batch(
         step=step,
         completions=tuple(Completion(text, row={"answer": "4"}, token_ids=(1,)) for text in texts),
         outcomes=outcomes,
@@ -83,8 +83,8 @@ def batch_of(plan: Plan, step: int) -> tuple[Batch, Sequence[bool | None]]:
         group_size=4,
         generate_seconds=0.0,
         score_seconds=0.0,
+        right=(True, False, True, False),
     )
-    return batch, [True, False, True, False]
 
 
 def share(text: str) -> float:
@@ -95,8 +95,7 @@ def test_it_warns_once_with_the_rollouts_and_the_smallest_text_that_pays(plan: P
     heard = Heard()
     alarm = RunAlarm(plan, run_dir, heard)
     for step in range(1, ENOUGH):
-        alarm.received(*batch_of(plan, step))
-        alarm.stop()  # which is opt-in
+        alarm.on_batch(batch_of(plan, step))  # to stop is opt-in
     [said] = [text for text in heard.said if "prefers wrong completions" in text]
     assert "See #1, #3 of the step" in said
     assert f"grpo show {run_dir.path} --step" in said
@@ -106,20 +105,18 @@ def test_it_warns_once_with_the_rollouts_and_the_smallest_text_that_pays(plan: P
 def test_a_run_that_is_to_stop_stops_with_what_was_seen(plan: Plan, run_dir: RunDir) -> None:
     section = plan.config.evaluation.model_copy(update={"stop_on_alarm": True})
     alarm = RunAlarm(replace(plan, config=plan.config.model_copy(update={"evaluation": section})), run_dir, Silent())
-    alarm.stop()  # nothing rang yet
-    for step in range(1, ENOUGH):
-        alarm.received(*batch_of(plan, step))
+    steps = map(alarm.on_batch, (batch_of(plan, step) for step in range(1, ENOUGH)))
     with pytest.raises(RunError, match=r"evaluation.stop_on_alarm: .*prefers wrong completions.*start anew"):
-        alarm.stop()
+        deque(steps, maxlen=0)
 
 
 def test_a_run_that_goes_on_remembers_what_was_recorded_and_does_not_ring_again(plan: Plan, run_dir: RunDir) -> None:
     for step in range(1, ENOUGH):
-        write_rollouts(run_dir, step, rollout_rows(*batch_of(plan, step)))
+        write_rollouts(run_dir, step, rollout_rows(batch_of(plan, step)))
     heard = Heard()
     alarm = RunAlarm(plan, run_dir, heard)
     for step in range(ENOUGH, 2 * ENOUGH):
-        alarm.received(*batch_of(plan, step))
+        alarm.on_batch(batch_of(plan, step))
     assert heard.said == []
 
 
@@ -130,14 +127,13 @@ def fails(*_: object, **__: object) -> None:
 def test_an_error_in_the_alarm_ends_it_with_one_warning_and_not_the_run(
     plan: Plan, run_dir: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_rollouts(run_dir, 1, rollout_rows(*batch_of(plan, 1)))
+    write_rollouts(run_dir, 1, rollout_rows(batch_of(plan, 1)))
     monkeypatch.setattr(HackingWatch, "look", fails)
     for begun in (run_dir, create_run_dir(run_dir.path.with_name("new"), {}, {})):
         heard = Heard()
         alarm = RunAlarm(plan, begun, heard)
         for step in (2, 3):
-            assert alarm.received(*batch_of(plan, step)) == []
-            alarm.stop()
+            assert alarm.on_batch(batch_of(plan, step)) == {}
         [said] = heard.said
         assert "the alarm for reward hacking has ended for this run" in said
         assert "ValueError: nobody thought of this" in said
@@ -150,7 +146,7 @@ def test_a_suspicion_is_told_of_though_the_search_for_a_smaller_text_fails(
     heard = Heard()
     alarm = RunAlarm(plan, run_dir, heard)
     for step in range(1, ENOUGH):
-        alarm.received(*batch_of(plan, step))
+        alarm.on_batch(batch_of(plan, step))
     [said] = [text for text in heard.said if "prefers wrong completions" in text]
     assert said.endswith("No smaller text was looked for: ValueError: nobody thought of this.")
 

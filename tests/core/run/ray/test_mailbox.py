@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from grpo.core.run.job import RunSummary
+from grpo.core.run.endings import RunSummary
 from grpo.core.run.ray.mailbox import Mailbox, read, written
 
 SUMMARY = RunSummary(path=Path("run"), status="done", step=3, before=0.25, after=None)
