@@ -162,9 +162,8 @@ def test_every_public_name_is_loaded_when_it_is_asked_for() -> None:
 
 
 def test_authors_import_from_grpo_alone() -> None:
-    """What docs, templates and examples import; the page of the kernels is about a package of its own."""
+    """What docs and examples import; the page of the kernels is about a package of its own."""
     texts = [*(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("grpo-*/**/*.py"), ROOT / "README.md"]
-    texts.append(ROOT / "core" / "scaffold" / "sources.py")
     found = {
         line.strip(" >")
         for file in texts

@@ -25,7 +25,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from grpo.envs.isolated.messages import received, sent
+from grpo.plugins.child_process import receive_message, send_message
 
 ORDER = struct.Struct(">cQ")  # what to do, and with which process
 FORK, KILL, ASK = b"f", b"k", b"a"
@@ -35,17 +35,16 @@ OVERWHELMED = (MemoryError, RecursionError, OverflowError)
 
 def main(descriptor: int) -> None:
     """Serves until the socket closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     control = socket.socket(fileno=descriptor)
-    module, name, options, memory = pickle.loads(received(control))
+    module, name, options, memory = pickle.loads(receive_message(control))
     try:
         make = getattr(importlib.import_module(module), name)(**options)
     except BaseException as error:
-        sent(control, _raised(error))
+        send_message(control, _raised(error))
         return
     gc.collect()
     gc.freeze()
-    sent(control, json.dumps({"value": None}).encode())
+    send_message(control, json.dumps({"value": None}).encode())
     children: set[int] = set()
     ended: dict[int, int] = {}
     while True:
@@ -88,12 +87,12 @@ def _play(descriptor: int, make: Callable[[], Any], memory: int) -> NoReturn:
         env = make()
         with contextlib.suppress(ConnectionError):
             while True:
-                method, args, options = pickle.loads(received(channel))
+                method, args, options = pickle.loads(receive_message(channel))
                 try:
                     answer = json.dumps({"value": _called(env, method, args, options)}).encode()
                 except BaseException as error:
                     answer = _raised(error)
-                sent(channel, answer)
+                send_message(channel, answer)
     finally:
         os._exit(0)
 

@@ -13,8 +13,6 @@ import os
 import pickle
 import signal
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,9 +22,9 @@ import gymnasium
 from gymnasium.error import ResetNeeded
 
 from grpo.envs.isolated.child import ASK, FORK, KILL, NUMBER, ORDER
-from grpo.envs.isolated.messages import exactly, received, sent
 from grpo.envs.text.spaces import AnyText
 from grpo.plugins import errors
+from grpo.plugins.child_process import ChildProcess, receive_exactly, receive_message, send_message
 from grpo.plugins.errors import PluginError
 
 LOADING = 300.0  # seconds
@@ -37,10 +35,6 @@ _KEPT = (
     *("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "XDG_CACHE_HOME", "LD_LIBRARY_PATH"),
     *("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NLTK_DATA"),
     *("HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE", "HF_HUB_OFFLINE"),
-)
-_START = (
-    "import sys, json; sys.path[:] = json.loads(sys.argv[1]); "
-    "from grpo.envs.isolated.child import main; main(int(sys.argv[2]))"
 )
 
 
@@ -86,8 +80,7 @@ class ForkServer:
         self._wanted = (*factory, dict(options), memory)
         self._variables = tuple(variables)
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._control: socket.socket | None = None
+        self._child: ChildProcess | None = None
         atexit.register(self.close)
 
     def fork(self) -> tuple[int, socket.socket]:
@@ -101,21 +94,21 @@ class ForkServer:
             ours, theirs = socket.socketpair()
             with theirs:
                 socket.send_fds(control, [ORDER.pack(FORK, 0)], [theirs.fileno()])
-            return NUMBER.unpack(exactly(control, NUMBER.size))[0], ours
+            return NUMBER.unpack(receive_exactly(control, NUMBER.size))[0], ours
 
     def kill(self, number: int) -> None:
         """Ends a process."""
         with self._lock:
-            if self._control is not None and self._process is not None and self._process.poll() is None:
-                self._control.sendall(ORDER.pack(KILL, number))
+            if self._child is not None and not self._child.gone():
+                self._child.channel.sendall(ORDER.pack(KILL, number))
 
     def ending(self, number: int) -> int:
         """Returns how a process ended that has closed its socket, as `os.waitstatus_to_exitcode` tells it."""
         with self._lock:
-            if self._control is None or self._process is None or self._process.poll() is not None:
+            if self._child is None or self._child.gone():
                 return -signal.SIGKILL
-            self._control.sendall(ORDER.pack(ASK, number))
-            return os.waitstatus_to_exitcode(NUMBER.unpack(exactly(self._control, NUMBER.size))[0])
+            self._child.channel.sendall(ORDER.pack(ASK, number))
+            return os.waitstatus_to_exitcode(NUMBER.unpack(receive_exactly(self._child.channel, NUMBER.size))[0])
 
     def close(self) -> None:
         """Ends the process and all that it forked; the next call starts another."""
@@ -123,40 +116,23 @@ class ForkServer:
             self._end()
 
     def _end(self) -> None:
-        if self._control is not None:
-            self._control.close()
-            self._control = None
-        if self._process is not None:
-            try:
-                self._process.wait(_ENDING)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-            self._process = None
+        if self._child is not None:
+            self._child.end(_ENDING)
+            self._child = None
 
     def _started(self) -> socket.socket:
-        if self._control is not None and self._process is not None and self._process.poll() is None:
-            return self._control
+        if self._child is not None and not self._child.gone():
+            return self._child.channel
         self._end()
-        ours, theirs = socket.socketpair()
-        path = json.dumps([os.path.abspath(entry) for entry in sys.path])  # noqa: PTH100 - '' is the working folder
-        kept = (*_KEPT, *self._variables)
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _START, path, str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=2,
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,
-                env={"OMP_NUM_THREADS": "1", **{name: os.environ[name] for name in kept if name in os.environ}},
-            )
-        ours.settimeout(LOADING)
-        sent(ours, pickle.dumps(self._wanted))
+        kept = {name: os.environ[name] for name in (*_KEPT, *self._variables) if name in os.environ}
+        self._child = ChildProcess("grpo.envs.isolated.child", environment={"OMP_NUM_THREADS": "1", **kept})
+        channel = self._child.channel
+        channel.settimeout(LOADING)
         try:
-            answer = json.loads(received(ours))
+            send_message(channel, pickle.dumps(self._wanted))
+            answer = json.loads(receive_message(channel))
         except OSError as error:
             answer = {"raised": ["it did not start", str(error)]}
-        self._control = ours
         if "raised" in answer:
             self._end()
             raise PluginError(
@@ -164,8 +140,8 @@ class ForkServer:
                 "environment variables of this one but harmless ones; name those that it needs with the option "
                 "variables=NAME+NAME."
             )
-        ours.settimeout(None)
-        return ours
+        channel.settimeout(None)
+        return channel
 
 
 class IsolatedEnv(gymnasium.Env[str, str]):
@@ -197,8 +173,8 @@ class IsolatedEnv(gymnasium.Env[str, str]):
                 self._number, self._channel = self._fork_server.fork()
             self._channel.settimeout(self._seconds)
             try:
-                sent(self._channel, pickle.dumps((method, args, options)))
-                answer = json.loads(received(self._channel))
+                send_message(self._channel, pickle.dumps((method, args, options)))
+                answer = json.loads(receive_message(self._channel))
             except TimeoutError:
                 busy = _computed(self._number) > _BUSY * self._seconds
                 self._end()

@@ -129,9 +129,8 @@ def test_processes_end_with_the_one_that_loaded(fork_server: ForkServer) -> None
     env = IsolatedEnv(fork_server, PATIENCE)
     env.ask("say", "x")
     number = env._number
-    assert fork_server._control is not None
-    fork_server._control.close()
-    fork_server._control = None
+    assert fork_server._child is not None
+    fork_server._child.channel.close()
     assert wait_for(lambda: not exists(number)), "it is still there"
 
 
