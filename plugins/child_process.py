@@ -38,7 +38,7 @@ class ChildProcess:
         module: whose `main` it runs.
         arguments: of `main` after the descriptor of its socket; values that JSON has.
         environment: its environment variables.
-        quiet: what it prints goes nowhere; else both of its outputs go to stderr.
+        stdout, stderr: where they go, as `subprocess.Popen` has it; both to stderr, unless something else is said.
         descriptors: files that it keeps open beside its socket.
 
     Attributes:
@@ -51,7 +51,8 @@ class ChildProcess:
         arguments: Sequence[object] = (),
         *,
         environment: Mapping[str, str],
-        quiet: bool = False,
+        stdout: int = 2,
+        stderr: int | None = None,
         descriptors: Sequence[int] = (),
     ) -> None:
         self.channel, theirs = socket.socketpair()
@@ -60,8 +61,8 @@ class ChildProcess:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _START, path, module, str(theirs.fileno()), json.dumps([*arguments])],
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL if quiet else 2,
-                stderr=subprocess.DEVNULL if quiet else None,
+                stdout=stdout,
+                stderr=stderr,
                 pass_fds=(theirs.fileno(), *descriptors),
                 start_new_session=True,
                 env=dict(environment),
@@ -109,8 +110,19 @@ class ChildProcess:
         while not self.gone() and time.monotonic() < deadline:
             time.sleep(_LOOK)
         self.kill()
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_GIVE_UP)
+        self.wait(_GIVE_UP)
+
+    def wait(self, seconds: float) -> int | None:
+        """Returns how it ended, as `Popen.returncode` has it; None where it still runs after so many seconds."""
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def forget(self) -> None:
+        """Lets go, in a process that was forked, of a child that belongs to its parent."""
+        self.channel.close()
+        self._process.returncode = 0
 
     def ending(self) -> str:
         """Says how it ended: "was killed by SIGSEGV"."""

@@ -10,6 +10,7 @@ import os
 import pickle
 import signal
 import socket
+import subprocess
 import threading
 
 from grpo.envs.graders.zygote import ANSWER, READY
@@ -86,7 +87,11 @@ class LimitedProcess:
         self._end()
         kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
         self._child = ChildProcess(
-            "grpo.envs.graders.zygote", [self._package], environment={**kept, **_SET}, quiet=True
+            "grpo.envs.graders.zygote",
+            [self._package],
+            environment={**kept, **_SET},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         channel = self._child.channel
         channel.settimeout(_START_SECONDS)

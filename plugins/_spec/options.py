@@ -61,12 +61,6 @@ def _listed(spec: Spec) -> str:
     return f"Options: {names}. Read about them with: grpo plugins show {spec.kind}:{spec.name}"
 
 
-def option_text(option: Option) -> str:
-    """Returns "tolerance: float = 0.1"; an option that must be set has no default."""
-    default = "" if option.required else f" = {option.default!r}"
-    return f"{option.name}: {type_name(option.type)}{default}"
-
-
 def _converted(spec: Spec, distribution: str, option: Option, value: Value) -> Any:
     from pydantic import PydanticUserError
 
