@@ -25,7 +25,7 @@ from typing import Any, BinaryIO
 import click
 
 from grpo.core.scoring.recorded_run import is_recorded, read_recorded
-from grpo.core.scoring.rows import RecordedRow, group_columns, groups_of, numbered, read_rows
+from grpo.core.scoring.rows import RecordedRow, group_columns, groups_of, numbered, read_rows, read_table
 from grpo.core.scoring.scorer import Judgement, Scorer
 from grpo.core.scoring.tally import ScoreTally, table
 from grpo.core.text.printable import counted
@@ -38,7 +38,7 @@ _BLOCK = 512
 Addition = tuple[str, Any]
 _FILES = (
     click.option(
-        "--input", "source", default="-", show_default=True, help="A run, or a JSONL or Parquet file; - for stdin."
+        "--input", "source", default="-", show_default=True, help="A run, or a JSONL, Parquet or CSV file; - for stdin."
     ),
     click.option("--output", "target", default="-", show_default=True, help="JSONL file to write; - for stdout."),
     click.option("--json", "as_json", is_flag=True, help="Print the rows on a terminal, too, and not only a summary."),
@@ -172,7 +172,9 @@ def _stream(
         block, fault = _next_block(rows, _BLOCK if gather is None else None)
         if fault is not None and (gather is not None or not block):
             raise fault
-        if gather is not None and block:
+        if not block:
+            raise UsageError(f"{_name(source)} has no rows. Give a line of JSON for each completion.")
+        if gather is not None:
             block = gather(block)
         output = stdout if target == "-" else _open_output(target, source, open_files)
         while block:
@@ -215,12 +217,15 @@ def _name(source: str) -> str:
 def _open_rows(source: str, open_files: contextlib.ExitStack) -> Iterator[RecordedRow]:
     if source == "-":
         return read_rows(sys.stdin.buffer, "stdin")
-    if is_recorded(Path(source)):
-        return read_recorded(Path(source))
+    path = Path(source)
+    if is_recorded(path):
+        return read_recorded(path)
     try:
-        return read_rows(open_files.enter_context(Path(source).open("rb")), source)
+        if path.suffix.lower() in (".csv", ".tsv"):
+            return read_table(open_files.enter_context(path.open(encoding="utf-8-sig", newline="")), source)
+        return read_rows(open_files.enter_context(path.open("rb")), source)
     except OSError as error:
-        raise UsageError(f"--input {source}: {error.strerror}. Name a run, or a JSONL or Parquet file.") from error
+        raise UsageError(f"--input {source}: {error.strerror}. Name a run, or a JSONL, Parquet or CSV file.") from error
 
 
 def _open_output(target: str, source: str, open_files: contextlib.ExitStack) -> BinaryIO:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from grpo.core.plan import Plan
-from grpo.core.run.keywords import in_python
 from grpo.core.text.stats import Estimate
 from grpo.plugins.types import Completion
 
@@ -61,10 +60,10 @@ class Silent:
     """Tells nobody anything; also what every process but the first uses.
 
     Attributes:
-        in_python: whoever watches called `grpo.train`: warnings name keywords in the place of flags.
+        reworded: puts a text into the words of the user: the flags of a command, or the keywords of `grpo.train`.
     """
 
-    in_python = False
+    reworded: Callable[[str], str] | None = None
 
     def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None: ...
     def loading(self, what: str) -> None: ...
@@ -78,5 +77,5 @@ class Silent:
     def close(self) -> None: ...
 
     def worded(self, text: str) -> str:
-        """Returns a warning in the words of whoever watches."""
-        return in_python(text) if self.in_python else text
+        """Returns a text in the words of the user."""
+        return text if self.reworded is None else self.reworded(text)

@@ -23,11 +23,11 @@ from grpo.core.run.dry_run import dry_run as look
 from grpo.core.run.given import PluginObjects, asked_otherwise, names_of, refuse_missing
 from grpo.core.run.job import resume as resume_run
 from grpo.core.run.job import start
-from grpo.core.run.keywords import in_python, leaves, settings_tree
+from grpo.core.run.keywords import by_keywords, in_python, leaves, settings_tree
 from grpo.core.run.notebook import display_here
 from grpo.core.run.paths import absolute_paths
 from grpo.core.run.progress import Silent
-from grpo.core.run.python_rows import written_rows
+from grpo.core.run.python_rows import WrittenRows, written_rows
 from grpo.core.run.result import Run
 from grpo.core.run.surroundings import unchanged_process
 from grpo.plugins._loading import GIVEN
@@ -121,7 +121,12 @@ def train(
         RunError: it had to stop; `resume` continues it.
     """
     display = display_here(quiet=quiet)
-    display.in_python = True
+    rows = WrittenRows("", {})
+
+    def worded(text: str) -> str:
+        return in_python(rows.named(by_keywords(text, settings)))
+
+    display.reworded = worded
     try:
         with ExitStack() as left:
             if isinstance(settings.get("model"), Run):
@@ -130,10 +135,13 @@ def train(
                 raise UsageError(
                     'env_rewards is a dictionary: env_rewards={"NAME": [...]}, by the names of the environments.'
                 )
+            if not isinstance(system, (str, type(None))):
+                raise UsageError(f"system={system!r} is no text. Give the system message as a string, or leave it out.")
             tree = settings_tree(settings)
             if dataset is not None:
                 scratch = Path(left.enter_context(TemporaryDirectory())) if dry_run else None
-                tree["dataset"] = written_rows(dataset, scratch or _beside(tree.get("out"), resume))
+                rows = written_rows(dataset, scratch or _beside(tree.get("out"), resume))
+                tree["dataset"] = rows.source
                 env = "rows" if env is None and resume is None else env
             if resume is None and env is None:
                 raise UsageError(
@@ -156,7 +164,9 @@ def train(
             }
             return _run(tree, plugins, objects, host, display, resume, dry=dry_run)
     except GrpoError as error:
-        error.args = tuple(in_python(part) if isinstance(part, str) else part for part in error.args)
+        if isinstance(error, UsageError):
+            rows.remove()
+        error.args = tuple(worded(part) if isinstance(part, str) else part for part in error.args)
         raise
     finally:
         display.close()

@@ -15,6 +15,7 @@ from grpo.plugins.errors import DatasetError, UsageError
 from grpo.plugins.types import Completion, Message
 
 GROUP_COLUMNS = ("group", "problem", "prompt", "question")  # "problem" as `grpo eval` numbers them, or its text
+QUESTIONS = ("question", "problem", "instruction", "query")  # whose text is the prompt of a row that has no other
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -52,6 +53,30 @@ def read_rows(lines: Iterable[bytes], source: str) -> Iterator[RecordedRow]:
             ) from error
 
 
+def read_table(lines: Iterable[str], source: str) -> Iterator[RecordedRow]:
+    """Reads the rows of a table in CSV, whose first line names the columns and whose values are all text.
+
+    Raises:
+        DatasetError: it has no column of completions, or cannot be read; names the source and the line.
+    """
+    import csv
+
+    csv.field_size_limit(2**31 - 1)
+    table = csv.reader(lines, delimiter="\t" if source.endswith(".tsv") else ",")
+    names: list[str] = []
+    try:
+        for values in table:
+            if not names:
+                names = [name.removeprefix(_BOM.decode()) for name in values]
+                if "completion" not in names:
+                    raise ValueError(f"it has no column 'completion'; it has: {', '.join(names)}")
+            elif values:
+                row = dict(zip(names, values, strict=True))
+                yield RecordedRow(table.line_num, dict(row), to_completion(dict(row)))
+    except (ValueError, csv.Error) as error:
+        raise DatasetError(f"{source}, line {table.line_num}: {error}. The first line names the columns.") from error
+
+
 def to_completion(values: dict[str, Any]) -> Completion:
     """Returns the completion of a row.
 
@@ -67,7 +92,7 @@ def to_completion(values: dict[str, Any]) -> Completion:
     spoken = [message["content"] for message in messages if message["role"] == "assistant"]
     if not spoken:
         raise ValueError("its completion has no message with the role 'assistant'")
-    prompt = values.get("prompt")
+    prompt = values.get("prompt", next((values[name] for name in QUESTIONS if isinstance(values.get(name), str)), None))
     return Completion(
         text=spoken[-1],
         messages=messages,
