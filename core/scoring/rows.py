@@ -7,6 +7,8 @@ prompt, for rewards that score groups and for advantages, is read from their col
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +18,7 @@ from grpo.plugins.types import Completion, Message
 
 GROUP_COLUMNS = ("group", "problem", "prompt", "question")  # "problem" as `grpo eval` numbers them, or its text
 QUESTIONS = ("question", "problem", "instruction", "query")  # whose text is the prompt of a row that has no other
+_CLOSING = re.compile(r"</(think|thinking|reasoning|thought)>")
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -101,6 +104,25 @@ def to_completion(values: dict[str, Any]) -> Completion:
         turns=len(spoken),
         info=info if isinstance(info := values.get("info"), dict) else {},
     )
+
+
+def begun(row: RecordedRow, opened: str, unopened: Counter[str]) -> RecordedRow:
+    """Returns a row whose completion begins with what its chat template opened it with, where it closes that.
+
+    Args:
+        row: as it was read.
+        opened: such as "<think>"; "" for nothing.
+        unopened: counts the tags that completions close and do not open, where nothing is said to be opened.
+    """
+    text = row.completion.text
+    closed = next((tag for tag in _CLOSING.findall(text) if f"<{tag}>" not in text), None)
+    if closed is None or not opened:
+        unopened.update([] if closed is None else [f"<{closed}>"])
+        return row
+    last = max(place for place, message in enumerate(row.completion.messages) if message["role"] == "assistant")
+    messages = [*row.completion.messages]
+    messages[last] = Message(role="assistant", content=opened + text)
+    return replace(row, completion=replace(row.completion, text=opened + text, messages=tuple(messages)))
 
 
 def group_columns(values: Mapping[str, Any], named: str | None) -> tuple[str, ...]:

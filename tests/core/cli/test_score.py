@@ -207,6 +207,17 @@ def test_a_table_is_scored_like_lines_of_json(folder: Path) -> None:
     assert b"rows.csv, line 1: it has no column 'completion'; it has: question, text" in done.stderr
 
 
+def test_what_the_template_opened_belongs_to_the_completion(folder: Path) -> None:
+    row = json.dumps({"completion": "6*7=42\n</think>\n42", "answer": "42"})
+    (folder / "rows.jsonl").write_text(f"{row}\n", encoding="utf-8")
+    words = ("score", "--reward", "format:tags=think", "--input", "rows.jsonl")
+    without, opened = grpo(folder, *words), grpo(folder, *words, "--opened", "<think>\n")
+    assert json.loads(without.stdout)["scores"]["format"]["score"] == 0.0
+    assert b"1 completion with </think> and without <think>" in without.stderr
+    assert json.loads(opened.stdout)["scores"]["format"]["score"] == 1.0
+    assert b"note:" not in opened.stderr
+
+
 def test_no_rows_are_refused(folder: Path) -> None:
     done = grpo(folder, "score", "--reward", "./mine.py:crash")
     assert (done.returncode, done.stdout) == (2, b"")
