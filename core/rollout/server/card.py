@@ -167,7 +167,7 @@ def largest_frame(source: str) -> int:
     from grpo.core.policy.load import empty_model, load_model_config
 
     model = empty_model(load_model_config(source))
-    return 16 * max(parameter.numel() for parameter in model.parameters()) + 2**20
+    return 16 * max(int(parameter.numel()) for parameter in model.parameters()) + 2**20
 
 
 def refuse_unsplittable(source: str, devices: int) -> None:
