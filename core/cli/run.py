@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from grpo.core.cli.flags import PanelOption, SettingsCommand, every_flag, given
+from grpo.core.cli.flags import (
+    PanelOption,
+    SettingsCommand,
+    every_flag,
+    given,
+    named_by_flags,
+    typed_as_settings,
+)
 from grpo.core.config.schema import load_config
 from grpo.plugins.errors import UsageError
 
@@ -90,6 +97,7 @@ def run(
     asked = _asked(place, ray_address, workers, servers, nodes)
     with lasting_output("The run goes on; see how it does with `grpo runs` and `grpo show`."), ExitStack() as others:
         display = display_for(quiet=quiet) if is_first() else Silent()
+        display.reworded = partial(named_by_flags, typed=typed_as_settings(pairs, config_file, values))
         results = sys.stdout
         others.enter_context(redirect_stdout(sys.stderr))  # what libraries and plugins print is no result
         try:
@@ -100,7 +108,7 @@ def run(
                         "which makes it longer, and --server-url, where its rollout servers are now."
                     )
                 own = run_config(open_run_dir(resume_from))
-                refuse_missing(own, resume_from)
+                refuse_missing(own, resume_from, steps=flags.get("train.steps"))
                 wished = load_config(None, [], {"env": own.env, **flags})
                 url = wished.rollout.server_url if "rollout.server_url" in flags else None
                 if asked is not None:

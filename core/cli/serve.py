@@ -61,7 +61,7 @@ def serve_rollouts(
     """
     from grpo.core.config.defaults import dtype_of
     from grpo.core.rollout.engine.release import refuse_missing_vllm
-    from grpo.core.rollout.server.capabilities import card_of_model, logprobs_of, refuse_unsplittable
+    from grpo.core.rollout.server.capabilities import card_of_model, largest_frame, logprobs_of, refuse_unsplittable
     from grpo.core.rollout.server.request import refuse_open
     from grpo.core.rollout.server.serve import RolloutServer
 
@@ -82,7 +82,7 @@ def serve_rollouts(
     )
     refuse_unsplittable(source, tensor_parallel)
     try:
-        server = RolloutServer((host, port), token)
+        server = RolloutServer((host, port), token, largest_frame(source))
     except OSError as error:
         raise UsageError(f"cannot listen on {host} port {port}: {error.strerror}. Choose another --port.") from None
     click.echo(f"loading {card.model}", err=True)

@@ -67,22 +67,32 @@ def _said_of(ref: PluginRef) -> dict[str, str]:
     return said | {name: str(value) for name, value in more.items() if value is not None}
 
 
-def how_to_resume(config: RunConfig, path: Path) -> str:
-    """Returns what continues a run: the command, or the call where objects of Python have to be given again."""
+def how_to_resume(config: RunConfig, path: Path, steps: int | None = None) -> str:
+    """Returns what continues a run: the command, or the call where objects of Python have to be given again.
+
+    Args:
+        config: of the run.
+        path: its directory.
+        steps: that it is to have, where it is made longer.
+    """
     given = given_of(config)
     if not given:
-        return f"grpo run --resume {path}"
+        return f"grpo run --resume {path}" + (f" --steps {steps}" if steps else "")
     again = [f"{ARGUMENT[kind]}={_listed(kind, names)}" for kind, names in given.items()]
+    again += [f"steps={steps}"] if steps else []
     return f"grpo.train(resume={str(path)!r}, {', '.join(again)})"
 
 
-def refuse_missing(config: RunConfig, path: Path, again: Mapping[Kind, Sequence[str]] | None = None) -> None:
+def refuse_missing(
+    config: RunConfig, path: Path, again: Mapping[Kind, Sequence[str]] | None = None, steps: int | None = None
+) -> None:
     """Refuses to continue a run without the objects that it was given, which no other process has.
 
     Args:
         config: of the run.
         path: its directory.
         again: the names of those that are given again, by kind; none on the command line.
+        steps: that it is to have, where it is made longer.
 
     Raises:
         UsageError: says what is missing and how to go on.
@@ -93,7 +103,7 @@ def refuse_missing(config: RunConfig, path: Path, again: Mapping[Kind, Sequence[
     if told:
         raise UsageError(
             f"{path} cannot be continued without {' and '.join(told)}: defined in a script or a notebook and given to "
-            f"grpo.train. Continue there, with the same again: {how_to_resume(config, path)}"
+            f"grpo.train. Continue there, with the same again: {how_to_resume(config, path, steps)}"
         )
 
 

@@ -57,7 +57,8 @@ class NotebookPanel(Silent):
         self._warnings: dict[str, None] = {}
 
     def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None:
-        self._plan, self._head, self._prompt = plan, describe(plan, run_dir), first_prompt(plan)
+        self._plan, self._prompt = plan, first_prompt(plan)
+        self._head = [(name, self.worded(value)) for name, value in describe(plan, run_dir)]
         self._lines += notes
         self._draw()
 

@@ -60,10 +60,10 @@ class Silent:
     """Tells nobody anything; also what every process but the first uses.
 
     Attributes:
-        wording: turns a warning into one for the caller of `grpo.train`, with keywords in the place of flags.
+        reworded: puts a text into the words of the user: the flags of a command, or the keywords of `grpo.train`.
     """
 
-    wording: Callable[[str], str] | None = None
+    reworded: Callable[[str], str] | None = None
 
     def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None: ...
     def loading(self, what: str) -> None: ...
@@ -77,5 +77,5 @@ class Silent:
     def close(self) -> None: ...
 
     def worded(self, text: str) -> str:
-        """Returns a warning in the words of the command line, or of Python where `wording` is set."""
-        return text if self.wording is None else self.wording(text)
+        """Returns a text in the words of the user."""
+        return text if self.reworded is None else self.reworded(text)

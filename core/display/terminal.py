@@ -70,7 +70,7 @@ class PlainLines(Silent):
     def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None:
         self._plan = plan
         for name, value in describe(plan, run_dir):
-            self._say(f"{name:<12}{value}")
+            self._say(f"{name:<12}{self.worded(value)}")
         if (prompt := first_prompt(plan)) is not None:
             self._say(f"{prompt.title}:")
             for line in prompt.lines:
@@ -156,7 +156,7 @@ class LivePanel(Silent):
         self._plan = plan
         table = Table.grid(padding=(0, 2))
         for name, value in describe(plan, run_dir):
-            table.add_row(Text(name, style="bold"), Text(value))
+            table.add_row(Text(name, style="bold"), Text(self.worded(value)))
         self._console.print(Panel(table, title="grpo", title_align="left"))
         if (prompt := first_prompt(plan)) is not None:
             self._console.print(Panel(Text("\n".join(prompt.lines)), title=Text(prompt.title), title_align="left"))

@@ -7,6 +7,7 @@ that is built in means the built-in plugin, whatever else is installed: no packa
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from grpo.plugins._host.discovery import BUILT_IN, normalized
 from grpo.plugins._host.loading import Registration
@@ -108,12 +109,20 @@ def _not_found(registrations: Sequence[Registration], problems: Sequence[Problem
     elif here:
         message += f" There is {_listed((with_article(other.kind) for other in here), quoted=False)} of that name."
     else:
-        message += did_you_mean(text.name, names)
+        message += did_you_mean(text.name, names) or _in_a_file(text.name)
     failed = ("broken", "contract", "invalid", "misspelt")
     broken = sorted({problem.distribution for problem in problems if problem.state in failed and problem != unusable})
     if broken:
         return f"{message} Plugins of {_listed(broken)} did not load; see why with: grpo plugins"
     return f"{message} List them with: grpo plugins"
+
+
+def _in_a_file(name: str) -> str:
+    """Returns how a plugin in a file of the user's is named."""
+    there = Path(f"{name}.py").is_file()
+    return (
+        f" Is it the one in {name}.py? Write ./{name}.py:{name}." if there else f" One in a file is ./FILE.py:{name}."
+    )
 
 
 def _unusable(problems: Sequence[Problem], kind: Kind, text: SpecText) -> Problem | None:

@@ -58,6 +58,7 @@ def registration_from_file(kind: Kind, text: SpecText) -> Registration:
     values, refused = vars(module), refused_in(module)
     declared = [name for name, value in values.items() if isinstance(value, SPEC_OF_KIND[kind])]
     plain = [name for name, value in values.items() if _kind_of_plain(value, module) == kind]
+    plain = [name for name in plain if _is_own(values[name], module)] or plain  # what is imported is to be used
     trl = [name for name in plain if is_trl_function(values[name])]
     offered = list(dict.fromkeys([*declared, *plain]))
     function = function or _only(kind, path_text, [*declared, *trl, *refused] or plain)
@@ -86,6 +87,11 @@ def registration_from_file(kind: Kind, text: SpecText) -> Registration:
             f"Write {path_text}:{function}@{spec.version} to accept it."
         )
     return Registration(kind, spec, str(path), "", function)
+
+
+def _is_own(value: Callable[..., Any], module: ModuleType) -> bool:
+    """Tells whether a function was written in a file, and not imported."""
+    return getattr(written_function(value), "__module__", None) == module.__name__
 
 
 def _is_plain(value: object) -> TypeGuard[Callable[..., Any]]:
@@ -122,7 +128,7 @@ def _kind_of_plain(value: object, module: ModuleType) -> Kind | None:
         return None
     if is_trl_function(value):
         return "reward"
-    if getattr(written_function(value), "__module__", None) != module.__name__:
+    if not _is_own(value, module):
         return None
     try:
         first = next(iter(inspect.signature(value).parameters), "")

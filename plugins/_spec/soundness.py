@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Any, TypeGuard
 
 from grpo.plugins._spec.signature import RESERVED_OPTIONS
-from grpo.plugins.errors import with_article
 from grpo.plugins.specs import (
     AdvantageSpec,
     Column,
@@ -43,6 +42,13 @@ RESERVED_PREFIXES = ("gym", "reasoning_gym", "textarena", "trl", "openenv", "ver
 _SEPARATORS = "/@:,= \t\n"
 
 
+_EXPECTED: dict[Kind, str] = {
+    "reward": "a function, or what @reward makes of one",
+    "verifier": "a function that returns a Verdict, or what @verifier makes of one",
+    "env": "a class of gymnasium.Env, or what @env makes of a function",
+}
+
+
 def spec_fault(kind: Kind, spec: object) -> str:
     """Returns why `spec` cannot be used as a plugin of that kind, or ""."""
     expected = SPEC_OF_KIND[kind]
@@ -52,7 +58,7 @@ def spec_fault(kind: Kind, spec: object) -> str:
             hint = f"; decorate it with @{kind}(version=1)"
         elif inspect.isclass(spec) and kind in ("env", "sandbox"):
             hint = f"; make a spec of it: {kind}(version=1)({spec.__name__})"
-        return f"expected {with_article(expected.__name__)}, got {_described(spec)}{hint}"
+        return f"expected {_EXPECTED.get(kind, f'what @{kind} makes of a function')}, got {_described(spec)}{hint}"
     known: Any = spec
     family = isinstance(spec, EnvSpec) and spec.resolve is not None
     if family and known.name not in RESERVED_PREFIXES:

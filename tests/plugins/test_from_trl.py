@@ -281,7 +281,7 @@ def test_a_function_of_a_file_is_wrapped_as_it_is(file: Path) -> None:
     [
         ("stateful", "only TRL's trainer has"),
         ("breif", "Did you mean 'brief'"),
-        ("Longest", "expected a RewardSpec"),
+        ("Longest", "expected a function, or what @reward makes of one"),
     ],
 )
 def test_other_functions_of_a_file_are_refused_in_words(file: Path, function: str, words: str) -> None:

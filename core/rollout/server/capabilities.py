@@ -158,6 +158,18 @@ def card_of_model(
     )
 
 
+def largest_frame(source: str) -> int:
+    """Returns the bytes of one tensor of a model on its way, at most: each number with the place where it changed.
+
+    Raises:
+        UsageError: the model cannot be read.
+    """
+    from grpo.core.policy.load import empty_model, load_model_config
+
+    model = empty_model(load_model_config(source))
+    return 16 * max(int(parameter.numel()) for parameter in model.parameters()) + 2**20
+
+
 def refuse_unsplittable(source: str, devices: int) -> None:
     """Refuses to share a model's layers among devices that are not there, or that it cannot be split for.
 

@@ -14,6 +14,7 @@ from grpo.core.run.python.result import Run, load
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+_OF = {"train.warmup_lr": "train.warmup_steps"}  # settings that say nothing where another one is 0
 _PLACES = ("out",)  # settings in which any two runs differ
 
 
@@ -32,8 +33,10 @@ class Comparison:
     def settings(self) -> DataFrame:
         """The settings that differ, a row for each, with a column for each run."""
         ours, theirs = (leaves(run.config.model_dump(mode="json")) for run in self._runs)
-        names = [name for name in ours | theirs if name not in _PLACES and ours.get(name) != theirs.get(name)]
-        return self._table({name: (ours.get(name), theirs.get(name)) for name in names})
+        names = [name for name in ours | theirs if ours.get(name) != theirs.get(name) and name not in _PLACES]
+        names = [name for name in names if not (name in _OF and not ours[_OF[name]] and not theirs[_OF[name]])]
+        models = {"model": (_model(self.run_a), _model(self.run_b))} if "model" in names else {}
+        return self._table({name: (ours.get(name), theirs.get(name)) for name in names} | models)
 
     @cached_property
     def results(self) -> DataFrame:
@@ -96,5 +99,10 @@ def compare(run_a: str | Path | Run, run_b: str | Path | Run) -> Comparison:
     return Comparison(*runs)
 
 
+def _model(run: Run) -> str:
+    """Returns the model of a run for people."""
+    return run.config.model or "the embedded model"
+
+
 def _text(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else "-" if value is None else str(value)
+    return "-" if value is None or value != value else f"{value:.4g}" if isinstance(value, float) else str(value)

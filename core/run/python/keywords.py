@@ -61,6 +61,14 @@ def short_names() -> dict[str, str]:
     }
 
 
+def by_keywords(text: str, settings: Mapping[str, Any]) -> str:
+    """Returns a message in which settings that were given by short keywords go by these: "lr" for "train.lr"."""
+    for name, key in short_names().items():
+        if "." in key and name in settings:
+            text = re.sub(rf"(?<![\w.']){re.escape(key)}(?![\w.]*\w)", name, text)
+    return text
+
+
 def leaves(tree: Mapping[str, Any]) -> dict[str, Any]:
     """Returns dotted key to value for every setting of a tree."""
     return {path: value for name, given in tree.items() for path, value in _leaves(name, given)}

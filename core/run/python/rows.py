@@ -6,16 +6,20 @@ process of a run and for a cell that is executed again.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import decimal
 import hashlib
 import json
 import math
+import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from grpo.core.planning.output import RUNS
 from grpo.core.record.run_dir import sync
 from grpo.plugins.errors import UsageError
 
@@ -23,7 +27,39 @@ _SPLITS = ("train", "test", "validation", "valid", "dev")
 _TAKES = "a list of dictionaries, a pandas DataFrame or a datasets.Dataset, or one of these for each split"
 
 
-def written_rows(dataset: Any, folder: Path) -> str:
+@dataclass(frozen=True, slots=True)
+class WrittenRows:
+    """Where a data set of `grpo.train` is.
+
+    Attributes:
+        source: a name or a path.
+        names: the files that rows were written to, and what the caller calls their rows.
+        new: the files that were not there before.
+    """
+
+    source: str
+    names: dict[str, str]
+    new: tuple[Path, ...] = ()
+
+    def named(self, text: str) -> str:
+        """Returns a message with rows by their place in the argument, `dataset, row 1`, and not by file and line."""
+        for path, name in self.names.items():
+            for line in set(re.findall(re.escape(path) + r", line (\d+)", text)):
+                text = re.sub(re.escape(f"{path}, line {line}") + r"\b", f"{name}, row {int(line) - 1}", text)
+            text = text.replace(path, name)
+        return text
+
+    def remove(self) -> None:
+        """Removes the new files: no run came of them."""
+        for path in self.new:
+            path.unlink(missing_ok=True)
+        for folder in {parent for path in self.new for parent in (path.parent, path.parent.parent)}:
+            if folder.name == RUNS.name or folder.name.startswith("rows-"):
+                with contextlib.suppress(OSError):  # it holds something
+                    folder.rmdir()
+
+
+def written_rows(dataset: Any, folder: Path) -> WrittenRows:
     """Returns where a data set is: a name or a path as it is, rows after they were written to a file in a folder.
 
     Args:
@@ -34,7 +70,7 @@ def written_rows(dataset: Any, folder: Path) -> str:
         UsageError: it has no rows, or holds what JSON cannot.
     """
     if isinstance(dataset, str | Path):
-        return str(dataset)
+        return WrittenRows(str(dataset), {})
     if isinstance(dataset, Mapping):
         unknown = [name for name in dataset if name not in _SPLITS]
         if unknown or "train" not in dataset:
@@ -44,13 +80,20 @@ def written_rows(dataset: Any, folder: Path) -> str:
             )
         texts = {name: _lines(rows, f"dataset[{name!r}]") for name, rows in dataset.items()}
         place = folder / f"rows-{_digest(texts.values())}"
-        for name, text in texts.items():
-            _write(place / f"{name}.jsonl", text)
-        return str(place.resolve())
+        files = {(place / f"{name}.jsonl").resolve(): (f"dataset[{name!r}]", text) for name, text in texts.items()}
+        return _written(place, files)
     text = _lines(dataset, "dataset")
     place = folder / f"rows-{_digest([text])}.jsonl"
-    _write(place, text)
-    return str(place.resolve())
+    return _written(place, {place.resolve(): ("dataset", text)})
+
+
+def _written(place: Path, files: Mapping[Path, tuple[str, str]]) -> WrittenRows:
+    """Writes files, of which each has a name for people and a text."""
+    new = tuple(path for path in files if not path.exists())
+    for path, (_name, text) in files.items():
+        _write(path, text)
+    names = {str(path): name for path, (name, _text) in files.items()}
+    return WrittenRows(str(place.resolve()), {**names, str(place.resolve()): "dataset"}, new)
 
 
 def _lines(rows: Any, name: str) -> str:

@@ -26,11 +26,11 @@ from grpo.core.run.dry_run import dry_run as look
 from grpo.core.run.job import resume as resume_run
 from grpo.core.run.job import start
 from grpo.core.run.paths import absolute_paths
-from grpo.core.run.python.keywords import in_python, leaves, settings_tree
+from grpo.core.run.python.keywords import by_keywords, in_python, leaves, settings_tree
 from grpo.core.run.python.objects import PluginObjects
 from grpo.core.run.python.process_state import unchanged_process
 from grpo.core.run.python.result import Run
-from grpo.core.run.python.rows import written_rows
+from grpo.core.run.python.rows import WrittenRows, written_rows
 from grpo.plugins._host.loading import GIVEN
 from grpo.plugins.errors import GrpoError, UsageError
 from grpo.plugins.host import ARGUMENT, Host
@@ -122,7 +122,12 @@ def train(
         RunError: it had to stop; `resume` continues it.
     """
     display = display_here(quiet=quiet)
-    display.wording = in_python
+    rows = WrittenRows("", {})
+
+    def worded(text: str) -> str:
+        return in_python(rows.named(by_keywords(text, settings)))
+
+    display.reworded = worded
     try:
         with ExitStack() as left:
             if isinstance(settings.get("model"), Run):
@@ -131,10 +136,13 @@ def train(
                 raise UsageError(
                     'env_rewards is a dictionary: env_rewards={"NAME": [...]}, by the names of the environments.'
                 )
+            if not isinstance(system, (str, type(None))):
+                raise UsageError(f"system={system!r} is no text. Give the system message as a string, or leave it out.")
             tree = settings_tree(settings)
             if dataset is not None:
                 scratch = Path(left.enter_context(TemporaryDirectory())) if dry_run else None
-                tree["dataset"] = written_rows(dataset, scratch or _beside(tree.get("out"), resume))
+                rows = written_rows(dataset, scratch or _beside(tree.get("out"), resume))
+                tree["dataset"] = rows.source
                 env = "rows" if env is None and resume is None else env
             if resume is None and env is None:
                 raise UsageError(
@@ -157,7 +165,9 @@ def train(
             }
             return _run(tree, plugins, objects, host, display, resume, dry=dry_run)
     except GrpoError as error:
-        error.args = tuple(in_python(part) if isinstance(part, str) else part for part in error.args)
+        if isinstance(error, UsageError):
+            rows.remove()
+        error.args = tuple(worded(part) if isinstance(part, str) else part for part in error.args)
         raise
     finally:
         display.close()
