@@ -20,7 +20,9 @@ pytestmark = [pytest.mark.reasoning_gym, pytest.mark.slow]
 RUN_AS_PYTHON = sorted(name for name, hole in HOLES.items() if "runs an answer as Python" in hole)
 OTHERS = ("ab", "basic_arithmetic", "calendar_arithmetic", "graph_color", "jugs", "tsumego", "tower_of_hanoi")
 EVERY = [*HOLES, *OTHERS]
-PROBED = [*EVERY[::8], *(pytest.param(name, marks=pytest.mark.nightly) for name in EVERY if name not in EVERY[::8])]
+TAKES_LONG = {"binary_matrix", "coin_flip", "polynomial_multiplication"}
+TAKES_LONG |= {"intermediate_integration", "simple_integration"}
+PROBED = [pytest.param(name, marks=[pytest.mark.nightly] * (name in TAKES_LONG)) for name in EVERY]
 
 
 def asked(member: str, answer: str, index: int = 0, **how: Any) -> tuple[float, str]:

@@ -188,7 +188,10 @@ def test_a_server_that_does_not_fit_is_refused_before_anything_loads(
         make_plan(config_of(server.url, **settings), Host.discover())
 
 
-@pytest.mark.parametrize(("ahead", "lora"), [(1, False), (2, False), (2, True)])
+@pytest.mark.parametrize(
+    ("ahead", "lora"),
+    [(1, False), pytest.param(2, False, marks=pytest.mark.nightly), (2, True)],
+)
 def test_several_environments_are_sampled_ahead(server: Server, tmp_path: Path, ahead: int, lora: bool) -> None:
     from grpo.core.record.run_dir import RunDir, read_metrics
     from grpo.core.run.job import start
