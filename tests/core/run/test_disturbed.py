@@ -320,24 +320,32 @@ CHANGES_THE_PROCESS = (
     "warnings.simplefilter('error')",
 )
 IGNORES_CTRL_C = "signal.signal(signal.SIGINT, signal.SIG_IGN)"
-MISCHIEF = {
-    "changes the process": "; ".join(CHANGES_THE_PROCESS),
-    "changes torch": "import torch; torch.set_grad_enabled(False); torch.set_default_dtype(torch.float64)",
-    "seeds every generator": "import torch; torch.manual_seed(0); random.seed(0)",
-    "ignores Ctrl-C and sets an alarm": f"{IGNORES_CTRL_C}; signal.setitimer(signal.ITIMER_REAL, 0.2)",
-    "replaces stdout": "sys.stdout = None; sys.stderr = None",
-    "closes stdout": "sys.stdout.close()",
-    "becomes another process of a launcher": "os.environ.update(RANK='1', WORLD_SIZE='2')",
-    "forks": "CALLS == 1 and os.fork()",
-    "leaves a thread behind": "CALLS == 1 and threading.Thread(target=time.sleep, args=(600,)).start()",
-    "logs everything": "logging.basicConfig(level=logging.DEBUG, force=True)",
-    "prints 100 MB": "print('x' * (2 << 20) if CALLS < 50 else '')",
-}
+MISCHIEF: tuple[dict[str, str], ...] = (  # what does not hinder each other happens in one run
+    {"changes the process": "; ".join(CHANGES_THE_PROCESS)},
+    {
+        "changes torch": "import torch; torch.set_grad_enabled(False); torch.set_default_dtype(torch.float64)",
+        "leaves a thread behind": "CALLS == 1 and threading.Thread(target=time.sleep, args=(600,)).start()",
+        "replaces stdout": "sys.stdout = None; sys.stderr = None",
+    },
+    {
+        "seeds every generator": "import torch; torch.manual_seed(0); random.seed(0)",
+        "becomes another process of a launcher": "os.environ.update(RANK='1', WORLD_SIZE='2')",
+        "forks": "CALLS == 1 and os.fork()",
+    },
+    {
+        "ignores Ctrl-C and sets an alarm": f"{IGNORES_CTRL_C}; signal.setitimer(signal.ITIMER_REAL, 0.2)",
+        "logs everything": "logging.basicConfig(level=logging.DEBUG, force=True)",
+        "closes stdout": "sys.stdout.close()",
+    },
+    {"prints 100 MB": "print('x' * (2 << 20) if CALLS < 50 else '')"},
+)
 
 
-@pytest.mark.parametrize("what", MISCHIEF)
-def test_what_a_reward_in_this_process_does_to_it_changes_no_number(what: str, job: Job, undisturbed: Path) -> None:
-    job.reward(MISCHIEF[what])
+@pytest.mark.parametrize("kinds", MISCHIEF, ids=", ".join)
+def test_what_a_reward_in_this_process_does_to_it_changes_no_number(
+    kinds: dict[str, str], job: Job, undisturbed: Path
+) -> None:
+    job.reward("; ".join(kinds.values()))
     said = job.run()
     assert "done after step 6" in said
     assert len(said) < 3 << 20
