@@ -30,6 +30,7 @@ def command(address: str, *arguments: str | Path) -> list[str]:
     return [sys.executable, "-m", "grpo", "run", *map(str, arguments), "--on", "ray", "--ray-address", address]
 
 
+LIMIT = 480.0  # seconds, for a run of a minute
 SMALL = ("--eval-size", "0", "--prompts-per-step", "4", "--group-size", "4")
 
 
@@ -42,9 +43,18 @@ def started(address: str, *arguments: str | Path) -> subprocess.Popen[str]:
     )
 
 
+def ended(process: subprocess.Popen[str]) -> str:
+    """Waits for the end of a command; returns what it said."""
+    try:
+        return process.communicate(timeout=LIMIT)[0]
+    except subprocess.TimeoutExpired:
+        process.kill()
+        pytest.fail(f"still going: {process.communicate()[0]}")
+
+
 def wait_for_step(step: int, run: Path, process: subprocess.Popen[str]) -> None:
     """Waits until a run has made a step, or has ended without it, which fails."""
-    until = time.monotonic() + 480
+    until = time.monotonic() + LIMIT
     while time.monotonic() < until and process.poll() is None:
         if (run / "metrics.jsonl").is_file() and f'"step": {step},' in (run / "metrics.jsonl").read_text():
             return
@@ -67,7 +77,7 @@ def test_a_run_of_two_processes_on_two_nodes_learns(ray_address: str, tmp_path: 
         *(ray_address, "--workers", "2", "--nodes", "2", "--steps", "20", "--reward", "proximity", "--out", run),
         *("--eval-size", "40"),
     )
-    output, _ = process.communicate(timeout=480)
+    output = ended(process)
     assert process.returncode == 0, output
     assert "processes: 1 that trains, 1 that scores" in output
     assert "step 20 " in output
@@ -86,7 +96,7 @@ def test_a_node_that_scores_is_removed_and_the_run_goes_on(
     process = started(ray_address, *SMALL, "--steps", "6", "--reward", f"{reward}:near", "--out", run)
     wait_for_step(2, run, process)
     remove()
-    output, _ = process.communicate(timeout=480)
+    output = ended(process)
     assert process.returncode == 0, output
     assert "node 3" in output
     assert [row["step"] for row in rows(run) if "loss" in row] == [1, 2, 3, 4, 5, 6]
@@ -101,7 +111,7 @@ def test_a_node_that_trains_is_removed_and_the_run_ends_and_says_how_to_resume(
     process = started(ray_address, *SMALL, "--steps", "500", "--reward", "proximity", "--out", run)
     wait_for_step(2, run, process)
     remove()
-    output, _ = process.communicate(timeout=480)
+    output = ended(process)
     assert process.returncode == 1, output
     assert "a process that trains is gone, and the run with it" in output
     assert f"grpo run --resume {run} --on ray" in output
@@ -113,7 +123,7 @@ def test_ctrl_c_ends_the_step_and_everything_and_the_run_resumes(ray_address: st
     process = started(ray_address, *SMALL, "--steps", "500", "--reward", "proximity", "--out", run)
     wait_for_step(1, run, process)
     process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=240)
+    output = ended(process)
     assert process.returncode == 130, output
     assert status(run) == "interrupted"
     done = rows(run)[-1]["step"]
@@ -143,7 +153,7 @@ def test_what_cannot_work_is_refused_before_anything_starts(
 ) -> None:
     reward = () if "--reward" in arguments else ("--reward", "proximity")
     process = started(ray_address, *arguments, *reward, "--out", tmp_path / "run")
-    output, _ = process.communicate(timeout=120)
+    output = ended(process)
     assert process.returncode == 2, output
     assert words in output
     assert not (tmp_path / "run").exists()
