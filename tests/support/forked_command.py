@@ -93,8 +93,10 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
 
 def in_two_processes(arguments: Sequence[str], code: int = 0, processes: int = 2) -> subprocess.CompletedProcess[str]:
     """Runs `grpo` in two processes, or more, that train together, and returns it when it ended with this code."""
+    from patience import RUN  # it loads pytest, which the processes need not
+
     command, environment = launched(arguments, processes), {**os.environ, **ONE_THREAD}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=RUN, check=False)
     assert done.returncode == code, done.stderr[-3000:]
     return done
 
@@ -103,9 +105,11 @@ def forked_together(
     arguments: Sequence[str], folder: Path, code: int = 0, processes: int = 2
 ) -> subprocess.CompletedProcess[str]:
     """Does the same with forked processes (`started_together`)."""
+    from patience import RUN  # it loads pytest, which the processes need not
+
     ranks = started_together(arguments, folder, processes)
     try:
-        codes = [one.wait(300) for one in ranks]
+        codes = [one.wait(RUN) for one in ranks]
     finally:
         for one in ranks:
             if not one.ended:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from forked_command import Forked
+from patience import RUN
 
 from grpo.core.env.episodes import episodes_of
 from grpo.core.env.processes import EnvProcesses, place_of_envs
@@ -79,7 +80,7 @@ def test_a_run_outlives_what_environments_do_to_it_before_its_first_step(tiny_mo
         *("--max-completion-length", "8", "--eval-size", "0", "--model", str(tiny_model), "--out", str(run)),
     ]
     command = Forked(arguments, tmp_path / "said")
-    assert command.wait(300) == 0, command.said
+    assert command.wait(RUN) == 0, command.said
     assert (read_json(RunDir(run).state) or {})["status"] == "done"
     told = " ".join(command.said.split())
     assert "env 'desk' failed at 3 of 14 worked answers of the warm-up, and others take their place" in told, told

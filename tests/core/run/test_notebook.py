@@ -11,6 +11,7 @@ from typing import Any
 
 import executed_notebook
 import pytest
+from patience import RUN
 
 from grpo.core.run.page import block, table
 
@@ -27,7 +28,7 @@ def executed(folder: Path, *stop: str) -> dict[str, list[dict[str, Any]]]:
     # A short path, as sockets have.
     environment = {**os.environ, **places, "OMP_NUM_THREADS": "1", "JUPYTER_RUNTIME_DIR": str(folder / "runtime")}
     command = [sys.executable, executed_notebook.__file__, str(EXAMPLE), str(folder), str(folder / "out.ipynb"), *stop]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=RUN, check=False)
     assert done.returncode == 0, done.stderr
     cells = json.loads((folder / "out.ipynb").read_text())["cells"]
     return {"".join(cell["source"]).splitlines()[0]: cell.get("outputs", []) for cell in cells}

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from patience import RUN
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
@@ -30,7 +31,6 @@ def command(address: str, *arguments: str | Path) -> list[str]:
     return [sys.executable, "-m", "grpo", "run", *map(str, arguments), "--on", "ray", "--ray-address", address]
 
 
-LIMIT = 480.0  # seconds, for a run of a minute
 SMALL = ("--eval-size", "0", "--prompts-per-step", "4", "--group-size", "4")
 
 
@@ -46,7 +46,7 @@ def started(address: str, *arguments: str | Path) -> subprocess.Popen[str]:
 def ended(process: subprocess.Popen[str]) -> str:
     """Waits for the end of a command; returns what it said."""
     try:
-        return process.communicate(timeout=LIMIT)[0]
+        return process.communicate(timeout=RUN)[0]
     except subprocess.TimeoutExpired:
         process.kill()
         pytest.fail(f"still going: {process.communicate()[0]}")
@@ -54,7 +54,7 @@ def ended(process: subprocess.Popen[str]) -> str:
 
 def wait_for_step(step: int, run: Path, process: subprocess.Popen[str]) -> None:
     """Waits until a run has made a step, or has ended without it, which fails."""
-    until = time.monotonic() + LIMIT
+    until = time.monotonic() + RUN
     while time.monotonic() < until and process.poll() is None:
         if (run / "metrics.jsonl").is_file() and f'"step": {step},' in (run / "metrics.jsonl").read_text():
             return
@@ -132,7 +132,7 @@ def test_ctrl_c_ends_the_step_and_everything_and_the_run_resumes(ray_address: st
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=RUN,
     )
     assert again.returncode == 0, again.stdout + again.stderr
     assert status(run) == "done"
@@ -174,7 +174,7 @@ def test_a_cluster_that_cannot_be_used_is_an_error_that_says_how_to_start_one(
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=RUN,
     )
     assert done.returncode == 2, done.stderr
     assert words in done.stderr

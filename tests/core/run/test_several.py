@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from disturbed_ranks import REWARD, Ranks
 from forked_command import Forked, forked_together, started_together
-from patience import wait_for
+from patience import RUN, wait_for
 
 from grpo.core.record.run_dir import RunDir
 from grpo.core.record.trained import read_trained
@@ -70,7 +70,7 @@ def close(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
 
 def alone(arguments: Sequence[str], tmp_path: Path) -> None:
     command = Forked(arguments, tmp_path / f"said{time.monotonic_ns()}")
-    assert command.wait(180) == 0, command.said
+    assert command.wait(RUN) == 0, command.said
 
 
 def test_one_two_and_four_processes_sample_and_learn_the_same(arguments: list[str], two: Path, tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_killed_process_ends_all_with_one_line_and_the_run_resumes(
     ranks.append(disturbed)
     disturbed.until_step(5)
     os.kill(disturbed.processes()[rank], signal.SIGKILL)
-    disturbed.ended_within(60)
+    disturbed.ended_within(RUN)
     assert disturbed.said.count(f"grpo: process {rank} of 2 ended without a message: it was killed") == 1
     assert disturbed.said.count("grpo: ") == 1
     assert "Traceback" not in disturbed.said.split("torch/distributed/run.py")[0].rsplit("Traceback", 1)[0]
@@ -140,9 +140,9 @@ def test_a_stop_of_one_process_is_a_stop_of_all_after_the_same_step(
 ) -> None:
     stopped = started_together([*arguments, "--save-every", "100", "--out", str(tmp_path / "run")], tmp_path)
     told = tmp_path / "run" / "metrics.jsonl"
-    assert wait_for(lambda: told.exists() and '"step": 3,' in told.read_text(), 120)
+    assert wait_for(lambda: told.exists() and '"step": 3,' in told.read_text(), RUN)
     stopped[1].signal(signal.SIGTERM)
-    assert [one.wait(120) for one in stopped] == [130, 130]
+    assert [one.wait(RUN) for one in stopped] == [130, 130]
     said = "".join(one.printed + one.said for one in stopped)
     assert said.count("Continue with: grpo run --resume") == 1
     assert "grpo: " not in said
@@ -170,7 +170,7 @@ def disturbed_at_random(arguments: list[str], out: Path, ranks: list[Ranks], kil
         victims = run.workers() if draw.random() < 0.3 else list(run.processes().values())
         if victims:
             os.kill(draw.choice(victims), signal.SIGKILL)
-        run.launcher.wait(120)
+        run.launcher.wait(RUN)
         assert not run.processes()
         if (out / "model").exists():  # a worker was replaced, or the process was done
             return

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from engine_bench import REAL_VLLM
+from patience import RUN
 
 pytestmark = REAL_VLLM
 
@@ -108,7 +109,7 @@ rollouts.close()
 """
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False, timeout=300
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False, timeout=RUN
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert "sampled (" in done.stdout

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from engine_bench import REAL_VLLM, TOLERANCE, gap, move, prompts_of
+from patience import RUN
 from rollout_server import Server
 
 from grpo.core.rollout.hf.sampler import sample
@@ -42,7 +43,7 @@ def config_of(url: str, **settings: Any) -> Any:
         "lora": {"enabled": True},
         **settings,
     }
-    chosen = {"backend": "vllm-server", "server_url": url, "server_wait": 240.0, "lora_sync": "adapter"}
+    chosen = {"backend": "vllm-server", "server_url": url, "server_wait": RUN, "lora_sync": "adapter"}
     tree["rollout"] = {**chosen, **settings.get("rollout", {})}
     return parse_config(tree)
 
