@@ -169,8 +169,8 @@ def ray_cluster() -> Iterator[Any]:
     from ray.cluster_utils import Cluster  # reads them
 
     cluster = Cluster()
-    patience = {"health_check_timeout_ms": 120_000}  # a busy machine is not a dead node
-    _added(cluster, include_dashboard=False, _system_config=patience)
+    busy = {"health_check_timeout_ms": 120_000, "worker_niceness": 0}  # a busy machine is not a dead node
+    _added(cluster, include_dashboard=False, _system_config=busy)
     _added(cluster)
     yield cluster
     cluster.shutdown()

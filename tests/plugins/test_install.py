@@ -156,11 +156,12 @@ def test_the_wheel_trains_and_reports_in_an_empty_folder(
     grpo = environment(wheels["grpo-kit"]) / "grpo"
     empty = tmp_path / "empty"
     empty.mkdir()
-    printed = command(grpo, "run", "--env", "gsm8k", "--reward", "proximity", "--steps", "2", cwd=empty)
+    run = ("run", "--env", "gsm8k", "--reward", "proximity", "--steps", "2", "--eval-size", "8")
+    printed = command(grpo, *run, cwd=empty)
     assert "done after step 2" in printed
-    [run] = (empty / "runs").iterdir()
-    assert {"config.json", "metrics.jsonl", "model", "reward.png", "rollouts"} <= {path.name for path in run.iterdir()}
-    assert "128 rollouts" in command(grpo, "report", run, "-o", "run.html", cwd=empty)
+    [out] = (empty / "runs").iterdir()
+    assert {"config.json", "metrics.jsonl", "model", "reward.png", "rollouts"} <= {path.name for path in out.iterdir()}
+    assert "128 rollouts" in command(grpo, "report", out, "-o", "run.html", cwd=empty)
 
 
 def test_editable_installs_are_found_and_pass_their_own_tests(

@@ -11,6 +11,7 @@ from typing import Any
 
 import executed_notebook
 import pytest
+from patience import RUN
 
 from grpo.core.display.html import block, table
 
@@ -27,7 +28,7 @@ def executed(folder: Path, *stop: str) -> dict[str, list[dict[str, Any]]]:
     # A short path, as sockets have.
     environment = {**os.environ, **places, "OMP_NUM_THREADS": "1", "JUPYTER_RUNTIME_DIR": str(folder / "runtime")}
     command = [sys.executable, executed_notebook.__file__, str(EXAMPLE), str(folder), str(folder / "out.ipynb"), *stop]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=RUN, check=False)
     assert done.returncode == 0, done.stderr
     cells = json.loads((folder / "out.ipynb").read_text())["cells"]
     return {"".join(cell["source"]).splitlines()[0]: cell.get("outputs", []) for cell in cells}
@@ -43,26 +44,26 @@ def trained(cells: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
     return outputs
 
 
+@pytest.mark.nightly
 def test_the_example_trains_and_shows_what_it_says(tmp_path: Path) -> None:
     cells = executed(tmp_path)
-    assert "all hold" in shown(cells["print(grpo.check_reward(near))"])
     (panel,) = trained(cells)  # one output, updated in place, and no noise of libraries
     assert shown([panel]) == "done after 10 steps"
     assert "held-out accuracy: " in shown([panel], "text/html")
     assert "status done, step 10 of 10" in shown(cells['if run.status == "interrupted":'])
-    assert shown(cells["run.plot()"], "image/png")
-    (run,) = (tmp_path / "runs").iterdir()
-    assert json.loads((run / "config.json").read_text())["rewards"] == ["__main__/near"]
 
 
 def test_a_cell_that_is_stopped_leaves_a_run_that_the_next_cell_resumes(tmp_path: Path) -> None:
     cells = executed(tmp_path, "--stop", TRAINS, "3")
+    assert "all hold" in shown(cells["print(grpo.check_reward(near))"])
     (run,) = (tmp_path / "runs").iterdir()
+    assert json.loads((run / "config.json").read_text())["rewards"] == ["__main__/near"]
     panel, *more = trained(cells)[::-1]
     assert "stopped after " in shown([panel, *more])
     assert f"grpo.train(resume=&#x27;runs/{run.name}&#x27;, rewards=[near])" in shown([panel, *more], "text/html")
     assert "status done, step 10 of 10" in shown(cells['if run.status == "interrupted":'])
     assert "resuming after step " in shown(cells['if run.status == "interrupted":'], "text/html")
+    assert shown(cells["run.plot()"], "image/png")
     assert [json.loads(line)["step"] for line in (run / "metrics.jsonl").read_text().splitlines()] == list(range(11))
 
 

@@ -50,7 +50,10 @@ def test_steps_that_a_run_cannot_be_continued_to_are_refused(steps: int, done: i
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [{}, {"lora": {"enabled": True}}], ids=["full", "lora"])
+@pytest.mark.parametrize(
+    "how",
+    [pytest.param({}, id="full", marks=pytest.mark.nightly), pytest.param({"lora": {"enabled": True}}, id="lora")],
+)
 def test_a_run_that_is_made_longer_is_the_run_that_was_asked_for_all_steps_at_once(
     how: dict[str, Any], tmp_path: Path
 ) -> None:

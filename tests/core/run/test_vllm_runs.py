@@ -36,6 +36,7 @@ def learn(out: Path, **settings: Any) -> list[dict[str, Any]]:
     return read_metrics(RunDir(out))
 
 
+@pytest.mark.nightly
 def test_every_way_learns_alike(tmp_path: Path) -> None:
     """(hf | vllm) x (full | LoRA) on the embedded task, one seed."""
     ends: dict[str, float] = {}

@@ -21,6 +21,7 @@ import gymnasium
 import pytest
 from command import grpo as command
 from gymnasium.spaces import Discrete, Text
+from patience import RUN
 
 import grpo
 from grpo.core.cli.main import cli
@@ -305,7 +306,7 @@ def test_a_run_leaves_the_process_as_it_was_and_the_next_one_is_that_of_a_fresh_
     settings = {**tiny, "rewards": ["length"], "train": {"warmup_steps": 2}, "out": tmp_path / "fresh"}
     command = [sys.executable, "-c", script, json.dumps(settings, default=str)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=RUN, check=False)
     assert done.returncode == 0, done.stderr
     assert metrics(first.path) == metrics(second.path) == metrics(tmp_path / "fresh")
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from patience import RUN
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
@@ -30,16 +31,30 @@ def command(address: str, *arguments: str | Path) -> list[str]:
     return [sys.executable, "-m", "grpo", "run", *map(str, arguments), "--on", "ray", "--ray-address", address]
 
 
+SMALL = ("--eval-size", "0", "--prompts-per-step", "4", "--group-size", "4")
+
+
 def started(address: str, *arguments: str | Path) -> subprocess.Popen[str]:
-    quick = ("--env", "gsm8k", "--set", "evaluation.size=40", "--set", "output.save_every=2")
     return subprocess.Popen(
-        command(address, *quick, *arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command(address, "--env", "gsm8k", "--set", "output.save_every=2", *arguments),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
+
+
+def ended(process: subprocess.Popen[str]) -> str:
+    """Waits for the end of a command; returns what it said."""
+    try:
+        return process.communicate(timeout=RUN)[0]
+    except subprocess.TimeoutExpired:
+        process.kill()
+        pytest.fail(f"still going: {process.communicate()[0]}")
 
 
 def wait_for_step(step: int, run: Path, process: subprocess.Popen[str]) -> None:
     """Waits until a run has made a step, or has ended without it, which fails."""
-    until = time.monotonic() + 180
+    until = time.monotonic() + RUN
     while time.monotonic() < until and process.poll() is None:
         if (run / "metrics.jsonl").is_file() and f'"step": {step},' in (run / "metrics.jsonl").read_text():
             return
@@ -59,9 +74,10 @@ def status(run: Path) -> str:
 def test_a_run_of_two_processes_on_two_nodes_learns(ray_address: str, tmp_path: Path) -> None:
     run = tmp_path / "run"
     process = started(
-        ray_address, "--workers", "2", "--nodes", "2", "--steps", "20", "--reward", "proximity", "--out", run
+        *(ray_address, "--workers", "2", "--nodes", "2", "--steps", "20", "--reward", "proximity", "--out", run),
+        *("--eval-size", "40"),
     )
-    output, _ = process.communicate(timeout=300)
+    output = ended(process)
     assert process.returncode == 0, output
     assert "processes: 1 that trains, 1 that scores" in output
     assert "step 20 " in output
@@ -77,10 +93,10 @@ def test_a_node_that_scores_is_removed_and_the_run_goes_on(
     run, reward = tmp_path / "run", tmp_path / "mine.py"
     reward.write_text(REWARD)
     remove = further_node(2)
-    process = started(ray_address, "--steps", "6", "--reward", f"{reward}:near", "--out", run)
+    process = started(ray_address, *SMALL, "--steps", "6", "--reward", f"{reward}:near", "--out", run)
     wait_for_step(2, run, process)
     remove()
-    output, _ = process.communicate(timeout=300)
+    output = ended(process)
     assert process.returncode == 0, output
     assert "node 3" in output
     assert [row["step"] for row in rows(run) if "loss" in row] == [1, 2, 3, 4, 5, 6]
@@ -92,10 +108,10 @@ def test_a_node_that_trains_is_removed_and_the_run_ends_and_says_how_to_resume(
 ) -> None:
     run = tmp_path / "run"
     remove = further_node(4)  # the one with the most processors trains
-    process = started(ray_address, "--steps", "500", "--reward", "proximity", "--out", run)
+    process = started(ray_address, *SMALL, "--steps", "500", "--reward", "proximity", "--out", run)
     wait_for_step(2, run, process)
     remove()
-    output, _ = process.communicate(timeout=200)
+    output = ended(process)
     assert process.returncode == 1, output
     assert "a process that trains is gone, and the run with it" in output
     assert f"grpo run --resume {run} --on ray" in output
@@ -104,10 +120,10 @@ def test_a_node_that_trains_is_removed_and_the_run_ends_and_says_how_to_resume(
 @pytest.mark.nightly
 def test_ctrl_c_ends_the_step_and_everything_and_the_run_resumes(ray_address: str, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    process = started(ray_address, "--steps", "500", "--reward", "proximity", "--out", run)
+    process = started(ray_address, *SMALL, "--steps", "500", "--reward", "proximity", "--out", run)
     wait_for_step(1, run, process)
     process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=120)
+    output = ended(process)
     assert process.returncode == 130, output
     assert status(run) == "interrupted"
     done = rows(run)[-1]["step"]
@@ -116,7 +132,7 @@ def test_ctrl_c_ends_the_step_and_everything_and_the_run_resumes(ray_address: st
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=RUN,
     )
     assert again.returncode == 0, again.stdout + again.stderr
     assert status(run) == "done"
@@ -137,7 +153,7 @@ def test_what_cannot_work_is_refused_before_anything_starts(
 ) -> None:
     reward = () if "--reward" in arguments else ("--reward", "proximity")
     process = started(ray_address, *arguments, *reward, "--out", tmp_path / "run")
-    output, _ = process.communicate(timeout=120)
+    output = ended(process)
     assert process.returncode == 2, output
     assert words in output
     assert not (tmp_path / "run").exists()
@@ -158,7 +174,7 @@ def test_a_cluster_that_cannot_be_used_is_an_error_that_says_how_to_start_one(
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=RUN,
     )
     assert done.returncode == 2, done.stderr
     assert words in done.stderr
