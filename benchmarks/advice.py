@@ -82,7 +82,7 @@ PLANTED: dict[str, Callable[[Path, int | None], Tree]] = {
 
 def clocked(spent: list[float]) -> Any:
     """Returns a display that notes, after each step, how many seconds of processor this process has had."""
-    from grpo.core.run.progress import Silent
+    from grpo.core.display.progress import Silent
 
     class Clock(Silent):
         def stepped(self, row: Mapping[str, Any], sample: Any, scores: Mapping[str, str]) -> None:
@@ -96,10 +96,10 @@ def run(tree: Tree) -> None:
     from grpo.core.config.schema import parse_config
     from grpo.core.planning.decide import make_plan
     from grpo.core.record.run_dir import RunDir, read_metrics
-    from grpo.core.run.advice import advise
     from grpo.core.run.job import start
-    from grpo.core.run.timeline import timeline
     from grpo.core.scoring.executors import processors
+    from grpo.core.timing.advice import advise
+    from grpo.core.timing.timeline import timeline
     from grpo.plugins.host import Host
 
     spent: list[float] = []

@@ -23,12 +23,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from grpo.core.monitor.hacking.alarm import of_record
+from grpo.core.monitor.hacking.features import Seen
+from grpo.core.monitor.hacking.signals import HackingWatch, Suspicion
+from grpo.core.monitor.health import HealthWatch
 from grpo.core.record.browse import read_step
 from grpo.core.record.run_dir import open_run_dir, read_metrics, rollout_steps
-from grpo.core.run.alarm import of_record
-from grpo.core.run.hacking import HackingWatch, Suspicion
-from grpo.core.run.health import HealthWatch
-from grpo.core.run.surface import Seen
 from grpo.core.text.stats import mean
 
 STEPS = 40

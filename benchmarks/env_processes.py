@@ -16,13 +16,13 @@ from typing import Any, SupportsFloat
 import gymnasium
 
 from grpo import EnvSpec
+from grpo.core.env.env_batch import EnvBatch, LocalEnvBatch
 from grpo.core.env.episodes import episodes_of
-from grpo.core.env.played import Played, PlayedEnvs
 from grpo.core.env.processes import EnvProcesses
 from grpo.core.env.step import take_step
 from grpo.core.env.threads import Raised
 from grpo.core.scoring.tally import table
-from grpo.plugins._binding import BoundEnv
+from grpo.plugins._spec.binding import BoundEnv
 
 _STEPS = 5
 
@@ -45,7 +45,7 @@ class Busy(gymnasium.Env[str, str]):
         return f"{total}", 0.0, False, False, {}
 
 
-def rate(envs: Played, env: BoundEnv, count: int) -> float:
+def rate(envs: EnvBatch, env: BoundEnv, count: int) -> float:
     """Returns steps a second of so many environments side by side."""
     episodes = episodes_of(env, "train", limit=count, unbounded=count, describe_tools=False)
     with envs:
@@ -71,7 +71,7 @@ def main() -> None:
     lines = []
     for milliseconds in (options.milliseconds, 0.0):
         env = BoundEnv(spec, "benchmark", {"milliseconds": milliseconds})
-        rates = [rate(PlayedEnvs(env.make, seconds=600), env, options.environments)]
+        rates = [rate(LocalEnvBatch(env.make, seconds=600), env, options.environments)]
         for count in options.processes:
             processes = EnvProcesses(env, count)
             rate(processes.played(600), env, options.environments)  # they start and load

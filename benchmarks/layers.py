@@ -32,7 +32,7 @@ def layer(width: int, out: int, lora: bool) -> Any:
 
 def seconds(module: Any, inputs: Any, gradient: Any, *, ours: bool) -> float:
     """Seconds of one forward and backward pass."""
-    from grpo.core.train.layers import faster_layers
+    from grpo.core.train.update.layers import faster_layers
 
     module.zero_grad()
     inputs = inputs.detach().requires_grad_()

@@ -4,11 +4,11 @@
     python benchmarks/packing.py --model .real-model/SmolLM2-135M-Instruct --prompt 108 --completion 48
 
 Padded is what TRL trains on: prompts padded on the left, completions on the right, and the model's own mask. Plain and
-packed rows are ours (core/train/packing.py); all three end in our output layer, and differ in nothing else. The model
-has random weights in the shape of Qwen2.5-0.5B, few layers and a small vocabulary, or is the one that is named. Eight
-completions of one, four and eight prompts; lengths are log-uniform from a fourth (prompts) or a tenth (completions) to
-the whole. The layouts take turns; a figure is the least of all rounds, in process CPU seconds of one thread, and on a
-GPU in seconds.
+packed rows are ours (core/train/update/packing.py); all three end in our output layer, and differ in nothing else. The
+model has random weights in the shape of Qwen2.5-0.5B, few layers and a small vocabulary, or is the one that is named.
+Eight completions of one, four and eight prompts; lengths are log-uniform from a fourth (prompts) or a tenth
+(completions) to the whole. The layouts take turns; a figure is the least of all rounds, in process CPU seconds of one
+thread, and on a GPU in seconds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def policy(options: argparse.Namespace) -> Any:
     import torch
     from transformers import AutoModelForCausalLM, Qwen2Config
 
-    from grpo.core.train.head import attach_logps
+    from grpo.core.train.update.head import attach_logps
 
     torch.manual_seed(0)
     if options.model:
@@ -76,7 +76,7 @@ def seconds(model: Any, ids: Any, mask: Any, longest: int, layout: str) -> float
     """Seconds of one forward and backward pass."""
     import torch
 
-    from grpo.core.train.forward import completion_logps
+    from grpo.core.train.update.forward import completion_logps
 
     cuda = torch.cuda.is_available()
     now = time.perf_counter if cuda else time.process_time

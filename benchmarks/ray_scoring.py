@@ -33,7 +33,7 @@ from grpo.core.cluster.ray_cluster import Cluster, Node
 from grpo.core.scoring.executors import scoring_elsewhere
 from grpo.core.scoring.nodes.pool import KIND, NodePool
 from grpo.core.scoring.scorer import Scorer
-from grpo.plugins._binding import BoundReward
+from grpo.plugins._spec.binding import BoundReward
 from grpo.plugins.host import Host
 
 _PROGRAM = (

@@ -136,12 +136,12 @@ def ours(options: argparse.Namespace, model: Any, tokenizer: Any) -> tuple[Clock
     """Returns a clock, and what plays one round."""
     from grpo.core.config.settings import RolloutSettings
     from grpo.core.env.episodes import episodes_of
-    from grpo.core.env.prompts import encode_starts
+    from grpo.core.env.prompts import encode_episodes
     from grpo.core.policy.load import end_ids
     from grpo.core.rollout.hf.sampler import HfRollouts
     from grpo.core.rollout.turns.players import player_of
     from grpo.core.rollout.types import Sampled, SamplingParams
-    from grpo.plugins._binding import BoundEnv
+    from grpo.plugins._spec.binding import BoundEnv
     from grpo.plugins.specs import EnvSpec
 
     env = BoundEnv(EnvSpec("looking", 1, Looked, max_turns=options.turns), "benchmark")
@@ -164,7 +164,7 @@ def ours(options: argparse.Namespace, model: Any, tokenizer: Any) -> tuple[Clock
                 return turns(prompts, params)
 
         with clock.measured():
-            played = player.play(episodes, encode_starts(tokenizer, episodes), sample, params)
+            played = player.play(episodes, encode_episodes(tokenizer, episodes), sample, params)
         clock.turns.append(sum(one.completion.turns for one in played))
 
     return clock, play

@@ -22,9 +22,9 @@ WAYS = [(backend, lora) for lora in (False, True) for backend in ("hf", "vllm")]
 def train(out: Path, backend: str, *, lora: bool, steps: int, seed: int, evaluation: int) -> list[dict[str, Any]]:
     """Trains once and returns the metrics of all steps."""
     from grpo.core.config.schema import parse_config
+    from grpo.core.display.progress import Silent
     from grpo.core.record.run_dir import RunDir, read_metrics
     from grpo.core.run.job import start
-    from grpo.core.run.progress import Silent
     from grpo.plugins.host import Host
 
     tree = {

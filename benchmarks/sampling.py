@@ -108,7 +108,7 @@ def floor(model: str, prompts: list[list[int]], tokens: int, *, adapter: bool) -
     """Returns what computes the matrix products of the batch alone."""
     import torch
 
-    from grpo.core.rollout.hf.joined import one_of, parts
+    from grpo.core.rollout.hf.fused_projections import one_of, parts
     from grpo.core.rollout.hf.packed import product
 
     policy = loaded(model, adapter=False)

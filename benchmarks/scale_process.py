@@ -28,8 +28,8 @@ from grpo.core.processes.rank import rank
 def ours(settings: Mapping[str, Any]) -> list[float]:
     """Trains as `grpo run` does; returns when each step ended, on the first process."""
     from grpo.core.config.schema import parse_config
+    from grpo.core.display.progress import Silent
     from grpo.core.run.job import start
-    from grpo.core.run.progress import Silent
     from grpo.plugins.host import Host
 
     ended: list[float] = []

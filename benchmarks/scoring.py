@@ -24,7 +24,7 @@ from typing import Any
 from grpo import Completion, RewardSpec, reward
 from grpo.core.scoring.scorer import Scorer
 from grpo.core.scoring.tally import table
-from grpo.plugins._binding import BoundReward
+from grpo.plugins._spec.binding import BoundReward
 from grpo.plugins.host import Host
 
 _MATH_ROWS = 256

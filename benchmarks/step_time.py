@@ -69,9 +69,9 @@ class Step:
 def ours(options: argparse.Namespace, out: Path) -> list[Step]:
     """Trains with grpo; returns its steps."""
     from grpo.core.config.schema import parse_config
+    from grpo.core.display.progress import Silent
     from grpo.core.record.run_dir import RunDir, read_metrics
     from grpo.core.run.job import start
-    from grpo.core.run.progress import Silent
     from grpo.plugins.host import Host
 
     start(parse_config(configuration(options, out, options.side)), Host.discover(), Silent())

@@ -163,11 +163,11 @@ def measure_changes(folder: str, dtype: str, lr: float, repeats: int) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from grpo.core.rollout.engine.proven import EngineRollouts
-    from grpo.core.rollout.server.card import card_of_model
+    from grpo.core.rollout.server.capabilities import card_of_model
     from grpo.core.rollout.server.client import ServerLink
     from grpo.core.rollout.sync.delta import LastWeights
     from grpo.core.rollout.sync.payload import weight_stream
-    from grpo.core.train.adamw import CompensatedAdamW
+    from grpo.core.train.update.adamw import CompensatedAdamW
 
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype))
     tokenizer = AutoTokenizer.from_pretrained(folder)

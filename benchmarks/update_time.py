@@ -93,7 +93,7 @@ def train(options: argparse.Namespace, out: Path) -> list[float]:
     from grpo.core.rollout.types import OnDone, Sampled, SamplingParams
     from grpo.core.scoring.early import EarlyCalls, nothing_begun
     from grpo.core.scoring.outcome import Outcome, scored
-    from grpo.core.train.data import run_order
+    from grpo.core.train.sft.data import run_order
     from grpo.core.train.trainer import PolicyTrainer, grpo_config
     from grpo.plugins.host import Host
     from grpo.plugins.types import Completion

@@ -11,7 +11,7 @@ from grpo.core.env.episodes import Episode
 from grpo.core.env.mixture import RunEnv
 from grpo.core.policy.load import PolicySource
 from grpo.core.scoring.known import Canary
-from grpo.plugins._binding import BoundAdvantage, BoundLoss, BoundReward, BoundSampler, BoundVerifier
+from grpo.plugins._spec.binding import BoundAdvantage, BoundLoss, BoundReward, BoundSampler, BoundVerifier
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

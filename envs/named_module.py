@@ -23,7 +23,7 @@ def named_module(place: str, spec: str, file_spec: str) -> ModuleType:
     if place.endswith(".py"):
         from pathlib import Path
 
-        from grpo.plugins._source_file import module_from_file
+        from grpo.plugins._host.source_file import module_from_file
 
         path = Path(place).expanduser()
         if not path.is_file():

@@ -16,21 +16,21 @@ from typing import Any
 import torch
 
 from grpo.core.env.episodes import Episode, episodes_of
-from grpo.core.env.prompts import encode_starts
+from grpo.core.env.prompts import encode_episodes
 from grpo.core.policy.embedded import embedded_model_path
 from grpo.core.policy.load import end_ids, load_model, load_tokenizer
-from grpo.core.record.versions import hush_libraries
+from grpo.core.record.versions import silence_libraries
 from grpo.core.rollout.hf.sampler import HfRollouts
 from grpo.core.rollout.turns.play import Trajectory, completed
 from grpo.core.rollout.types import SamplingParams
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.scoring.scorer import Scorer
-from grpo.core.train.advantage import Advantages, group_advantages
-from grpo.core.train.batch import score_column
-from grpo.core.train.forward import completion_logps
-from grpo.core.train.head import attach_logps
-from grpo.core.train.objective import Counts, Objective, Tokens, policy_loss
-from grpo.core.train.tensors import Tensors, counted, padded, whole_ids, whole_mask
+from grpo.core.train.advantages.compute import Advantages, group_advantages
+from grpo.core.train.batch.batch import score_column
+from grpo.core.train.batch.tensors import Tensors, counted, padded, whole_ids, whole_mask
+from grpo.core.train.update.forward import completion_logps
+from grpo.core.train.update.head import attach_logps
+from grpo.core.train.update.objective import Counts, Objective, Tokens, policy_loss
 from grpo.plugins.host import Host
 
 ENV = "gsm8k"
@@ -43,7 +43,7 @@ LOSS, ADVANTAGE = "dapo:epsilon_high=0.28", "group_mean"
 
 def main(steps: int = 20) -> list[float]:
     """Trains, prints a line for each step, and returns the mean reward of each."""
-    hush_libraries()
+    silence_libraries()
     torch.manual_seed(0)
     host = Host.discover()  # every installed plugin; rewards and environments are named by SPEC
     env = host.env(ENV)
@@ -78,7 +78,7 @@ def sample(model: Any, tokenizer: Any, starts: Sequence[Episode]) -> tuple[list[
     params = SamplingParams(max_tokens=LENGTH, eos_ids=end_ids(tokenizer, model), pad_id=tokenizer.pad_token_id)
     backend = HfRollouts()
     backend.sync(model)  # nothing to hand over here; an engine with weights of its own is proven to have them
-    prompts = encode_starts(tokenizer, starts)
+    prompts = encode_episodes(tokenizer, starts)
     rollouts = []
     for episode, sampled in zip(starts, backend.generate(prompts, params), strict=True):
         text = tokenizer.decode(list(sampled.token_ids), skip_special_tokens=True)

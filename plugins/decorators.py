@@ -9,14 +9,14 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypedDict, TypeVar, Unpack, overload
 
-from grpo.plugins._signature import (
+from grpo.plugins._spec.signature import (
     name_of_function,
     named_otherwise,
     read_signature,
     refuse_unfit_scope,
     written_function,
 )
-from grpo.plugins._soundness import case_fault, metadata_fault
+from grpo.plugins._spec.soundness import case_fault, metadata_fault
 from grpo.plugins.errors import SpecError
 from grpo.plugins.specs import Option, Parameters, RewardFunction, VerifierFunction
 from grpo.plugins.types import Case, Isolation, Scope, Scored, Verdict

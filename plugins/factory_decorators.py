@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from grpo.plugins._signature import options_of
-from grpo.plugins._soundness import spec_fault
+from grpo.plugins._spec.signature import options_of
+from grpo.plugins._spec.soundness import spec_fault
 from grpo.plugins.decorators import refuse_positional
 from grpo.plugins.errors import SpecError
 from grpo.plugins.specs import EnvFunction, EnvSpec, Option, Parameters, SandboxFunction, SandboxSpec

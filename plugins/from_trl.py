@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any, Literal, TypeGuard
 
-from grpo.plugins._signature import name_of_function, resolved_hints, written_function
-from grpo.plugins._soundness import metadata_fault
+from grpo.plugins._spec.signature import name_of_function, resolved_hints, written_function
+from grpo.plugins._spec.soundness import metadata_fault
 from grpo.plugins.errors import SpecError
 from grpo.plugins.specs import Column, Option, RewardSpec
 from grpo.plugins.types import Case, Completion, Isolation

@@ -11,22 +11,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from grpo.plugins._discovery import installed_entries
-from grpo.plugins._entry_points import Entry
-from grpo.plugins._loading import GIVEN, Registration, load_entry
-from grpo.plugins._names import clash_problems, find_registration, passed_over
-from grpo.plugins._options import checked_options
-from grpo.plugins._probe import faults_of
-from grpo.plugins._problems import Problem, one_line, traceback_text
-from grpo.plugins._rubric_parts import Find, with_components
-from grpo.plugins._spec_text import SpecText, parse
+from grpo.plugins._host.discovery import installed_entries
+from grpo.plugins._host.entry_points import Entry
+from grpo.plugins._host.loading import GIVEN, Registration, load_entry
+from grpo.plugins._host.names import clash_problems, find_registration, passed_over
+from grpo.plugins._host.probe import faults_of
+from grpo.plugins._host.problems import Problem, one_line, traceback_text
+from grpo.plugins._host.rubric_parts import Find, with_components
+from grpo.plugins._spec.options import checked_options
+from grpo.plugins._spec.spec_text import SpecText, parse
 from grpo.plugins.errors import OptionError, PluginNotFound, UsageError, plural
 from grpo.plugins.rubric import RubricSpec, parts
 from grpo.plugins.specs import EnvSpec, Kind, RewardSpec, Spec, VerifierSpec
 from grpo.plugins.types import Reads
 
 if TYPE_CHECKING:
-    from grpo.plugins._binding import (
+    from grpo.plugins._spec.binding import (
         Bound,
         BoundAdvantage,
         BoundEnv,
@@ -125,7 +125,7 @@ class Host:
             UsageError: the SPEC does not follow the syntax, or the plugin cannot work with these options.
             PluginError: the plugin declares an option with an impossible type, or its `prepare` is broken.
         """
-        from grpo.plugins._binding import BoundReward
+        from grpo.plugins._spec.binding import BoundReward
 
         text = parse(source)
         known, options = self._bound("reward", text, home)
@@ -162,7 +162,7 @@ class Host:
 
     def verifier(self, source: Source, home: str = "") -> BoundVerifier:
         """Binds a verifier; it takes `as`, `timeout` and `reads`, and raises what `reward` raises."""
-        from grpo.plugins._binding import BoundVerifier
+        from grpo.plugins._spec.binding import BoundVerifier
 
         text = parse(source)
         _refuse(text, "verifier", weight=text.weight)
@@ -177,7 +177,7 @@ class Host:
 
     def env(self, source: Source) -> BoundEnv:
         """Binds an environment; it takes `as` and `weight`, and raises what `reward` raises."""
-        from grpo.plugins._binding import BoundEnv
+        from grpo.plugins._spec.binding import BoundEnv
 
         text = parse(source)
         _refuse(text, "env", timeout=text.timeout, reads=text.reads)
@@ -188,7 +188,7 @@ class Host:
 
     def sandbox(self, source: Source) -> BoundSandbox:
         """Binds a sandbox, which takes none of the reserved keys; raises what `reward` raises."""
-        from grpo.plugins._binding import BoundSandbox
+        from grpo.plugins._spec.binding import BoundSandbox
 
         known, options = self._without_reserved("sandbox", source)
         spec: Any = known.spec
@@ -196,7 +196,7 @@ class Host:
 
     def loss(self, source: Source) -> BoundLoss:
         """Binds a loss, which takes none of the reserved keys; raises what `reward` raises."""
-        from grpo.plugins._binding import BoundLoss
+        from grpo.plugins._spec.binding import BoundLoss
 
         known, options = self._without_reserved("loss", source)
         spec: Any = known.spec
@@ -206,7 +206,7 @@ class Host:
 
     def advantage(self, source: Source) -> BoundAdvantage:
         """Binds an advantage, which takes none of the reserved keys; raises what `reward` raises."""
-        from grpo.plugins._binding import BoundAdvantage
+        from grpo.plugins._spec.binding import BoundAdvantage
 
         known, options = self._without_reserved("advantage", source)
         spec: Any = known.spec
@@ -216,7 +216,7 @@ class Host:
 
     def sampler(self, source: Source) -> BoundSampler:
         """Binds a sampler, which takes none of the reserved keys; raises what `reward` raises."""
-        from grpo.plugins._binding import BoundSampler
+        from grpo.plugins._spec.binding import BoundSampler
 
         known, options = self._without_reserved("sampler", source)
         spec: Any = known.spec
@@ -231,8 +231,8 @@ class Host:
         return None if env.spec.verifier is None else self.verifier(env.spec.verifier, home=env.distribution)
 
     def lock(self, bound: Bound) -> dict[str, Any]:
-        """Returns the record of a bound plugin for the run directory; `grpo.plugins._lock` says what it holds."""
-        from grpo.plugins._lock import lock_of
+        """Returns the record of a bound plugin for the run directory; `grpo.plugins._host.lock` says what it holds."""
+        from grpo.plugins._host.lock import lock_of
 
         own = (known for known in self._registrations if known.distribution == bound.distribution)
         versions = (known.distribution_version for known in own)
@@ -285,7 +285,7 @@ class Host:
 
     def _registered(self, kind: Kind, text: SpecText, home: str) -> Registration:
         if text.path:
-            from grpo.plugins._source_file import registration_from_file
+            from grpo.plugins._host.source_file import registration_from_file
 
             return registration_from_file(kind, text)
         given = self._given.get((kind, text.name))

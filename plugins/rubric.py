@@ -14,14 +14,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, get_args
 
-from grpo.plugins._rubric_total import STOPPED, Combine, Lack, Term, Value, opens, reach, total
-from grpo.plugins._soundness import case_fault, metadata_fault
+from grpo.plugins._spec.rubric_total import STOPPED, Combine, Lack, Term, Value, opens, reach, total
+from grpo.plugins._spec.soundness import case_fault, metadata_fault
 from grpo.plugins.errors import PluginError, SpecError, did_you_mean
 from grpo.plugins.specs import Column, Option, RewardSpec
 from grpo.plugins.types import Case, Completion, Isolation, Scope, Scored
 
 if TYPE_CHECKING:
-    from grpo.plugins._binding import BoundReward
+    from grpo.plugins._spec.binding import BoundReward
 
 _STRICTEST: tuple[Isolation, ...] = ("process", "thread", "inline")
 
@@ -182,7 +182,7 @@ def bound_components(bound: BoundReward) -> list[BoundReward]:
 
     Their weights are the rubric's business; the time limit of the rubric caps that of each component.
     """
-    from grpo.plugins._binding import BoundReward
+    from grpo.plugins._spec.binding import BoundReward
 
     assert isinstance(bound.spec, RubricSpec)
     return [
@@ -219,7 +219,7 @@ class _Plain:
     columns: tuple[str, ...]
 
     def __call__(self, completion: Completion | str | Sequence[Completion | str], *columns: Any, **named: Any) -> Any:
-        from grpo.plugins._binding import BoundReward
+        from grpo.plugins._spec.binding import BoundReward
 
         if len(columns) > len(self.columns):
             raise TypeError(f"it takes {len(self.columns)} columns ({', '.join(self.columns)}), not {len(columns)}")

@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from grpo.plugins._signature import options_of
-from grpo.plugins._soundness import spec_fault
+from grpo.plugins._spec.signature import options_of
+from grpo.plugins._spec.soundness import spec_fault
 from grpo.plugins.decorators import refuse_positional
 from grpo.plugins.errors import SpecError
 from grpo.plugins.specs import Parameters, SamplerFunction

@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from grpo.plugins._signature import options_of
-from grpo.plugins._soundness import spec_fault
+from grpo.plugins._spec.signature import options_of
+from grpo.plugins._spec.soundness import spec_fault
 from grpo.plugins.decorators import refuse_positional
 from grpo.plugins.errors import SpecError
 from grpo.plugins.specs import AdvantageFunction, AdvantageSpec, LossFunction, LossSpec, Parameters

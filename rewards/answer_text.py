@@ -13,6 +13,9 @@ _EMPTY = lazy_pattern(
     r"(?:<(answer|solution)\b[^<>\n]{0,80}>\s*+</\1\s*>|\\(?:f?boxed|f(?:rame)?box)\s?\{\s*+\})\W*+\Z", re.IGNORECASE
 )
 _END_TOKENS = lazy_pattern(r"(?:\s*(?:<\|[^<>|\s]{1,40}\|>|</s>|<eos>|<end_of_turn>))+\s*\Z")
+_TAG = lazy_pattern(r"</?[a-z_]{1,20}\s*>", re.IGNORECASE)
+_UNFINISHED = lazy_pattern(r"</(answer|solution)(?=\s*(?:\Z|\n|<))", re.IGNORECASE)
+_CUT_OFF = lazy_pattern(r"(?<=.)</?[a-zA-Z]{0,7}\Z")
 _OPENING = lazy_pattern(r"<(answer|solution)\b[^<>\n]{0,80}>|\\(?:f?boxed|f(?:rame)?box)\s?\{", re.IGNORECASE)
 
 
@@ -39,8 +42,25 @@ def answer_text(completion: str) -> str | None:
 
 
 def without_end_tokens(text: str) -> str:
-    """Returns a text without the tokens at its end that end a turn, such as `<|im_end|>`, where they were decoded."""
-    return text[:-200] + _END_TOKENS.sub("", text[-200:]) if text.endswith(">") else text
+    """Returns a text without the tokens at its end that end a turn, such as `<|im_end|>`, where they were decoded.
+
+    The closing tag of an answer that lacks its ">" gets it, and one that is cut off is left out.
+    """
+    if text.endswith(">"):
+        text = text[:-200] + _END_TOKENS.sub("", text[-200:])
+    if "</" not in text:
+        return text
+    text = _UNFINISHED.sub(r"</\1>", text)
+    return text if text.endswith(">") else text[:-20] + _CUT_OFF.sub("", text[-20:])
+
+
+def said_after(completion: str) -> str:
+    """Returns what follows the last explicit answer, without tags; "" where there is none."""
+    part = _part(completion)
+    content = _explicit(part)
+    if content is None:
+        return ""
+    return _TAG.sub(" ", part[part.rfind(content) + len(content) :]).strip(" }$\t\n")
 
 
 def _found(completion: str) -> tuple[str | None, str]:
@@ -48,11 +68,16 @@ def _found(completion: str) -> tuple[str | None, str]:
 
     Both are empty where a block or box without content ends the text.
     """
-    text = without_end_tokens(visible(completion.strip()[-_READ:]).strip())
-    split = reasoning_end(text)
-    part = text[split:].strip() or text[:split].strip()
+    part = _part(completion)
     found = _explicit(part)
     return found, "" if found is None and _EMPTY.search(part) else part
+
+
+def _part(completion: str) -> str:
+    """What follows the reasoning, else the reasoning."""
+    text = without_end_tokens(visible(completion.strip()[-_READ:]).strip())
+    split = reasoning_end(text)
+    return text[split:].strip() or text[:split].strip()
 
 
 def _explicit(text: str) -> str | None:

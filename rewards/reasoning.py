@@ -12,10 +12,11 @@ from grpo.plugins._pattern import lazy_pattern
 
 _NAMES = (
     r"(?:\w{1,20}[:_])?(?:think(?:ing)?|thoughts?|reason(?:ing)?|scratch_?pad|rationale|analysis|cot"
-    r"|chain_of_thought|inner_thoughts|internal_monologue|monologue)(?:_never_used_\w{1,40})?"
+    r"|chain_of_thought|inner_thoughts|internal_monologue|monologue|(?:self_?)?reflections?|(?:self_?)?critique"
+    r"|plan(?:ning)?|brainstorm(?:ing)?|deliberation|working(?:_out)?|draft)(?:_never_used_\w{1,40})?"
 )
 _ENDS = (
-    (rf"</{_NAMES}\s?>", "most models: <think>, <thinking>, <reasoning>, <seed:think>, <longcat_think>"),
+    (rf"</{_NAMES}\s?>", "most models: <think>, <thinking>, <reasoning>, <reflection>, <seed:think>, <longcat_think>"),
     (rf"\[/{_NAMES}\]", "Magistral: [THINK]"),
     (rf"\u25c1/{_NAMES}\u25b7", "Kimi: \u25c1think\u25b7"),
     (rf"<\|/{_NAMES}\|>", "<|think|>, closed as a tag"),

@@ -8,12 +8,12 @@ from grpo.plugins.decorators import reward
 from grpo.plugins.types import Case
 from grpo.rewards.answer_text import answer_text, explicit_answer, text_answer
 from grpo.rewards.math.answer import MARKUP, Statement
-from grpo.rewards.math.cue import last_words, words_behind_cue
-from grpo.rewards.words import normal, overlap
+from grpo.rewards.math.cue import correction, last_words, words_behind_cue
+from grpo.rewards.words import is_stated, normal, overlap
 
 
 @reward(
-    version=3,
+    version=4,
     range=(0.0, 1.0),
     isolation="inline",
     cases=[
@@ -55,9 +55,10 @@ def text_match(completion: str, answer: str | list[str], *, measure: Literal["ex
     if not golds:
         return None
     texts = [MARKUP.sub(r"\1", text) for text in _readings(completion, measure)]
+    pairs = [(text, gold) for gold in golds for text in texts if is_stated(text, gold)]
     if measure == "f1":
-        return max(overlap(text, gold) for gold in golds for text in texts)
-    return float(not {normal(gold) for gold in golds}.isdisjoint(map(normal, texts)))
+        return max((overlap(text, gold) for text, gold in pairs), default=0.0)
+    return float(any(normal(text) == normal(gold) for text, gold in pairs))
 
 
 def _readings(completion: str, measure: str) -> tuple[str, ...]:
@@ -67,7 +68,8 @@ def _readings(completion: str, measure: str) -> tuple[str, ...]:
     """
     explicit = explicit_answer(completion)
     if explicit is not None:
-        return (explicit,)
+        corrected = correction(completion)
+        return (explicit,) if corrected is None else _readings(corrected, measure)
     whole = answer_text(completion) or ""
     cued = words_behind_cue(whole)
     if measure == "f1":

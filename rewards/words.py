@@ -15,6 +15,8 @@ _ORDINAL = lazy_pattern(r"\b([1-9]|1[0-2])(?:st|nd|rd|th)\b")
 _NAMED = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth"
 _ORDINALS = _NAMED.split()
 _APOSTROPHE = lazy_pattern("(?<=\\w)['\u2019](?=\\w)")
+_ASKED = lazy_pattern(r"[?\uff1f][\s!)\]}$*_\"'\u201d.]*\Z")
+_DENIED = lazy_pattern(r"[\s({\[\"'*_$]*(!=?|\u00ac|\u2260|~(?!~)|\\(?:neg|lnot|not|neq?)(?![a-z]))\s*\w")
 _MARKS = lazy_pattern(r"[^\w\s]|_")
 
 
@@ -33,6 +35,8 @@ def normal(text: str) -> str:
 
 def says(text: str, gold: str) -> bool:
     """True for the same words, and for "Yes, ..." where the gold is yes (no, true, false) and none says the other."""
+    if not is_stated(text, gold):
+        return False
     words, wanted = (_ORDINAL.sub(lambda match: _ORDINALS[int(match[1]) - 1], normal(one)) for one in (text, gold))
     other = _OPPOSITES.get(wanted)
     if words == wanted or other is None:
@@ -40,6 +44,13 @@ def says(text: str, gold: str) -> bool:
     leads = re.match(rf"\W*{wanted}\s*[,.;:!\u2013\u2014]", text, re.IGNORECASE)
     against = {other, "or", "not"} if wanted in ("yes", "true") else {other, "or"}
     return leads is not None and not against & set(words.split())
+
+
+def is_stated(text: str, gold: str) -> bool:
+    """False for a text that asks or denies by a sign: "Paris?", "!Paris", where the gold has no such sign."""
+    asked = _ASKED.search(text) is not None and "?" not in gold and "\uff1f" not in gold
+    denied = _DENIED.match(text)
+    return not asked and (denied is None or gold.strip().startswith(denied[1]))
 
 
 def overlap(text: str, gold: str) -> float:

@@ -135,12 +135,6 @@ def _real_model() -> str | None:
     return None if (place / "config.json").is_file() else f"no {REAL_MODEL} at {place}; in a checkout: make real-model"
 
 
-def _live() -> str | None:
-    if importlib.util.find_spec("textual") is not None:
-        return None
-    return "Textual is not installed; in a checkout: make live"
-
-
 def _browser() -> str | None:
     if importlib.util.find_spec("playwright") is None:
         return "Playwright is not installed; in a checkout: make browser"
@@ -182,7 +176,6 @@ NEEDS = (
     Need(_marked("deepspeed"), _deepspeed, "GRPO_REQUIRE_DEEPSPEED"),
     Need(_marked("ray"), _ray, "GRPO_REQUIRE_RAY"),
     Need(_marked("trackers"), _trackers, "GRPO_REQUIRE_TRACKERS"),
-    Need(_marked("live"), _live, "GRPO_REQUIRE_LIVE"),
     Need(_marked("browser"), _browser, "GRPO_REQUIRE_BROWSER"),
     Need(_uses("firefox"), _firefox, "GRPO_REQUIRE_FIREFOX"),
     Need(_marked("site"), _site, "GRPO_REQUIRE_SITE"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ CLOCKS = {
     f"{name}{unit}" for name in ("monotonic", "perf_counter", "process_time", "thread_time") for unit in ("", "_ns")
 }
 CLOCKS |= {"time.time", "time.time_ns"}
+OF_A_PAGE = re.compile(r"\bperformance\.|\bDate\.now\b|\bnew Date\b")
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
@@ -53,11 +55,14 @@ def clock_names(scope: ast.AST) -> set[str]:
 
 
 def compared_clocks(source: str) -> Iterator[tuple[int, str]]:
-    """Yields the line and the text of each assertion that compares a clock.
+    """Yields the line and the text of each assertion that compares a clock, and each script that asks a page for one.
 
     `assert time.monotonic() < deadline` in a loop that waits is none of them: it is how such a loop gives up.
     """
     tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and OF_A_PAGE.search(node.value):
+            yield node.lineno, "what the clock of a page says"
     waits = {id(one) for loop in ast.walk(tree) if isinstance(loop, ast.While) for one in ast.walk(loop)}
     for scope in (node for node in ast.walk(tree) if isinstance(node, SCOPES)):
         names = clock_names(scope)
@@ -78,8 +83,18 @@ def compared_clocks(source: str) -> Iterator[tuple[int, str]]:
         ("def test():\n    began = time.monotonic()\n\ndef other():\n    began = 1\n    assert began == 1", []),
         ("def test():\n    path = f'{time.monotonic_ns()}'\n    assert path != 'x'", []),
         ("def test():\n    assert set(timings(time.sleep)) == {'began'}", []),
+        ("LATER = 'performance" + ".now() - before'", [1]),
     ],
-    ids=["a difference", "a name", "a pair", "a loop that waits", "the name of another test", "a text", "no clock"],
+    ids=[
+        "a difference",
+        "a name",
+        "a pair",
+        "a loop that waits",
+        "the name of another test",
+        "a text",
+        "no clock",
+        "a page",
+    ],
 )
 def test_a_comparison_of_a_clock_is_found(source: str, lines: list[int]) -> None:
     assert [line for line, _ in compared_clocks(source)] == lines

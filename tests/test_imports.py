@@ -44,7 +44,6 @@ OPTIONAL = {
     "ray": "ray",
     "reasoning_gym": "reasoning-gym",
     "tensorboard": "tensorboard",
-    "textual": "live",
     "textarena": "textarena",
     "trackio": "trackio",
     "verifiers": "interop",
@@ -98,7 +97,13 @@ def test_the_list_of_plugins_loads_none_of_the_slow_modules_that_it_can_do_witho
     """Each of these takes longer to import than a reward; together they were half of the command's time."""
     slow = {"asyncio", "email", "hashlib", "http", "importlib.metadata", "importlib.resources", "json", "logging"}
     slow |= {"multiprocessing", "pydantic", "random", "rich", "socket", "ssl", "subprocess", "tempfile", "tomllib"}
-    slow |= {"traceback", "zipfile", "grpo.plugins._binding", "grpo.plugins._source_file", "grpo.plugins.sandbox_job"}
+    slow |= {
+        "traceback",
+        "zipfile",
+        "grpo.plugins._spec.binding",
+        "grpo.plugins._host.source_file",
+        "grpo.plugins.sandbox_job",
+    }
     slow |= {"grpo.envs.datasets.sources", "grpo.envs.datasets.word_problems", "grpo.envs.text.templates"}
     grpo_command = str(Path(sys.executable).with_name("grpo"))
     for arguments in (["plugins"], ["--help"]):
@@ -157,9 +162,8 @@ def test_every_public_name_is_loaded_when_it_is_asked_for() -> None:
 
 
 def test_authors_import_from_grpo_alone() -> None:
-    """What docs, templates and examples import; the page of the kernels is about a package of its own."""
+    """What docs and examples import; the page of the kernels is about a package of its own."""
     texts = [*(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("grpo-*/**/*.py"), ROOT / "README.md"]
-    texts.append(ROOT / "core" / "scaffold" / "sources.py")
     found = {
         line.strip(" >")
         for file in texts

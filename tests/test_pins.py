@@ -121,7 +121,7 @@ def test_the_lock_has_no_hole() -> None:
 # Sets of tests that install them into a folder of their own, in front of what the lock pins.
 SETS_BESIDE = [
     "tests/support/interop_packages.txt",
-    "tests/core/run/trackio_packages.txt",
+    "tests/core/track/trackio_packages.txt",
     "tests/envs/openenv/packages.txt",
 ]
 
@@ -145,11 +145,6 @@ def test_the_set_of_deepspeed_has_no_hole() -> None:
 @pytest.mark.ray
 def test_the_set_of_ray_has_no_hole() -> None:
     check(".ci/ray.txt", metadata.distributions())
-
-
-@pytest.mark.live
-def test_the_set_of_the_terminal_has_no_hole() -> None:
-    check(".ci/live.txt", metadata.distributions())
 
 
 @pytest.mark.browser

@@ -115,7 +115,7 @@ def test_the_ranges_of_the_project_admit_the_lock(extra: str) -> None:
 
 @pytest.mark.parametrize(
     ("extra", "path"),
-    [("interop", "tests/support/interop_packages.txt"), ("trackio", "tests/core/run/trackio_packages.txt")],
+    [("interop", "tests/support/interop_packages.txt"), ("trackio", "tests/core/track/trackio_packages.txt")],
 )
 def test_an_extra_admits_what_its_tests_install(extra: str, path: str) -> None:
     pinned = _pinned(path)

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import torch
 
 from grpo.core.check.report import Findings, Report, title_of
-from grpo.core.train.advantage import group_advantages
-from grpo.plugins._binding import BoundAdvantage
+from grpo.core.train.advantages.compute import group_advantages
+from grpo.plugins._spec.binding import BoundAdvantage
 from grpo.plugins.host import Host
 from grpo.plugins.specs import AdvantageSpec
 

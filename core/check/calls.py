@@ -11,6 +11,7 @@ from grpo.core.check.trial import OWN_ROW, faults_of, own_completions
 from grpo.core.env.episodes import START_SECONDS, episodes_of
 from grpo.core.env.mixture import missing_columns, refuse_missing_columns
 from grpo.core.scoring.scorer import Scorer
+from grpo.plugins.errors import did_you_mean
 from grpo.plugins.host import Host
 from grpo.plugins.specs import EnvSpec
 
@@ -41,10 +42,11 @@ def check_calls(bound: Bound, scorer: Scorer, env: str | None, findings: Finding
     completions = [] if lacking else answered(source, episodes, START_SECONDS)
     completions += [] if env or own or missing_columns(bound, OWN_ROW) else own_completions()
     if not completions:
+        meant = did_you_mean(lacking[0], [*episodes[0].row, *OWN_ROW]) if lacking else ""
         findings.add(
-            "warning",
+            "error" if meant else "warning",
             "calls",
-            f"it was not called: the rows of env '{source.name}' lack the column {', '.join(lacking)}. Name an "
+            f"it was not called: the rows of env '{source.name}' lack the column {', '.join(lacking)}.{meant} Name an "
             "environment whose rows have it, as in --env rows:dataset=my.jsonl",
         )
         return

@@ -23,8 +23,8 @@ from grpo.core.env.threads import EnvThreads, Raised
 from grpo.core.env.worked import Wanted
 from grpo.core.scoring.outcome import explain
 from grpo.core.scoring.scorer import Scorer
-from grpo.plugins._binding import BoundEnv
-from grpo.plugins._problems import one_line
+from grpo.plugins._host.problems import one_line
+from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.host import Host
 from grpo.plugins.specs import EnvSpec
 from grpo.plugins.types import Completion

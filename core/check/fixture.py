@@ -28,7 +28,7 @@ def grpo_check() -> Checker:
 def _check(target: Any, **arguments: Any) -> Report:
     __tracebackhide__ = True
     from grpo.core.check.reward import check_env, check_reward, check_verifier
-    from grpo.plugins._binding import BoundEnv, BoundReward, BoundVerifier
+    from grpo.plugins._spec.binding import BoundEnv, BoundReward, BoundVerifier
     from grpo.plugins.specs import EnvSpec, RewardSpec, VerifierSpec
 
     if isinstance(target, RewardSpec | BoundReward):

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import torch
 
 from grpo.core.check.report import Findings, Report, Severity, title_of
-from grpo.core.train.objective import Counts, Objective, Tokens, policy_loss
-from grpo.plugins._binding import BoundLoss
+from grpo.core.train.update.objective import Counts, Objective, Tokens, policy_loss
+from grpo.plugins._spec.binding import BoundLoss
 from grpo.plugins.host import Host
 from grpo.plugins.specs import LossSpec
 

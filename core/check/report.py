@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from grpo.core.text.printable import counted, one_line
-from grpo.plugins._binding import BoundAdvantage, BoundEnv, BoundLoss, BoundReward, BoundVerifier
+from grpo.plugins._spec.binding import BoundAdvantage, BoundEnv, BoundLoss, BoundReward, BoundVerifier
 from grpo.plugins.errors import PluginError
 
 Severity = Literal["error", "warning", "note"]

@@ -23,7 +23,7 @@ from grpo.core.check.scores import Bound, placed, see, with_options
 from grpo.core.check.trial import OWN_ROW
 from grpo.core.scoring.loop import is_async
 from grpo.core.scoring.scorer import Scorer
-from grpo.plugins._binding import BoundReward, BoundVerifier
+from grpo.plugins._spec.binding import BoundReward, BoundVerifier
 from grpo.plugins.from_trl import MessagesFunction, TrlFunction
 from grpo.plugins.host import Host
 from grpo.plugins.rubric import RubricSpec

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable
 
 from grpo.core.check.report import Findings, Report
-from grpo.plugins._binding import BoundSampler
+from grpo.plugins._spec.binding import BoundSampler
 from grpo.plugins.errors import PluginError
 from grpo.plugins.host import Host
 from grpo.plugins.sampling import RowsSeen, Visit

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from grpo.core.check.attacks import BREACH, Attack, all_attacks
 from grpo.core.check.report import Findings, Report
-from grpo.plugins._binding import BoundSandbox
+from grpo.plugins._spec.binding import BoundSandbox
 from grpo.plugins.errors import SandboxUnavailable, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.sandbox_job import TROUBLE, Job, JobOutcome, JobResult, Limits, SandboxPool

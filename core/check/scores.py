@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 from grpo.core.check.answers import QUESTION_NAMES, Example
 from grpo.core.check.report import Findings
 from grpo.core.scoring.scorer import Judgement, Outcome, Scorer
-from grpo.plugins._binding import BoundReward, BoundVerifier
+from grpo.plugins._spec.binding import BoundReward, BoundVerifier
 from grpo.plugins.rubric import RubricSpec
 from grpo.plugins.types import Completion, Isolation, Message
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from grpo.core.env.tools import Schema, ToolCall, answer, functions_of, schemas_of
 from grpo.core.scoring.outcome import explain
-from grpo.plugins._binding import BoundEnv
+from grpo.plugins._spec.binding import BoundEnv
 
 SLOW = 20.0  # seconds for one call; a sandbox that starts is no fault
 _HOSTILE = ("", "\x00", "\ud800", "{" * 2000, "7" * 1_000_000, "while True: pass", "raise SystemExit(3)")

@@ -20,7 +20,7 @@ from grpo.core.check.report import Severity
 from grpo.core.check.scores import Bound, Seen, seen_of
 from grpo.core.scoring.scorer import Scorer
 from grpo.core.text.printable import counted, one_line
-from grpo.plugins._signature import resolved_hints, written_function
+from grpo.plugins._spec.signature import resolved_hints, written_function
 from grpo.plugins.from_trl import FORMS, TrlFunction
 from grpo.plugins.types import Completion, Message
 

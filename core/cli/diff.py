@@ -19,7 +19,7 @@ from grpo.plugins.types import Completion
 
 if TYPE_CHECKING:
     from grpo.core.check.diff import Change, Difference
-    from grpo.plugins._binding import BoundReward
+    from grpo.plugins._spec.binding import BoundReward
 
 _WIDTH = 100
 Recorded = tuple[dict[str, Any], dict[str, float]]  # outcomes and weights by reward

@@ -17,14 +17,14 @@ import click
 from grpo.core.cli.bar import ProgressBar
 from grpo.core.cli.flags import table_of
 from grpo.core.text.printable import counted, encodable, printable
-from grpo.plugins._soundness import version_note
+from grpo.plugins._spec.soundness import version_note
 from grpo.plugins.errors import RunError, UsageError
 from grpo.plugins.host import Host
 
 if TYPE_CHECKING:
     from grpo.core.measure.model import EvaluationPlan, Measurement
     from grpo.core.text.stats import Estimate
-    from grpo.plugins._binding import BoundReward, BoundVerifier
+    from grpo.plugins._spec.binding import BoundReward, BoundVerifier
 
 AT_LEAST_ONE = click.IntRange(min=1)
 
@@ -124,7 +124,7 @@ def evaluate(
 def changes(plans: Sequence[EvaluationPlan], host: Host) -> Iterator[str]:
     """Yields how what scores and judges differs from what the run was trained with, of which the weights are."""
     from grpo.core.record.run_dir import read_json
-    from grpo.plugins._lock import drift
+    from grpo.plugins._host.lock import drift
 
     for plan in plans:
         if plan.weights.run is None:

@@ -140,11 +140,23 @@ def naming_flags(values: Mapping[str, Any]) -> Iterator[None]:
     try:
         yield
     except GrpoError as error:
-        keys = {pair.partition("=")[0].strip() for pair in values["pairs"]}
-        with suppress(UsageError):  # the file is what is wrong
-            keys |= keys_of(values["config_file"])
-        error.args = (named_by_flags(str(error), keys - set(given(values))),)
+        typed = typed_as_settings(values["pairs"], values["config_file"], values)
+        error.args = (named_by_flags(str(error), typed),)
         raise
+
+
+def typed_as_settings(pairs: Iterable[str], config_file: Path | None, values: Mapping[str, Any]) -> set[str]:
+    """Returns the settings that the user wrote by their keys, with --set or in a file, and not as flags.
+
+    Args:
+        pairs: of --set.
+        config_file: of --config.
+        values: the flags, as click hands them to a command that has every one.
+    """
+    keys = {pair.partition("=")[0].strip() for pair in pairs}
+    with suppress(UsageError):  # the file is what is wrong
+        keys |= keys_of(config_file)
+    return keys - set(given(values))
 
 
 def named_by_flags(text: str, typed: Collection[str] = ()) -> str:

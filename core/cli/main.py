@@ -20,7 +20,7 @@ import grpo
 from grpo.core.processes.memory import BEFORE_TORCH
 from grpo.core.processes.rank import count, rank
 from grpo.core.text.printable import printable
-from grpo.core.text.quiet import hush_unloaded
+from grpo.core.text.quiet import silence_unloaded
 from grpo.core.text.streams import LastingStream, open_standard_streams
 from grpo.plugins.errors import GrpoError, RunError, UsageError, did_you_mean
 
@@ -95,7 +95,7 @@ def main() -> NoReturn:
         os.environ.setdefault(name, value)
     if count() > 1:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # who did not come is told once, by us
-    hush_unloaded()
+    silence_unloaded()
     open_standard_streams()
     try:
         code = _one_of_several() if count() > 1 else cli(standalone_mode=False)

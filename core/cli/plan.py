@@ -115,7 +115,7 @@ def planned(
     from grpo.core.planning.sync import decide_sync
     from grpo.core.policy.load import PolicySource
     from grpo.core.rollout.types import context_length
-    from grpo.core.run.expected import expected, judges_of
+    from grpo.core.timing.expected import expected, judges_of
     from grpo.plugins.host import Host
 
     nodes, gpus_per_node = cluster

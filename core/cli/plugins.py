@@ -13,8 +13,8 @@ from dataclasses import asdict
 import click
 
 from grpo.core.cli.table import print_table
-from grpo.plugins._names import clash_of
-from grpo.plugins._probe import forget
+from grpo.plugins._host.names import clash_of
+from grpo.plugins._host.probe import forget
 from grpo.plugins.host import Host, Registration
 from grpo.plugins.specs import KINDS
 

@@ -10,13 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from grpo.core.cli.flags import PanelOption, SettingsCommand, every_flag, given
+from grpo.core.cli.flags import (
+    PanelOption,
+    SettingsCommand,
+    every_flag,
+    given,
+    named_by_flags,
+    typed_as_settings,
+)
 from grpo.core.config.schema import load_config
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
-    from grpo.core.run.job import RunSummary
-    from grpo.core.run.placement import Asked
+    from grpo.core.run.endings import RunSummary
+    from grpo.core.run.ray.placement import Asked
 
 _cluster_option = partial(click.option, cls=PanelOption, panel="On a Ray cluster")
 
@@ -76,13 +83,13 @@ def run(
     Without --model it trains the embedded demonstration model on embedded problems: no network, no GPU, about a
     minute. Every setting of docs/configuration.md can be given with --set or in a --config file.
     """
+    from grpo.core.config.python_objects import refuse_missing
+    from grpo.core.display.progress import Silent
+    from grpo.core.display.terminal import display_for
     from grpo.core.policy.weights import run_config
     from grpo.core.processes.rank import is_first
     from grpo.core.record.run_dir import open_run_dir
-    from grpo.core.run.display import display_for
-    from grpo.core.run.given import refuse_missing
     from grpo.core.run.job import resume, start
-    from grpo.core.run.progress import Silent
     from grpo.core.text.streams import lasting_output
     from grpo.plugins.host import Host
 
@@ -90,6 +97,7 @@ def run(
     asked = _asked(place, ray_address, workers, servers, nodes)
     with lasting_output("The run goes on; see how it does with `grpo runs` and `grpo show`."), ExitStack() as others:
         display = display_for(quiet=quiet) if is_first() else Silent()
+        display.reworded = partial(named_by_flags, typed=typed_as_settings(pairs, config_file, values))
         results = sys.stdout
         others.enter_context(redirect_stdout(sys.stderr))  # what libraries and plugins print is no result
         try:
@@ -100,11 +108,11 @@ def run(
                         "which makes it longer, and --server-url, where its rollout servers are now."
                     )
                 own = run_config(open_run_dir(resume_from))
-                refuse_missing(own, resume_from)
+                refuse_missing(own, resume_from, steps=flags.get("train.steps"))
                 wished = load_config(None, [], {"env": own.env, **flags})
                 url = wished.rollout.server_url if "rollout.server_url" in flags else None
                 if asked is not None:
-                    from grpo.core.run.on_ray import resume_on_ray
+                    from grpo.core.run.ray.launch import resume_on_ray
 
                     if url is not None:
                         raise UsageError("--on ray starts its rollout servers itself: leave --server-url out.")
@@ -113,7 +121,7 @@ def run(
                 return _exit_code(resume(resume_from, Host.discover(), display, wished.train.steps, url))
             config = load_config(config_file, pairs, flags)
             if asked is not None:
-                from grpo.core.run.on_ray import planned_on_ray, start_on_ray
+                from grpo.core.run.ray.launch import planned_on_ray, start_on_ray
 
                 if dry_run:
                     for line in [*planned_on_ray(config, ray_address or "", asked), "dry run: nothing was trained"]:
@@ -139,7 +147,7 @@ def _asked(
     Raises:
         UsageError: a flag of clusters without one.
     """
-    from grpo.core.run.placement import Asked
+    from grpo.core.run.ray.placement import Asked
 
     if place is not None:
         return Asked(workers or 1, servers or 0, nodes)

@@ -7,12 +7,10 @@ and each text of theirs stands behind a mark, so that none can pass for somethin
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
 
     from grpo.core.record.browse import Rollout, ShownOutcome, SortKey
     from grpo.core.record.list import RunLine
-    from grpo.core.record.run_dir import RunDir
 
 RUNS = Path("runs")
 HEADINGS = ("run", "env", "model", "rewards", "status", "started", "time", "step", "reward", "held out")
@@ -83,7 +80,6 @@ def runs(folder: Path | None, as_json: bool) -> None:
 @click.option("--failures", is_flag=True, help="Only completions that a reward failed on.")
 @click.option("--wasted", is_flag=True, help="What was sampled in vain: replaced by others in its step.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list (of all, without --limit).")
-@click.option("--live", is_flag=True, help="Look around in this terminal while the run goes on; needs Textual.")
 def show(
     run: Path,
     step: int | None,
@@ -94,7 +90,6 @@ def show(
     failures: bool,
     wasted: bool,
     as_json: bool,
-    live: bool,
 ) -> None:
     """Show recorded completions of RUN: prompt, completion, what each reward said, advantage."""
     from grpo.core.record.browse import as_json as rollout_json
@@ -105,12 +100,6 @@ def show(
         raise UsageError("--ascending needs --sort reward, advantage or length.")
     if not run.exists():
         raise UsageError(f"{run} does not exist. List the runs with: grpo runs. For a plugin: grpo plugins show {run}")
-    if live:
-        beside = {"--limit": limit is not None, "--wasted": wasted, "--json": as_json}
-        if given := next((option for option, is_given in beside.items() if is_given), None):
-            raise UsageError(f"--live shows all rollouts that trained, on a terminal: leave {given} out.")
-        _live(open_run_dir(run), _choices(step, sort, ascending, group, failures))
-        return
     step, recorded = read_step(open_run_dir(run), step, wasted=wasted)
     if wasted and not recorded:
         click.echo("[]" if as_json else f"step {step} of {_named(run)}: nothing was sampled in vain.")
@@ -130,42 +119,6 @@ def show(
         click.echo(
             f"\n{len(matching) - len(shown)} more: --limit 0 shows all, --step, --sort and --group choose", err=True
         )
-
-
-def _choices(
-    step: int | None, sort: SortKey | None, ascending: bool, group: int | None, failures: bool
-) -> dict[str, str]:
-    """Returns what `--live` lists, by the names that it is written with there."""
-    choices: dict[str, str] = {}
-    if step is not None:
-        choices["step"] = str(step)
-    if group is not None:
-        choices["group"] = str(group)
-    if failures:
-        choices["failed"] = "any"
-    if sort is not None:
-        choices["sort"] = ("" if ascending else "-") + {"length": "tokens"}.get(sort, sort)
-    return choices
-
-
-def _live(run: RunDir, choices: dict[str, str]) -> None:
-    """Takes the terminal until somebody quits.
-
-    Raises:
-        UsageError: Textual is missing, or this is no terminal that it could draw on.
-    """
-    if find_spec("textual") is None:
-        raise UsageError("--live needs Textual. Install it with: pip install 'grpo-kit[live]'")
-    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):  # Textual draws on the last
-        raise UsageError("--live needs a terminal, and this is none. Leave it out, or write a page with: grpo report")
-    if os.environ.get("TERM", "dumb") in ("", "dumb", "unknown"):
-        raise UsageError(
-            "--live draws all over the terminal, and TERM says that this one cannot do that. Leave it out, or set TERM "
-            "to what the terminal is, such as xterm-256color."
-        )
-    from grpo.core.watch.terminal.app import LiveApp, Opening
-
-    LiveApp(run, Opening(choices, rollouts=bool(choices))).run(mouse=False)
 
 
 def _cells(line: RunLine) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 On a terminal the summary alone is printed, unless the rows are asked for.
 
-They are read from a file of JSON lines, a Parquet file or a run.
+They are read from a file of JSON lines, a CSV or Parquet file, or a run.
 
 Both stream in blocks of 512 rows and keep the order; with a reward that scores groups, all rows are one block, because
 a group may stand anywhere. The output is opened when the SPECs and the first block have
@@ -25,7 +25,7 @@ from typing import Any, BinaryIO
 import click
 
 from grpo.core.scoring.recorded_run import is_recorded, read_recorded
-from grpo.core.scoring.rows import RecordedRow, group_columns, groups_of, numbered, read_rows
+from grpo.core.scoring.rows import RecordedRow, begun, group_columns, groups_of, numbered, read_rows, read_table
 from grpo.core.scoring.scorer import Judgement, Scorer
 from grpo.core.scoring.tally import ScoreTally, table
 from grpo.core.text.printable import counted
@@ -38,10 +38,16 @@ _BLOCK = 512
 Addition = tuple[str, Any]
 _FILES = (
     click.option(
-        "--input", "source", default="-", show_default=True, help="A run, or a JSONL or Parquet file; - for stdin."
+        "--input", "source", default="-", show_default=True, help="A run, or a JSONL, Parquet or CSV file; - for stdin."
     ),
     click.option("--output", "target", default="-", show_default=True, help="JSONL file to write; - for stdout."),
     click.option("--json", "as_json", is_flag=True, help="Print the rows on a terminal, too, and not only a summary."),
+    click.option(
+        "--opened",
+        default="",
+        metavar="TEXT",
+        help="What the chat template opens each completion with, as '<think>'; it belongs to the message.",
+    ),
     click.option("--workers", type=click.IntRange(min=1), help="Worker processes.  [default: the processors]"),
 )
 
@@ -67,6 +73,7 @@ def score(
     source: str,
     target: str,
     as_json: bool,
+    opened: str,
     workers: int | None,
 ) -> None:
     """Score recorded completions with rewards; exit code 1 where one fails on every row.
@@ -104,14 +111,14 @@ def score(
             return "".join(told) + table(heading, [(name, *tally.cells()) for name, tally in tallies.items()])
 
         with Scorer(bound, workers=workers) as scorer:
-            _stream(scorer, add, summary, source, target, stdout, summary_only, gather if grouped else None)
+            _stream(scorer, add, summary, source, target, stdout, summary_only, opened, gather if grouped else None)
         _refuse_lost([name for name, tally in tallies.items() if tally.lost])
 
 
 @click.command()
 @click.option("--verifier", required=True, metavar="SPEC", help="The verifier.")
 @_files
-def verify(verifier: str, source: str, target: str, as_json: bool, workers: int | None) -> None:
+def verify(verifier: str, source: str, target: str, as_json: bool, opened: str, workers: int | None) -> None:
     """Judge recorded completions with a verifier; exit code 1 where it fails on every row.
 
     Rows are those of `grpo score`; the output row adds "verdict": its outcome (verdict or failure), ok (true, false,
@@ -135,7 +142,7 @@ def verify(verifier: str, source: str, target: str, as_json: bool, workers: int 
             return table(("verifier", "rows", *columns), [cells])
 
         with Scorer([bound], workers=workers) as scorer:
-            _stream(scorer, add, summary, source, target, stdout, summary_only)
+            _stream(scorer, add, summary, source, target, stdout, summary_only, opened)
         _refuse_lost([bound.name] if 0 < tally.total() == tally["failure"] else [])
 
 
@@ -157,6 +164,7 @@ def _stream(
     target: str,
     stdout: BinaryIO,
     summary_only: bool,
+    opened: str,
     gather: Callable[[list[RecordedRow]], list[RecordedRow]] | None = None,
 ) -> None:
     """Reads, scores and writes block by block; a broken line ends it after the rows before it are written.
@@ -168,11 +176,14 @@ def _stream(
         UsageError: a file that cannot be opened, or a broken line.
     """
     with contextlib.ExitStack() as open_files:
-        rows = _open_rows(source, open_files)
+        unopened: Counter[str] = Counter()
+        rows = (begun(row, opened, unopened) for row in _open_rows(source, open_files))
         block, fault = _next_block(rows, _BLOCK if gather is None else None)
         if fault is not None and (gather is not None or not block):
             raise fault
-        if gather is not None and block:
+        if not block:
+            raise UsageError(f"{_name(source)} has no rows. Give a line of JSON for each completion.")
+        if gather is not None:
             block = gather(block)
         output = stdout if target == "-" else _open_output(target, source, open_files)
         while block:
@@ -189,6 +200,12 @@ def _stream(
             stdout.flush()
         else:
             click.echo(summary(), err=True)
+    for tag, count in unopened.items():
+        click.echo(
+            f"note: {counted(count, 'completion')} with {tag.replace('<', '</')} and without {tag}. Where the chat "
+            f"template opened it: --opened '{tag}'",
+            err=True,
+        )
     for text in scorer.first_failure.values():
         click.echo(f"\nfirst failure: {text}", err=True)
     for text in scorer.slow_imports.values():
@@ -215,12 +232,15 @@ def _name(source: str) -> str:
 def _open_rows(source: str, open_files: contextlib.ExitStack) -> Iterator[RecordedRow]:
     if source == "-":
         return read_rows(sys.stdin.buffer, "stdin")
-    if is_recorded(Path(source)):
-        return read_recorded(Path(source))
+    path = Path(source)
+    if is_recorded(path):
+        return read_recorded(path)
     try:
-        return read_rows(open_files.enter_context(Path(source).open("rb")), source)
+        if path.suffix.lower() in (".csv", ".tsv"):
+            return read_table(open_files.enter_context(path.open(encoding="utf-8-sig", newline="")), source)
+        return read_rows(open_files.enter_context(path.open("rb")), source)
     except OSError as error:
-        raise UsageError(f"--input {source}: {error.strerror}. Name a run, or a JSONL or Parquet file.") from error
+        raise UsageError(f"--input {source}: {error.strerror}. Name a run, or a JSONL, Parquet or CSV file.") from error
 
 
 def _open_output(target: str, source: str, open_files: contextlib.ExitStack) -> BinaryIO:

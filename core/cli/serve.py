@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import click
 
 from grpo.core.config.defaults import SERVER_PORT
-from grpo.core.rollout.server.card import TOKEN
+from grpo.core.rollout.server.capabilities import TOKEN
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
     from grpo.core.config.schema import RunConfig
-    from grpo.core.rollout.server.card import ServerCard
+    from grpo.core.rollout.server.capabilities import ServerCapabilities
     from grpo.core.rollout.server.serve import RolloutServer
 
 AT_LEAST_ONE = click.IntRange(min=1)
@@ -61,7 +61,7 @@ def serve_rollouts(
     """
     from grpo.core.config.defaults import dtype_of
     from grpo.core.rollout.engine.release import refuse_missing_vllm
-    from grpo.core.rollout.server.card import card_of_model, logprobs_of, refuse_unsplittable
+    from grpo.core.rollout.server.capabilities import card_of_model, largest_frame, logprobs_of, refuse_unsplittable
     from grpo.core.rollout.server.request import refuse_open
     from grpo.core.rollout.server.serve import RolloutServer
 
@@ -82,14 +82,16 @@ def serve_rollouts(
     )
     refuse_unsplittable(source, tensor_parallel)
     try:
-        server = RolloutServer((host, port), token)
+        server = RolloutServer((host, port), token, largest_frame(source))
     except OSError as error:
         raise UsageError(f"cannot listen on {host} port {port}: {error.strerror}. Choose another --port.") from None
     click.echo(f"loading {card.model}", err=True)
     _serve(server, card, memory_share, tensor_parallel, host)
 
 
-def _serve(server: RolloutServer, card: ServerCard, memory_share: float, tensor_parallel: int, host: str) -> None:
+def _serve(
+    server: RolloutServer, card: ServerCapabilities, memory_share: float, tensor_parallel: int, host: str
+) -> None:
     import torch
 
     from grpo.core.rollout.engine.release import vllm_version

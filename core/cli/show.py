@@ -9,10 +9,10 @@ import inspect
 import math
 from collections.abc import Iterator
 
-from grpo.plugins._names import clash_of
-from grpo.plugins._options import type_name
-from grpo.plugins._soundness import version_note
-from grpo.plugins._spec_text import is_file, parse
+from grpo.plugins._host.names import clash_of
+from grpo.plugins._spec.options import type_name
+from grpo.plugins._spec.soundness import version_note
+from grpo.plugins._spec.spec_text import is_file, parse
 from grpo.plugins.errors import AmbiguousName, PluginNotFound, UsageError, did_you_mean, with_article
 from grpo.plugins.host import Host, Registration
 from grpo.plugins.rubric import RubricSpec, terms

@@ -12,7 +12,7 @@ from grpo.core.check.shrink import Shrunk
 from grpo.core.check.shrink import shrink as shrink_text
 from grpo.core.scoring.rows import RecordedRow, group_columns, groups_of, read_rows
 from grpo.core.scoring.scorer import Outcome, Scorer
-from grpo.plugins._binding import BoundReward
+from grpo.plugins._spec.binding import BoundReward
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.types import Completion

@@ -24,15 +24,6 @@ class EvaluationSection(Section):
     size: Annotated[
         Count, About("How many held-out rows to evaluate on; 0: no evaluation.", flag=Flag("--eval-size"))
     ] = 200
-    target: Annotated[
-        Annotated[float, Field(gt=0, lt=1)] | None,
-        About(
-            "An accuracy of sampled completions to forecast, from step 20 on: by which step it is reached.",
-            "It changes nothing else. See [speed.md](speed.md#forecast).",
-            left_out="nothing is forecast but time and tokens",
-            flag=Flag("--target-accuracy"),
-        ),
-    ] = None
     stop_on_alarm: Annotated[
         bool,
         About(

@@ -20,7 +20,7 @@ from typing import Any, Protocol, overload
 
 from grpo.core.env.threads import EnvThreads, Raised
 from grpo.core.env.tools import Schema, schemas_of
-from grpo.plugins._binding import BoundEnv
+from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import DatasetError, GrpoError, PluginError, UsageError
 from grpo.plugins.types import Message, Row
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from grpo.core.config.schema import RunConfig
 from grpo.core.env.episodes import Episode
 from grpo.core.policy.weights import training_source
-from grpo.plugins._binding import BoundEnv, BoundReward, BoundVerifier
+from grpo.plugins._spec.binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import UsageError, did_you_mean
 from grpo.plugins.host import Host
 from grpo.plugins.types import Row
@@ -214,7 +214,8 @@ def refuse_missing_columns(episode: Episode, plugins: Iterable[BoundReward | Bou
         if missing:
             raise UsageError(
                 f"{bound.spec.kind} '{bound.name}' needs the column{'s' if len(missing) > 1 else ''} "
-                f"{', '.join(missing)}, but row {episode.index} has: {', '.join(episode.row) or 'none'}."
+                f"{', '.join(missing)}, but {episode.place or f'row {episode.index}'} has: "
+                f"{', '.join(episode.row) or 'none'}.{did_you_mean(missing[0], episode.row)}"
             )
 
 

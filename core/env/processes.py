@@ -1,7 +1,7 @@
-"""Environments in processes of their own, here or on the nodes of a cluster: what `PlayedEnvs` takes in, the same out.
+"""Steps environments in processes of their own, here or on the nodes of a cluster, as `LocalEnvBatch` does in threads.
 
 Theory of operation. A batch's environments are dealt out to a number of processes, each of which has its share in the
-threads of `PlayedEnvs`. So what computes in Python has several processors, and what crashes, or holds up its whole
+threads of `LocalEnvBatch`. So what computes in Python has several processors, and what crashes, or holds up its whole
 process, costs the rollouts of that process only. The processes stay for the next batch; one that ended is started anew
 then. Calls and answers travel pickled between processes of one run. An exception travels as its name and its words.
 """
@@ -24,13 +24,13 @@ import cloudpickle  # type: ignore[import-untyped]
 
 from grpo.core.cluster.local_object import LocalObject
 from grpo.core.cluster.ray_cluster import NodeLost
+from grpo.core.env.env_batch import EnvBatch, LocalEnvBatch
 from grpo.core.env.episodes import Episode
-from grpo.core.env.played import Played, PlayedEnvs
 from grpo.core.env.threads import AT_ONCE, Call, Raised
 from grpo.core.env.tools import ToolCall
 from grpo.core.scoring.nodes.shipping import place_of
 from grpo.plugins import errors
-from grpo.plugins._binding import BoundEnv
+from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import GrpoError
 
 KIND = "grpo.core.env.processes:EnvHost"
@@ -62,14 +62,14 @@ class EnvHost:
     """The inside of a process: the environments of every batch that is being played with it."""
 
     def __init__(self) -> None:
-        self._batches: dict[str, PlayedEnvs] = {}
+        self._batches: dict[str, LocalEnvBatch] = {}
 
     def play(self, message: bytes) -> bytes:
         """Does what one message says, and returns number to answer."""
         batch, verb, given, released, items = pickle.loads(message)
         if verb == "start":
             place, options, seconds = pickle.loads(given)
-            self._batches[batch] = PlayedEnvs(partial(place.resolve(), **options), seconds=seconds).__enter__()
+            self._batches[batch] = LocalEnvBatch(partial(place.resolve(), **options), seconds=seconds).__enter__()
         envs = self._batches[batch]
         for number in released:
             envs.release(number)
@@ -113,7 +113,7 @@ class EnvProcesses:
 
 
 class RemoteEnvs:
-    """The environments of one batch, dealt out to processes; see `Played`.
+    """The environments of one batch, dealt out to processes; see `EnvBatch`.
 
     Args:
         hosts: the processes.
@@ -205,9 +205,9 @@ class RemoteEnvs:
 _shared: weakref.WeakValueDictionary[tuple[str, bytes, int], EnvProcesses] = weakref.WeakValueDictionary()
 
 
-def place_of_envs(env: BoundEnv, processes: EnvProcesses | None, seconds: float) -> Played:
+def place_of_envs(env: BoundEnv, processes: EnvProcesses | None, seconds: float) -> EnvBatch:
     """Returns where the environments of a batch are, each call within so many seconds; use it as a context manager."""
-    return PlayedEnvs(env.make, seconds=seconds) if processes is None else processes.played(seconds)
+    return LocalEnvBatch(env.make, seconds=seconds) if processes is None else processes.played(seconds)
 
 
 def processes_of(env: BoundEnv, count: int) -> EnvProcesses | None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _MARK = "SPELT{}SPELT"  # stands for a special token while a template renders
 
 
-def encode_starts(tokenizer: PreTrainedTokenizerBase, episodes: Sequence[Episode]) -> list[list[int]]:
+def encode_episodes(tokenizer: PreTrainedTokenizerBase, episodes: Sequence[Episode]) -> list[list[int]]:
     """Returns the token ids of the prompts of episodes, each with the tools that its environment offers.
 
     Raises:

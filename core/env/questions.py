@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from grpo.core.env.episodes import Episode, Episodes
-from grpo.plugins._binding import BoundEnv
+from grpo.plugins._spec.binding import BoundEnv
 
 DIGEST = 16  # bytes
 

@@ -12,7 +12,7 @@ from grpo.core.env.mixture import RunEnv
 from grpo.core.scoring.early import EarlyCalls
 from grpo.core.scoring.outcome import Judgement, Outcome
 from grpo.core.scoring.scorer import Scorer
-from grpo.plugins._binding import BoundVerifier
+from grpo.plugins._spec.binding import BoundVerifier
 from grpo.plugins.types import Completion
 
 ELSEWHERE = Outcome("abstain", None, "it scores another environment")

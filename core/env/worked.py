@@ -1,7 +1,7 @@
 """Plays known actions (gold solutions, demonstrations) in a run's environments, as its rollouts are played.
 
 Calls go where those of rollouts go, to threads or to processes of their own, in the same time limit
-(core/env/played.py, core/env/processes.py). An environment that raises, hangs or ends its process fails its own
+(core/env/env_batch.py, core/env/processes.py). An environment that raises, hangs or ends its process fails its own
 episode: what it took along is played again, one by one.
 """
 
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from grpo.core.env.env_batch import EnvBatch
 from grpo.core.env.episodes import Action, Episode
-from grpo.core.env.played import Played
 from grpo.core.env.step import StepAnswer, cut_off, take_step, tell_of_calls
 from grpo.core.env.threads import AT_ONCE, Call, Raised
 from grpo.core.env.tools import ToolCall, checked, told_error
@@ -61,7 +61,7 @@ class Worked:
         return self.failed is not None or (last is not None and (last.ended or self.turns[-1].told is not None))
 
 
-def play_worked(opened: Callable[[], Played], wanted: Sequence[Wanted], *, cuts: bool = True) -> list[Worked]:
+def play_worked(opened: Callable[[], EnvBatch], wanted: Sequence[Wanted], *, cuts: bool = True) -> list[Worked]:
     """Plays episodes with known actions.
 
     Args:
@@ -75,7 +75,7 @@ def play_worked(opened: Callable[[], Played], wanted: Sequence[Wanted], *, cuts:
     return done
 
 
-def _block(opened: Callable[[], Played], wanted: Sequence[Wanted], cuts: bool) -> list[Worked]:
+def _block(opened: Callable[[], EnvBatch], wanted: Sequence[Wanted], cuts: bool) -> list[Worked]:
     with opened() as envs:
         done = _side_by_side(envs, wanted, cuts)
     lost = [number for number, one in enumerate(done) if one.failed is not None and one.failed.shared]
@@ -85,7 +85,7 @@ def _block(opened: Callable[[], Played], wanted: Sequence[Wanted], cuts: bool) -
     return done
 
 
-def _side_by_side(envs: Played, wanted: Sequence[Wanted], cuts: bool) -> list[Worked]:
+def _side_by_side(envs: EnvBatch, wanted: Sequence[Wanted], cuts: bool) -> list[Worked]:
     done = [Worked() for _ in wanted]
     for number, started in envs.start({number: episode for number, (episode, _) in enumerate(wanted)}).items():
         if isinstance(started, Raised):
@@ -109,7 +109,7 @@ def _side_by_side(envs: Played, wanted: Sequence[Wanted], cuts: bool) -> list[Wo
     return done
 
 
-def _turn(envs: Played, wanted: Sequence[Wanted], done: Sequence[Worked], actions: Mapping[int, Action]) -> None:
+def _turn(envs: EnvBatch, wanted: Sequence[Wanted], done: Sequence[Worked], actions: Mapping[int, Action]) -> None:
     """Plays one action of each of some episodes."""
     asked = {
         n: checked(ToolCall(one["tool"], one["arguments"]), wanted[n][0].tools)

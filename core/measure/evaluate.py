@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from grpo.core.env.episodes import Episode, in_groups
-from grpo.core.env.prompts import encode_starts
+from grpo.core.env.prompts import encode_episodes
 from grpo.core.policy.chat_template import texts_of
 from grpo.core.rollout.turns.play import Player, completed
 from grpo.core.rollout.types import Rollouts, SamplingParams
@@ -66,7 +66,7 @@ def complete(
     `rollouts` was synced with the policy. `batch_size` is in completions; `on_batch` is told after each batch how many
     completions it had. With a `player`, a completion is a rollout of several turns.
     """
-    prompts = [ids for ids in encode_starts(tokenizer, episodes) for _ in range(samples)]
+    prompts = [ids for ids in encode_episodes(tokenizer, episodes) for _ in range(samples)]
     starts = in_groups([episode for episode in episodes for _ in range(samples)], samples)
     # Prompts of like length share a batch, so that short ones are not padded to the longest of all.
     order = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), i))

@@ -30,9 +30,9 @@ from grpo.core.rollout.hf.sampler import HfRollouts
 from grpo.core.rollout.turns.players import player_of
 from grpo.core.rollout.types import SamplingParams
 from grpo.core.scoring.scorer import Judgement, Scorer
-from grpo.plugins._binding import BoundEnv, BoundReward, BoundVerifier
-from grpo.plugins._loading import GIVEN
-from grpo.plugins._spec_text import parse
+from grpo.plugins._host.loading import GIVEN
+from grpo.plugins._spec.binding import BoundEnv, BoundReward, BoundVerifier
+from grpo.plugins._spec.spec_text import parse
 from grpo.plugins.errors import RunError, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.types import Completion

@@ -29,9 +29,9 @@ from grpo.core.planning.sync import decide_sync
 from grpo.core.planning.turns import decide_turns, short_of_turns, turn_notes
 from grpo.core.policy.load import count_parameters, refuse_unknown_targets
 from grpo.core.scoring.known import canaries_of
-from grpo.plugins._binding import Bound
-from grpo.plugins._loading import GIVEN
-from grpo.plugins._soundness import version_note
+from grpo.plugins._host.loading import GIVEN
+from grpo.plugins._spec.binding import Bound
+from grpo.plugins._spec.soundness import version_note
 from grpo.plugins.host import Host
 
 

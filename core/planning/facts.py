@@ -16,7 +16,7 @@ from grpo.core.policy.chat_template import Value
 from grpo.core.policy.load import PolicySource, load_model_config, load_tokenizer
 from grpo.core.policy.weights import training_source
 from grpo.core.rollout.types import context_length, refuse_miscomputed, refuse_no_decoder, refuse_unsafe_rope
-from grpo.plugins._binding import BoundEnv
+from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.host import Host
 
 if TYPE_CHECKING:

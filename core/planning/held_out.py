@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from grpo.core.env.episodes import Episode, episodes_of
 from grpo.core.env.questions import asked_by, question_of, questions_of
 from grpo.core.text.printable import counted
-from grpo.plugins._binding import BoundEnv
+from grpo.plugins._spec.binding import BoundEnv
 
 SHARE = 10  # one question of so many is held out
 ENOUGH = 4  # one made-up episode of so many may be left
@@ -58,6 +58,8 @@ def hold_out(env: BoundEnv, train: Sequence[Episode], size: int | None, *, made:
         divided = _dropped(env, train, found, size, started)
     else:
         divided = _divided(env, train, found, size or made)
+    if divided.notes and env.spec.dataset is None:  # they say how few questions there are
+        return divided
     different = len(set(questions_of(env, divided.held_out)))
     if different < min(FEW, len(divided.held_out)):
         told = (
@@ -107,7 +109,8 @@ def _divided(env: BoundEnv, train: Sequence[Episode], found: Sequence[Episode], 
     if len(held) < FEWEST:
         told = (
             f"env '{env.name}': among {len(every):,} episodes there are only {len(space)} different questions, too few "
-            "to hold some out. Its held-out accuracy is measured on questions that are trained on."
+            "to hold some out. Its held-out accuracy is measured on questions that are trained on, and its interval is "
+            "wide: it counts the different ones."
         )
         return HeldOutPart(train, found, (told,))
     first: dict[bytes, Episode] = {}

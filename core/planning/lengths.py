@@ -18,9 +18,9 @@ from grpo.core.config.schema import RunConfig
 from grpo.core.config.settings import SectionName
 from grpo.core.env.episodes import Episode, Episodes, sample_of
 from grpo.core.env.mixture import RunEnv
-from grpo.core.env.prompts import encode_starts
+from grpo.core.env.prompts import encode_episodes
 from grpo.core.planning.facts import Facts, ModelFacts
-from grpo.plugins._binding import BoundEnv
+from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import DatasetError, UsageError
 
 LONGEST = 2048  # prompts by their characters that are counted in tokens, of environments with many rows
@@ -234,7 +234,7 @@ def _measured(
     found: list[_Measured] = []
     for first in range(0, len(episodes), _BLOCK):
         block = episodes[first : first + _BLOCK]
-        for episode, ids in zip(block, encode_starts(tokenizer, block), strict=True):
+        for episode, ids in zip(block, encode_episodes(tokenizer, block), strict=True):
             answer = 0
             if context is not None and taught and episode.actions:
                 texts = [action if isinstance(action, str) else json.dumps(action) for action in episode.actions]

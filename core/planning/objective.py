@@ -7,9 +7,9 @@ from functools import partial
 from typing import TypeVar
 
 from grpo.core.config.schema import RunConfig
-from grpo.core.train.objective import takes_turns, try_loss
 from grpo.core.train.trl_arguments import refuse_unfit_head
-from grpo.plugins._binding import BoundAdvantage, BoundLoss, BoundReward
+from grpo.core.train.update.objective import takes_turns, try_loss
+from grpo.plugins._spec.binding import BoundAdvantage, BoundLoss, BoundReward
 from grpo.plugins.errors import GrpoError, UsageError
 from grpo.plugins.host import Host
 
@@ -58,7 +58,7 @@ def _refuse_broken(part: Objective, written: str, attempt: Callable[[Objective],
 def _try_advantage(group_size: int, advantage: BoundAdvantage) -> None:
     import torch
 
-    from grpo.core.train.advantage import group_advantages
+    from grpo.core.train.advantages.compute import group_advantages
 
     scores = torch.arange(2 * group_size, dtype=torch.float64)[:, None] % 3 / 2
     each = scores[:, None] if advantage.spec.turns else None
@@ -76,7 +76,7 @@ def refuse_replacing_what_teaches(config: RunConfig, advantage: BoundAdvantage, 
         return
     import torch
 
-    from grpo.core.train.advantage import group_advantages
+    from grpo.core.train.advantages.compute import group_advantages
 
     alike = [[0.0] * 4, [1.0] * 4]
     scores = torch.tensor([*alike, [0.0, 1.0, 1.0, 0.0]], dtype=torch.float64).reshape(-1, 1).expand(-1, len(rewards))

@@ -108,7 +108,7 @@ def refuse_unfit_server(plan: Plan) -> None:
         UsageError: with the command that starts one.
     """
     if plan.config.rollout.backend == "vllm-server":
-        from grpo.core.rollout.server.card import servers_of
+        from grpo.core.rollout.server.capabilities import servers_of
         from grpo.core.rollout.server.client import found_server
 
         for url, wanted, command in servers_of(plan):

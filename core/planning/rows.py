@@ -82,4 +82,10 @@ def refuse_no_demonstrations(config: RunConfig, envs: Sequence[RunEnv]) -> None:
     """
     if config.train.warmup_steps and not any(episode.actions for part in envs for episode in sample_of(part.train)):
         names = ", ".join(f"'{part.name}'" for part in envs)
-        raise UsageError(f"--warmup-steps needs worked answers, and env {names} has none for these rows. Leave it out.")
+        rows = any(part.name == "rows" for part in envs)
+        remedy = (
+            "Name the column that holds them, as in --env rows:dataset=FILE,demonstration=COLUMN, or leave it out."
+            if rows
+            else "Leave it out."
+        )
+        raise UsageError(f"--warmup-steps needs worked answers, and env {names} has none for these rows. {remedy}")

@@ -11,7 +11,7 @@ from grpo.core.config.sections import RolloutSection
 from grpo.core.config.settings import RolloutSettings, SectionName
 from grpo.core.planning.lengths import LengthsPart
 from grpo.core.rollout.turns.players import players_of
-from grpo.plugins._binding import BoundEnv
+from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
@@ -101,11 +101,19 @@ def turn_notes(rollout: RolloutSettings, envs: Sequence[RunEnv], tokenizer: PreT
         UsageError: the chat template cannot go on with a conversation.
     """
     players = players_of(envs, rollout, tokenizer).values()
+    one_turn = [part.name for part in envs if not part.env.spec.played]
+    unused = (
+        f"--env-processes steps environments, and {', '.join(one_turn)} has one turn and is never stepped: it changes "
+        "nothing."
+    )
     return [
-        f"{player.form.note}. Training keeps the tokens that were sampled, so the policy learns with its earlier "
-        "turns in view as it wrote them: keep them too where you use it."
-        for player in players
-        if player is not None and player.form.note is not None
+        *([unused] if rollout.env_processes and len(one_turn) == len(envs) else []),
+        *(
+            f"{player.form.note}. Training keeps the tokens that were sampled, so the policy learns with its earlier "
+            "turns in view as it wrote them: keep them too where you use it."
+            for player in players
+            if player is not None and player.form.note is not None
+        ),
     ]
 
 

@@ -1,6 +1,7 @@
-"""Which tokens of a row that holds many sequences see which: what is laid out (core/train/packing.py) and then attended
-to (core/policy/attention.py). A part is some sequences of like length, which see themselves and, where they have one,
-the prefix that they share.
+"""Says which tokens of a packed row see which.
+
+Rows are laid out in core/train/update/packing.py and attended to in core/policy/attention.py. A part is some sequences
+of like length, which see themselves and, where they have one, the prefix that they share.
 """
 
 from __future__ import annotations

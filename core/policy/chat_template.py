@@ -73,12 +73,12 @@ def set_variables(tokenizer: PreTrainedTokenizerBase, variables: Mapping[str, Va
     words = {word for template in named.values() for word in re.findall(r"[A-Za-z_]\w*", _code(template))}
     for name in variables:
         if name in OWN:
-            raise UsageError(f"chat_template_kwargs: {name} is set by each prompt itself. Leave it out.")
+            raise UsageError(f"--chat-template-kwargs {name} is set by each prompt itself. Leave it out.")
         if name not in words:
             close = did_you_mean(name, words - {*OWN})
             raise UsageError(
-                f"chat_template_kwargs: the model's chat template reads no variable '{name}'.{close} Leave it out, or "
-                "choose a model whose template does."
+                f"--chat-template-kwargs: the model's chat template reads no variable '{name}'.{close} Leave it out, "
+                "or choose a model whose template does."
             )
     head = "".join(_DEFAULT.format(name=name, value=json.dumps(value)) for name, value in variables.items())
     changed = {key: head + template for key, template in named.items()}

@@ -15,7 +15,6 @@ from typing import Any
 
 from grpo.plugins.errors import RunError
 
-ADAPTER_WEIGHTS = "adapter_model.safetensors"
 Shapes = Mapping[str, tuple[int, ...]]
 
 

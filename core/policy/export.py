@@ -20,7 +20,7 @@ from grpo.core.policy.save import save_policy
 from grpo.core.policy.weights import ADAPTER_CONFIG, BASE_FOLDER, Weights
 from grpo.core.record.disk import refuse_full_disk
 from grpo.core.record.run_dir import whole_folder
-from grpo.core.record.versions import hush_libraries
+from grpo.core.record.versions import silence_libraries
 from grpo.plugins.errors import RunError, UsageError
 
 # What the trainer keeps beside the weights in a checkpoint.
@@ -47,7 +47,7 @@ def export_weights(weights: Weights, folder: Path, *, merge: bool) -> Path:
     """
     folder = folder.expanduser().resolve()
     refuse_folder(folder)
-    hush_libraries()
+    silence_libraries()
     try:
         if weights.adapter is None:
             assert weights.trained is not None

@@ -18,7 +18,7 @@ from grpo.core.policy.embedded import embedded_model_path
 from grpo.core.policy.load import PolicySource, load_policy, policy_source, refuse_impossible_lora
 from grpo.core.record.checkpoint import checkpoint_step, damage, last_checkpoint
 from grpo.core.record.run_dir import RunDir, is_run, open_run_dir
-from grpo.core.record.versions import hush_libraries
+from grpo.core.record.versions import silence_libraries
 from grpo.plugins.errors import UsageError, did_you_mean
 
 ADAPTER_CONFIG = "adapter_config.json"
@@ -196,7 +196,7 @@ def load_weights(weights: Weights) -> Any:
     bits = trained if torch.cuda.is_available() else None
     lora = LoraSection(bits=bits)
     refuse_impossible_lora(lora)
-    hush_libraries()
+    silence_libraries()
     model = load_policy(weights.base, weights.dtype, lora, adapter=weights.adapter, trainable=False)
     if torch.cuda.is_available() and bits is None:
         model = model.to("cuda")

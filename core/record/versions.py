@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from grpo.core.text.quiet import hush_loggers
+from grpo.core.text.quiet import silence_loggers
 
 LIBRARIES = (
     "grpo-kit",
@@ -40,12 +40,12 @@ def installed_versions() -> dict[str, str]:
     return versions
 
 
-def hush_libraries() -> None:
+def silence_libraries() -> None:
     """Switches off progress bars and chatter of the libraries underneath; the run tells what there is to tell."""
     import datasets
     import transformers
 
-    hush_loggers()
+    silence_loggers()
     # DeepSpeed calls what torch has since renamed, in every step and on every process.
     warnings.filterwarnings("ignore", r"`torch\.distributed\.", FutureWarning, r"torch\.distributed\.")
     # TRL and PEFT ask a model for what transformers has since renamed to `activation_checkpointing`.

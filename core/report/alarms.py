@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from grpo.core.monitor.hacking.alarm import ALARM, alarm_text, of_record
+from grpo.core.monitor.hacking.signals import HackingWatch, Suspicion
+from grpo.core.monitor.health import HEALTH, HealthWatch
+from grpo.core.monitor.watchdog import Watchdog
 from grpo.core.record.browse import from_table
 from grpo.core.record.list import RunLine
 from grpo.core.report.scan import OUTCOME
-from grpo.core.run.alarm import ALARM, alarm_text, of_record
-from grpo.core.run.guarded import Guarded
-from grpo.core.run.hacking import HackingWatch, Suspicion
-from grpo.core.run.health import HEALTH, HealthWatch
 from grpo.core.text.printable import counted
 from grpo.plugins.types import Completion
 
@@ -72,7 +72,7 @@ class AlarmWatch:
     steady: bool = True
     _health: HealthWatch = field(init=False)
     _hacking: HackingWatch = field(init=False)
-    _guarded: Mapping[str, Guarded] = field(init=False)
+    _guarded: Mapping[str, Watchdog] = field(init=False)
     _rows: deque[Mapping[str, Any]] = field(init=False)
     _found: list[Alarm] = field(init=False, default_factory=list)
     _failures: dict[str, _Failures] = field(init=False, default_factory=dict)
@@ -81,8 +81,8 @@ class AlarmWatch:
         self._health = HealthWatch(self.dtype)
         self._hacking = HackingWatch(steady=self.steady)
         self._guarded = {
-            "health": Guarded(HEALTH, lambda step, text: self._add(step, "health", [text])),
-            "hacking": Guarded(ALARM, lambda step, text: self._add(step, "hacking", [text])),
+            "health": Watchdog(HEALTH, lambda step, text: self._add(step, "health", [text])),
+            "hacking": Watchdog(ALARM, lambda step, text: self._add(step, "hacking", [text])),
         }
         self._rows = deque(row for row in self.metrics if row["step"] > 0)
 

@@ -52,7 +52,7 @@ _SHARE = re.compile(rf"(?<![\w\\}}])(?:\\\\){{1,2}}[\w.-]{{2,}}\\{{1,2}}{_REST_W
 # Keys of a configuration that say where a run stood, and who watched it.
 _PLACES = {"out", "server_url", "report_to", "project", "run_name", "run_group", "tags"}
 _VERSION = re.compile(r"[0-9][\w.+!-]{0,60}")
-# What the lock of a plugin says, by plugins/_lock.py.
+# What the lock of a plugin says, by plugins/_host/lock.py.
 _LOCKED: tuple[str, ...] = (
     "kind",
     "name",

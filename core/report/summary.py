@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from grpo.core.monitor.health import LOGP_DIFFERENCE
 from grpo.core.record.list import RunLine
 from grpo.core.report.alarms import Alarm
 from grpo.core.report.blocks import PackedRollouts
 from grpo.core.report.scan import Scan
-from grpo.core.run.health import LOGP_DIFFERENCE
 
 DIGITS = 6  # of a metric; a curve shows four
 COARSEST = "bfloat16"

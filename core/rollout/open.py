@@ -13,10 +13,10 @@ from grpo.core.rollout.limits import engine_context, precision_of
 if TYPE_CHECKING:
     from grpo.core.plan import Plan
     from grpo.core.rollout.engine.link import EngineLink, GuestLink
-    from grpo.core.rollout.server.card import ServerCard
+    from grpo.core.rollout.server.capabilities import ServerCapabilities
     from grpo.core.rollout.types import Rollouts
 
-    Server = tuple[str, ServerCard, str]  # its address, what it has to be, the command that starts it
+    Server = tuple[str, ServerCapabilities, str]  # its address, what it has to be, the command that starts it
 
 
 def open_rollouts(plan: Plan, model: Any, warned: Callable[[str], None] = lambda text: None) -> Rollouts:
@@ -35,7 +35,7 @@ def open_rollouts(plan: Plan, model: Any, warned: Callable[[str], None] = lambda
         return HfRollouts(config.rollout.batch_size)
     if config.rollout.backend == "vllm":
         return _proven(plan, model, [start_engine(plan, model)])
-    from grpo.core.rollout.server.card import servers_of
+    from grpo.core.rollout.server.capabilities import servers_of
     from grpo.core.rollout.server.client import ServerLink
     from grpo.core.rollout.sync.delta import LastWeights
 

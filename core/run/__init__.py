@@ -1,1 +1,1 @@
-"""One run from its first line to its last: the job, its books and display, the watch over its health and canaries."""
+"""Runs one job from its first line to its last: plan, load, train, record, end and resume."""

@@ -22,16 +22,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from grpo.core.display.progress import Progress
 from grpo.core.plan import Plan
 from grpo.core.processes.group import gathered
 from grpo.core.processes.rank import is_first
 from grpo.core.record.run_dir import RunDir, read_json, write_json
-from grpo.core.run.progress import Progress
 from grpo.core.run.scoring import Scoring
 from grpo.core.scoring.known import Canary
 from grpo.core.scoring.outcome import Judgement, Outcome
 from grpo.core.scoring.scorer import Scorer
 from grpo.core.text.stats import mean_or_none
+from grpo.core.train.batch.batch import Batch
+from grpo.core.train.part import Part
 from grpo.plugins.errors import RunError
 from grpo.plugins.rubric import parts
 
@@ -201,7 +203,7 @@ class CanaryWatch:
         )
 
 
-class RunCanaries:
+class RunCanaries(Part):
     """The canaries of a run, looked at as often as the run says; all processes look, so that all of them stop.
 
     Args:
@@ -237,14 +239,14 @@ class RunCanaries:
         self._progress = progress
         self._batches = 0
 
-    def received(self, step: int) -> dict[str, float]:
+    def on_batch(self, batch: Batch) -> dict[str, float]:
         """Looks at the canaries where that is due with this batch; returns metrics.
 
         Raises:
             RunError: a reward or the verifier went wrong about them, and stayed so.
         """
         self._batches += 1
-        return self._looked(step) if (self._batches - 1) % self._every == 0 else {}
+        return self._looked(batch.step) if (self._batches - 1) % self._every == 0 else {}
 
     def _looked(self, step: int) -> dict[str, float]:
         first, began = self._watch.baseline is None, time.perf_counter()

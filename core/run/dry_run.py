@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from grpo.core.check.gold.validate import doubts
 from grpo.core.config.schema import RunConfig
+from grpo.core.display.progress import Progress
 from grpo.core.planning.decide import make_plan
 from grpo.core.planning.output import RUNS
 from grpo.core.planning.rollout import unfit_servers
 from grpo.core.record.disk import refuse_full_disk
-from grpo.core.run.progress import Progress
 from grpo.core.text.streams import limited_prints
 from grpo.plugins.host import Host
 

@@ -18,7 +18,7 @@ from grpo.core.rollout.turns.players import player_of
 from grpo.core.rollout.types import SamplingParams
 from grpo.core.text.randomness import preserved_randomness
 from grpo.core.text.stats import Estimate, proportion
-from grpo.core.train.env_metrics import HELD_OUT, HELD_OUT_HIGH, HELD_OUT_LOW, PREFIX
+from grpo.core.train.batch.env_metrics import HELD_OUT, HELD_OUT_HIGH, HELD_OUT_LOW, PREFIX
 from grpo.plugins.types import Completion
 
 if TYPE_CHECKING:

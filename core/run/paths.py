@@ -1,17 +1,12 @@
-"""Makes the paths of a configuration absolute, and names the directory of a run that was given none."""
+"""Makes the paths of a configuration absolute, so that its run resumes from any folder."""
 
 from __future__ import annotations
 
-import re
-import time
 from pathlib import Path
 
 from grpo.core.config.plugin_ref import PluginRef
 from grpo.core.config.schema import RunConfig
-from grpo.core.planning.output import RUNS
-from grpo.plugins._spec_text import is_file
-
-UNFIT = r"[^\w.+-]+"  # for the name of a folder
+from grpo.plugins._spec.spec_text import is_file
 
 
 def absolute_paths(config: RunConfig) -> RunConfig:
@@ -45,13 +40,3 @@ def absolute_paths(config: RunConfig) -> RunConfig:
             "canaries": config.canaries.model_copy(update={"file": canaries and Path(canaries).expanduser().resolve()}),
         }
     )
-
-
-def unused_path(name: str) -> Path:
-    """Returns where a run of that name goes: by its time, and with -2, -3, ... behind where that is taken."""
-    path = RUNS / f"{time.strftime('%Y%m%d-%H%M%S')}-{re.sub(UNFIT, '-', name)}"
-    unused, number = path, 1
-    while unused.exists():
-        number += 1
-        unused = path.with_name(f"{path.name}-{number}")
-    return unused

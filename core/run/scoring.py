@@ -19,7 +19,9 @@ from grpo.core.scoring.early import EarlyCalls
 from grpo.core.scoring.outcome import Judgement, Outcome
 from grpo.core.scoring.process_state import ProcessState
 from grpo.core.scoring.scorer import Scorer
-from grpo.plugins._binding import BoundVerifier
+from grpo.core.train.batch.batch import Batch, stop_on_failures
+from grpo.core.train.part import Part
+from grpo.plugins._spec.binding import BoundVerifier
 from grpo.plugins.errors import RunError
 from grpo.plugins.rubric import parts
 from grpo.plugins.types import Completion
@@ -32,7 +34,7 @@ CHANGED = (
 VERIFIER_FAILED = "a verifier failed; what it failed on is left out of accuracy and counts as neither right nor wrong."
 
 
-class Scoring:
+class Scoring(Part):
     """The rewards and verifiers of one run.
 
     Use it as a context manager: leaving it stops the scorer's workers.
@@ -47,6 +49,7 @@ class Scoring:
 
     def __init__(self, plan: Plan, warned: Callable[[str], None]) -> None:
         self.scorer = Scorer([*plan.rewards, *plan.verifiers], retries=plan.config.failures.retries)
+        self._bound = plan.rewards
         self._envs = plan.envs
         self._group_size = plan.config.train.group_size
         self._first_row = plan.batch_size // count() * rank()
@@ -63,7 +66,21 @@ class Scoring:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stops the scorer's workers."""
         self.scorer.close()
+
+    def on_batch(self, batch: Batch) -> dict[str, float]:
+        """Stops a run whose verifiers or rewards failed too often.
+
+        Raises:
+            RunError: names the plugin, its distribution and the first reason.
+        """
+        self.stop_on_faults()
+        stop_on_failures(batch, self._bound, self._stop_share)
+        return {}
 
     def begin(self) -> EarlyCalls:
         """Returns what begins to score the completions of a batch as they end."""

@@ -1,4 +1,4 @@
-"""A new plugin package: a kind and a name in, the files of a pip package that installs and passes its own tests out."""
+"""Makes new plugin packages: copies of those in examples/, under names of their own."""
 
 from __future__ import annotations
 
@@ -7,14 +7,24 @@ import datetime
 import keyword
 import re
 from pathlib import Path
-from string import Template
 
 import grpo
-from grpo.core.scaffold import sources, texts, training
 from grpo.plugins.contract import CONTRACT
 from grpo.plugins.errors import UsageError
 from grpo.plugins.specs import Kind
 
+EXAMPLES = Path(__file__).parent / "examples"  # a link in a checkout, a folder in a wheel
+EXAMPLE: dict[Kind, str] = {
+    "reward": "stated_number",
+    "verifier": "stated_answer",
+    "env": "small_sums",
+    "sandbox": "second_try",
+    "sampler": "oldest_first",
+    "loss": "clipped_ratio",
+    "advantage": "leave_one_out",
+}
+_COMMON = ("LICENSE", ".gitignore", ".github/workflows/tests.yml")  # of every package; the reward's example has them
+_KEPT = ("pyproject.toml", "README.md", "src/*/*", "tests/*.py")
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*")
 _LONGEST = 30
 _TAKEN = {
@@ -42,29 +52,12 @@ def package_files(kind: Kind, name: str) -> dict[str, str]:
         )
     if keyword.iskeyword(identifier) or hasattr(builtins, identifier) or identifier in _TAKEN:
         raise UsageError(f"'{name}' means something else in Python or in the new file. Choose another name.")
-    distribution = distribution_of(kind, name)
-    major, minor = grpo.__version__.split(".")[:2]
-    package = distribution.replace("-", "_")
-    fields = {
-        "name": identifier,
-        "distribution": distribution,
-        "package": package,
-        "kind": kind,
-        "grpo": f"grpo-kit>={major}.{minor}",
-        "contract": str(CONTRACT),
-        "year": str(datetime.datetime.now(datetime.UTC).year),
+    sources: tuple[tuple[Kind, tuple[str, ...]], ...] = (("reward", _COMMON), (kind, _KEPT))
+    return {
+        _renamed(path, source, kind, identifier): _renamed(text, source, kind, identifier)
+        for source, patterns in sources
+        for path, text in _texts(source, patterns).items()
     }
-    fields["use"] = Template(texts.USES[kind]).substitute(fields)
-    templates = {
-        "pyproject.toml": texts.PYPROJECT,
-        "README.md": texts.README,
-        "LICENSE": texts.LICENSE,
-        ".gitignore": texts.GITIGNORE,
-        ".github/workflows/tests.yml": texts.CONTINUOUS_INTEGRATION,
-        f"src/{package}/py.typed": "",
-        **_sources(kind, package, identifier),
-    }
-    return {path: Template(text).substitute(fields) for path, text in templates.items()}
 
 
 def distribution_of(kind: Kind, name: str) -> str:
@@ -89,22 +82,22 @@ def write_package(folder: Path, files: dict[str, str]) -> None:
         raise UsageError(f"cannot write {folder}: {error.strerror}. Choose another place with --dir.") from error
 
 
-def _sources(kind: Kind, package: str, name: str) -> dict[str, str]:
-    module, test = f"src/{package}/__init__.py", f"tests/test_{name}.py"
-    if kind == "reward":
-        return {module: sources.REWARD, test: sources.REWARD_TEST}
-    if kind == "sandbox":
-        return {module: sources.SANDBOX, test: sources.SANDBOX_TEST}
-    if kind == "sampler":
-        return {module: sources.SAMPLER, test: sources.SAMPLER_TEST}
-    if kind == "loss":
-        return {module: training.LOSS, test: training.LOSS_TEST}
-    if kind == "advantage":
-        return {module: training.ADVANTAGE, test: training.ADVANTAGE_TEST}
-    if kind == "verifier":
-        return {module: sources.VERIFIER, test: sources.VERIFIER_TEST}
+def _texts(kind: Kind, patterns: tuple[str, ...]) -> dict[str, str]:
+    """Returns the files of a kind's example that match, path to text."""
+    folder = EXAMPLES / distribution_of(kind, EXAMPLE[kind])
+    files = [file for pattern in patterns for file in sorted(folder.glob(pattern)) if file.is_file()]
     return {
-        module: sources.ENV,
-        f"src/{package}/environment.py": sources.ENVIRONMENT,
-        test: sources.ENV_TEST,
+        file.relative_to(folder).as_posix(): file.read_text(encoding="utf-8") for file in files if file.suffix != ".pyc"
     }
+
+
+def _renamed(text: str, source: Kind, kind: Kind, name: str) -> str:
+    """Returns a text of the example of a kind with the names of a new package, this release and this year."""
+    major, minor = grpo.__version__.split(".")[:2]
+    year = datetime.datetime.now(datetime.UTC).year
+    example, distribution = distribution_of(source, EXAMPLE[source]), distribution_of(kind, name)
+    text = text.replace(example, distribution).replace(example.replace("-", "_"), distribution.replace("-", "_"))
+    text = text.replace(f"{source}:{EXAMPLE[source]}", f"{kind}:{name}").replace(EXAMPLE[source], name)
+    text = re.sub(r"grpo-kit>=[\d.]+", f"grpo-kit>={major}.{minor}", text)
+    text = re.sub(r"(?m)^grpo_contract = \d+$", f"grpo_contract = {CONTRACT}", text)
+    return re.sub(r"Copyright \(c\) \d{4}", f"Copyright (c) {year}", text)

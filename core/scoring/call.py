@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from grpo.core.scoring.outcome import Reader, Result, explain, scored
-from grpo.plugins._binding import BoundReward, BoundVerifier
+from grpo.plugins._spec.binding import BoundReward, BoundVerifier
 from grpo.plugins.errors import GrpoError, TransientError
 from grpo.plugins.types import Completion
 

@@ -25,7 +25,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from grpo.core.scoring.scorer import Outcome, Scorer
-from grpo.plugins._binding import BoundReward
+from grpo.plugins._spec.binding import BoundReward
 from grpo.plugins.errors import PluginError, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.specs import RewardSpec

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo.core.scoring.rows import RecordedRow, read_rows
-from grpo.plugins._binding import BoundReward, BoundVerifier
+from grpo.plugins._spec.binding import BoundReward, BoundVerifier
 from grpo.plugins.errors import DatasetError, UsageError, did_you_mean
 from grpo.plugins.rubric import parts
 from grpo.plugins.types import Case, Completion

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, SupportsFloat
 
-from grpo.plugins._binding import BoundReward, BoundVerifier
+from grpo.plugins._spec.binding import BoundReward, BoundVerifier
 from grpo.plugins.types import Scored, Verdict
 
 _LONGEST_REASON = 500

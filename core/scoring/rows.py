@@ -7,6 +7,8 @@ prompt, for rewards that score groups and for advantages, is read from their col
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +17,8 @@ from grpo.plugins.errors import DatasetError, UsageError
 from grpo.plugins.types import Completion, Message
 
 GROUP_COLUMNS = ("group", "problem", "prompt", "question")  # "problem" as `grpo eval` numbers them, or its text
+QUESTIONS = ("question", "problem", "instruction", "query")  # whose text is the prompt of a row that has no other
+_CLOSING = re.compile(r"</(think|thinking|reasoning|thought)>")
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -52,6 +56,30 @@ def read_rows(lines: Iterable[bytes], source: str) -> Iterator[RecordedRow]:
             ) from error
 
 
+def read_table(lines: Iterable[str], source: str) -> Iterator[RecordedRow]:
+    """Reads the rows of a table in CSV, whose first line names the columns and whose values are all text.
+
+    Raises:
+        DatasetError: it has no column of completions, or cannot be read; names the source and the line.
+    """
+    import csv
+
+    csv.field_size_limit(2**31 - 1)
+    table = csv.reader(lines, delimiter="\t" if source.endswith(".tsv") else ",")
+    names: list[str] = []
+    try:
+        for values in table:
+            if not names:
+                names = [name.removeprefix(_BOM.decode()) for name in values]
+                if "completion" not in names:
+                    raise ValueError(f"it has no column 'completion'; it has: {', '.join(names)}")
+            elif values:
+                row = dict(zip(names, values, strict=True))
+                yield RecordedRow(table.line_num, dict(row), to_completion(dict(row)))
+    except (ValueError, csv.Error) as error:
+        raise DatasetError(f"{source}, line {table.line_num}: {error}. The first line names the columns.") from error
+
+
 def to_completion(values: dict[str, Any]) -> Completion:
     """Returns the completion of a row.
 
@@ -67,7 +95,7 @@ def to_completion(values: dict[str, Any]) -> Completion:
     spoken = [message["content"] for message in messages if message["role"] == "assistant"]
     if not spoken:
         raise ValueError("its completion has no message with the role 'assistant'")
-    prompt = values.get("prompt")
+    prompt = values.get("prompt", next((values[name] for name in QUESTIONS if isinstance(values.get(name), str)), None))
     return Completion(
         text=spoken[-1],
         messages=messages,
@@ -76,6 +104,25 @@ def to_completion(values: dict[str, Any]) -> Completion:
         turns=len(spoken),
         info=info if isinstance(info := values.get("info"), dict) else {},
     )
+
+
+def begun(row: RecordedRow, opened: str, unopened: Counter[str]) -> RecordedRow:
+    """Returns a row whose completion begins with what its chat template opened it with, where it closes that.
+
+    Args:
+        row: as it was read.
+        opened: such as "<think>"; "" for nothing.
+        unopened: counts the tags that completions close and do not open, where nothing is said to be opened.
+    """
+    text = row.completion.text
+    closed = next((tag for tag in _CLOSING.findall(text) if f"<{tag}>" not in text), None)
+    if closed is None or not opened:
+        unopened.update([] if closed is None else [f"<{closed}>"])
+        return row
+    last = max(place for place, message in enumerate(row.completion.messages) if message["role"] == "assistant")
+    messages = [*row.completion.messages]
+    messages[last] = Message(role="assistant", content=opened + text)
+    return replace(row, completion=replace(row.completion, text=opened + text, messages=tuple(messages)))
 
 
 def group_columns(values: Mapping[str, Any], named: str | None) -> tuple[str, ...]:

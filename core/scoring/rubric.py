@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import cast
 
 from grpo.core.scoring.outcome import Outcome, Reader, scored
-from grpo.plugins._binding import BoundReward
-from grpo.plugins._rubric_total import FAILED, STOPPED, Lack, Term, Value, opens, reach, total
+from grpo.plugins._spec.binding import BoundReward
+from grpo.plugins._spec.rubric_total import FAILED, STOPPED, Lack, Term, Value, opens, reach, total
 from grpo.plugins.rubric import RubricSpec, bound_components, terms
 
 

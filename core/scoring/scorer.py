@@ -24,7 +24,7 @@ from grpo.core.scoring.process_state import ProcessState
 from grpo.core.scoring.rubric import Node, RubricBatch, tree
 from grpo.core.scoring.task import Task
 from grpo.core.scoring.workers.imports import ImportWatch
-from grpo.plugins._binding import BoundReward
+from grpo.plugins._spec.binding import BoundReward
 from grpo.plugins.errors import UsageError
 from grpo.plugins.rubric import RubricSpec
 from grpo.plugins.types import Completion

@@ -12,6 +12,7 @@ from typing import cast
 
 from grpo.core.scoring.call import Caller
 from grpo.core.scoring.outcome import Result
+from grpo.plugins.errors import did_you_mean
 from grpo.plugins.types import Completion
 
 
@@ -37,8 +38,9 @@ class Task:
         if missing:
             self.indices = [index for index in self.indices if index not in missing]
         for index, column in sorted(missing.items()):
-            have = ", ".join(map(str, completions[index].row)) or "none"
-            self.fail([index], f"it needs the column '{column}'; the row has: {have}.")
+            have = [str(name) for name in completions[index].row]
+            told = f"it needs the column '{column}'; the row has: {', '.join(have) or 'none'}."
+            self.fail([index], told + did_you_mean(column, have))
         for call in self.calls() if caller.plugin.grouped else ():
             differs = caller.differing(self.some(call))
             if differs is not None:

@@ -29,13 +29,13 @@ TALKATIVE = (
 )
 
 
-def hush_unloaded() -> None:
+def silence_unloaded() -> None:
     """Has libraries that are imported from now on log errors only."""
     for variable in VERBOSITY.values():
         os.environ.setdefault(variable, "error")
 
 
-def hush_loggers() -> None:
+def silence_loggers() -> None:
     """Has those that were imported log errors only, and others no more than warnings."""
     import logging
 

@@ -18,7 +18,7 @@ from grpo.core.env.episodes import Episode
 from grpo.core.plan import Plan
 from grpo.core.processes.group import gathered, rows_of_all
 from grpo.core.processes.rank import rank
-from grpo.core.train.batch import (
+from grpo.core.train.batch.batch import (
     Batch,
     advantages_of,
     batch_metrics,
@@ -26,8 +26,8 @@ from grpo.core.train.batch import (
     sampling_metrics,
     trained_of,
 )
-from grpo.core.train.sampler import BatchScoring, Generation, Sampler, Wasted
-from grpo.core.train.tensors import Tensors, counted, of_tokens, padded
+from grpo.core.train.batch.tensors import Tensors, counted, of_tokens, padded
+from grpo.core.train.types import BatchScoring, Generation, Sampler, Wasted
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Collected:
 
     Attributes:
         batch: the rollouts of all processes.
-        tensors: this process's own, with advantages; see core/train/tensors.py.
+        tensors: this process's own, with advantages; see core/train/batch/tensors.py.
         staleness: optimizer steps between the policy that sampled and the one that trains.
         tokens: of prompts and completions, of all processes.
         metrics: what all of this says about itself.
@@ -78,16 +78,16 @@ class Collector:
         self._pad_id = pad_id
         self._device = device
 
-    def collect(self, starts: Sequence[Episode], step: int, *, again: bool) -> Collected:
+    def collect(self, episodes: Sequence[Episode], step: int, *, again: bool) -> Collected:
         """Makes the batch of these episodes, which are this process's own.
 
         Args:
-            starts: the members of a group are adjacent.
+            episodes: the members of a group are adjacent.
             step: the first optimizer step that trains on it, from 1.
             again: the weights that the rollout backend was handed are in doubt.
         """
         began = time.perf_counter()
-        generation = self._sampler.next(starts, step, again=again)
+        generation = self._sampler.next(episodes, step, again=again)
         sampled = time.perf_counter()
         completions = [one.completion for one in generation.rollouts]
         outcomes = generation.outcomes
@@ -99,7 +99,7 @@ class Collector:
             for prompt, one in zip(generation.prompts, generation.rollouts, strict=True)
         ]
         names = list(outcomes)
-        places = [(one.env, one.index) for one in generation.starts]
+        places = [(one.env, one.index) for one in generation.episodes]
         sampled_by = [one.sampled_by for one in generation.rollouts]
         rows = list(zip(completions, sizes, zip(*outcomes.values(), strict=True), places, sampled_by, strict=True))
         rows = rows_of_all(rows, "the scored completions")

@@ -3,15 +3,15 @@
 In: a plan, a policy and what samples, scores and records. Out: an updated policy. What is done is done by the parts,
 which are built here and know nothing of TRL or of this class:
 
-    Sampler     core/train/sampler.py, ahead*.py    episodes → rollouts
-    Collector   core/train/collect.py               rollouts → outcomes → advantages → tensors
-    Reference   core/train/reference.py             tensors → log-probabilities of the frozen policy
-    PolicyLoss  core/train/policy_loss.py           tensors → loss
-    StepGuard   core/train/guard.py                 micro batches → a step that is proven, or done again
-                core/train/same_arithmetic.py       the same where the policy itself samples
-    UpdateFigures  core/train/metrics.py            sums over tokens → means of the step
-    StepReport  core/train/report.py                figures → metrics of the step
-    TrainedTokens  core/train/trained_tokens.py     first pass → what each token was trained with
+    Sampler        core/train/sampling/build.py          episodes → rollouts
+    Collector      core/train/collect.py                 rollouts → outcomes → advantages → tensors
+    Reference      core/train/update/reference.py        tensors → log-probabilities of the frozen policy
+    PolicyLoss     core/train/update/policy_loss.py      tensors → loss
+    StepGuard      core/train/sampling/guard.py          micro batches → a step that is proven, or done again
+    LogprobCheck   core/train/sampling/logprob_check.py  the same where the policy itself samples
+    UpdateFigures  core/train/update/metrics.py          sums over tokens → means of the step
+    StepReport     core/train/report.py                  figures → metrics of the step
+    TrainedTokens  core/train/batch/token_record.py      first pass → what each token was trained with
 
 Seams of TRL that are overridden, each with a contract test (tests/core/train/test_seams.py):
 
@@ -30,10 +30,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from copy import deepcopy
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from threading import RLock
 from typing import Any
 
 import torch
@@ -45,7 +43,6 @@ from trl.models.utils import disable_gradient_checkpointing
 from trl.trainer.utils import maybe_gather_lm_head_ctx
 
 from grpo.core.env.episodes import Episode, in_groups
-from grpo.core.env.spares import Spares
 from grpo.core.plan import Plan
 from grpo.core.policy.blocks import can_pack
 from grpo.core.policy.load import end_ids
@@ -56,34 +53,29 @@ from grpo.core.record.trained import TrainedRow
 from grpo.core.rollout.limits import tolerance_of
 from grpo.core.rollout.mismatch import difference_sums
 from grpo.core.rollout.synced import SyncedRollouts
-from grpo.core.rollout.turns.partial import PartialRollouts
-from grpo.core.rollout.turns.players import players_of
-from grpo.core.rollout.types import Rollouts, evaluating, sampling_params
-from grpo.core.scoring.early import nothing_begun
-from grpo.core.train.adamw import compensated_for
-from grpo.core.train.ahead import AheadSampler, refuse_unfit_policy
-from grpo.core.train.ahead_queue import AheadQueue
-from grpo.core.train.batch import Batch
+from grpo.core.rollout.types import Rollouts, evaluating
+from grpo.core.train.batch.batch import Batch
+from grpo.core.train.batch.tensors import Tensors, counted, filled_up, micro_batches, whole_ids, whole_mask
+from grpo.core.train.batch.token_record import ROWS, TrainedTokens, numbered
 from grpo.core.train.collect import Collector
-from grpo.core.train.data import placeholder_prompts
-from grpo.core.train.fill import Filler
-from grpo.core.train.forward import LogProbs
-from grpo.core.train.frozen_copy import FrozenCopies
-from grpo.core.train.guard import StepGuard
-from grpo.core.train.head import attach_logps
-from grpo.core.train.layers import faster_layers
-from grpo.core.train.offload import Offload
-from grpo.core.train.partial import Part, PartialSampler, refuse_uncorrected
-from grpo.core.train.policy_loss import PolicyLoss
-from grpo.core.train.prompts import Prompts
-from grpo.core.train.reference import REFERENCE, Reference
 from grpo.core.train.report import UPDATE_SECONDS, StepReport, update_seconds
-from grpo.core.train.rise import rise_from_above_zero
-from grpo.core.train.same_arithmetic import SameArithmetic
-from grpo.core.train.sampler import BatchScoring, PolicySampler, Sampler
-from grpo.core.train.tensors import Tensors, counted, filled_up, micro_batches, whole_ids, whole_mask
-from grpo.core.train.trained_tokens import ROWS, TrainedTokens, numbered
+from grpo.core.train.sampling.ahead import refuse_unfit_policy
+from grpo.core.train.sampling.build import PolicyAccess, build_sampler, turn_of
+from grpo.core.train.sampling.guard import StepGuard
+from grpo.core.train.sampling.logprob_check import LogprobCheck
+from grpo.core.train.sampling.partial import refuse_uncorrected
+from grpo.core.train.sampling.prompts import Prompts
+from grpo.core.train.sft.data import placeholder_prompts
 from grpo.core.train.trl_arguments import grpo_arguments, refuse_unfit_head
+from grpo.core.train.types import BatchScoring
+from grpo.core.train.update.adamw import compensated_for
+from grpo.core.train.update.forward import LogProbs
+from grpo.core.train.update.head import attach_logps
+from grpo.core.train.update.layers import faster_layers
+from grpo.core.train.update.lr_warmup import rise_from_above_zero
+from grpo.core.train.update.offload import Offload
+from grpo.core.train.update.policy_loss import PolicyLoss
+from grpo.core.train.update.reference import REFERENCE, Reference
 from grpo.plugins.errors import RunError
 
 Received = Callable[[Batch], Mapping[str, float]]
@@ -133,6 +125,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             processing_class=tokenizer,
             callbacks=list(callbacks),
         )
+        _restore_numbered_cpus()
         self.remove_callback(PrinterCallback)
         self.optimizer_cls_and_kwargs = compensated_for(model, self.args)
         if not plan.config.train.warmup_steps and REFERENCE in getattr(model, "peft_config", {}):
@@ -182,64 +175,33 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             pack_for=pack_for,
             autocast=self.accelerator.autocast,
         )
-        turn = RLock() if ahead > 1 else None
+        turn = turn_of(plan)
         self._update = self._loss.figures()
         self.rollouts = SyncedRollouts(rollouts, self._as_it_samples, turn)
-        tolerance = tolerance_of(plan.config)
-        gather = self.accelerator.gather
-        self._guard: StepGuard | SameArithmetic = StepGuard(tolerance, self, self.rollouts.differing, gather)
+        tolerance, gather = tolerance_of(plan.config), self.accelerator.gather
+        self._guard: StepGuard | LogprobCheck = StepGuard(tolerance, self, self.rollouts.differing, gather)
         if rollouts.exact:
-            self._guard = SameArithmetic(tolerance, self, self._apart_again, gather, model.config.model_type)
-        ends = end_ids(tokenizer, model)
-        fills = plan.config.rollout.refill or plan.config.rollout.dynamic
-        self.prompts = Prompts(plan)
-        spares = Spares(plan.envs, plan.config.seed, None if plan.sampler is None else self.prompts.chosen)
-        fill = Filler(plan.config, plan.rewards, plan.advantage, scoring, spares).filled if fills else None
-        own = deepcopy(tokenizer) if ahead > 1 else tokenizer  # a tokenizer is no two threads'
-        players = players_of(plan.envs, plan.config.rollout, own)
-        params = sampling_params(plan.config.rollout, ends, tokenizer.pad_token_id)
-        sampler = PolicySampler(
-            self.rollouts, players, own, params, scoring.begin, plan.config.seed if rollouts.exact else None, fill
+            self._guard = LogprobCheck(tolerance, self, self._apart_again, gather, model.config.model_type)
+        ends, device = end_ids(tokenizer, model), self.accelerator.device
+        policy = PolicyAccess(
+            rollouts=self.rollouts,
+            unwrapped=self._unwrapped,
+            computing=self._computing,
+            attach=lambda copy: attach_logps(_inner(copy), self.temperature),
+            logps=self._logps,
+            probe=self._probed,
+            gather=gather,
+            device=device,
         )
-        device = self.accelerator.device
-        self.sampler: Sampler = sampler
-        if ahead == 1:
-            self.sampler = AheadSampler(sampler, self._probed, tolerance, device, gather, spares.at)
-        elif ahead:
-
-            def sampler_of(version: Any) -> PolicySampler:
-                synced = SyncedRollouts(rollouts, partial(self._computing, version), turn)
-                return PolicySampler(synced, players, own, params, nothing_begun, None)
-
-            self.sampler = AheadQueue(
-                sampler,
-                sampler_of,
-                FrozenCopies(self._unwrapped, lambda model: attach_logps(_inner(model), self.temperature)),
-                self._logps,
-                depth=ahead,
-                seed=plan.config.seed,
-                tokenizer=tokenizer,
-                tolerance=tolerance,
-                device=device,
-                episode_at=spares.at,
-            )
-        if plan.config.rollout.partial:
-            self.sampler = PartialSampler(
-                sampler,
-                PartialRollouts(players, own, params),
-                Part(plan.config.rollout.partial, plan.config.train.prompts_per_step, plan.config.train.group_size),
-                seed=plan.config.seed if rollouts.exact else None,
-                probe=self._probed,
-                tolerance=tolerance,
-                device=device,
-                episode_at=spares.at,
-                starts_of=self._starts,
-            )
+        self.prompts = Prompts(plan)
+        self.sampler = build_sampler(
+            plan, policy, rollouts, turn, tokenizer, ends, scoring, self.prompts, self._episodes
+        )
         self._collector = Collector(
             plan, self.sampler, scoring, end_ids=ends, pad_id=tokenizer.pad_token_id, device=device
         )
 
-    # Where training stands: `Cursor` of core/train/guard.py.
+    # Where training stands: `Cursor` of core/train/sampling/guard.py.
 
     @property
     def step(self) -> int:
@@ -271,8 +233,8 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
 
     def _prepare_inputs(self, generation_batch: Any) -> Tensors:
         if self._micro is None or (self.done == 0 and self._first_pass):
-            self._micro = self._collected(self._starts(self.step))
-            self._report.add(self.sampler.ahead(self.step, self._starts))
+            self._micro = self._collected(self._episodes(self.step))
+            self._report.add(self.sampler.ahead(self.step, self._episodes))
         return self._micro[self.done]
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
@@ -397,16 +359,16 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         self._passes += 1
         return loss
 
-    def _starts(self, step: int) -> list[Episode]:
+    def _episodes(self, step: int) -> list[Episode]:
         """Returns this process's episodes of a step, each as often as its group has members."""
         size = self._plan.config.train.group_size
         every = in_groups([one for one in self.prompts.of_step(step) for _ in range(size)], size)
         share = len(every) // self.accelerator.num_processes
         return every[self.accelerator.process_index * share :][:share]
 
-    def _collected(self, starts: Sequence[Episode]) -> list[Tensors]:
+    def _collected(self, episodes: Sequence[Episode]) -> list[Tensors]:
         """Makes the batch of these episodes and deals it out to micro batches."""
-        found = self._collector.collect(starts, self.step, again=self._doubted)
+        found = self._collector.collect(episodes, self.step, again=self._doubted)
         self._doubted = False
         self.prompts.seen(found.batch)
         self._staleness = found.staleness
@@ -503,7 +465,10 @@ def _on_a_numbered_cpu(storage: Any, location: str) -> Any:
     return storage if location.startswith("cpu:") else None
 
 
-torch.serialization.register_package(11, lambda storage: None, _on_a_numbered_cpu)  # after torch's own
+@cache
+def _restore_numbered_cpus() -> None:
+    """Has torch load what was saved for cpu:0; after torch's own ways, and once in a process."""
+    torch.serialization.register_package(11, lambda storage: None, _on_a_numbered_cpu)
 
 
 def _named_reward(name: str) -> Callable[..., list[float]]:

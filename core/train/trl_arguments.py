@@ -10,8 +10,8 @@ import torch
 
 from grpo.core.plan import Plan
 from grpo.core.processes.sharding import asked_sharding, speaks_by_gloo
-from grpo.plugins._binding import BoundLoss
-from grpo.plugins._discovery import BUILT_IN, normalized
+from grpo.plugins._host.discovery import BUILT_IN, normalized
+from grpo.plugins._spec.binding import BoundLoss
 from grpo.plugins.errors import UsageError
 
 PROJECT = "grpo"  # where the charts stand, unless a setting or the tracker's own variable names another
@@ -62,7 +62,7 @@ def grpo_arguments(plan: Plan, output_dir: Path) -> dict[str, Any]:
         "weight_decay": train.weight_decay,
         "max_grad_norm": train.max_grad_norm,
         "gradient_checkpointing": train.checkpointing != "none",
-        # A reentrant checkpoint saves its inputs through autograd, where core/train/offload.py can take them.
+        # A reentrant checkpoint saves its inputs through autograd, where core/train/update/offload.py can take them.
         "gradient_checkpointing_kwargs": {
             "use_reentrant": train.checkpointing == "offload",
             # An engine that samples beside the backward pass draws from torch's generators; nothing else may set them.

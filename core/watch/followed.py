@@ -7,17 +7,14 @@ than memory has room for. Whatever reads files here is made for a thread of its 
 from __future__ import annotations
 
 import json
-import threading
 import time
-from bisect import bisect_left, bisect_right
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from grpo.core.record.browse import Rollout, from_table
 from grpo.core.record.list import RunLine, list_runs
 from grpo.core.record.run_dir import (
     LONGEST_SETTINGS,
@@ -32,13 +29,7 @@ from grpo.core.record.run_dir import (
 from grpo.core.report.alarms import Alarm, AlarmWatch, is_steady
 from grpo.core.report.index import Index
 from grpo.core.report.scan import Scan
-from grpo.core.report.tokens import RunTokenizer
-from grpo.core.text.printable import one_line
 from grpo.plugins.errors import UsageError
-
-KEPT = 4  # steps whose texts stay in memory
-EXCERPTS = 128  # steps whose excerpts do
-EXCERPT = 200  # characters
 
 Metrics = Sequence[Mapping[str, Any]]
 
@@ -82,10 +73,6 @@ class FollowedRun:
         self.alarms: Sequence[Alarm] = ()
         self._version: tuple[object, ...] | None = None
         self._shown = self._reading = self._fresh()
-        self._texts: OrderedDict[int, list[Rollout]] = OrderedDict()
-        self._excerpts: OrderedDict[int, list[str]] = OrderedDict()
-        self._lock = threading.Lock()
-        self._tokenizer: RunTokenizer | None = None
         self.line = self._look()
 
     @property
@@ -102,11 +89,6 @@ class FollowedRun:
     def metrics(self) -> Metrics:
         """The rows of metrics.jsonl."""
         return self._shown.metrics
-
-    @property
-    def steps(self) -> Sequence[int]:
-        """The steps with rollouts that were read, ascending."""
-        return self._shown.steps
 
     @property
     def reading(self) -> int:
@@ -148,89 +130,8 @@ class FollowedRun:
                 break
         if not reading.waiting:
             self.alarms = reading.watch.alarms(self.line)
-            if self._shown is not reading:
-                with self._lock:
-                    self._shown = reading
-                    self._texts.clear()
-                    self._excerpts.clear()
+            self._shown = reading
         return True
-
-    def group(self, place: int) -> list[int]:
-        """Returns the places of the group that a rollout belongs to."""
-        columns, count = self.index.columns, self.index.count
-        step = columns["step"][place]
-        first = bisect_left(columns["step"], step, hi=count)
-        last = bisect_right(columns["step"], step, hi=count)
-        return [at for at in range(first, last) if columns["group"][at] == columns["group"][place]]
-
-    def find(self, step: int, number: int) -> int | None:
-        """Returns the place of a rollout, or None where there is none."""
-        columns, count = self.index.columns, self.index.count
-        place = bisect_left(columns.get("step", ()), step, hi=count) + number
-        found = place < count and (columns["step"][place], columns["number"][place]) == (step, number)
-        return place if found else None
-
-    def rollouts(self, step: int) -> list[Rollout]:
-        """Returns the rollouts of a step, with their texts.
-
-        Raises:
-            UsageError: there are none any more, or their file was damaged.
-        """
-        with self._lock:
-            if step not in self._texts:
-                rows = read_rollouts(self.run, step, tokens=False)
-                try:
-                    self._texts[step] = [from_table(number, row) for number, row in enumerate(rows)]
-                except Exception as error:  # whatever stands in a text
-                    raise UsageError(f"step {step} of {self.run.path} was damaged: {error}") from None
-            self._texts.move_to_end(step)
-            while len(self._texts) > KEPT:
-                self._texts.popitem(last=False)
-            return self._texts[step]
-
-    def rollout(self, step: int, number: int) -> Rollout:
-        """Returns one rollout, with its texts.
-
-        Raises:
-            UsageError: it is not there any more, or its file was damaged.
-        """
-        rows = self.rollouts(step)
-        if number >= len(rows):
-            raise UsageError(f"step {step} has no rollout {number} any more: the run went on from an earlier step.")
-        return rows[number]
-
-    def excerpt(self, step: int, number: int) -> str | None:
-        """Returns the beginning of a completion on one line; None where the step has to be read first."""
-        own = self._excerpts.get(step)
-        return None if own is None else own[number] if number < len(own) else ""
-
-    def read_excerpts(self, step: int) -> None:
-        """Reads the beginnings of the completions of a step."""
-        try:
-            rows = read_rollouts(self.run, step, tokens=False)
-        except UsageError:
-            rows = []  # whoever opens one of them is told
-        # Escape sequences go before the cut, which could halve one; the rest of a long text is not looked at.
-        lines = [one_line(row["completion"][: 4 * EXCERPT], EXCERPT) for row in rows]
-        with self._lock:
-            self._excerpts[step] = lines
-            while len(self._excerpts) > EXCERPTS:
-                self._excerpts.popitem(last=False)
-
-    def tokens(self, step: int, number: int) -> list[tuple[str, float | None]] | None:
-        """Returns each sampled token with its log-probability in nats; None where they are not known.
-
-        Raises:
-            UsageError: the file of the step was damaged.
-        """
-        if self._tokenizer is None or self._tokenizer.missing:
-            self._tokenizer = RunTokenizer(self.run)
-        rows = read_rollouts(self.run, step)
-        row = rows[number] if number < len(rows) else {}
-        if not (row.get("token_ids") and row.get("logprobs")):
-            return None
-        pieces = self._tokenizer.pieces(row["token_ids"])
-        return None if pieces is None else list(zip(pieces, row["logprobs"], strict=False))
 
     def _fresh(self) -> _Reading:
         scan = Scan(self.run)

@@ -6,28 +6,25 @@ It serves one job at a time; the process is started when it is first needed, and
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import pickle
 import signal
 import socket
 import subprocess
-import sys
 import threading
 
-from grpo.envs.apart.messages import received, sent
 from grpo.envs.graders.zygote import ANSWER, READY
+from grpo.plugins.child_process import ChildProcess, receive_message, send_message
 from grpo.plugins.errors import TransientError
 from grpo.plugins.sandbox_job import Job, JobResult
 
 _START_SECONDS = 120.0
 _SLACK = 30.0
-_START = (
-    "import sys, json; sys.path[:] = json.loads(sys.argv[1]); "
-    "from grpo.envs.graders.zygote import main; main(int(sys.argv[2]), sys.argv[3])"
-)
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "NLTK_DATA", "DYLD_LIBRARY_PATH", "LD_LIBRARY_PATH")
-_SET = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
+_SET = {
+    **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "PYTHONDONTWRITEBYTECODE"), "1"),
+    "PYTHONHASHSEED": "0",
+}
 
 
 class LimitedProcess:
@@ -40,8 +37,7 @@ class LimitedProcess:
     def __init__(self, package: str) -> None:
         self._package = package
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._channel: socket.socket | None = None
+        self._child: ChildProcess | None = None
         atexit.register(self.close)
 
     def run(self, job: Job) -> JobResult:
@@ -64,8 +60,8 @@ class LimitedProcess:
             channel = self._started()
             try:
                 channel.settimeout(limits.wall_seconds + _SLACK)
-                sent(channel, data)
-                answer = received(channel)
+                send_message(channel, data)
+                answer = receive_message(channel)
             except OSError as error:
                 self._end()
                 return JobResult("sandbox_error", reason=f"the process for graders was lost: {error}")
@@ -86,36 +82,29 @@ class LimitedProcess:
             self._end()
 
     def _started(self) -> socket.socket:
-        if self._channel is not None and self._process is not None and self._process.poll() is None:
-            return self._channel
+        if self._child is not None and not self._child.gone():
+            return self._child.channel
         self._end()
-        ours, theirs = socket.socketpair()
-        path = json.dumps([os.path.abspath(entry) for entry in sys.path])  # noqa: PTH100 - '' is the working folder
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-B", "-c", _START, path, str(theirs.fileno()), self._package],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,
-                env={**{name: os.environ[name] for name in _KEPT if name in os.environ}, **_SET},
-            )
-        self._channel = ours
-        ours.settimeout(_START_SECONDS)
+        kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        self._child = ChildProcess(
+            "grpo.envs.graders.zygote",
+            [self._package],
+            environment={**kept, **_SET},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        channel = self._child.channel
+        channel.settimeout(_START_SECONDS)
         try:
-            ready = received(ours)
+            ready = receive_message(channel)
         except OSError as error:
             ready = str(error).encode()
         if ready != READY:
             self._end()
             raise TransientError(f"the process for the graders of {self._package} does not start: {ready.decode()}")
-        return ours
+        return channel
 
     def _end(self) -> None:
-        if self._channel is not None:
-            self._channel.close()
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-        self._channel = self._process = None
+        if self._child is not None:
+            self._child.end()
+            self._child = None

@@ -25,7 +25,7 @@ import sys
 import time
 from typing import NoReturn
 
-from grpo.envs.apart.messages import received, sent
+from grpo.plugins.child_process import receive_message, send_message
 
 ANSWER = struct.Struct(">i?dd")  # status as of waitpid, ended for its time, seconds of processor, seconds on the clock
 READY = b"ready"
@@ -41,15 +41,14 @@ def main(descriptor: int, package: str) -> None:
         descriptor: the socket.
         package: what to import first.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel = socket.socket(fileno=descriptor)
     importlib.import_module(package)
     gc.collect()
     gc.freeze()
-    sent(channel, READY)
+    send_message(channel, READY)
     with contextlib.suppress(ConnectionError):  # the other end is gone
         while True:
-            sent(channel, _run(pickle.loads(received(channel)), descriptor))
+            send_message(channel, _run(pickle.loads(receive_message(channel)), descriptor))
 
 
 def _run(request: Request, descriptor: int) -> bytes:

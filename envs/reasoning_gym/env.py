@@ -17,7 +17,7 @@ from typing import Any
 from grpo.envs.datasets.size import refuse_size
 from grpo.envs.graders.remote import Graders, Reply, runner
 from grpo.envs.reasoning_gym import guest
-from grpo.envs.reasoning_gym.holes import HOLES
+from grpo.envs.reasoning_gym.known_exploits import KNOWN_EXPLOITS
 from grpo.envs.text.single_turn import Asked, OneTurnEnv
 from grpo.plugins.errors import DatasetError, OptionError
 
@@ -98,7 +98,7 @@ class Items:
         return graders(sandbox, seconds).ask(
             (self._recipe, entry, answer, as_published),
             [(self._recipe, entry, each, True) for each in works],
-            alone=as_published and self._member in HOLES,
+            alone=as_published and self._member in KNOWN_EXPLOITS,
         )
 
 

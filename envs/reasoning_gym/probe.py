@@ -17,7 +17,7 @@ from typing import Any
 
 from grpo.envs.graders.remote import Reply
 from grpo.envs.reasoning_gym.env import items_of
-from grpo.envs.reasoning_gym.holes import PROBED, installed_version
+from grpo.envs.reasoning_gym.known_exploits import PROBED, installed_version
 
 ROWS = 3
 _SEED = 5

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from grpo.plugins._signature import RESERVED_OPTIONS
+from grpo.plugins._spec.signature import RESERVED_OPTIONS
 from grpo.plugins.errors import OptionError, PluginNotFound, did_you_mean
 from grpo.plugins.factory_decorators import env
 from grpo.plugins.specs import EnvSpec, Option
@@ -93,7 +93,7 @@ def resolve(member: str) -> EnvSpec:
     Raises:
         PluginNotFound: there is no such dataset, or reasoning-gym is not installed.
     """
-    from grpo.envs.reasoning_gym.holes import warning
+    from grpo.envs.reasoning_gym.known_exploits import warning
 
     _, config = _classes(member)
     taken = {*(option.name for option in REASONING_GYM.options), *RESERVED_OPTIONS, "seed"}

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from grpo.plugins._signature import RESERVED_OPTIONS
+from grpo.plugins._spec.signature import RESERVED_OPTIONS
 from grpo.plugins.errors import PluginNotFound, did_you_mean
 from grpo.plugins.factory_decorators import env
 from grpo.plugins.specs import EnvSpec, Option

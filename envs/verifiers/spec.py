@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from grpo.plugins._signature import RESERVED_OPTIONS
+from grpo.plugins._spec.signature import RESERVED_OPTIONS
 from grpo.plugins.errors import OptionError, PluginNotFound
 from grpo.plugins.factory_decorators import env
 from grpo.plugins.specs import EnvSpec, Option
@@ -55,15 +55,15 @@ def make(
         PluginNotFound: verifiers or the taskset is not installed.
         OptionError: its tasks need what a policy does not have here, or it refuses its settings.
     """
-    from grpo.envs.verifiers.apart import ApartTaskEnv, nursery_of
+    from grpo.envs.verifiers.isolated import ApartTaskEnv, fork_server_of
     from grpo.envs.verifiers.tasks import source_of
 
     _config_class(member)
     if seconds <= 0 or memory < 1:
         raise OptionError(f"seconds={seconds:g} and memory={memory} must be above 0.")
     tasks = source_of(member, size, config).tasks
-    nursery = nursery_of(member, size, config, system, success, variables=variables, memory=memory * 2**20)
-    return ApartTaskEnv(nursery, len(tasks), seconds)
+    fork_server = fork_server_of(member, size, config, system, success, variables=variables, memory=memory * 2**20)
+    return ApartTaskEnv(fork_server, len(tasks), seconds)
 
 
 def rows(

@@ -21,6 +21,9 @@ _DATE = lazy_pattern(
 _ZIP_PLUS_FOUR = lazy_pattern(r"\d{5}-\d{4}")
 _DIGITS = range(7, 16)  # E.164 allows 15; shorter than 7 is an extension or a house number
 _MAILBOX = lazy_pattern(r"[\w.+%'&-]{1,64}@(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.){1,8}[^\W\d_]{2,24}")
+_ANYBODY = lazy_pattern(
+    r"(?:your|my|the)?[._-]?(?:e-?mail|name|user(?:name)?|address)(?:[._-]?address)?@|your[._-]?\w*@|[^@]*@your"
+)
 _AROUND = "<>()[]{},;:\"'|.!*_`"
 _STREETS = (
     "street|st|road|rd|avenue|ave|av|lane|ln|drive|dr|boulevard|blvd|way|square|sq|court|ct|place|pl|terrace|ter|"
@@ -45,7 +48,7 @@ _CITY = lazy_pattern(
 
 
 def phones(lines: Sequence[str]) -> list[str]:
-    """Returns the digits of each phone number; dates and ZIP+4 codes are none."""
+    """Returns the digits of each phone number; dates, ZIP+4 codes and 123-456-7890 are none."""
     found = []
     for line in lines:
         for match in _PHONE.finditer(line.translate(_HYPHENS)):
@@ -53,16 +56,23 @@ def phones(lines: Sequence[str]) -> list[str]:
             if _DATE.search(text) or _ZIP_PLUS_FOUR.fullmatch(text):
                 continue
             digits = "".join(character for character in text if character.isdigit())
-            if len(digits) in _DIGITS:
+            if len(digits) in _DIGITS and not _is_made_up(digits):
                 found.append(digits)
     return found
 
 
+def _is_made_up(digits: str) -> bool:
+    """True for the digits that stand for any number: 123-456-7890, 555-555-5555, 000 0000."""
+    own = digits[-10:] if len(digits) > 10 else digits
+    return len(set(own)) == 1 or own in "12345678901234567890" or own in "0123456789" * 2
+
+
 def mailboxes(lines: Sequence[str]) -> list[str]:
-    """Returns the e-mail addresses, in lower case."""
+    """Returns the e-mail addresses, in lower case, but for placeholders (your.name@example.com)."""
     words = (word.strip(_AROUND) for line in lines for word in re.split(r"[\s|,;<>()[\]]", line) if "@" in word)
     addresses = (word.rpartition(":")[2] for word in words)
-    return [address.lower() for address in addresses if len(address) <= 254 and _MAILBOX.fullmatch(address)]
+    found = [address.lower() for address in addresses if len(address) <= 254 and _MAILBOX.fullmatch(address)]
+    return [address for address in found if not _ANYBODY.match(address)]
 
 
 def has_postal_address(lines: Sequence[str]) -> bool:

@@ -36,12 +36,20 @@ _UNSAID = lazy_pattern(
     r"\b(?:mention|includ|contain|discuss|talk|speak|writ|say|word|address|cover)",
     re.IGNORECASE,
 )
+_LISTED = 3
+_OTHER_WORD = lazy_pattern(r"(?!(?:and|or|und|et|y)\b)(?:[\u2e80-\u9fff\uac00-\ud7af]|[^\W\d_]+)")
+_UNNAMED = lazy_pattern(
+    r"[\[<{(]{1,2}\s*(?:(?:your|sender|my|insert|full|first|last|the)['\u2019\w]*\s+){0,3}(?:name|signature)\b[^\])>}\n]{0,40}[\])>}]"
+    r"|^\W*your\s+(?:full\s+)?name\W*$",
+    re.IGNORECASE,
+)
+_PLACEHOLDER = lazy_pattern(r"\[[^\[\]\n]*[^\W\d_]{3}[^\[\]\n]*\](?!\()|\{\{[^{}\n]*\}\}")
 _MARKS = str.maketrans({"\u2019": "'", **dict.fromkeys("\u2010\u2011\u2012\u2013", "-"), "\u00ad": None})
 
 
 @reward(
     name="email.keywords",
-    version=3,
+    version=4,
     range=(0.0, 1.0),
     isolation="inline",
     cases=[
@@ -52,6 +60,7 @@ _MARKS = str.maketrans({"\u2019": "'", **dict.fromkeys("\u2010\u2011\u2012\u2013
         Case("", {"keywords": ["refund"]}, 0.0),
         Case("Hi Tom, <!-- refund --> see you soon.", {"keywords": ["refund"]}, 0.0),
         Case("Hi Tom, I will not mention a refund here.", {"keywords": ["refund"]}, 0.0),
+        Case("refund, order 4417, Friday", {"keywords": ["refund", "order 4417", "Friday"]}, 0.0),
         Case(_LETTER, {"keywords": []}, None),
     ],
 )
@@ -59,8 +68,8 @@ def keywords(completion: str, keywords: Any, *, partial: bool = True) -> float |
     """The share of the required keywords that the e-mail holds, from 0 to 1; abstains when the row requires none.
 
     A keyword is a word or phrase; it counts as a whole ("refund" is not in "refunded"), in any case and spacing, with
-    typewriter's or typographic apostrophes and hyphens. In a comment that no reader sees, and in a sentence that says
-    what the e-mail does not mention, it does not count.
+    typewriter's or typographic apostrophes and hyphens. In a comment that no reader sees, in a sentence that says
+    what the e-mail does not mention, and in a mere list of three keywords or more, it does not count.
 
     Args:
         completion: the e-mail.
@@ -71,7 +80,10 @@ def keywords(completion: str, keywords: Any, *, partial: bool = True) -> float |
     if not wanted:
         return None
     sentences = re.split(r"(?<=[.!?\n])", read_letter(completion).text)
-    text = _folded("".join(sentence for sentence in sentences if not _UNSAID.search(sentence)))
+    told = [_folded(sentence) for sentence in sentences if not _UNSAID.search(sentence)]
+    text = " ".join(sentence for sentence in told if not _is_list(sentence, wanted))
+    if _is_list(text, wanted):
+        return 0.0
     share = sum(_holds(text, keyword) for keyword in wanted) / len(wanted)
     return share if partial or share == 1.0 else 0.0
 
@@ -179,7 +191,7 @@ def recipient(completion: str, recipient: Any, *, where: Literal["greeting", "an
 
 @reward(
     name="email.signature",
-    version=2,
+    version=3,
     range=(0.0, 1.0),
     isolation="inline",
     cases=[
@@ -190,6 +202,7 @@ def recipient(completion: str, recipient: Any, *, where: Literal["greeting", "an
         Case("Hi Anna,\n\nFriday suits me.\n\nBest,\nTom\ntom@bakercycles.example", {}, 0.0, {"partial": False}),
         Case("Call 0113 496 0123 or write to tom@bakercycles.example.\n\nBest,\nTom", {}, 0.0),
         Case("Best,\nTom\n[Your Phone Number]\n[Your Email]", {}, 0.0),
+        Case(_LETTER.replace("Tom Baker", "[Your Name]"), {}, 0.0),
         Case("", {}, 0.0),
     ],
 )
@@ -199,7 +212,8 @@ def signature(
     """A third each for a phone number, an e-mail address and a postal address in the signature block.
 
     The block is what follows the sign-off ("Kind regards,") or a line "--", without either the last paragraph; its
-    first twelve lines count. Where the row has the column, its value must stand there; elsewhere any will do.
+    first twelve lines count. Where the row has the column, its value must stand there; elsewhere any will do that is
+    no placeholder ("[Your phone]", "123-456-7890"). A block whose name is a placeholder ("[Your Name]") signs nothing.
 
     Args:
         completion: the e-mail.
@@ -209,6 +223,9 @@ def signature(
         partial: False pays 1 for all three and 0 for anything less.
     """
     lines = read_letter(completion).signature
+    if any(map(_UNNAMED.search, lines)):
+        return 0.0
+    lines = tuple(_PLACEHOLDER.sub(" ", line) for line in lines)
     parts = (_has_phone(lines, phone), _has_mailbox(lines, email), _has_address(lines, address))
     share = sum(parts) / len(parts)
     return share if partial or all(parts) else 0.0
@@ -227,9 +244,23 @@ def _folded(text: str) -> str:
 
 
 def _holds(text: str, keyword: str) -> bool:
+    return re.search(_whole(keyword), text) is not None
+
+
+def _whole(keyword: str) -> str:
+    """A pattern that finds a keyword as a whole."""
     head = r"(?<!\w)" if keyword[0].isalnum() else ""
     tail = r"(?!\w)" if keyword[-1].isalnum() else ""
-    return re.search(head + re.escape(keyword) + tail, text) is not None
+    return head + re.escape(keyword) + tail
+
+
+def _is_list(text: str, wanted: list[str]) -> bool:
+    """Whether a text holds three keywords or more, and fewer other words than keywords."""
+    held = sum(_holds(text, keyword) for keyword in wanted)
+    if held < _LISTED:
+        return False
+    rest = re.sub("|".join(map(_whole, sorted(wanted, key=len, reverse=True))), " ", text)
+    return len(_OTHER_WORD.findall(rest)) < held
 
 
 def _has_phone(lines: tuple[str, ...], wanted: Any) -> bool:

@@ -20,7 +20,7 @@ _ROW = {"keywords": ["refund", "Friday"], "answer": _LETTER, "recipient": "Sabin
 
 email = rubric(
     name="email",
-    version=2,
+    version=3,
     doc=(
         "What a good e-mail holds, from -1 to 4.\n\n"
         "A point each for the required keywords, for being the ideal e-mail word by word, for greeting the recipient\n"

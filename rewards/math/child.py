@@ -1,8 +1,7 @@
-"""The process that compares, from the inside: one request a line in, one reply a line out, until the parent hangs up.
+"""The process that compares, from the inside: requests of JSON in, replies of JSON out, until the parent hangs up.
 
 The kernel ends it when a comparison passes its processor time or its wall time (alarms with their default action stop
-C code too, and an orphan) and refuses it memory beyond `MEMORY` (Linux). It ignores Ctrl-C, which is the user's word to
-the parent.
+C code too, and an orphan) and refuses it memory beyond `MEMORY` (Linux). How it is started: plugins/child_process.py.
 
 Requests: {"op": "same" | "trl" | "open_r1" | "open_r1_latex", "gold": ..., "text": ..., "seconds": ..., "wall": ...,
           **options}; "seconds" is processor time
@@ -16,7 +15,10 @@ import signal
 import socket
 import sys
 import traceback
+from contextlib import suppress
 from typing import Any
+
+from grpo.plugins.child_process import receive_message, send_message
 
 MEMORY = 2 << 30
 """Bytes of private memory."""
@@ -24,15 +26,14 @@ MEMORY = 2 << 30
 
 def main(descriptor: int) -> None:
     """Serves until the socket with that file descriptor closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     for alarm in (signal.SIGALRM, signal.SIGPROF):
         signal.signal(alarm, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM, signal.SIGPROF])
     _limit()
-    with socket.socket(fileno=descriptor) as channel, channel.makefile("r", encoding="utf-8") as requests:
+    with socket.socket(fileno=descriptor) as channel, suppress(ConnectionError):
         _send(channel, _load())
-        for line in requests:
-            request = json.loads(line)
+        while True:
+            request = json.loads(receive_message(channel))
             signal.setitimer(signal.ITIMER_PROF, request["seconds"])
             signal.setitimer(signal.ITIMER_REAL, request["wall"])
             reply = answer(request)
@@ -71,7 +72,7 @@ def _load() -> dict[str, Any]:
 
 
 def _send(channel: socket.socket, reply: dict[str, Any]) -> None:
-    channel.sendall(json.dumps(reply).encode() + b"\n")
+    send_message(channel, json.dumps(reply).encode())
 
 
 def _limit() -> None:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from grpo.plugins._pattern import lazy_pattern
+from grpo.rewards.answer_text import said_after
 from grpo.rewards.math.answer import Statement
 from grpo.rewards.math.ascii import NAMES, latex_of
 from grpo.rewards.math.claim import claim
@@ -36,7 +37,7 @@ _VERB = (
 _ADVERB = r"(?:\s*\b(?:equal to|therefore|then|thus|simply|just|exactly|indeed|approximately|about|roughly)\b)*"
 _CUE = lazy_pattern(
     rf"(?:{_NOUN})(?:[^\n\d.?!:=\uff1a]{{0,60}}?|\s{{1,3}}){_VERB}{_ADVERB}\s{{0,3}}[:\uff1a]?"
-    rf"|(?:{_NOUN})[^\w\n]{{0,8}}\n|^[ \t>*]{{0,8}}(?P<letter>A):",
+    rf"|(?:{_NOUN})[^\w\n]{{0,8}}\n|(?:^[ \t>*]{{0,8}}|(?<=\?)[ \t]{{1,3}})(?P<letter>A):",
     re.IGNORECASE | re.MULTILINE,
 )
 _CHOICES = lazy_pattern(r"^[ \t>*]{0,8}B:", re.MULTILINE)
@@ -60,6 +61,14 @@ _COPULA = lazy_pattern(
     rf"(?:\s+(?:us|that|to)\b)?{_ADVERB}\s*:?",
     re.IGNORECASE,
 )
+_NAMED_BEFORE = lazy_pattern(
+    r"([^.?!]{1,300}?)\s+is\s+(?:therefore\s+|thus\s+|then\s+|indeed\s+)?(?:the|my|our)\s+(?:(?:final|correct|right|only)\s+){0,2}"
+    r"(?:answer|solution|result)",
+    re.IGNORECASE,
+)
+_BACK = lazy_pattern(
+    r"\A(?:\W*\b(?:wait|no|actually|sorry|oops|correction|rather|hmm+)\b)+[\s,.:;!\u2014-]*", re.IGNORECASE
+)
 _LEAD = lazy_pattern(
     r"\s*(?:=\s*|(?:so|thus|therefore|hence|then|finally|and|we (?:get|have|find|obtain))\b[,:]?\s*)+", re.IGNORECASE
 )
@@ -72,7 +81,7 @@ _REFUSED = lazy_pattern(
 _RETRACTED = lazy_pattern(
     r"\b(?:wait|actually|correction|mistaken?|oops|hmm|alternatively|not sure)\b"
     r"|\b(?:is|was|be)\s+(?:wrong|incorrect|false)"
-    r"|(?:\A|[.!?\n])[\s*_]*(?:or|maybe|perhaps|possibly|no|rather|unless|but)\b",
+    r"|(?:\A|[.!?\n])[\s*_]*(?:or|maybe|perhaps|possibly|no(?!\s+(?!wait\b|it\b|that\b|the\b)[a-z])|rather|unless|but)\b",
     re.IGNORECASE,
 )
 _HEDGE = lazy_pattern(
@@ -181,8 +190,14 @@ def words_behind_cue(text: str) -> tuple[str, ...]:
     return ()
 
 
+def correction(completion: str) -> str | None:
+    """Returns what follows an explicit answer and takes it back, without the "No," before it; else None."""
+    after = said_after(completion)
+    return _BACK.sub("", after, count=1) if _taken_back(after) else None
+
+
 def _taken_back(after: str) -> bool:
-    """True where what follows an answer takes it back."""
+    """Returns whether what follows an answer takes it back."""
     return _RETRACTED.search(after[:_LONGEST]) is not None or revised(after[:_LONGEST])
 
 
@@ -202,6 +217,10 @@ def _sentences(prediction: Statement) -> Iterator[tuple[str, bool]]:
         if any(character.isdigit() for character in sentence) or _RETRACTED.search(sentence):
             break
     last = _last(prediction)
+    named = _NAMED_BEFORE.fullmatch(last)
+    if named is not None and not _refused(named[1]):
+        opening = _LEAD.match(named[1])
+        yield _stripped(named[1][opening.end() :] if opening else named[1]), True
     if last.endswith("?") or "$" in last or "\\(" in last or "\\[" in last:
         return
     opening = _LEAD.match(last)

@@ -10,7 +10,9 @@ from functools import lru_cache
 from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.math.answer import Statement
 from grpo.rewards.math.claim import formulas, several
+from grpo.rewards.numbers.adjuncts import without_parts
 from grpo.rewards.numbers.answers import Answer, final_answer, gold_number, is_right, names_none
+from grpo.rewards.numbers.labels import labelled
 from grpo.rewards.numbers.numerals import Number, plain_text, read_number
 from grpo.rewards.numbers.quantity import magnitude, unit_ratio
 
@@ -97,10 +99,11 @@ def same_number(prediction: Statement, number: Number, gold: str, precision: int
         return same_number(replace(prediction, parts=(right,)), number, gold, precision)
     offered = last_number(f"<answer>{prediction.parts[0]}</answer>") if len(prediction.parts) == 1 else None
     corrected = _CORRECTED.match(prediction.parts[0]) is not None
+    total = labelled(plain_text(prediction.parts[0])) is not None
     twice = offered is not None and len(offered.numbers) == 1 and offered.numbers[0].said_twice
-    if offered is not None and (corrected or twice or len(offered.numbers) > 1) and is_right(offered, number):
+    if offered is not None and (corrected or twice or total or len(offered.numbers) > 1) and is_right(offered, number):
         return True
-    content = plain_text(prediction.parts[0].strip().strip("$"))
+    content = without_parts(plain_text(prediction.parts[0].strip().strip("$")))
     read = (
         None
         if _TERM.search(content)
@@ -123,7 +126,10 @@ def same_number(prediction: Statement, number: Number, gold: str, precision: int
 def unclear(prediction: Statement) -> bool:
     """True where no number is stated though there is one ("near 72", "72 unless it is 73"), or several guesses are."""
     if prediction.parts:
-        return len(prediction.parts) == 1 and names_none(prediction.parts[0])
+        if len(prediction.parts) > 1:
+            return False
+        values = labelled(plain_text(prediction.parts[0]))
+        return names_none(prediction.parts[0]) or (values is not None and len(values) > 1)
     found = last_number(prediction.text)
     if found is None or not found.numbers:
         return found is not None

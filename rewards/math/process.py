@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import sys
 import threading
 import time
 from functools import lru_cache
@@ -28,10 +27,6 @@ WAIT = 10
 
 _STARTING = 45.0
 _LATE = 0.5
-_START = (
-    "import sys, json; sys.path[:] = json.loads(sys.argv[1]); "
-    "from grpo.rewards.math.child import main; main(int(sys.argv[2]))"
-)
 
 
 class Undecided(Exception):
@@ -50,20 +45,15 @@ class _Process:
     """One process that compares, and the socket to it."""
 
     def __init__(self) -> None:
-        import json
-        import socket
         import subprocess
 
-        self._channel, theirs = socket.socketpair()
-        path = json.dumps([os.path.abspath(entry) for entry in sys.path])  # noqa: PTH100 - '' is the working folder
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _START, path, str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                env={"OMP_NUM_THREADS": "1", **os.environ},
-            )
+        from grpo.plugins.child_process import ChildProcess
+
+        self._child = ChildProcess(
+            "grpo.rewards.math.child",
+            environment={"OMP_NUM_THREADS": "1", **os.environ},
+            stdout=subprocess.DEVNULL,
+        )
         try:
             trouble = self._receive(_STARTING).get("error", "")
         except BaseException:
@@ -84,9 +74,13 @@ class _Process:
         """
         import json
 
+        from grpo.plugins.child_process import send_message
+
         try:
-            self._channel.settimeout(WAIT * seconds + _LATE)
-            self._channel.sendall(json.dumps({**request, "seconds": seconds, "wall": WAIT * seconds}).encode() + b"\n")
+            self._child.channel.settimeout(WAIT * seconds + _LATE)
+            send_message(
+                self._child.channel, json.dumps({**request, "seconds": seconds, "wall": WAIT * seconds}).encode()
+            )
         except OSError as error:
             raise Undecided("the process that compares had ended") from error
         return self._receive(WAIT * seconds + _LATE)
@@ -94,28 +88,22 @@ class _Process:
     def _receive(self, seconds: float) -> dict[str, Any]:
         import json
 
+        from grpo.plugins.child_process import receive_message
+
         deadline = time.monotonic() + seconds
-        data = b""
-        while not data.endswith(b"\n"):
-            try:
-                self._channel.settimeout(max(0.001, deadline - time.monotonic()))
-                piece = self._channel.recv(1 << 16)
-            except (TimeoutError, ConnectionError):
-                piece = b""
-            if not piece:
-                raise self._ending(deadline)
-            data += piece
-        reply: dict[str, Any] = json.loads(data)
+        self._child.channel.settimeout(seconds)
+        try:
+            reply: dict[str, Any] = json.loads(receive_message(self._child.channel))
+        except OSError:
+            raise self._ending(deadline) from None
         return reply
 
     def _ending(self, deadline: float) -> Undecided:
         import signal
-        import subprocess
 
         late = "the comparison was ended at its time limit"
-        try:
-            code = self._process.wait(timeout=0.2)
-        except subprocess.TimeoutExpired:
+        code = self._child.wait(0.2)
+        if code is None:
             return Undecided(late)
         if code == -signal.SIGPROF:
             return Exhausted(late)
@@ -126,14 +114,11 @@ class _Process:
 
     def close(self) -> None:
         """Ends the process at once."""
-        self._process.kill()
-        self._process.wait()
-        self._channel.close()
+        self._child.end()
 
     def forget(self) -> None:
         """Lets go of a process that belongs to the parent of this forked one."""
-        self._channel.close()
-        self._process.returncode = 0
+        self._child.forget()
 
 
 class _Idle:

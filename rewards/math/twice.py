@@ -17,7 +17,8 @@ from grpo.rewards.numbers.quantity import unit
 
 _LONGEST = 400
 _JOINT = lazy_pattern(
-    r"(?:\s*,?\s*(?:\\(?:text|mathrm)\s?\{\s*,?\s*)?(?:or|i\.e\.,?|that\s+is,?|which\s+(?:is|equals))\s*\}?|\s+(?P<bracket>\())"
+    r"(?:\s*,?\s*(?:\\(?:text|mathrm)\s?\{\s*,?\s*)?(?:or|i\.e\.,?|that\s+is,?|which\s+(?:is|equals))\s*\}?"
+    r"|\s*,(?=\s*(?:about|approximately|approx\.?|roughly|around|\\approx|\u2248)\s)|\s+(?P<bracket>\())"
     r"\s*(?:(?:is|be|or|i\.e\.,?|equivalently,?|(?:equivalent|equal)\s+to)\s+){0,2}"
     r"(?P<rough>(?:about|approximately|approx\.?|roughly|around|\\approx|\u2248)\s*)?(?=[-\d$\\a-zA-Z(])",
     re.IGNORECASE,
@@ -25,6 +26,7 @@ _JOINT = lazy_pattern(
 _FORMULA_AND_UNIT = lazy_pattern(
     r"\$([^$]{1,200})\$\s*(?P<unit>[A-Za-z][A-Za-z/\u00b7\u00b2\u00b3^*23\s-]{0,30})?[\s.]*\Z"
 )
+_BRACKETS = lazy_pattern(r"\\[()\[\]]")
 _PLACES = lazy_pattern(r"\.(\d{1,9})")
 
 
@@ -52,7 +54,7 @@ def said_twice(prediction: Statement, gold: str) -> Twice | None:
     """
     if len(prediction.parts) > 1:
         return None
-    clause = claim(prediction)[-_LONGEST:]
+    clause = _BRACKETS.sub("$", claim(prediction)[-_LONGEST:])
     joints = [joint for joint in _JOINT.finditer(clause) if clause[: joint.start()].count("$") % 2 == 0]
     if len(joints) != 1:
         return None

@@ -29,7 +29,7 @@ from grpo.rewards.math.claim import (
     without_quantifiers,
 )
 from grpo.rewards.math.congruence import same_residue
-from grpo.rewards.math.cue import behind_cue, last_words, words_behind_cue
+from grpo.rewards.math.cue import behind_cue, correction, last_words, words_behind_cue
 from grpo.rewards.math.dates import last_date, same_date
 from grpo.rewards.math.definition import same_argument
 from grpo.rewards.math.gold import Gold, marked, read_gold
@@ -92,7 +92,7 @@ def prepare(*, limit: float, precision: int, **_others: object) -> None:
         raise OptionError(f"the option 'precision' is {precision}; set decimals from 0 to {_MOST_DECIMALS}.")
 
 
-@verifier(version=3, isolation="process", timeout=TIMEOUT, cases=CASES, prepare=prepare)
+@verifier(version=4, isolation="process", timeout=TIMEOUT, cases=CASES, prepare=prepare)
 def math(
     completion: str,
     answer: str | list[str],
@@ -174,6 +174,9 @@ def _judged(
     prediction = None if repeats(completion, question) else statement(completion)
     if prediction is None:
         return Verdict(False, None, "nothing is stated")
+    corrected = correction(completion) if gold.words is not None and prediction.parts else None
+    if corrected is not None:
+        prediction = Statement(corrected, "prose")
     if not prediction.parts:
         prediction = replace(prediction, text=_unconditional(prediction.text, gold.text))
     listed = gold.number is not None and not prediction.parts and ":" in prediction.text[-_END:]

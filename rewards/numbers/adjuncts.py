@@ -169,6 +169,7 @@ _WORKED = lazy_pattern(
 )
 _TERM = lazy_pattern(r"\s*[$]?(\d[\d,]*(?:\.\d+)?)(?:\s+[^\W\d_]+){0,3}\s*")
 _SHARE = lazy_pattern(r"\b(?:probabilit|chance|odds|fraction|proportion|likelihood|ratio)", re.IGNORECASE)
+_PART = lazy_pattern(r"(?<![\w.])\d[\d,]*(?<!,)(?:\.\d+)?")
 _SIGN = lazy_pattern(r"([-+*/\u00d7\u00f7\u00b7])")
 
 
@@ -181,8 +182,7 @@ def main_clause(text: str) -> str:
     end = len(text.rstrip())
     start = max(len(text) - _READ, 0, *(text.rfind(mark, 0, end) + len(mark) for mark in _BETWEEN))
     head, tail = text[:start], text[start:]
-    if "(" in tail:
-        tail = _WORKED.sub(_without_work, tail)
+    tail = without_parts(tail)
     for mark, form in _FORMS:
         if mark in tail:
             found = form.search(tail)
@@ -196,6 +196,11 @@ def main_clause(text: str) -> str:
     return head + (_without_compounds(tail) if "-" in tail else tail)
 
 
+def without_parts(text: str) -> str:
+    """Returns a text with blanks for brackets that name the parts of a number: "72 (48 in May, 24 in June)"."""
+    return _WORKED.sub(_without_work, text) if "(" in text else text
+
+
 def _without_compounds(sentence: str) -> str:
     """Without "210-page" and the like, where the sentence has another number."""
     text = _COMPOUND.sub(lambda found: " " * len(found[0]), sentence)
@@ -203,10 +208,12 @@ def _without_compounds(sentence: str) -> str:
 
 
 def _without_work(found: re.Match[str]) -> str:
-    """A number without the calculation behind it in brackets, where that comes to the number."""
+    """A number without the calculation or the parts behind it in brackets, where these come to the number."""
     said = Fraction(found["said"].replace(",", ""))
     sides = [_value(side) for side in found["sum"].split("=")]
-    if None in sides or said not in sides or not _SIGN.search(found["sum"]):
+    calculated = None not in sides and said in sides and _SIGN.search(found["sum"])
+    parts = [Fraction(part.replace(",", "")) for part in _PART.findall(found["sum"])]
+    if not calculated and not (len(parts) > 1 and sum(parts) == said and not _SIGN.search(found["sum"])):
         return found[0]
     kept = found.start("sum") - 1 - found.start()
     return found[0][:kept] + " " * (len(found[0]) - kept)

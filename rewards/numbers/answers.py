@@ -19,6 +19,7 @@ from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.numbers.adjuncts import main_clause
 from grpo.rewards.numbers.factors import changed
 from grpo.rewards.numbers.hedges import (
+    REJECTED,
     SUPPOSED,
     SUSPECT,
     UNKNOWN,
@@ -29,6 +30,7 @@ from grpo.rewards.numbers.hedges import (
     stated_from,
     wavers,
 )
+from grpo.rewards.numbers.labels import labelled
 from grpo.rewards.numbers.numerals import DIGITS, Number, distance, is_exact, numbers_in, plain_text, read_number
 from grpo.rewards.numbers.readings import one_quantity
 from grpo.rewards.numbers.words import counted, spoken_number
@@ -49,7 +51,8 @@ _MARK = lazy_pattern(
     re.IGNORECASE,
 )
 _CUE = lazy_pattern(
-    r"\banswer\b(?:[^\n\d.?!:=]{0,60}?\b(?:is|was|be|equals)\b|[^\n\d.?!:=]{0,60}[:=]|[^\w\n]{0,8}\n)|^[ \t]{0,8}A:"
+    r"\banswer\b(?:[^\n\d.?!:=]{0,60}?\b(?:is|was|be|equals)\b|[^\n\d.?!:=]{0,60}[:=]|[^\w\n]{0,8}\n)"
+    r"|(?:^[ \t]{0,8}|(?<=\?)[ \t]{1,3})A:"
     "|\u7b54\u6848 ?[\u662f\u4e3a\u70ba:]",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -80,15 +83,6 @@ _DENIAL = lazy_pattern(
     r"(?:\bnot|\bnever|n['\u2019]t|\bnicht|\bpas|\bno\s+es|(?<!\w)\u043d\u0435|\u4e0d\u662f|(?<!\w)[!\u00ac]|\brather\s+than|\binstead\s+of|\bas\s+opposed\s+to"
     r"|\b(?:wrong|incorrect)\s+(?:answer|solution|result|value|number)(?:\s+(?:is|was|would\s+be))?:?)"
     r"[ $*(\[{]*(?:(?:be|equal|exactly|to|the|answer|is)[ $*(\[{]+){0,4}\Z",
-    re.IGNORECASE,
-)
-_REJECTED = lazy_pattern(
-    r"[\s*$)\]}\\]*(?:[^\W\d_]+\s+){0,2}?(?:"
-    r"(?:is|was|are|were|would\s+be|looks|seems)\s+(?:(?:[^\W\d_]+ly|just|also)\s+)?"
-    r"(?:wrong|incorrect|false|mistaken|invalid|impossible|ruled\s+out|too\s+(?:high|low|big|large|small|much|many|few)\b"
-    r"|not\s+(?:right|correct|true|it|possible|(?:the|my|an?)\s+(?:[^\W\d_]+\s+)?(?:answer|solution|result|total)))"
-    r"|(?:is|was)n['\u2019]t\s+(?:right|correct|true|it|possible|(?:the|my|an?)\s+(?:[^\W\d_]+\s+)?(?:answer|solution|result|total))"
-    r"|\((?:wrong|incorrect)\)|(?:is|was)\s+ruled\s+out)",
     re.IGNORECASE,
 )
 _BOUND = lazy_pattern(
@@ -248,7 +242,8 @@ def _explicit(text: str, *, terms: bool = False) -> Answer | None:
             after = mark.start()
         if not content or mark["close"]:
             continue
-        if form == "hash" and not (_leads(content) or _spoken(content) or (not terms and _guess_leads(content))):
+        guess = not terms and _guess_leads(content)
+        if form == "hash" and not (_leads(content) or _spoken(content) or labelled(content) or guess):
             continue
         following = text[_end_of(text, mark, content) :]
         if revised(following):
@@ -407,18 +402,20 @@ def _stated(content: str, *, leading: bool = True, terms: bool = False) -> tuple
     single = read_number(content)
     if single is not None and not _EITHER_SIGN.search(content):
         return () if _DENIAL.search(content, 0, single.start) else (single,)
+    values = labelled(content) if leading else None
+    if values is not None:
+        return values
     outside = _ASIDE.sub(lambda aside: " " * len(aside[0]), content)
     found = one_quantity(content, list(numbers_in(content)))
     if not found:
         return None
-    found = [number for number in found if not outside[number.start].isspace()] or found
-    numbers = [
+    denied = [
         number
         for number in found
-        if not (
-            _DENIAL.search(content, max(0, number.start - 40), number.start) or _REJECTED.match(content, number.end)
-        )
+        if _DENIAL.search(content, max(0, number.start - 40), number.start) or REJECTED.match(content, number.end)
     ]
+    outer = [number for number in found if not outside[number.start].isspace()] or found
+    numbers = [number for number in outer if number not in denied]
     begin = stated_from(content)
     numbers = [number for number in numbers if number.start >= begin and not _is_whole(content, number)]
     numbers = [number for at, number in enumerate(numbers) if not (at and _rounds(content, numbers[at - 1], number))]
@@ -432,6 +429,8 @@ def _stated(content: str, *, leading: bool = True, terms: bool = False) -> tuple
             return ()
         chosen = _chosen(content, numbers, leading=leading)
     if doubtful(content, chosen[0].start, chosen[0].end) or UNKNOWN.search(content):
+        return ()
+    if any(number.value == chosen[0].value for number in denied):
         return ()
     return tuple(numbers) if wavers(content) else chosen
 

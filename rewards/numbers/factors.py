@@ -14,7 +14,7 @@ from grpo.plugins._pattern import lazy_pattern
 _BESIDE = 60
 _FUNCTIONS = r"log|ln|lg|exp|sin|cos|tan|cot|sec|csc|sinh|cosh|tanh|arcsin|arccos|arctan|gcd|lcm|max|min"
 _GREEK = (
-    r"\\(?:pi|tau|phi|varphi|theta|alpha|beta|gamma|delta|epsilon|varepsilon|lambda|sigma|omega|rho|xi|eta|kappa|nu|psi"
+    r"\\(?:Gamma|Phi|Psi|Lambda|Theta|Sigma|Omega|mu|pi|tau|phi|varphi|theta|alpha|beta|gamma|delta|epsilon|varepsilon|lambda|sigma|omega|rho|xi|eta|kappa|nu|psi"
     r"|chi|zeta|hbar|ell|infty|imath|jmath)(?![a-zA-Z])|[\u0391-\u03a8\u03b1-\u03bb\u03bd-\u03c9\u221e](?!\w)|pi\b"
 )
 _VALUE = (
@@ -44,6 +44,11 @@ _BEFORE = lazy_pattern(
     r"|(?<![A-Za-z])(?<![A-Za-z]\s)\d*[a-zA-Z]\s?[-+*/\u00d7\u00b7]\s?[({$]{0,2}\s?\Z"
     r"|\d[a-zA-Z]\s?[-+*/\u00d7\u00b7]\s?[({$]{0,2}\s?\Z"
 )
+_APPLIED = lazy_pattern(
+    rf"(?:(?<![\w\\])(?:[a-zA-Z]'?|{_FUNCTIONS})\(|\\(?:{_FUNCTIONS})(?![a-zA-Z])\s?[({{]?|{_GREEK}\s?\("
+    r"|(?<![\w\\])(?:log|ln|lg|exp|sin|cos|tan|cot|sec|csc)\s)[\s$]?\Z"
+)
+"""A function that is applied to the number: "f(72)", "log 72"."""
 
 
 def changed(text: str, start: int, end: int, *, marked: bool) -> bool:
@@ -56,6 +61,6 @@ def changed(text: str, start: int, end: int, *, marked: bool) -> bool:
         marked: the text is a marked answer and no prose: "!" is a factorial, an operator at the end leaves it open,
             and what stands before the number counts too.
     """
-    if _AFTER.match(text, end, end + _BESIDE):
+    if _AFTER.match(text, end, end + _BESIDE) or _APPLIED.search(text, max(0, start - _BESIDE), start):
         return True
     return marked and bool(_OPEN_END.match(text, end) or _BEFORE.search(text, max(0, start - _BESIDE), start))

@@ -24,11 +24,27 @@ _HEAD = (
     r"(?=\s+(?:(?:that|it|the|this)\b|[\"\u201c])))"
     r"(?:\s+that)?"
 )
+_VERDICT = (
+    r"(?:(?:[a-z]+ly|just|also|still)\s+)?(?:wrong|incorrect|false|mistaken|invalid|impossible|rejected|ruled\s+out"
+    r"|too\s+(?:high|low|big|large|small|much|many|few)\b|not\s+(?:right|correct|true|it|possible"
+    r"|(?:the|my|an?)\s+(?:[^\W\d_]+\s+)?(?:answer|solution|result|total)))"
+)
+REJECTED = lazy_pattern(
+    r"[\s*$)\]}\\]*(?:"
+    rf"(?:[^\W\d_]+\s+){{0,2}}?(?:is|was|are|were|would\s+be|looks|seems)\s+{_VERDICT}"
+    r"|(?:[^\W\d_]+\s+){0,2}?(?:is|was)n['\u2019]t\s+(?:right|correct|true|it|possible|(?:the|my|an?)\s+(?:[^\W\d_]+\s+)?(?:answer|solution|result|total))"
+    rf"|(?:[^\W\d_]+\s+)?[(\[,;:\u2013\u2014-]\s*(?:(?:which|that|it|this)\s+)?(?:(?:is|was)\s+)?(?:{_VERDICT}|nope|no)(?=\s*(?:[).,;:!\]}}]|\Z))"
+    rf"|{_VERDICT}(?=[\s.!)\]}}*]*\Z))",
+    re.IGNORECASE,
+)
+"""What stands behind a number that is said not to be the answer: "is wrong", "(too high)", ", which is impossible"."""
+
 SUSPECT = lazy_pattern(
     rf"{_HEAD}|"
-    r"\b(?:hardly|scarcely|far|nowhere|cannot|just|successor|predecessor|or|near|nearly|almost|close\s+to|than|except|but|different|unless|else|otherwise|alternatively|if|maybe"
+    r"\b(?:too|not|wrong|incorrect|false|mistaken|invalid|impossible|rejected|ruled|plus|minus|times|divided|multiplied|squared|cubed"
+    r"|hardly|scarcely|far|nowhere|cannot|just|successor|predecessor|or|near|nearly|almost|close\s+to|than|except|but|different|unless|else|otherwise|alternatively|if|maybe"
     r"|perhaps|possibly|could|might|may|probably|guess|give|either|one\s+of|no|wait|sorry|correction|at\s+(?:least|most)|up\s+to"
-    r"|oder|ou|o|so|some(?:thing)?|of|exceeds|such|example|instance|with|e\.g)\b|(?<![\d.])(\d{1,9})\b(?:[,;]?\s{1,2}\1\b){2}|[?\u6216\u4e0d]|\u0438\u043b\u0438|\d(?:%|\.\.+|ish\b|\+(?!\s?\d))|n['\u2019]t\b",
+    r"|oder|ou|o|so|some(?:thing)?|of|exceeds|such|example|instance|with|e\.g)\b|(?<![\d.])(\d{1,9})\b(?:[,;]?\s{1,2}\1\b){2}|[-+*/\u00d7\u00f7\u00b1]\s[a-z]|[?\u6216\u4e0d]|\u0438\u043b\u0438|\d(?:%|\.\.+|ish\b|\+(?!\s?\d))|n['\u2019]t\b",
     re.IGNORECASE,
 )
 """Marks without which a text holds no hedge of one sentence, so that nothing more needs to be read."""
@@ -59,8 +75,16 @@ _BEFORE = lazy_pattern(
     r"[\s$*({\[\\]*\Z",
     re.IGNORECASE,
 )
+_IN_WORDS = (
+    r"(?:an?|half|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|forty|fifty|hundred"
+    r"|some)"
+)
 _AFTER = lazy_pattern(
     r"(?:ish\b|-ish\b|\s?\+(?![\s$({\\]*[\d\\a-zA-Z])"
+    r"|\s?(?:squared|cubed|doubled|tripled|halved)\b(?!\s+(?:feet|foot|inch|met|cent|kilo|mile|yard|unit))"
+    r"|[\s,*$)\]}]*(?:[^\W\d_]+\s+){0,2}?(?:plus\s?(?:or|/)\s?minus|plus|minus|times|divided\s+by|multiplied\s+by"
+    rf"|\+\s?/\s?-|[-+*/\u00d7\u00f7\u00b1])\s+{_IN_WORDS}\b"
+    r"|[\s,*$)\]}]*(?:[^\W\d_]+\s+){0,2}?(?:plus|minus)\s+(?!signs?\b|or\b)[a-z]"
     r"|[\s,*$)\]}\\]*(?:[^\W\d_]+[\s,]+){0,2}?(?:\(?(?:(?:just\s+)?a\s+guess|maybe|perhaps|possibly|probably)\s*\)?[.!\s]*\Z|or\s+(?:so|some|something|anything|another|any|others?|else|thereabouts"
     r"|more|less|fewer|not|none|neither|whatever|a\s+(?:different|number))\b|unless\b|give\s+or\s+take\b|if\s+not\b"
     r"|(?:or\s+)?else\b|otherwise\b|if\b[^.\n]{0,80}\belse\b|times\s+some(?:thing)?\b|but\s+not(?!\s*[$\d])"
@@ -103,7 +127,7 @@ _BACK = lazy_pattern(
     r"[\s*_]*(?:wait|no|actually|sorry|oops|correction|hmm|hold\s+on|let\s+me\s+(?:re|double))\b|\bmistake|\bwrong\b",
     re.IGNORECASE,
 )
-_START = r"(?:\A|</\w{1,12}>|[.!?;,:\n\u2014])[\s*_$)\]}>\"']*(?:(?:but|and|oh|or)[\s,]+)*"
+_START = r"(?:\A|</?\w{1,20}>|[.!?;,:\n\u2014])[\s*_$)\]}>\"']*(?:(?:but|and|oh|or)[\s,]+)*"
 _OTHER = (
     r"[\s:,]*(?:(?:exactly|actually|really|rather|instead|therefore|equal\s+to)[\s:]*)*(?:\\\$|[$*(\[{])*"
     r"(?:-?\d|\\[a-z(\[]|(?<=\$)[a-z(]|(?-i:[A-HJ]\b))"
@@ -121,14 +145,15 @@ _REVISED = lazy_pattern(
     rf"(?:answer|possibility|option|candidate|guess|result)\s*(?:is|:|=|would\s+be|could\s+be){_OTHER}"
     rf"|{_START}-?\d[\d.,]*\s+(?:is|would|could|might|may)\s+(?:be\s+)?(?:(?:[a-z]+\s+){{0,2}}"
     r"(?:likely|fine|possible|acceptable|plausible)|(?:also|equally|just\s+as)\s+(?:right|correct|good))\b"
-    r"|\A(?:</\w{1,12}>)?[\s*_$)\]}.,;:<(-]*(?:scratch\s+that|strike\s+that|never\s?mind|just\s+kidding|(?:lol|haha|but)\s+no\b"
-    r"|(?:wrong|incorrect|false)[\s.!)]*(?=\Z|\n|[.!]\s)|not\s+(?:my|the|an?)\s+(?:[a-z]+\s+)?answer)"
+    r"|\A(?:</?\w{1,20}>\s*){0,4}[\s*_$)\]}.,;:<(-]*(?:scratch\s+that|strike\s+that|never\s?mind|just\s+kidding|(?:lol|haha|but)\s+no\b"
+    rf"|(?:(?:which|that|it)\s+)?(?:(?:is|was|looks|seems)\s+)?{_VERDICT}[\s.!)]*(?=\Z|\n|[.!)]\s)"
+    r"|not\s+(?:my|the|an?)\s+(?:[a-z]+\s+)?answer)"
     r"|\b(?:ignore|disregard|discard|do(?:\s+not|n['\u2019]t)\s+(?:trust|use|count|grade|believe))\s+(?:(?:the|my|this|that|previous"
     r"|above|last|final)\s+){0,3}(?:answer|above|number|value|result)\b"
     r"|\bi\s+(?:just\s+)?(?:made\s+(?:this|that|it)|invented|guessed)\b|\bonly\s+(?:a|an)\s+(?:placeholder|example|guess)\b"
-    r"|(?:\A|[.!?\n])[\s*_$)\]}>(]*(?:p\.\s?s\.:?\s+)?(?:[a-z]+,?\s+){0,2}(?:that|this|it|(?:the\s+)?(?:above|answer))\s+(?:(?:is|was)\s+(?:a\s+)?"
+    r"|(?:\A|[.!?\n]|</?\w{1,20}>)[\s*_$)\]}>(]*(?:p\.\s?s\.:?\s+)?(?:[a-z]+,?\s+){0,2}(?:that|this|it|(?:the\s+)?(?:above|answer))\s+(?:(?:is|was)\s+(?:a\s+)?"
     r"(?:wrong|incorrect|mistaken?|not\s+(?:right|correct))|can(?:not|['\u2019]t)\s+be\s+(?:right|correct))\b"
-    r"|\A(?:</\w{1,12}>)?[\s*_$)\]},.;:]*(?:(?:but|though|although|and)\s+)?[\s(]*(?:(?:i\s+am|i['\u2019]m)\s+(?:[a-z]+\s+)?not\s+(?:[a-z]+\s+)?"
+    r"|\A(?:</?\w{1,20}>\s*){0,4}[\s*_$)\]},.;:]*(?:(?:but|though|although|and)\s+)?[\s(]*(?:(?:i\s+am|i['\u2019]m)\s+(?:[a-z]+\s+)?not\s+(?:[a-z]+\s+)?"
     r"(?:sure|certain)|(?:(?:just|only|this\s+is|it\s+is|it['\u2019]s)\s+)*(?:a|my)\s+(?:best\s+)?guess|i\s+guess|maybe|perhaps"
     r"|probably|possibly|or\s+(?:so|something|thereabouts))\b",
     re.IGNORECASE,

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from fractions import Fraction
+from functools import partial
 
 from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.numbers.chinese import FULL_WIDTH
@@ -62,6 +64,15 @@ _NEGATIVE_DIVISOR = lazy_pattern(r"([-+]?)(?<![\d.])(\d[\d.,]{0,60})\s?/\s?-(\d[
 _DEGREES = lazy_pattern(r"\s?\^\s?\{?\s?\\circ(?![a-zA-Z])\s?\}?|\s?\\degrees?(?![a-zA-Z])")
 _LATEX_WORDS = lazy_pattern(r"\\(?:text|mathrm|mathbf|textbf|mbox)\s?\{([^{}]*+)\}(?:\^\{?[23]\}?(?!\d))?")
 _LATEX_MARKS = lazy_pattern(r"\\(?:left|right|displaystyle)(?![a-zA-Z])|\\[()\[\],;:! \\]")
+_PLAIN = r"\s?([-+]?\d[\d,]{0,60}(?:\.\d{1,60})?)\s?"
+_LEFT, _RIGHT = r"(?:\\left\s?)?", r"(?:\\right\s?)?"
+_ABSOLUTE = lazy_pattern(
+    rf"(?<![\w|])\|([-+]?\d[\d,]{{0,60}}(?:\.\d{{1,60}})?)\|(?![\w|-])|\\left\s?\|{_PLAIN}\\right\s?\|"
+    rf"|{_LEFT}\\[lr]?vert{_PLAIN}{_RIGHT}\\[lr]?vert(?![a-z])|\babs\({_PLAIN}\)"
+)
+_FLOOR = lazy_pattern(rf"(?:{_LEFT}\\lfloor|\u230a|\bfloor\(){_PLAIN}(?:{_RIGHT}\\rfloor|\u230b|\))")
+_CEILED = lazy_pattern(rf"(?:{_LEFT}\\lceil|\u2308|\bceil(?:ing)?\(){_PLAIN}(?:{_RIGHT}\\rceil|\u2309|\))")
+_OPPOSITE = lazy_pattern(rf"(?<![\w)\]}}%])(?<![\w)\]}}%] )-\s?\({_PLAIN}\)")
 
 _TOKEN = lazy_pattern(
     rf"""
@@ -142,6 +153,9 @@ def plain_text(text: str) -> str:
     text = _LATEX_BLANK.sub(" ", text.replace("{,}", ","))
     if _APOSTROPHE.search(text):
         text = _APOSTROPHE.sub(",", text)
+    for mark, form, value in _EVALUATED:
+        if mark in text:
+            text = form.sub(partial(_evaluated, value), text)
     if "\\" in text:
         text = text.replace("\\$", "$").replace("\\%", "%")
         text = _LATEX_GROUPING.sub(",", text)
@@ -154,6 +168,25 @@ def plain_text(text: str) -> str:
         text = _DIVISOR_IN_BRACKETS.sub(r"/\1", text)
         text = _NEGATIVE_DIVISOR.sub(lambda m: f"{_opposite(m[1])}{m[2]}/{m[3]}", text)
     return text
+
+
+def _evaluated(value: Callable[[Decimal], Decimal], match: re.Match[str]) -> str:
+    """The value of a number between bars, floor or ceiling brackets, or behind a minus and a bracket."""
+    number = Decimal(next(group for group in match.groups() if group is not None).replace(",", ""))
+    return f" {value(number):f} "
+
+
+_EVALUATED: tuple[tuple[str, re.Pattern[str], Callable[[Decimal], Decimal]], ...] = (
+    ("|", _ABSOLUTE, Decimal.copy_abs),
+    ("vert", _ABSOLUTE, Decimal.copy_abs),
+    ("abs(", _ABSOLUTE, Decimal.copy_abs),
+    ("floor", _FLOOR, partial(Decimal.to_integral_value, rounding=ROUND_FLOOR)),
+    ("\u230a", _FLOOR, partial(Decimal.to_integral_value, rounding=ROUND_FLOOR)),
+    ("ceil", _CEILED, partial(Decimal.to_integral_value, rounding=ROUND_CEILING)),
+    ("\u2308", _CEILED, partial(Decimal.to_integral_value, rounding=ROUND_CEILING)),
+    ("(", _OPPOSITE, Decimal.copy_negate),
+)
+"""What a text must hold, the form that may then be found, and what it makes of the number in it."""
 
 
 def _opposite(sign: str) -> str:

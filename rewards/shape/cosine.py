@@ -40,7 +40,7 @@ def prepare(*, limit: int, over: float | None, **scores: Any) -> None:
 
 
 @reward(
-    version=3,
+    version=4,
     as_published=["variant"],
     range=(-1.0, 1.0),
     isolation="process",

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from grpo.core.check.reward import check_env, check_reward, check_verifier
     from grpo.core.check.sampler import check_sampler
     from grpo.core.check.sandbox import check_sandbox
-    from grpo.core.run.comparison import Comparison, compare
-    from grpo.core.run.python import train
-    from grpo.core.run.result import Run, load
+    from grpo.core.run.python.comparison import Comparison, compare
+    from grpo.core.run.python.result import Run, load
+    from grpo.core.run.python.train import train
     from grpo.core.scoring.interop import to_inspect, to_trl, to_verifiers
     from grpo.core.scoring.scorer import Scorer
     from grpo.envs.text.spaces import AnyText
@@ -129,7 +129,7 @@ _HOMES = {
     "AmbiguousName": "plugins.errors",
     "AnyText": "envs.text.spaces",
     "Case": "plugins.types",
-    "Comparison": "core.run.comparison",
+    "Comparison": "core.run.python.comparison",
     "Completion": "plugins.types",
     "Component": "plugins.rubric",
     "DatasetError": "plugins.errors",
@@ -149,7 +149,7 @@ _HOMES = {
     "RewardSpec": "plugins.specs",
     "RowsSeen": "plugins.sampling",
     "RubricSpec": "plugins.rubric",
-    "Run": "core.run.result",
+    "Run": "core.run.python.result",
     "RunEnded": "plugins.events",
     "RunError": "plugins.errors",
     "RunStarted": "plugins.events",
@@ -175,11 +175,11 @@ _HOMES = {
     "check_sampler": "core.check.sampler",
     "check_sandbox": "core.check.sandbox",
     "check_verifier": "core.check.reward",
-    "compare": "core.run.comparison",
+    "compare": "core.run.python.comparison",
     "env": "plugins.factory_decorators",
     "from_trl": "plugins.from_trl",
     "hookimpl": "plugins.hookspecs",
-    "load": "core.run.result",
+    "load": "core.run.python.result",
     "loss": "plugins.training_decorators",
     "pool_of": "plugins.sandbox_pools",
     "reward": "plugins.decorators",
@@ -190,7 +190,7 @@ _HOMES = {
     "to_inspect": "core.scoring.interop",
     "to_trl": "core.scoring.interop",
     "to_verifiers": "core.scoring.interop",
-    "train": "core.run.python",
+    "train": "core.run.python.train",
     "validate": "core.check.gold.validate",
     "verifier": "plugins.decorators",
 }

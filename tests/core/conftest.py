@@ -139,8 +139,8 @@ def lora_run(tiny_model: Path, vowels: str, tmp_path_factory: pytest.TempPathFac
 
 def _run(model: Path, reward: str, out: Path, **settings: Any) -> Path:
     from grpo.core.config.schema import parse_config
+    from grpo.core.display.progress import Silent
     from grpo.core.run.job import start
-    from grpo.core.run.progress import Silent
     from grpo.plugins.host import Host
 
     config = {
@@ -169,8 +169,8 @@ def ray_cluster() -> Iterator[Any]:
     from ray.cluster_utils import Cluster  # reads them
 
     cluster = Cluster()
-    patience = {"health_check_timeout_ms": 120_000}  # a busy machine is not a dead node
-    _added(cluster, include_dashboard=False, _system_config=patience)
+    busy = {"health_check_timeout_ms": 120_000, "worker_niceness": 0}  # a busy machine is not a dead node
+    _added(cluster, include_dashboard=False, _system_config=busy)
     _added(cluster)
     yield cluster
     cluster.shutdown()

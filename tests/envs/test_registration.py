@@ -6,12 +6,13 @@ import subprocess
 import sys
 
 import pytest
+from patience import RUN
 
 HEAVY = ("gymnasium", "numpy", "datasets", "pyarrow", "torch", "transformers", "trl")
 
 
 def _python(code: str) -> str:
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=RUN)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from grpo.plugins._entry_points import Entry
+from grpo.plugins._host.entry_points import Entry
 
 PREAMBLE = """
 from grpo import Case, EnvSpec, RewardSpec, SandboxSpec, Verdict, VerifierSpec, hookimpl, reward, verifier

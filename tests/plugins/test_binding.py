@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from grpo import Completion, reward
-from grpo.plugins._binding import BoundReward, MissingColumn
+from grpo.plugins._spec.binding import BoundReward, MissingColumn
 from grpo.plugins.errors import OptionError, PluginError
 
 

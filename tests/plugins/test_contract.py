@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from grpo.plugins._entry_points import Entry
-from grpo.plugins._loading import load_entry
+from grpo.plugins._host.entry_points import Entry
+from grpo.plugins._host.loading import load_entry
 from grpo.plugins.contract import CONTRACT, contract_fault
 from grpo.plugins.errors import PluginNotFound
 from grpo.plugins.host import Host, Problem

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from grpo.plugins._discovery import PIN_VARIABLE, installed_entries, normalized, pinned
-from grpo.plugins._entry_points import Entry
+from grpo.plugins._host.discovery import PIN_VARIABLE, installed_entries, normalized, pinned
+from grpo.plugins._host.entry_points import Entry
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 

@@ -15,10 +15,12 @@ from typing import Any, get_args
 import pytest
 
 import grpo
-from grpo.plugins import _problems, _soundness, hookspecs
-from grpo.plugins._loading import HOOKS
-from grpo.plugins._signature import RESERVED_OPTIONS
-from grpo.plugins._spec_text import TABLE_KEYS, parse
+from grpo.plugins import hookspecs
+from grpo.plugins._host import problems
+from grpo.plugins._host.loading import HOOKS
+from grpo.plugins._spec import soundness
+from grpo.plugins._spec.signature import RESERVED_OPTIONS
+from grpo.plugins._spec.spec_text import TABLE_KEYS, parse
 from grpo.plugins.events import Event, RunEnded
 from grpo.plugins.host import Host
 from grpo.plugins.types import Completion
@@ -72,9 +74,9 @@ def test_the_hooks_are_pinned_and_each_is_documented() -> None:
 def test_every_event_prefix_state_and_reserved_key_is_documented() -> None:
     for event in Event.__args__:
         assert f"`{event.__name__}`" in TEXT
-    for prefix in _soundness.RESERVED_PREFIXES:
+    for prefix in soundness.RESERVED_PREFIXES:
         assert f"`{prefix}:`" in TEXT
-    for state in ("ok", *get_args(_problems.State)):
+    for state in ("ok", *get_args(problems.State)):
         assert f"| `{state}` |" in TEXT
     for key in (*RESERVED_OPTIONS, *TABLE_KEYS):
         assert f"`{key}`" in TEXT

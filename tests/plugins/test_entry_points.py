@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo.plugins._entry_points import declared
+from grpo.plugins._host.entry_points import declared
 
 GROUP = "grpo.test"
 ABOUT = "Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nSummary: text\n\nName: not this\n"

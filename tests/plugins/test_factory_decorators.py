@@ -10,7 +10,7 @@ import gymnasium
 import pytest
 
 from grpo import EnvSpec, SandboxSpec, env, sandbox
-from grpo.plugins._binding import BoundEnv
+from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import SpecError
 
 Level = Literal["easy", "hard"]

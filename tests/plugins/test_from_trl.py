@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from grpo import Completion, from_trl
-from grpo.plugins._source_file import source_sha256
+from grpo.plugins._host.source_file import source_sha256
 from grpo.plugins.errors import SpecError, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.types import Message
@@ -281,7 +281,7 @@ def test_a_function_of_a_file_is_wrapped_as_it_is(file: Path) -> None:
     [
         ("stateful", "only TRL's trainer has"),
         ("breif", "Did you mean 'brief'"),
-        ("Longest", "expected a RewardSpec"),
+        ("Longest", "expected a function, or what @reward makes of one"),
     ],
 )
 def test_other_functions_of_a_file_are_refused_in_words(file: Path, function: str, words: str) -> None:

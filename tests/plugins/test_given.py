@@ -12,8 +12,8 @@ from typing import Any
 import gymnasium
 import pytest
 
-from grpo.plugins._given import spec_of, written_sha256
-from grpo.plugins._source_file import source_sha256
+from grpo.plugins._host.python_objects import spec_of, written_sha256
+from grpo.plugins._host.source_file import source_sha256
 from grpo.plugins.decorators import reward
 from grpo.plugins.errors import PluginNotFound, UsageError
 from grpo.plugins.host import Host
@@ -67,11 +67,15 @@ def test_a_class_becomes_an_environment_that_pays_itself() -> None:
 @pytest.mark.parametrize(
     ("kind", "value", "why"),
     [
-        ("reward", 3, "expected a RewardSpec"),
+        ("reward", 3, "expected a function, or what @reward makes of one"),
         ("reward", lambda text: 0.0, "must be named 'completion'"),
-        ("reward", spec_of("verifier", near), "expected a RewardSpec, got the verifier 'near'"),
+        (
+            "reward",
+            spec_of("verifier", near),
+            "expected a function, or what @reward makes of one, got the verifier 'near'",
+        ),
         ("env", dict, "the class 'dict' is no environment"),
-        ("env", near, "EnvSpec"),
+        ("env", near, "expected a class of gymnasium.Env"),
     ],
 )
 def test_what_cannot_be_a_plugin_is_told_why(kind: Any, value: Any, why: str) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from grpo import Case, Component, RewardSpec, reward, rubric
-from grpo.plugins._binding import BoundReward
-from grpo.plugins._rubric_file import rubric_from_file
-from grpo.plugins._soundness import spec_fault
+from grpo.plugins._host.rubric_file import rubric_from_file
+from grpo.plugins._spec.binding import BoundReward
+from grpo.plugins._spec.soundness import spec_fault
 from grpo.plugins.errors import SpecError, UsageError
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from grpo import Completion, EnvSpec
-from grpo.plugins._entry_points import Entry
+from grpo.plugins._host.entry_points import Entry
 from grpo.plugins.errors import UsageError
 from grpo.plugins.events import Event, RunEnded, RunStarted, StepEnded
 from grpo.plugins.host import Host
@@ -59,7 +59,7 @@ def test_reserved_keys_that_mean_nothing_are_refused(near_entry: Entry, kind: st
 
 ENV_AND_SANDBOX = """
 import inspect
-from grpo.plugins._signature import options_of
+from grpo.plugins._spec.signature import options_of
 
 class Pool:
     def __init__(self, size): self.size = size

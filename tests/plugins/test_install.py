@@ -13,6 +13,7 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
+import tomllib
 import venv
 import zipfile
 from collections.abc import Callable
@@ -21,11 +22,13 @@ from typing import Any
 
 import pytest
 
+from grpo.core.scaffold.package import EXAMPLE, distribution_of
+
 pytestmark = pytest.mark.install
 
 ROOT = Path(__file__).resolve().parents[2]
-OURS = ("pyproject.toml", "README.md", "LICENSE", "src", "core", "plugins", "rewards", "envs", "kernels")
-EXAMPLES = ("grpo-reward-brevity", "grpo-env-reverse", "grpo-sandbox-spread")
+OURS = ("pyproject.toml", "README.md", "LICENSE", "src", "core", "plugins", "rewards", "envs", "kernels", "examples")
+EXAMPLES = tuple(distribution_of(kind, name) for kind, name in EXAMPLE.items())
 FAULTY = ("grpo-test-broken", "grpo-test-clash", "grpo-test-exits", "grpo-test-misspelt")
 UNWANTED = shutil.ignore_patterns("__pycache__", "*.egg-info", ".pytest_cache", ".mypy_cache", "build")
 
@@ -109,6 +112,9 @@ def test_the_wheel_of_the_sdist_holds_every_file_of_the_packages_as_it_is(
     files = [file for file in root.iterdir() if file.is_file()]
     for package in ("core", "plugins", "rewards", "envs", "kernels"):
         files += [file for file in (root / package).rglob("*") if file.is_file()]
+    data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    for pattern in data["grpo.core.scaffold"]:  # behind a link
+        files += (root / "core" / "scaffold").glob(pattern)
     assert packed == {file.relative_to(root.parent).as_posix(): file.read_bytes() for file in files}
 
 
@@ -129,19 +135,19 @@ def test_wheels_beside_ours_are_found_and_run(
     assert found["problems"] == []
     offers = {(known["distribution"], known["kind"], known["name"]) for known in found["plugins"]}
     assert {
-        ("grpo-reward-brevity", "reward", "brevity"),
-        ("grpo-reward-brevity", "verifier", "within_words"),
-        ("grpo-env-reverse", "env", "reverse"),
-        ("grpo-sandbox-spread", "sandbox", "spread"),
         ("grpo-kit", "env", "gsm8k"),
+        *((distribution_of(kind, name), kind, name) for kind, name in EXAMPLE.items()),
     } <= offers
     score = (
         "from grpo import Completion; from grpo.plugins.host import Host; "
-        "reward = Host.discover().reward('brevity:limit=2,slack=2'); "
-        "print(reward.call(Completion('one two three')), reward.call(Completion('x', row={'max_words': 0})))"
+        "reward = Host.discover().reward('stated_number:tolerance=1'); "
+        "print(reward.call(Completion('It is 71.', row={'answer': '72'})), "
+        "reward.call(Completion('It is 71.', row={'answer': 'unknown'})))"
     )
-    assert command(bin_ / "python", "-c", score, cwd=tmp_path) == "0.75 None\n"
-    assert "limit  int, default 50" in command(bin_ / "grpo", "plugins", "show", "brevity", cwd=tmp_path)
+    assert command(bin_ / "python", "-c", score, cwd=tmp_path) == "1.0 None\n"
+    assert "tolerance  float, default 0.0" in command(bin_ / "grpo", "plugins", "show", "stated_number", cwd=tmp_path)
+    new = ("plugins", "new", "loss", "mine")
+    assert "grpo-loss-mine/pyproject.toml" in command(bin_ / "grpo", *new, cwd=tmp_path)
 
 
 def test_the_wheel_trains_and_reports_in_an_empty_folder(
@@ -150,11 +156,12 @@ def test_the_wheel_trains_and_reports_in_an_empty_folder(
     grpo = environment(wheels["grpo-kit"]) / "grpo"
     empty = tmp_path / "empty"
     empty.mkdir()
-    printed = command(grpo, "run", "--env", "gsm8k", "--reward", "proximity", "--steps", "2", cwd=empty)
+    run = ("run", "--env", "gsm8k", "--reward", "proximity", "--steps", "2", "--eval-size", "8")
+    printed = command(grpo, *run, cwd=empty)
     assert "done after step 2" in printed
-    [run] = (empty / "runs").iterdir()
-    assert {"config.json", "metrics.jsonl", "model", "reward.png", "rollouts"} <= {path.name for path in run.iterdir()}
-    assert "128 rollouts" in command(grpo, "report", run, "-o", "run.html", cwd=empty)
+    [out] = (empty / "runs").iterdir()
+    assert {"config.json", "metrics.jsonl", "model", "reward.png", "rollouts"} <= {path.name for path in out.iterdir()}
+    assert "128 rollouts" in command(grpo, "report", out, "-o", "run.html", cwd=empty)
 
 
 def test_editable_installs_are_found_and_pass_their_own_tests(
@@ -172,7 +179,7 @@ def test_editable_installs_are_found_and_pass_their_own_tests(
 def test_faulty_neighbours_are_a_clear_line_each_and_stop_nothing(
     wheels: dict[str, Path], environment: Callable[..., Path], tmp_path: Path
 ) -> None:
-    bin_ = environment(wheels["grpo-kit"], wheels["grpo-reward-brevity"], *(wheels[name] for name in FAULTY))
+    bin_ = environment(wheels["grpo-kit"], wheels["grpo-reward-stated-number"], *(wheels[name] for name in FAULTY))
     found = listing(bin_, tmp_path)
     lines = {(p["distribution"], p["state"]): p["line"] for p in found["problems"]}
     assert set(lines) == {
@@ -189,7 +196,7 @@ def test_faulty_neighbours_are_a_clear_line_each_and_stop_nothing(
     assert "write grpo-test-clash/proximity" in lines["grpo-test-clash", "clash"]
     assert "'proximity' alone means this one" in lines["grpo-kit", "clash"]
     names = {f"{known['distribution']}/{known['name']}" for known in found["plugins"]}
-    assert {"grpo-test-misspelt/survivor", "grpo-reward-brevity/brevity", "grpo-kit/gsm8k"} <= names
+    assert {"grpo-test-misspelt/survivor", "grpo-reward-stated-number/stated_number", "grpo-kit/gsm8k"} <= names
     table = command(bin_ / "grpo", "plugins", cwd=tmp_path)
     for distribution, state in lines:
         assert any(distribution in line and f" {state} " in line for line in table.splitlines())

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from grpo.plugins._entry_points import Entry
-from grpo.plugins._loading import HOOK_OF_KIND
+from grpo.plugins._host.entry_points import Entry
+from grpo.plugins._host.loading import HOOK_OF_KIND
 from grpo.plugins.errors import PluginNotFound
 from grpo.plugins.host import Host, Problem
 from grpo.plugins.specs import Kind
@@ -83,9 +83,9 @@ def test_ctrl_c_during_the_import_is_the_users(make_entry: HookSource) -> None:
         ("return {'good': good}", "invalid", "type dict; return a list"),
         ("return good", "invalid", "type RewardFunction; return a list"),
         ("return (good for _ in range(1))", "invalid", "type generator; return a list"),
-        ("return ['good']", "invalid", "expected a RewardSpec, got str 'good'"),
+        ("return ['good']", "invalid", "expected a function, or what @reward makes of one, got str 'good'"),
         ("return [lambda completion: 1.0]", "invalid", "decorate it with @reward(version=1)"),
-        ("return [judge]", "invalid", "expected a RewardSpec, got the verifier 'judge'"),
+        ("return [judge]", "invalid", "expected a function, or what @reward makes of one, got the verifier 'judge'"),
         ("return [good, good]", "invalid", "two rewards named 'good'"),
         ("return type('L', (list,), {'__len__': lambda s: 1 / 0})(['x'])", "invalid", "got str 'x'"),
         ("return [RewardSpec(type('S', (str,), {})('n'), 1, print)]", "invalid", "class 'S', not a plain str"),

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from grpo.plugins._entry_points import Entry
-from grpo.plugins._lock import drift
+from grpo.plugins._host.entry_points import Entry
+from grpo.plugins._host.lock import drift
 from grpo.plugins.host import Host
 
 SOURCE = """

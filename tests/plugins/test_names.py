@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from grpo.plugins._entry_points import Entry
+from grpo.plugins._host.entry_points import Entry
 from grpo.plugins.errors import AmbiguousName, PluginNotFound, UsageError
 from grpo.plugins.host import Host
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from grpo.plugins._entry_points import Entry
+from grpo.plugins._host.entry_points import Entry
 from grpo.plugins.errors import OptionError, PluginError
 from grpo.plugins.host import Host
 

@@ -14,9 +14,9 @@ import pytest
 
 from grpo import Completion, check_reward
 from grpo.core.cli.show import hits_of
-from grpo.core.run.given import PluginObjects
+from grpo.core.run.python.objects import PluginObjects
 from grpo.core.scoring.scorer import Scorer
-from grpo.plugins._binding import BoundReward
+from grpo.plugins._spec.binding import BoundReward
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.types import Isolation, Message

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from command import environment_with
+from patience import RUN
 
 pytestmark = pytest.mark.slow
 GOOD = """
@@ -87,7 +88,7 @@ def command(site: Path, *arguments: str, seconds: float = 120.0) -> subprocess.C
     cache = str(site.parent / "cache")
     environment = environment_with(site, GRPO_PLUGINS=names, GRPO_CACHE=cache, GRPO_PROBE_SECONDS=str(seconds))
     whole = [sys.executable, "-m", "grpo", "plugins", *arguments]
-    return subprocess.run(whole, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(whole, env=environment, capture_output=True, text=True, timeout=RUN, check=False)
 
 
 def listing(site: Path, *arguments: str, seconds: float = 120.0) -> dict[str, Any]:
@@ -171,7 +172,7 @@ def test_a_limit_that_is_none_is_refused(site: Path) -> None:
     cache = str(site.parent / "cache")
     environment = environment_with(site, GRPO_PLUGINS="fine", GRPO_CACHE=cache, GRPO_PROBE_SECONDS="soon")
     whole = [sys.executable, "-m", "grpo", "plugins"]
-    done = subprocess.run(whole, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(whole, env=environment, capture_output=True, text=True, timeout=RUN, check=False)
     assert (done.returncode, "GRPO_PROBE_SECONDS='soon' must be a number of seconds above 0" in done.stderr) == (
         2,
         True,

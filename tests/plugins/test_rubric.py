@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from grpo import Completion, Component, RewardSpec, RubricSpec, reward, rubric
-from grpo.plugins._entry_points import Entry
-from grpo.plugins._lock import drift
+from grpo.plugins._host.entry_points import Entry
+from grpo.plugins._host.lock import drift
 from grpo.plugins.errors import OptionError, PluginError, PluginNotFound, SpecError, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.rubric import parts

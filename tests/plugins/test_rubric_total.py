@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from grpo.plugins._rubric_total import FAILED, STOPPED, Term, Value, opens, reach, total
+from grpo.plugins._spec.rubric_total import FAILED, STOPPED, Term, Value, opens, reach, total
 
 UNIT = Term(1.0, (0.0, 1.0), 1.0)
 HALF = Term(0.5, (0.0, 1.0), 1.0)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from grpo.plugins._binding import BoundSampler
+from grpo.plugins._spec.binding import BoundSampler
 from grpo.plugins.errors import OptionError, PluginError, SpecError, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.sampler_decorator import sampler

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 from grpo import Completion, reward, verifier
-from grpo.plugins._signature import options_of, read_signature
+from grpo.plugins._spec.signature import options_of, read_signature
 from grpo.plugins.errors import SpecError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from grpo import Case, EnvSpec, RewardSpec, SandboxSpec, VerifierSpec
-from grpo.plugins._soundness import spec_fault
+from grpo.plugins._spec.soundness import spec_fault
 from grpo.plugins.specs import Column, Option
 
 

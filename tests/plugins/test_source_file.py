@@ -10,7 +10,7 @@ import pytest
 
 from grpo import Completion
 from grpo.core.scoring.scorer import Scorer
-from grpo.plugins._soundness import version_note
+from grpo.plugins._spec.soundness import version_note
 from grpo.plugins.errors import PluginNotFound, UsageError
 from grpo.plugins.host import Host
 
@@ -89,7 +89,7 @@ def test_a_file_is_executed_once_until_it_changes(folder: Path, capsys: pytest.C
         ("./none.py:score", "no file './none.py'"),
         ("./mine.py:scor", "Did you mean 'score'?"),
         ("./mine.py:nothing", "The file offers: score, plain."),
-        ("./mine.py:judge", "expected a RewardSpec, got the verifier 'judge'"),
+        ("./mine.py:judge", "expected a function, or what @reward makes of one, got the verifier 'judge'"),
         ("./mine.py:score@9", "the file has version 3"),
         ("./mine.py:score:limt=3", "Did you mean 'limit'?"),
     ],
@@ -105,7 +105,8 @@ def test_a_class_is_told_how_to_become_an_environment(folder: Path) -> None:
     with pytest.raises(UsageError) as caught:
         HOST.env("./game.py:Game")
     assert str(caught.value) == (
-        "./game.py:Game is not an env: expected an EnvSpec, got the class 'Game'; make a spec of it: "
+        "./game.py:Game is not an env: expected a class of gymnasium.Env, or what @env makes of a function, got the "
+        "class 'Game'; make a spec of it: "
         "env(version=1)(Game) (one that is registered with gymnasium is gym:./game.py:ID)."
     )
 

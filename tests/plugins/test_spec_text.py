@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from grpo.plugins._spec_text import SpecText, parse
+from grpo.plugins._spec.spec_text import SpecText, parse
 from grpo.plugins.errors import UsageError
 
 

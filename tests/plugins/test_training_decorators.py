@@ -107,7 +107,7 @@ def test_a_file_is_enough_and_options_are_checked(file: Path) -> None:
         (f"{file}:mine:as=x", UsageError, "losses take no 'as'"),
         (f"{file}:mine:weight=2", UsageError, "losses take no 'weight'"),
         (str(file), PluginNotFound, "offers 2 losses: mine, other"),
-        (f"{file}:worth", UsageError, "expected a LossSpec, got the advantage 'worth'"),
+        (f"{file}:worth", UsageError, "expected what @loss makes of a function, got the advantage 'worth'"),
         ("dappo", PluginNotFound, "no loss 'dappo'"),
     ):
         with pytest.raises(error) as refused:

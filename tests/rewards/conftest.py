@@ -19,7 +19,7 @@ from patience import PATIENCE
 
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.scoring.scorer import Scorer
-from grpo.plugins._binding import BoundReward
+from grpo.plugins._spec.binding import BoundReward
 from grpo.plugins.host import Host
 from grpo.plugins.sandbox_pools import close_pools, pool_of
 from grpo.plugins.types import Completion

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from grpo.core.scoring.scorer import Scorer
-from grpo.plugins._spec_text import parse
+from grpo.plugins._spec.spec_text import parse
 from grpo.plugins.host import Host
 from grpo.plugins.types import Completion
 from grpo.rewards import grpo_rewards

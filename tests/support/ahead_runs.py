@@ -66,11 +66,11 @@ class Copied(HfRollouts):
 def jobs(tiny_model: Path, vowels: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
     """While it lasts, a run may have an engine of the test's."""
     from grpo.core.config.schema import parse_config
+    from grpo.core.display.progress import Silent
     from grpo.core.planning import decide
     from grpo.core.planning import rollout as planning
     from grpo.core.rollout import open as opening
     from grpo.core.run.job import resume, start
-    from grpo.core.run.progress import Silent
     from grpo.plugins.host import Host
 
     patch = pytest.MonkeyPatch()

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from forked_command import ONE_THREAD, launched
+from patience import RUN
 
 REWARD = """
 from grpo import reward
@@ -68,7 +69,7 @@ class Ranks:
         return [pid for pid, parent in parents.items() if parent in ranks and pid not in ranks]
 
     def until_step(self, step: int) -> None:
-        file, deadline = self.out / "metrics.jsonl", time.monotonic() + 120
+        file, deadline = self.out / "metrics.jsonl", time.monotonic() + RUN
         while not (file.exists() and f'"step": {step},' in file.read_text()):
             assert self.launcher.poll() is None, self.said
             assert time.monotonic() < deadline, "the run never got there"
@@ -80,10 +81,10 @@ class Ranks:
         while self.processes():
             assert time.monotonic() < deadline, f"still going: {self.processes()}\n{self.said}"
             time.sleep(0.1)
-        self.launcher.wait(60)
+        self.launcher.wait(RUN)
 
     def stop(self) -> None:
         for pid in (*self.processes().values(), self.launcher.pid):
             if self.launcher.poll() is None:
                 os.kill(pid, signal.SIGKILL)
-        self.launcher.wait(60)
+        self.launcher.wait(RUN)

@@ -49,7 +49,7 @@ class Forked:
         closed: Sequence[int] = (),
         variables: Mapping[str, str] | None = None,
     ) -> None:
-        self._said = said
+        self._said, self._output = said, output
         how = (list(arguments), str(said), largest_file, output, session, tuple(closed), dict(variables or {}))
         self.process = _CONTEXT.Process(target=_command, args=how)
         self.process.start()
@@ -57,6 +57,12 @@ class Forked:
     @property
     def said(self) -> str:
         return self._said.read_text() if self._said.exists() else ""
+
+    @property
+    def printed(self) -> str:
+        """What went to the file that is its stdout."""
+        assert self._output is not None
+        return Path(self._output).read_text()
 
     @property
     def ended(self) -> bool:
@@ -87,8 +93,10 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
 
 def in_two_processes(arguments: Sequence[str], code: int = 0, processes: int = 2) -> subprocess.CompletedProcess[str]:
     """Runs `grpo` in two processes, or more, that train together, and returns it when it ended with this code."""
+    from patience import RUN  # it loads pytest, which the processes need not
+
     command, environment = launched(arguments, processes), {**os.environ, **ONE_THREAD}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=RUN, check=False)
     assert done.returncode == code, done.stderr[-3000:]
     return done
 
@@ -96,12 +104,27 @@ def in_two_processes(arguments: Sequence[str], code: int = 0, processes: int = 2
 def forked_together(
     arguments: Sequence[str], folder: Path, code: int = 0, processes: int = 2
 ) -> subprocess.CompletedProcess[str]:
-    """Does the same with forked processes, numbered as SLURM numbers them: without a launcher that ends them.
+    """Does the same with forked processes (`started_together`)."""
+    from patience import RUN  # it loads pytest, which the processes need not
+
+    ranks = started_together(arguments, folder, processes)
+    try:
+        codes = [one.wait(RUN) for one in ranks]
+    finally:
+        for one in ranks:
+            if not one.ended:
+                one.signal(signal.SIGKILL)
+    out, errors = "".join(one.printed for one in ranks), "".join(one.said for one in ranks)
+    assert codes == [code] * processes, errors[-3000:]
+    return subprocess.CompletedProcess(list(arguments), code, out, errors)
+
+
+def started_together(arguments: Sequence[str], folder: Path, processes: int = 2) -> list[Forked]:
+    """Starts forked processes that train together, numbered as SLURM numbers them: without a launcher that ends them.
 
     Args:
         arguments: of `grpo`.
         folder: for what they say.
-        code: with which all of them are to end.
         processes: how many.
     """
     with socket.socket() as free:
@@ -115,17 +138,7 @@ def forked_together(
         variables |= {"WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes)}
         (place / f"out{rank}").touch()
         ranks.append(Forked(arguments, place / f"err{rank}", output=str(place / f"out{rank}"), variables=variables))
-    try:
-        codes = [one.wait(300) for one in ranks]
-    finally:
-        for one in ranks:
-            if not one.ended:
-                one.signal(signal.SIGKILL)
-    out, errors = (
-        "".join((place / f"{kind}{rank}").read_text() for rank in range(processes)) for kind in ("out", "err")
-    )
-    assert codes == [code] * processes, errors[-3000:]
-    return subprocess.CompletedProcess(list(arguments), code, out, errors)
+    return ranks
 
 
 def _command(

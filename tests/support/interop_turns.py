@@ -18,7 +18,7 @@ from grpo.core.check import env as check_env
 from grpo.core.cli.main import cli
 from grpo.core.config.settings import RolloutSettings
 from grpo.core.env.episodes import episodes_of
-from grpo.core.env.prompts import encode_starts
+from grpo.core.env.prompts import encode_episodes
 from grpo.core.policy.embedded import embedded_model_path
 from grpo.core.policy.load import load_tokenizer
 from grpo.core.record.browse import read_step
@@ -51,7 +51,7 @@ def played(env: str, row: int, lines: Sequence[Sequence[str]], seconds: float = 
         said = [(*tokenizer(left[ids[0]].pop(0))["input_ids"], 2) for ids in asked]
         return [Sampled(ids, (-0.5,) * len(ids), "stop") for ids in said]
 
-    (prompt,) = encode_starts(tokenizer, [episode])
+    (prompt,) = encode_episodes(tokenizer, [episode])
     prompts = [[number, *prompt] for number in range(len(lines))]
     return player.play([episode] * len(lines), prompts, sample, SamplingParams(120, (2,), 0))
 

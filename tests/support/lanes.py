@@ -29,7 +29,6 @@ LONG = (
     "deepspeed",
     "ray",
     "trackers",
-    "live",
     "browser",
     "site",
     "vllm",

@@ -17,7 +17,9 @@ from typing import Any
 import pytest
 
 PATIENCE = 60.0
-"""Seconds until a test gives up on what takes well under one."""
+"""Seconds until a test gives up on what takes a second or two."""
+RUN = 600.0
+"""The same for a run, and for processes that load torch and trl: what takes up to a minute where nothing else works."""
 READS = 10
 """How often a clock is read, at the least, while whoever watches a limit looks at everything once."""
 

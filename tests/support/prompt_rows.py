@@ -5,7 +5,7 @@ from __future__ import annotations
 from datasets import Dataset
 
 from grpo.core.plan import Plan
-from grpo.core.train.data import run_order
+from grpo.core.train.sft.data import run_order
 
 
 def prompt_rows(plan: Plan) -> Dataset:

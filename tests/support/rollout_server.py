@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import pytest
+from patience import RUN
 
 STARTED = re.compile(r"serving .* on (http://\S+) \(float32, 512 tokens, adapters up to rank 16\)")
 
@@ -48,4 +49,4 @@ class Server:
     def stop(self) -> int:
         with self.process:
             self.process.send_signal(signal.SIGTERM)
-            return self.process.wait(timeout=60)
+            return self.process.wait(timeout=RUN)

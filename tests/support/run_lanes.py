@@ -20,12 +20,12 @@ STYLE = (("ruff", "check", "."), ("ruff", "format", "--check", "."))
 
 # How each lane is spread over processes. Many tests compute little and wait much: a process for each core, and a thread
 # for each process. Tests that share what takes long to make stay together, and the longest begin (lanes.py).
-# Runs of DeepSpeed have two processes of their own, and a Ray cluster belongs to the process that started it.
+# Runs of DeepSpeed have two processes of their own, and each of two processes starts a Ray cluster.
 TOGETHER = ("-n", "auto", "--maxprocesses", "8", "--dist", "loadscope", "--no-loadscope-reorder")
 SPREAD = {
     "fast": ("-n", "auto", "--maxprocesses", "8", "--dist", "worksteal"),
     "deepspeed": ("-n", "1"),
-    "ray": ("-n", "0"),
+    "ray": ("-n", "2", "--dist", "loadscope", "--no-loadscope-reorder"),
     "trackers": ("-n", "0"),
 }
 

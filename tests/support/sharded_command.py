@@ -68,8 +68,10 @@ def run(
     processes: int = 2,
 ) -> str:
     """Runs `grpo`, or a program around it; returns what its processes said when they ended with this code."""
+    from patience import RUN  # it loads pytest, which the processes need not
+
     process = command(arguments, sharding, program, processes)
-    said, _ = process.communicate(timeout=300)
+    said, _ = process.communicate(timeout=RUN)
     assert process.returncode == code, said[-5000:]
     return said
 

@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 
-from grpo.core.train import packing
-from grpo.core.train.forward import completion_logps
-from grpo.core.train.head import attach_logps
+from grpo.core.train.update import packing
+from grpo.core.train.update.forward import completion_logps
+from grpo.core.train.update.head import attach_logps
 
 PROMPT, COMPLETION, VOCABULARY, HIDDEN = 4, 6, 50, 16
 

@@ -21,11 +21,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from grpo.core.config.sections import LossSection
 from grpo.core.policy.whole import full_tensors, is_sharded
-from grpo.core.train.adamw import CompensatedAdamW
-from grpo.core.train.head import attach_logps
 from grpo.core.train.losses.clipped import dapo
-from grpo.core.train.policy_loss import PolicyLoss
-from grpo.plugins._binding import BoundLoss
+from grpo.core.train.update.adamw import CompensatedAdamW
+from grpo.core.train.update.head import attach_logps
+from grpo.core.train.update.policy_loss import PolicyLoss
+from grpo.plugins._spec.binding import BoundLoss
 
 ROWS, PROMPT, COMPLETION, LR = 8, 4, 6, 1e-2
 ZERO = {

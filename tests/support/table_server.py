@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from grpo.core.rollout.server.card import ServerCard
+from grpo.core.rollout.server.capabilities import ServerCapabilities
 from grpo.core.rollout.server.client import state_of
 from grpo.core.rollout.server.serve import RolloutServer
 from grpo.core.rollout.sync.delta import Announced
@@ -22,7 +22,7 @@ from grpo.plugins.errors import UsageError
 PARAMS = SamplingParams(max_tokens=4, eos_ids=(2,), pad_id=0)
 WEIGHTS = {"a": torch.full((4, 4), 0.5), "b": torch.tensor([1.0, 2.0], dtype=torch.bfloat16)}
 COMMAND = "grpo serve-rollouts --context 64"
-CARD = ServerCard(
+CARD = ServerCapabilities(
     model="a table",
     traits={"vocab_size": 50},
     tokenizer=7,

@@ -19,7 +19,7 @@ from grpo.core.env.step import StepAnswer
 from grpo.core.env.threads import Raised
 from grpo.core.env.worked import Wanted, Worked, play_worked
 from grpo.core.scoring.scorer import Judgement, Outcome, Scorer
-from grpo.plugins._binding import BoundEnv, BoundReward, BoundVerifier
+from grpo.plugins._spec.binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.types import Completion, Message
 
 _CLOSE = 1e-9

@@ -25,7 +25,7 @@ from grpo.core.plan import Plan
 from grpo.core.scoring.outcome import explain
 from grpo.core.scoring.scorer import Scorer
 from grpo.core.text.stats import mean_or_none
-from grpo.plugins._binding import BoundEnv, BoundReward, BoundVerifier
+from grpo.plugins._spec.binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import SandboxUnavailable, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.rubric import parts

@@ -7,8 +7,9 @@ without data (core/planning/memory/activations.py). The rest is arithmetic:
   a tile of 4096 x 32768 logits, the gradient of the hidden states in float32 and again in b, and that of a trained
   head in float32. grpo: a tile, a row of H for each token (or its gradient), and the gradient of a trained head
   before it joins the others, see grpo.kernels.
-- attention masks of the packed row (core/train/packing.py): one for each length of completions that share a prompt, so
-  no more than there are sequences, and each of at most w + 8 columns and rows for sequences of w tokens.
+- attention masks of the packed row (core/train/update/packing.py): one for each length of completions that
+  share a prompt, so no more than there are sequences, and each of at most w + 8 columns and rows for sequences of w
+  tokens.
 - cache of keys and values, L tokens, l layers, k key-value heads of d: 2 l k d L b for each sequence, with k and d as
   each layer has them.
 """
@@ -25,8 +26,8 @@ from grpo.core.config.sections import LoraSection
 from grpo.core.config.settings import Checkpointing
 from grpo.core.planning.memory.activations import Activations, count_activations, count_cache, empty_policy
 from grpo.core.policy.blocks import SUPPORTED
-from grpo.core.train.adamw import STATES
-from grpo.core.train.packing import MASK_SIZE, MASK_STEP
+from grpo.core.train.update.adamw import STATES
+from grpo.core.train.update.packing import MASK_SIZE, MASK_STEP
 from grpo.kernels.fused import WORKSPACE
 from grpo.kernels.tiles import default_tile
 from grpo.plugins.errors import UsageError

@@ -34,9 +34,9 @@ from typing import Any
 import torch
 
 from grpo.core.processes.group import agreed, any_of, gathered
-from grpo.core.rollout.engine.handing import hand_out
 from grpo.core.rollout.engine.link import EngineLink, GuestLink
 from grpo.core.rollout.engine.spread import Seats, Spread
+from grpo.core.rollout.engine.weight_fanout import hand_out
 from grpo.core.rollout.sync.fault import EngineLost, SyncFault, told
 from grpo.core.rollout.sync.lora_choice import LoraChoice, LoraSync
 from grpo.core.rollout.sync.payload import (

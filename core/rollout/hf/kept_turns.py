@@ -74,10 +74,10 @@ class KeptTurns:
         from transformers import DynamicCache
         from transformers.cache_utils import DynamicLayer
 
-        from grpo.core.rollout.hf.room import RoomyLayer
+        from grpo.core.rollout.hf.kv_cache import PreallocatedLayer
 
         if type(cache) is not DynamicCache or any(
-            type(layer) not in (DynamicLayer, RoomyLayer) for layer in cache.layers
+            type(layer) not in (DynamicLayer, PreallocatedLayer) for layer in cache.layers
         ):
             return
         layers: Any = cache.layers

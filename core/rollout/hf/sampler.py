@@ -6,12 +6,12 @@ Theory of operation of `sample`. Prompts are left-padded and every row carries i
 exactly as it would alone; where a model's states would see the padding (core/rollout/hf/states.py), prompts of one
 length are decoded together, and one length after the other. Equal prompts (the members of a group) are prefilled once;
 their keys and values are held once, too, where that pays (core/policy/prompt_keys.py), and are else copied. Keys and
-values are written into slots that are there before (core/rollout/hf/room.py), the heads of a new token read them
+values are written into slots that are there before (core/rollout/hf/kv_cache.py), the heads of a new token read them
 without copies (core/policy/attention.py). For as long as a batch takes, an adapter in float32 is added to a copy of the
-weights (core/rollout/hf/folded.py), and a CPU computes with them in fewer, larger products (core/rollout/hf/packed.py,
-core/rollout/hf/joined.py). Rows that ended leave the batch as soon as enough have ended to pay for shrinking the cache,
-so late tokens of long completions do not pay for short ones. Between the turns of a rollout the cache may be kept
-(core/rollout/hf/kept_turns.py).
+weights (core/rollout/hf/merged_lora.py), and a CPU computes with them in fewer, larger products
+(core/rollout/hf/packed.py, core/rollout/hf/fused_projections.py). Rows that ended leave the batch as soon as enough
+have ended to pay for shrinking the cache, so late tokens of long completions do not pay for short ones. Between the
+turns of a rollout the cache may be kept (core/rollout/hf/kept_turns.py).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ import torch
 from grpo.core.policy.blocks import no_mask, takes_prompts
 from grpo.core.policy.prompt_keys import PromptKeys
 from grpo.core.rollout.draws import uniforms
-from grpo.core.rollout.hf.folded import folded
 from grpo.core.rollout.hf.kept_turns import KeptTurns, Started
+from grpo.core.rollout.hf.merged_lora import folded
 from grpo.core.rollout.hf.packed import FEWEST_TOKENS
 from grpo.core.rollout.hf.sampling import choose
 from grpo.core.rollout.hf.states import carried, needs_equal_lengths, taken

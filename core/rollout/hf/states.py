@@ -45,11 +45,13 @@ class Carried:
         from transformers import DynamicCache
         from transformers.cache_utils import DynamicLayer
 
-        from grpo.core.rollout.hf.room import RoomyLayer
+        from grpo.core.rollout.hf.kv_cache import PreallocatedLayer
 
         if type(self.cache) is DynamicCache:
             layers = self.cache.layers
-            self.cache.layers = [RoomyLayer(layer, most) if type(layer) is DynamicLayer else layer for layer in layers]
+            self.cache.layers = [
+                PreallocatedLayer(layer, most) if type(layer) is DynamicLayer else layer for layer in layers
+            ]
 
 
 def carried(model: Any, output: Any) -> Carried:
@@ -85,4 +87,4 @@ def needs_equal_lengths(model: Any) -> bool:
 
 def _is_known(layer: Any) -> bool:
     """Returns whether a layer of a cache is of transformers itself: one of a model's own may hold what nobody moves."""
-    return type(layer).__module__ in ("transformers.cache_utils", "grpo.core.rollout.hf.room")
+    return type(layer).__module__ in ("transformers.cache_utils", "grpo.core.rollout.hf.kv_cache")

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 import torch
 
-from grpo.core.rollout.server.card import TOKEN, ServerCard, card_from_json, misfits
+from grpo.core.rollout.server.capabilities import TOKEN, ServerCapabilities, card_from_json, misfits
 from grpo.core.rollout.server.request import SILENCE
 from grpo.core.rollout.server.serve import BYTES, CLAIM, KEEP, sampled_from
 from grpo.core.rollout.server.wire import frames
@@ -62,7 +62,7 @@ class ServerLink:
     def __init__(
         self,
         url: str,
-        wanted: ServerCard,
+        wanted: ServerCapabilities,
         command: str,
         patience: float,
         warned: Callable[[str], None],
@@ -301,7 +301,7 @@ class ServerLink:
         return last["result"]
 
 
-def found_server(url: str, wanted: ServerCard, command: str) -> dict[str, Any]:
+def found_server(url: str, wanted: ServerCapabilities, command: str) -> dict[str, Any]:
     """Returns the state of a server that fits a run.
 
     Raises:

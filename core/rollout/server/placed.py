@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 
-from grpo.core.rollout.server.card import TOKEN
+from grpo.core.rollout.server.capabilities import TOKEN
 from grpo.plugins.errors import RunError
 
 KIND = "grpo.core.rollout.server.placed:PlacedServer"

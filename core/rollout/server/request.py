@@ -17,7 +17,7 @@ from contextlib import suppress
 from email.message import Message
 from urllib.parse import urlsplit
 
-from grpo.core.rollout.server.card import TOKEN
+from grpo.core.rollout.server.capabilities import TOKEN
 from grpo.plugins.errors import UsageError
 
 SILENCE = 60.0  # seconds without a byte after which either side gives the other up

@@ -31,7 +31,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from grpo.core.rollout.engine.link import ServedEngine
-from grpo.core.rollout.server.card import ServerCard, card_to_json
+from grpo.core.rollout.server.capabilities import ServerCapabilities, card_to_json
 from grpo.core.rollout.server.request import (
     SILENCE,
     Forbidden,
@@ -40,7 +40,7 @@ from grpo.core.rollout.server.request import (
     refuse_open,
     refuse_web_page,
 )
-from grpo.core.rollout.server.wire import Chunked, Unframed, exactly
+from grpo.core.rollout.server.wire import LARGEST, Chunked, Unframed, exactly
 from grpo.core.rollout.sync.delta import HeldWeights
 from grpo.core.rollout.sync.group import Meeting
 from grpo.core.rollout.sync.payload import Adapter
@@ -50,6 +50,7 @@ from grpo.plugins.errors import UsageError
 BEAT = 5.0  # seconds between two signs of life
 LOOK = 0.5  # seconds between two looks at signals
 BYTES = "application/octet-stream"  # no web page can send it to another site without asking first
+CONNECTIONS = 64  # answered at once: a run has one or two for each of its processes
 CLAIM = "/claim"
 KEEP = "Grpo-Keep"  # the header that asks for a copy of the weights, to be changed by the next ones
 Say = Callable[[dict[str, Any]], None]
@@ -87,20 +88,22 @@ class RolloutServer:
     Args:
         address: host and port to listen on; taken at once, answered on from `serve`.
         token: what callers have to know, or None.
+        largest: bytes of one tensor, at most, with what says where it changed.
 
     Raises:
         OSError: the address is taken.
         UsageError: other machines reach it, and there is no token.
     """
 
-    def __init__(self, address: tuple[str, int], token: str | None) -> None:
+    def __init__(self, address: tuple[str, int], token: str | None, largest: int = LARGEST) -> None:
         refuse_open(address[0], token)
         self.incarnation = secrets.token_hex(8)
         self.handed = 0
         self.token = token
+        self.largest = min(largest, LARGEST)
         self.calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
         self.engine: ServedEngine
-        self.card: ServerCard
+        self.card: ServerCapabilities
         self._held = HeldWeights()
         self._adapter = Adapter(1, {})  # names and shapes of the one that was handed over last
         self._listener = _Listener(address, self)
@@ -110,7 +113,7 @@ class RolloutServer:
         """The port that it listens on."""
         return int(self._listener.server_address[1])
 
-    def serve(self, engine: ServedEngine, card: ServerCard) -> None:
+    def serve(self, engine: ServedEngine, card: ServerCapabilities) -> None:
         """Answers until `stop`; this thread does the engine's work."""
         self.engine, self.card = engine, card
         self._listener.server_activate()
@@ -189,17 +192,34 @@ class RolloutServer:
 
 
 class _Listener(ThreadingHTTPServer):
+    """Answers each connection in a thread of its own, and no more than `CONNECTIONS` at once."""
+
     daemon_threads = True
 
     def __init__(self, address: tuple[str, int], owner: RolloutServer) -> None:
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, _Handler, bind_and_activate=False)
         self.owner = owner
+        self._free = threading.BoundedSemaphore(CONNECTIONS)
         try:
             self.server_bind()
         except OSError:
             self.server_close()
             raise
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Begins to answer, or hangs up where too many are being answered."""
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answers, and makes room for another connection."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A caller that went away is told nothing."""
@@ -286,7 +306,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _received(self, take: Callable[[Unframed], int]) -> int:
         """Lets the engine take the tensors of a request; the rest is read too, so that the sender hears the answer."""
-        items = Unframed(Chunked(self.rfile, self.rfile.readline))
+        items = Unframed(Chunked(self.rfile, self.rfile.readline), self.server.owner.largest)
         try:
             return take(items)
         finally:

@@ -50,10 +50,12 @@ class Unframed:
 
     Args:
         source: where the frames come from.
+        largest: bytes of a frame, at most.
     """
 
-    def __init__(self, source: Readable) -> None:
+    def __init__(self, source: Readable, largest: int = LARGEST) -> None:
         self._source = source
+        self._largest = largest
         self._ended = False
 
     def __iter__(self) -> Iterator[Item]:
@@ -104,7 +106,7 @@ class Unframed:
         length = int.from_bytes(exactly(self._source.read, NUMBER_BYTES), "big")
         if length == 0:
             return b""
-        if length > LARGEST:
+        if length > self._largest:
             raise ConnectionError(f"a tensor of {length} bytes was announced: this is no stream of weights")
         digest = exactly(self._source.read, NUMBER_BYTES)
         blob = exactly(self._source.read, length)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from grpo.core.env.cohorts import Cohorts
+from grpo.core.env.env_shards import EnvShards
 from grpo.core.env.episodes import Episode
 from grpo.core.policy.chat_template import texts_of
 from grpo.core.rollout.turns.play import PlayedRollout, Player, Trajectory, completed
@@ -107,14 +107,14 @@ class PartialRollouts:
         self._numbers = count()
         self._places = ExitStack()
         self._envs = {
-            name: self._places.enter_context(Cohorts(player.envs)) for name, player in players.items() if player
+            name: self._places.enter_context(EnvShards(player.envs)) for name, player in players.items() if player
         }
 
-    def begun(self, starts: Sequence[Episode], prompts: Sequence[Sequence[int]]) -> list[PartialRollout]:
+    def begun(self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]]) -> list[PartialRollout]:
         """Returns rollouts of episodes, whose environments are started where they are stepped."""
         found = [
             PartialRollout(start, prompt, PlayedRollout(next(self._numbers), start, prompt))
-            for start, prompt in zip(starts, prompts, strict=True)
+            for start, prompt in zip(episodes, prompts, strict=True)
         ]
         self._start(found)
         return found

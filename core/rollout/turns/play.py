@@ -1,7 +1,7 @@
 """Rollouts of several turns: episodes in, trajectories of tokens out, some sampled and some observed.
 
 Theory of operation. All rollouts of a batch advance together: one generation for those still alive, then one step of
-each of their environments, side by side (core/env/played.py), until the environment ends the episode or a budget is
+each of their environments, side by side (core/env/env_batch.py), until the environment ends the episode or a budget is
 used up. The tokens of a rollout only grow: the prompt, what was sampled, the tokens between
 (core/rollout/turns/chat.py), what was sampled, and so on. Nothing is tokenised twice, so training computes the
 log-probabilities of the tokens that were sampled, in the context that they were sampled in. A rollout ends with sampled
@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from grpo.core.env.env_batch import EnvBatch
 from grpo.core.env.episodes import Episode
-from grpo.core.env.played import Played
 from grpo.core.env.processes import EnvProcesses, place_of_envs
 from grpo.core.env.step import StepAnswer, cut_off, take_step, tell_of_calls
 from grpo.core.env.threads import Call, Raised
@@ -32,7 +32,7 @@ from grpo.core.rollout.turns.chat import TurnFormat
 from grpo.core.rollout.turns.tools import ToolFormat
 from grpo.core.rollout.types import Sampled, SamplingParams
 from grpo.core.scoring.outcome import explain
-from grpo.plugins._binding import BoundEnv
+from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import GrpoError
 from grpo.plugins.types import Completion, FinishReason, Message
 
@@ -129,11 +129,11 @@ class Player:
                         on_ended(one.number, one.completion())
         return [one.trajectory(self.tokenizer.eos_token_id) for one in rollouts]
 
-    def envs(self) -> Played:
+    def envs(self) -> EnvBatch:
         """Returns where environments of some rollouts are; use it as a context manager."""
         return place_of_envs(self.env, self.processes, self.limits.seconds)
 
-    def start(self, rollouts: Sequence[PlayedRollout], envs: Played) -> None:
+    def start(self, rollouts: Sequence[PlayedRollout], envs: EnvBatch) -> None:
         """Starts the episodes of rollouts; one that cannot start has ended as a failure."""
         started = envs.start({one.number: one.episode for one in rollouts})
         for one in rollouts:
@@ -143,7 +143,7 @@ class Player:
             else:
                 one.tools = found
 
-    def turn(self, alive: Sequence[PlayedRollout], sample: Sample, params: SamplingParams, envs: Played) -> None:
+    def turn(self, alive: Sequence[PlayedRollout], sample: Sample, params: SamplingParams, envs: EnvBatch) -> None:
         """Plays one turn of rollouts that have not ended, and releases the environments of those that end with it.
 
         Args:
@@ -171,7 +171,7 @@ class Player:
         for one, found, text in zip(alive, done, texts, strict=True):
             one.say(found, text)
 
-    def _called(self, alive: Sequence[PlayedRollout], envs: Played) -> dict[int, list[ToolCall]]:
+    def _called(self, alive: Sequence[PlayedRollout], envs: EnvBatch) -> dict[int, list[ToolCall]]:
         """Answers the turns that ask for tools and returns the calls of each such rollout."""
         if self.tools is None:
             return {}
@@ -199,7 +199,7 @@ class Player:
             one.use()
         return callers
 
-    def _step(self, acting: Sequence[PlayedRollout], envs: Played) -> None:
+    def _step(self, acting: Sequence[PlayedRollout], envs: EnvBatch) -> None:
         """Steps the environments of the turns that are actions."""
         answers = envs.call({one.number: partial(take_step, one.text) for one in acting})
         for one in acting:
@@ -209,7 +209,7 @@ class Player:
             elif one.see(found):
                 one.finish = "stop"
 
-    def _tell(self, using: Sequence[PlayedRollout], callers: Mapping[int, list[ToolCall]], envs: Played) -> None:
+    def _tell(self, using: Sequence[PlayedRollout], callers: Mapping[int, list[ToolCall]], envs: EnvBatch) -> None:
         """Tells environments what their tools were used for; some say that the episode has ended with it."""
         asked: dict[int, Call] = {}
         for one in using:
@@ -220,7 +220,7 @@ class Player:
             one.finish = one.finish or "stop"
 
     def _closed(
-        self, rollouts: Sequence[PlayedRollout], calls: Mapping[int, Call], envs: Played
+        self, rollouts: Sequence[PlayedRollout], calls: Mapping[int, Call], envs: EnvBatch
     ) -> list[PlayedRollout]:
         """Makes calls that may say what an episode came to without an action; returns the rollouts where one did."""
         answers = envs.call(calls)

@@ -1,9 +1,9 @@
 """A worker process from the inside: rows come in over a socket, results go out, one message a call.
 
-Theory of operation. The process is a fresh interpreter in a session of its own that ignores Ctrl-C. The kernel kills
-it when its parent dies (Linux), it ends by itself when the socket closes, and it is the first to go when memory runs
-out. What plugins print goes to stderr; their stdin is empty. A result is sent before the next row begins, so the
-parent always knows which row a worker died on. After a MemoryError the worker asks to be replaced.
+Theory of operation. The process is started as in plugins/child_process.py. The kernel kills it when its parent dies
+(Linux), it ends by itself when the socket closes, and it is the first to go when memory runs out. What plugins print
+goes to stderr; their stdin is empty. A result is sent before the next row begins, so the parent always knows which row
+a worker died on. After a MemoryError the worker asks to be replaced.
 
 Messages in:  (key, packed plugin or None, retries, several rows a call?, [(indices, rows) of a call], items as bytes)
 Messages out: ("importing", module) ("imported",), inside a call
@@ -21,7 +21,6 @@ import os
 import pickle
 import signal
 import socket
-import struct
 import sys
 import time
 import traceback
@@ -35,9 +34,9 @@ from grpo.core.scoring.process_state import ProcessState
 from grpo.core.scoring.workers.imports import ImportWatch
 from grpo.core.scoring.workers.transport import unpack
 from grpo.core.text.streams import LimitedStream
+from grpo.plugins.child_process import receive_message, send_message
 from grpo.plugins.types import Completion, Verdict
 
-LENGTH = struct.Struct(">Q")
 _PR_SET_PDEATHSIG = 1
 
 Wire = tuple[Any, ...]
@@ -52,7 +51,6 @@ def main(socket_fd: int, crash_fd: int, parent: int, memory: int) -> None:
         parent: the parent's process id.
         memory: bytes of private memory that the process may use, 0 for any.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable(file=crash_fd)
     _die_with(parent)
     _limit(memory)
@@ -75,10 +73,13 @@ class Child:
 
     def serve(self) -> None:
         """Answers messages until the parent hangs up."""
-        incoming = self._channel.makefile("rb")
         self._imports.install()
-        while len(head := incoming.read(LENGTH.size)) == LENGTH.size:
-            self._answer(pickle.loads(incoming.read(*LENGTH.unpack(head))))
+        while True:
+            try:
+                message = receive_message(self._channel)
+            except ConnectionError:
+                return
+            self._answer(pickle.loads(message))
 
     def _answer(self, message: Wire) -> None:
         key, packed, retries, together, calls, items = message
@@ -139,8 +140,7 @@ class Child:
         self._spent = self._spent or isinstance(error, MemoryError)
 
     def _send(self, *message: Any) -> None:
-        data = pickle.dumps(message, protocol=5)
-        self._channel.sendall(LENGTH.pack(len(data)) + data)
+        send_message(self._channel, pickle.dumps(message, protocol=5))
 
 
 def to_wire(result: Result) -> Wire:

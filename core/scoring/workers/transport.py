@@ -25,8 +25,8 @@ from typing import Any
 import cloudpickle  # type: ignore[import-untyped]
 
 from grpo.core.scoring.call import Bound
-from grpo.plugins._file_code import execute
-from grpo.plugins._signature import written_function
+from grpo.plugins._host.file_code import execute
+from grpo.plugins._spec.signature import written_function
 from grpo.plugins.from_trl import MessagesFunction, TrlFunction
 from grpo.plugins.specs import Option
 

@@ -6,26 +6,18 @@ and never blocks it.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import pickle
 import signal
-import socket
-import subprocess
-import sys
 import tempfile
 import time
 from typing import Any
 
-from grpo.core.scoring.workers.child import LENGTH
+from grpo.plugins.child_process import LENGTH, ChildProcess
 
 _LAST_WORDS = 0.3
 _GIVE_UP = 5.0
-_START = (
-    "import sys, json; sys.path[:] = json.loads(sys.argv[1]); "
-    "from grpo.core.scoring.workers.child import main; main(*map(int, sys.argv[2:]))"
-)
 
 
 class Worker:
@@ -41,24 +33,20 @@ class Worker:
     """
 
     def __init__(self, memory: int) -> None:
-        self.channel, theirs = socket.socketpair()
         self.loaded: set[int] = set()
         self.rows_done = 0
         self._crash = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the worker
         self._incoming = bytearray()
         self._outgoing = bytearray()
         self._kill_at: float | None = None
-        path = json.dumps([os.path.abspath(entry) for entry in sys.path])  # noqa: PTH100 - '' means the working folder
-        numbers = (theirs.fileno(), self._crash.fileno(), os.getpid(), memory)
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _START, path, *map(str, numbers)],
-                stdin=subprocess.DEVNULL,
-                stdout=2,
-                pass_fds=numbers[:2],
-                start_new_session=True,
-                env={"OMP_NUM_THREADS": "1", **os.environ},
-            )
+        crash = self._crash.fileno()
+        self._child = ChildProcess(
+            "grpo.core.scoring.workers.child",
+            [crash, os.getpid(), memory],
+            environment={"OMP_NUM_THREADS": "1", **os.environ},
+            descriptors=[crash],
+        )
+        self.channel = self._child.channel
         self.channel.setblocking(False)
 
     @property
@@ -109,18 +97,12 @@ class Worker:
 
     def gone(self) -> bool:
         """Returns whether the process has ended; it keeps its number until it is reaped."""
-        if self._process.returncode is not None:
-            return True
-        try:
-            return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-        except ChildProcessError:
-            return True
+        return self._child.gone()
 
     def stop(self) -> None:
         """Ends it: SIGABRT first, on which it writes down where it was, and SIGKILL for its session soon after."""
         self.expect_end()
-        if not self.gone():
-            os.kill(self._process.pid, signal.SIGABRT)
+        self._child.signal(signal.SIGABRT)
 
     def expect_end(self) -> None:
         """Gives it a moment to end by itself before it is killed."""
@@ -130,15 +112,14 @@ class Worker:
     def kill(self) -> None:
         """Ends it and every process of its session at once."""
         self._kill_at = min(self._kill_at or math.inf, time.monotonic())
-        if self._process.returncode is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
+        self._child.kill()
 
     def reap(self) -> bool:
         """Returns whether it is over: kills it when its moment is up, and frees the channel at the end.
 
         A process that even SIGKILL does not end (the kernel waits for a disk or a network) counts as over after 5 s.
         """
-        if self._process.returncode is not None:
+        if self._child.reaped:
             return True
         now = time.monotonic()
         if not self.gone():
@@ -148,17 +129,13 @@ class Worker:
             if now < self._kill_at + _GIVE_UP:
                 return False
         self.kill()
-        self._process.poll()
-        self.channel.close()
+        self._child.reap()
         return True
 
     def ending(self) -> str:
         """Says how it ended, for a reason: "was killed by SIGSEGV"."""
-        code = self._process.returncode
-        if code is None or code >= 0:
-            return f"ended with exit code {code}"
-        name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
-        return f"was killed by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
+        ending = self._child.ending()
+        return f"{ending} (out of memory?)" if ending.endswith("SIGKILL") else ending
 
     def stack(self) -> str:
         """Returns the stack that a fatal error left, once, and closes the file that held it."""

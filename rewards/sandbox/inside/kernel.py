@@ -143,13 +143,6 @@ def set_capabilities(mask: int) -> None:
     _checked("capset", int(_call_with_bytes(_CAPSET, _OWN_CAPABILITIES, sets)))
 
 
-def permitted_capabilities() -> int:
-    """Returns the bits of the permitted capabilities (reads /proc)."""
-    with open("/proc/self/status", encoding="ascii") as status:
-        line = next(line for line in status if line.startswith("CapPrm:"))
-    return int(line.split()[1], 16)
-
-
 def keep_capabilities_over_exec(mask: int) -> None:
     """Raises capabilities into the ambient set, so that the next program has them whatever its user."""
     set_capabilities(mask)

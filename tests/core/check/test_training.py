@@ -11,7 +11,7 @@ from grpo import GroupScores, LossTokens, TokenCosts, advantage, check_advantage
 from grpo.core.train.advantages import grpo_advantages
 from grpo.core.train.advantages.moments import deviation
 from grpo.core.train.losses import grpo_losses
-from grpo.plugins._binding import BoundAdvantage, BoundLoss
+from grpo.plugins._spec.binding import BoundAdvantage, BoundLoss
 
 NOTED = {"top_entropy": [("note", "other completions")]}
 REQUIRED: dict[str, dict[str, Any]] = {"cispo": {"epsilon_high": 5.0}, "pass_at_k": {"k": 2}}

@@ -129,7 +129,7 @@ def test_failures_and_abstentions_are_counted_and_not_averaged(tiny: list[str], 
 def test_a_verifier_that_fails_on_everything_is_an_error_and_no_accuracy_of_zero(
     tiny: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from grpo.plugins import _binding
+    from grpo.plugins._spec import binding as _binding
 
     def broken(self: Any, completion: Any) -> Any:
         raise ValueError("boom")
@@ -143,7 +143,7 @@ def test_a_verifier_that_fails_on_everything_is_an_error_and_no_accuracy_of_zero
 
 
 def test_undecided_verdicts_are_counted_apart_from_wrong_ones(tiny: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from grpo.plugins import _binding
+    from grpo.plugins._spec import binding as _binding
 
     verdicts = cycle([Verdict(None), Verdict(True), Verdict(False)])
     monkeypatch.setattr(_binding.BoundVerifier, "caller", lambda self: lambda completion: next(verdicts))

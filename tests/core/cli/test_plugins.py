@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from command import environment_with
+from patience import RUN
 
 PLUGIN = """
 from typing import Literal
@@ -87,7 +88,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def grpo(site: Path, *arguments: str, pins: str = "near-dist,other-dist,torn-dist") -> subprocess.CompletedProcess[str]:
     environment = environment_with(site, GRPO_PLUGINS=pins)
     command = [sys.executable, "-m", "grpo", "plugins", *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=RUN, check=False)
 
 
 def line_of(output: str, word: str) -> list[str]:
@@ -245,7 +246,7 @@ def test_a_terminal_gets_a_table(site: Path) -> None:
             break
         output += piece
     os.close(parent)
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=RUN) == 0
     assert b"Scores nearness." in output
     assert b"\x1b[" in output
 

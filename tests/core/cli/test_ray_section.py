@@ -10,8 +10,8 @@ import click
 
 from grpo.core.cli.main import cli
 from grpo.core.cluster.ray_cluster import Node
-from grpo.core.run.on_ray import GIVEN
-from grpo.core.run.placement import Asked, place
+from grpo.core.run.ray.launch import GIVEN
+from grpo.core.run.ray.placement import Asked, place
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "scale.md").read_text(encoding="utf-8")
 SECTION = PAGE.partition("\n## Ray\n")[2].partition("\n## ")[0]

@@ -197,10 +197,31 @@ def test_an_output_that_cannot_be_written_is_said(folder: Path) -> None:
     assert b"--output no/out.jsonl: No such file or directory" in done.stderr
 
 
-def test_no_rows_are_no_error(folder: Path) -> None:
+def test_a_table_is_scored_like_lines_of_json(folder: Path) -> None:
+    (folder / "rows.csv").write_text('question,completion,answer\n"6, 12?","7\n2",72\n', encoding="utf-8")
+    done = grpo(folder, "verify", "--verifier", "grpo-kit/math", "--input", "rows.csv")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["verdict"]["outcome"] == "verdict"
+    (folder / "rows.csv").write_text("question,text\na,b\n", encoding="utf-8")
+    done = grpo(folder, "verify", "--verifier", "grpo-kit/math", "--input", "rows.csv")
+    assert b"rows.csv, line 1: it has no column 'completion'; it has: question, text" in done.stderr
+
+
+def test_what_the_template_opened_belongs_to_the_completion(folder: Path) -> None:
+    row = json.dumps({"completion": "6*7=42\n</think>\n42", "answer": "42"})
+    (folder / "rows.jsonl").write_text(f"{row}\n", encoding="utf-8")
+    words = ("score", "--reward", "format:tags=think", "--input", "rows.jsonl")
+    without, opened = grpo(folder, *words), grpo(folder, *words, "--opened", "<think>\n")
+    assert json.loads(without.stdout)["scores"]["format"]["score"] == 0.0
+    assert b"1 completion with </think> and without <think>" in without.stderr
+    assert json.loads(opened.stdout)["scores"]["format"]["score"] == 1.0
+    assert b"note:" not in opened.stderr
+
+
+def test_no_rows_are_refused(folder: Path) -> None:
     done = grpo(folder, "score", "--reward", "./mine.py:crash")
-    assert (done.returncode, done.stdout) == (0, b"")
-    assert ["crash", "0", "-", "-", "0", "0"] in [line.split() for line in done.stderr.decode().splitlines()]
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"stdin has no rows" in done.stderr
 
 
 @pytest.mark.slow

@@ -13,16 +13,16 @@ from grpo.core.cli import serve as cli_serve
 from grpo.core.config.schema import parse_config
 from grpo.core.record.run_dir import create_run_dir
 from grpo.core.rollout.engine import release
-from grpo.core.rollout.server.card import TOKEN, ServerCard
+from grpo.core.rollout.server.capabilities import TOKEN, ServerCapabilities
 from grpo.plugins.errors import UsageError
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[ServerCard]:
+def started(monkeypatch: pytest.MonkeyPatch) -> list[ServerCapabilities]:
     """The cards of the servers that would have been started."""
-    cards: list[ServerCard] = []
+    cards: list[ServerCapabilities] = []
 
-    def serve(server: Any, card: ServerCard, *_: Any) -> None:
+    def serve(server: Any, card: ServerCapabilities, *_: Any) -> None:
         server._listener.server_close()
         cards.append(card)
 
@@ -37,7 +37,7 @@ def serve(*words: str) -> None:
 
 
 def test_without_a_token_it_listens_on_the_loopback_only(
-    started: list[ServerCard], monkeypatch: pytest.MonkeyPatch
+    started: list[ServerCapabilities], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for host in ("0.0.0.0", "192.168.0.7", "::"):
         with pytest.raises(UsageError, match=f"--host {host}: whoever reaches this port could replace the weights"):
@@ -48,7 +48,7 @@ def test_without_a_token_it_listens_on_the_loopback_only(
     assert [card.lora_rank for card in started] == [None, None]
 
 
-def test_a_port_that_is_taken_is_refused_before_the_model_loads(started: list[ServerCard]) -> None:
+def test_a_port_that_is_taken_is_refused_before_the_model_loads(started: list[ServerCapabilities]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
         with pytest.raises(UsageError, match=rf"cannot listen on 127\.0\.0\.1 port {port}: .*Choose another --port"):
@@ -59,7 +59,7 @@ def test_a_port_that_is_taken_is_refused_before_the_model_loads(started: list[Se
 
 
 def test_a_missing_vllm_is_refused_with_the_install_line(
-    started: list[ServerCard], monkeypatch: pytest.MonkeyPatch
+    started: list[ServerCapabilities], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(release, "vllm_version", lambda: None)
     with pytest.raises(UsageError, match=r"vLLM is not installed\. Install it with: pip install"):
@@ -67,7 +67,9 @@ def test_a_missing_vllm_is_refused_with_the_install_line(
     assert started == []
 
 
-def test_the_embedded_model_is_served_with_all_its_context_and_adapters_where_asked(started: list[ServerCard]) -> None:
+def test_the_embedded_model_is_served_with_all_its_context_and_adapters_where_asked(
+    started: list[ServerCapabilities],
+) -> None:
     serve("--lora")
     serve("--lora-rank", "8", "--lora-targets", "q_proj,v_proj", "--context", "300", "--dtype", "bfloat16")
     first, second = started
@@ -77,7 +79,9 @@ def test_the_embedded_model_is_served_with_all_its_context_and_adapters_where_as
     assert second.lora_modules == ("q_proj", "v_proj")
 
 
-def test_a_run_directory_asks_for_the_server_that_the_run_needs(started: list[ServerCard], tmp_path: Path) -> None:
+def test_a_run_directory_asks_for_the_server_that_the_run_needs(
+    started: list[ServerCapabilities], tmp_path: Path
+) -> None:
     config = parse_config(
         {
             "env": "gsm8k",

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from patience import RUN
 
 DAEMONS = ("munged", "slurmctld", "slurmd", "sbatch")
 
@@ -93,7 +94,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
                     )
                 )
             time.sleep(1)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + RUN
         while True:
             asked = subprocess.run(["sinfo", "-h", "-t", "idle", "-o", "%D"], env=environment, capture_output=True)
             if asked.stdout.strip() == b"2":
@@ -106,7 +107,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for process in reversed(processes):
             process.terminate()
         for process in processes:
-            process.wait(60)
+            process.wait(RUN)
 
 
 def submit(cluster: Path, script: Path, output: Path) -> str:
@@ -140,7 +141,7 @@ def test_a_run_on_two_nodes_stops_at_a_warning_and_goes_on_when_it_is_submitted_
     words = ["launch", "--slurm", "--nodes", "2", "--gpus-per-node", "0", "-o", str(script), "--", *job]
     subprocess.run([sys.executable, "-m", "grpo", *words], check=True)
     first = submit(cluster, script, output)
-    deadline = time.monotonic() + 200
+    deadline = time.monotonic() + RUN
     while not (output.is_file() and "step 2 " in output.read_text()):
         assert time.monotonic() < deadline, output.read_text() if output.is_file() else "nothing was printed"
         time.sleep(0.2)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from made_run import made_run
+from patience import RUN
 
 from grpo.core.cli.watch import watch
 from grpo.plugins.errors import UsageError
@@ -24,10 +25,10 @@ def test_the_link_leads_to_the_run_until_somebody_interrupts(tmp_path: Path) -> 
         assert server.stdout is not None
         assert server.stderr is not None
         link = server.stdout.readline().strip()
-        with urllib.request.urlopen(link, timeout=60) as answer:
+        with urllib.request.urlopen(link, timeout=RUN) as answer:
             assert b"<title>Run report</title>" in answer.read()
         server.send_signal(signal.SIGINT)
-        assert server.wait(timeout=60) == 0
+        assert server.wait(timeout=RUN) == 0
         said = server.stderr.read().strip()
     assert link.endswith("/report?run=my%20pens%20%26%20more")
     assert said == "Open this link on this machine; Ctrl-C ends."

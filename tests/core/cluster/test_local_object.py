@@ -54,6 +54,6 @@ def test_what_a_method_raises_or_exits_with_is_its_answer_and_the_object_goes_on
 
 def test_a_process_that_ended_is_lost_for_good_to_whoever_asks_then_and_later(echo: LocalObject) -> None:
     for method in ("ends", "say"):
-        with pytest.raises(NodeLost, match=r"its process ended \(4\)"):
+        with pytest.raises(NodeLost, match=r"its process ended with exit code 4"):
             echo.ask(method).result(PATIENCE)
     assert not echo.alive

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from grpo.core.config.reference import json_schema, with_tables
 from grpo.core.config.schema import RunConfig, load_config, parse_config
 from grpo.core.config.setting import settings_of
-from grpo.plugins._spec_text import TABLE_KEYS
+from grpo.plugins._spec.spec_text import TABLE_KEYS
 from grpo.plugins.errors import UsageError
 
 DOCS = Path(__file__).parents[3] / "docs"

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from command import environment_with
-from patience import PATIENCE
+from patience import PATIENCE, RUN
 
 from grpo.core.doctor.around import docker, hub, plugins, sandbox
 from grpo.core.doctor.lines import Line, looked, shown
@@ -190,7 +190,7 @@ def told(tmp_path: Path, *arguments: str, **variables: str) -> tuple[int, list[d
     environment = environment_with(tmp_path, GRPO_CACHE=str(tmp_path / "cache"), **variables)
     command = [sys.executable, "-m", "grpo", "doctor", "--json", *arguments]
     done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=240, check=False, cwd=tmp_path
+        command, env=environment, capture_output=True, text=True, timeout=RUN, check=False, cwd=tmp_path
     )
     found = json.loads(done.stdout)
     assert found["ok"] == (done.returncode == 0)

@@ -14,7 +14,7 @@ from grpo.core.env import episodes as episodes_module
 from grpo.core.env.episodes import HELD_OUT_SEED, Episodes, episodes_of, hash_of, joined, sample_of
 from grpo.core.rollout.turns.play import completed
 from grpo.core.rollout.types import Sampled
-from grpo.plugins._binding import BoundEnv
+from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import DatasetError, PluginError
 from grpo.plugins.host import Host
 from grpo.plugins.specs import EnvSpec

@@ -11,7 +11,7 @@ import pytest
 from grpo.core.config.schema import parse_config
 from grpo.core.plan import Plan
 from grpo.core.planning.decide import make_plan
-from grpo.core.train.data import run_order
+from grpo.core.train.sft.data import run_order
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 

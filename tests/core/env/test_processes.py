@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from patience import PATIENCE
 
+from grpo.core.env.env_batch import LocalEnvBatch
 from grpo.core.env.episodes import episodes_of
-from grpo.core.env.played import PlayedEnvs
 from grpo.core.env.processes import EnvProcesses, RemoteEnvs, processes_of
 from grpo.core.env.step import take_step
 from grpo.core.env.threads import Raised
@@ -83,7 +83,7 @@ def processes(desk: Any) -> Iterator[EnvProcesses]:
     made.close()
 
 
-def said(envs: PlayedEnvs | RemoteEnvs, **by_number: str) -> dict[int, Any]:
+def said(envs: LocalEnvBatch | RemoteEnvs, **by_number: str) -> dict[int, Any]:
     return envs.call({int(number[1:]): partial(take_step, action) for number, action in by_number.items()})
 
 
@@ -95,7 +95,7 @@ def started(envs: Any, desk: Any, count: int) -> None:
 @pytest.mark.core
 def test_they_answer_as_threads_do_and_each_keeps_its_state(desk: Any, processes: EnvProcesses) -> None:
     answers = []
-    for envs in (PlayedEnvs(desk.make, seconds=PATIENCE), processes.played(PATIENCE)):
+    for envs in (LocalEnvBatch(desk.make, seconds=PATIENCE), processes.played(PATIENCE)):
         with envs:
             started(envs, desk, 4)
             first = said(envs, n0="a", n1="b", n2="c", n3="end")

@@ -12,7 +12,7 @@ import pytest
 
 from grpo.core.env.episodes import STARTED, Episode, Episodes, episodes_of
 from grpo.core.env.questions import asked_by, question_of, questions_of
-from grpo.plugins._binding import BoundEnv
+from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.host import Host
 
 

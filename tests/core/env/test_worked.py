@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked_command import Forked
+from patience import RUN
 
 from grpo.core.env.episodes import episodes_of
 from grpo.core.env.processes import EnvProcesses, place_of_envs
@@ -70,20 +70,20 @@ def test_an_environment_that_ends_its_process_fails_its_own_episode_only(desk: A
     assert all([turn.action for turn in one.turns] == ["one", "two", "done"] for one in done if not one.failed)
 
 
-def test_a_run_outlives_what_environments_do_to_it_before_its_first_step(tmp_path: Path) -> None:
-    (tmp_path / "desk.py").write_text(SOURCE)
+def test_a_run_outlives_what_environments_do_to_it_before_its_first_step(tiny_model: Path, tmp_path: Path) -> None:
+    (tmp_path / "desk.py").write_text(SOURCE.replace('7: "hang", 9: "lock", ', ""))
     run = tmp_path / "run"
     arguments = [
         *("run", "--env", f"{tmp_path}/desk.py:DESK", "--reward", f"{tmp_path}/desk.py:rewarded", "--limit", "14"),
         *("--env-processes", "2", "--steps", "1", "--prompts-per-step", "8", "--group-size", "2"),
-        *("--set", "train.warmup_steps=2", "--set", "rollout.step_timeout=5"),
-        *("--max-completion-length", "8", "--eval-size", "0", "--out", str(run)),
+        *("--set", "train.warmup_steps=2"),
+        *("--max-completion-length", "8", "--eval-size", "0", "--model", str(tiny_model), "--out", str(run)),
     ]
-    ended = subprocess.run([sys.executable, "-m", "grpo", *arguments], capture_output=True, text=True, timeout=300)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    command = Forked(arguments, tmp_path / "said")
+    assert command.wait(RUN) == 0, command.said
     assert (read_json(RunDir(run).state) or {})["status"] == "done"
-    told = " ".join((ended.stdout + ended.stderr).split())
-    assert "env 'desk' failed at 5 of 14 worked answers of the warm-up, and others take their place" in told, told
+    told = " ".join(command.said.split())
+    assert "env 'desk' failed at 3 of 14 worked answers of the warm-up, and others take their place" in told, told
 
 
 def test_a_worked_answer_is_no_longer_than_a_rollout(desk: Any) -> None:
@@ -91,7 +91,7 @@ def test_a_worked_answer_is_no_longer_than_a_rollout(desk: Any) -> None:
     from grpo.core.policy.load import load_tokenizer
     from grpo.core.rollout.turns.chat import turn_format
     from grpo.core.rollout.turns.play import Player, TurnLimits
-    from grpo.core.train.data import worked_answers
+    from grpo.core.train.sft.data import worked_answers
 
     tokenizer = load_tokenizer(str(embedded_model_path()))
     episodes = [one for one in episodes_of(desk, "train", limit=14, unbounded=14) if one.index in (11, 12, 13)]

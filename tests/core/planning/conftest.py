@@ -9,7 +9,7 @@ import pytest
 
 from grpo.core.planning.facts import Facts
 from grpo.core.policy.load import PolicySource
-from grpo.plugins._binding import BoundEnv
+from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.host import Host
 from grpo.plugins.specs import EnvSpec
 

@@ -18,10 +18,10 @@ from grpo.core.env.mixture import with_dataset
 from grpo.core.plan import Plan
 from grpo.core.planning.decide import make_plan
 from grpo.core.record.disk import refuse_full_disk, refuse_unwritable
-from grpo.core.train.data import run_order
-from grpo.plugins._binding import BoundEnv
-from grpo.plugins._discovery import installed_entries
-from grpo.plugins._entry_points import Entry
+from grpo.core.train.sft.data import run_order
+from grpo.plugins._host.discovery import installed_entries
+from grpo.plugins._host.entry_points import Entry
+from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import DatasetError, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.specs import EnvSpec

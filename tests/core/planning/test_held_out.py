@@ -117,8 +117,8 @@ def test_a_few_different_questions_in_many_rows_are_said() -> None:
 @pytest.mark.slow
 def test_the_questions_of_a_plan_are_counted_where_it_is_shown() -> None:
     from grpo.core.config.schema import parse_config
+    from grpo.core.display.terminal import describe
     from grpo.core.planning.decide import make_plan
-    from grpo.core.run.display import describe
 
     def shown(source: str) -> tuple[str, Any]:
         plan = make_plan(parse_config({"env": source}), Host.discover())

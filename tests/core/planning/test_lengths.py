@@ -17,7 +17,7 @@ from grpo.core.env.episodes import Episode, Episodes, episodes_of
 from grpo.core.planning import lengths as lengths_module
 from grpo.core.planning.facts import Facts, ModelFacts, read_model
 from grpo.core.planning.lengths import Limits, _Measured, decide_lengths, longest_prompt, refuse_too_long
-from grpo.plugins._binding import BoundEnv
+from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import DatasetError, UsageError
 from grpo.plugins.specs import EnvSpec
 from grpo.plugins.types import Message

@@ -13,7 +13,7 @@ from grpo.core.env.mixture import RunEnv
 from grpo.core.planning.facts import gather_facts
 from grpo.core.planning.rows import read_rows, refuse_no_demonstrations, start_envs
 from grpo.core.planning.steps import StepsPart
-from grpo.plugins._entry_points import Entry
+from grpo.plugins._host.entry_points import Entry
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.specs import EnvSpec

@@ -10,7 +10,7 @@ import pytest
 from grpo.core.config.sections import RolloutSection
 from grpo.core.planning.lengths import LengthsPart
 from grpo.core.planning.turns import TurnsPart, decide_turns, narrowed, short_of_turns
-from grpo.plugins._binding import BoundEnv
+from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import UsageError
 from grpo.plugins.specs import EnvSpec
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import RUN
 
 from grpo.core.processes.group import agreed, any_of, gathered, rows_of_all, wait
 
@@ -53,7 +54,7 @@ def test_processes_agree_and_one_that_does_not_come_is_named(tmp_path: Path) -> 
         [*launcher, str(program), "60", "1"],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=RUN,
         check=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )

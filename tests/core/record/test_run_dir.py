@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from grpo.core.display.progress import Silent
 from grpo.core.record.checkpoint import rewind, seal
 from grpo.core.record.run_dir import (
     RolloutRow,
@@ -39,7 +40,6 @@ from grpo.core.record.run_dir import (
 )
 from grpo.core.record.trained import TrainedRow, read_trained, write_trained
 from grpo.core.run.job import resume
-from grpo.core.run.progress import Silent
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 

@@ -10,12 +10,12 @@ import pytest
 from made_run import failed, made_run
 from patience import little_work
 
+from grpo.core.monitor.hacking.signals import HackingWatch
+from grpo.core.monitor.health import HealthWatch
 from grpo.core.record.list import list_runs
 from grpo.core.record.run_dir import RolloutRow, RunDir, append_metrics, read_metrics, write_json
 from grpo.core.report.alarms import Alarm, AlarmWatch
 from grpo.core.report.scan import recorded_steps
-from grpo.core.run.hacking import HackingWatch
-from grpo.core.run.health import HealthWatch
 
 
 def alarms_of(run: RunDir) -> list[Alarm]:

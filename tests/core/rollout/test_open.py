@@ -13,7 +13,7 @@ from grpo.core.planning import decide
 from grpo.core.rollout.hf.sampler import HfRollouts
 from grpo.core.rollout.limits import engine_context, tolerance_of
 from grpo.core.rollout.open import dealt, open_rollouts
-from grpo.core.rollout.server.card import card_of_plan, servers_of
+from grpo.core.rollout.server.capabilities import card_of_plan, servers_of
 from grpo.plugins.host import Host
 
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from grpo import Case, Completion, Component, Verdict, reward, rubric, verifier
+from grpo.core.display.progress import Silent
 from grpo.core.run.canaries import CanaryWatch, Look, fingerprint
-from grpo.core.run.progress import Silent
 from grpo.core.scoring.known import Canary, canaries_of
 from grpo.core.scoring.scorer import Scorer
-from grpo.plugins._binding import BoundReward, BoundVerifier
+from grpo.plugins._spec.binding import BoundReward, BoundVerifier
 from grpo.plugins.errors import DatasetError, RunError, UsageError
 
 MOOD = {"near": "well", "same": "well"}

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from forked_command import Forked
+from patience import RUN
 
 pytestmark = pytest.mark.slow
 
@@ -67,12 +68,12 @@ class Job:
 
     def run(self, *more: str, code: int = 0, out: Path | None = None, **how: Any) -> str:
         command = self.start(self.arguments(*more, out=out), **how)
-        assert command.wait(180) == code, command.said
+        assert command.wait(RUN) == code, command.said
         return self.checked(command)
 
     def resume(self, code: int = 0) -> str:
         command = self.start(["run", "--resume", str(self.out)])
-        assert command.wait(180) == code, command.said
+        assert command.wait(RUN) == code, command.said
         return self.checked(command)
 
     def checked(self, command: Forked) -> str:
@@ -80,7 +81,7 @@ class Job:
         return command.said
 
     def until(self, command: Forked, reached: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + RUN
         while not reached():
             assert not command.ended, command.said
             assert time.monotonic() < deadline, "the run never got there"
@@ -94,7 +95,7 @@ class Job:
         for command in self._commands:
             if not command.ended:
                 command.signal(signal.SIGKILL)
-                command.wait(60)
+                command.wait(RUN)
 
 
 @pytest.fixture
@@ -136,7 +137,7 @@ def test_a_signal_ends_the_step_and_the_run_resumes_as_if_nothing_had_been(
     command = job.start(job.arguments("--save-every", "100"))
     job.until_step(command, 3)
     command.signal(number)
-    assert command.wait(60) == 130
+    assert command.wait(RUN) == 130
     said = job.checked(command)
     assert "stopping after this step, in a state that resumes" in said
     assert f"Continue with: grpo run --resume {job.out}" in said
@@ -152,7 +153,7 @@ def test_a_terminal_that_was_closed_stops_the_run_and_it_resumes(job: Job, undis
     read_until(terminal, rb"step [1-3]/")
     os.close(side)
     os.close(terminal)  # the kernel sends SIGHUP, and writes fail with EIO
-    assert command.wait(60) == 130
+    assert command.wait(RUN) == 130
     assert json.loads((job.out / "state.json").read_text())["status"] == "interrupted"
     job.resume()
     assert metrics(job.out) == metrics(undisturbed)
@@ -161,7 +162,7 @@ def test_a_terminal_that_was_closed_stops_the_run_and_it_resumes(job: Job, undis
 def read_until(terminal: int, mark: bytes) -> None:
     """Reads until the pattern has come by."""
     seen = b""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + RUN
     while not re.search(mark, seen):
         ready, _, _ = select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))
         assert ready, seen[-2000:]
@@ -172,7 +173,7 @@ def test_a_signal_before_the_first_step_ends_the_run_at_once(job: Job, undisturb
     command = job.start(job.arguments())
     job.until(command, lambda: "loading the model" in command.said)
     command.signal(signal.SIGTERM)
-    assert command.wait(60) == 130
+    assert command.wait(RUN) == 130
     said = job.checked(command)
     assert f"stopped after step 0. Continue with: grpo run --resume {job.out}" in said
     job.resume()
@@ -184,7 +185,7 @@ def test_a_second_ctrl_c_during_a_checkpoint_says_what_is_lost(job: Job, undistu
     job.until(command, checkpoint(job, 4).is_dir)
     command.signal(signal.SIGINT)
     command.signal(signal.SIGINT)
-    code = command.wait(60)
+    code = command.wait(RUN)
     said = job.checked(command)
     assert code == 130
     if not (checkpoint(job, 4) / "complete.json").is_file():
@@ -204,7 +205,7 @@ def test_kill_9_while_a_file_is_written_loses_only_what_follows_the_last_checkpo
     unfinished = file.with_name(f".{file.name}.unfinished")
     job.until(command, lambda: file.exists() or unfinished.exists())
     command.signal(signal.SIGKILL)
-    command.wait(60)
+    command.wait(RUN)
     job.resume()
     assert metrics(job.out) == metrics(undisturbed)
 
@@ -225,7 +226,7 @@ def test_a_reader_that_went_away_is_told_of_and_the_run_goes_on(job: Job, undist
     reader = os.open(pipe, os.O_RDONLY)
     read_until(reader, b"step 1")
     os.close(reader)
-    assert command.wait(120) == 0
+    assert command.wait(RUN) == 0
     assert "the output cannot be written any more: Broken pipe. The run goes on" in job.checked(command)
     assert metrics(job.out) == metrics(undisturbed)
 
@@ -260,7 +261,7 @@ def test_a_removed_run_directory_is_made_again_and_resumes(job: Job) -> None:
     remove(job.out)
     job.until(command, lambda: bool(list((job.out / "checkpoints").glob("*/complete.json"))))
     command.signal(signal.SIGINT)
-    assert command.wait(60) == 130
+    assert command.wait(RUN) == 130
     said = job.checked(command)
     assert said.count(f"{job.out} was removed while the run goes on. What it had recorded so far is lost") == 1
     assert "done after step 40" in job.resume()
@@ -272,7 +273,7 @@ def test_a_removed_run_directory_that_cannot_be_made_again_is_a_line(job: Job) -
     command = job.start(job.arguments("--steps", "40", "--save-every", "100"))
     job.until_step(command, 2)
     replace_by_a_file(job.out)
-    assert command.wait(60) == 1
+    assert command.wait(RUN) == 1
     assert f"the run directory {job.out} was removed, or cannot be reached any more" in job.checked(command)
 
 
@@ -320,24 +321,32 @@ CHANGES_THE_PROCESS = (
     "warnings.simplefilter('error')",
 )
 IGNORES_CTRL_C = "signal.signal(signal.SIGINT, signal.SIG_IGN)"
-MISCHIEF = {
-    "changes the process": "; ".join(CHANGES_THE_PROCESS),
-    "changes torch": "import torch; torch.set_grad_enabled(False); torch.set_default_dtype(torch.float64)",
-    "seeds every generator": "import torch; torch.manual_seed(0); random.seed(0)",
-    "ignores Ctrl-C and sets an alarm": f"{IGNORES_CTRL_C}; signal.setitimer(signal.ITIMER_REAL, 0.2)",
-    "replaces stdout": "sys.stdout = None; sys.stderr = None",
-    "closes stdout": "sys.stdout.close()",
-    "becomes another process of a launcher": "os.environ.update(RANK='1', WORLD_SIZE='2')",
-    "forks": "CALLS == 1 and os.fork()",
-    "leaves a thread behind": "CALLS == 1 and threading.Thread(target=time.sleep, args=(600,)).start()",
-    "logs everything": "logging.basicConfig(level=logging.DEBUG, force=True)",
-    "prints 100 MB": "print('x' * (2 << 20) if CALLS < 50 else '')",
-}
+MISCHIEF: tuple[dict[str, str], ...] = (  # what does not hinder each other happens in one run
+    {"changes the process": "; ".join(CHANGES_THE_PROCESS)},
+    {
+        "changes torch": "import torch; torch.set_grad_enabled(False); torch.set_default_dtype(torch.float64)",
+        "leaves a thread behind": "CALLS == 1 and threading.Thread(target=time.sleep, args=(600,)).start()",
+        "replaces stdout": "sys.stdout = None; sys.stderr = None",
+    },
+    {
+        "seeds every generator": "import torch; torch.manual_seed(0); random.seed(0)",
+        "becomes another process of a launcher": "os.environ.update(RANK='1', WORLD_SIZE='2')",
+        "forks": "CALLS == 1 and os.fork()",
+    },
+    {
+        "ignores Ctrl-C and sets an alarm": f"{IGNORES_CTRL_C}; signal.setitimer(signal.ITIMER_REAL, 0.2)",
+        "logs everything": "logging.basicConfig(level=logging.DEBUG, force=True)",
+        "closes stdout": "sys.stdout.close()",
+    },
+    {"prints 100 MB": "print('x' * (2 << 20) if CALLS < 50 else '')"},
+)
 
 
-@pytest.mark.parametrize("what", MISCHIEF)
-def test_what_a_reward_in_this_process_does_to_it_changes_no_number(what: str, job: Job, undisturbed: Path) -> None:
-    job.reward(MISCHIEF[what])
+@pytest.mark.parametrize("kinds", MISCHIEF, ids=", ".join)
+def test_what_a_reward_in_this_process_does_to_it_changes_no_number(
+    kinds: dict[str, str], job: Job, undisturbed: Path
+) -> None:
+    job.reward("; ".join(kinds.values()))
     said = job.run()
     assert "done after step 6" in said
     assert len(said) < 3 << 20
@@ -361,11 +370,11 @@ def test_ctrl_c_is_heard_although_a_reward_ignores_it(job: Job) -> None:
     command = job.start(job.arguments("--steps", "400"))
     job.until_step(command, 3)
     time.sleep(0.3)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + RUN
     while not command.ended and time.monotonic() < deadline:
         command.signal(signal.SIGINT)
         time.sleep(0.5)
-    assert command.wait(60) == 130
+    assert command.wait(RUN) == 130
     assert "handlers of signals" in job.checked(command)
 
 

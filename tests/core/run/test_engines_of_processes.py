@@ -21,6 +21,7 @@ import sharded_command
 from disturbed_ranks import REWARD, Ranks
 from engine_bench import REAL_VLLM
 from forked_command import in_two_processes
+from patience import RUN
 from rollout_server import Server
 
 pytestmark = REAL_VLLM
@@ -58,7 +59,7 @@ lora_sync = "adapter"
 max_completion_length = 24
 max_turns = 3
 max_rollout_length = 300
-server_wait = 240.0
+server_wait = {RUN}
 """
     )
     return file
@@ -105,7 +106,7 @@ def test_servers_sample_the_same_run_and_one_that_is_killed_costs_nothing_but_ti
     with_engines: Path, settings: Path, servers: list[Server], tmp_path: Path
 ) -> None:
     """The server of the second process, so that the first one has to go along with what it did not see."""
-    out, limit = tmp_path / "run", time.monotonic() + 200
+    out, limit = tmp_path / "run", time.monotonic() + RUN
 
     def kill() -> None:
         while not ((out / "metrics.jsonl").exists() and len(metrics(out)) > 2):
@@ -150,7 +151,7 @@ def test_a_server_that_stays_away_ends_both_processes_with_one_line(
     plain = ["--set", "lora.enabled=false", "--set", "rollout.ahead=0", "--set", "rollout.server_wait=2"]
 
     def kill() -> None:
-        limit = time.monotonic() + 100
+        limit = time.monotonic() + RUN
         while not ((out / "metrics.jsonl").exists() and len(metrics(out)) > 1) and time.monotonic() < limit:
             time.sleep(0.05)
         servers[1].kill()
@@ -191,13 +192,13 @@ def disturbed_at_random(
             os.kill(draw.choice(workers), signal.SIGKILL)
         elif victim == "rank" and (processes := list(run.processes().values())):
             os.kill(draw.choice(processes), signal.SIGKILL)
-            run.ended_within(60)
+            run.ended_within(RUN)
             if (out / "model").exists():  # it was done
                 break
             served()
             run = Ranks(["run", "--resume", str(out)] if (out / "config.json").exists() else command, out)
             ranks.append(run)
-    run.launcher.wait(400)
+    run.launcher.wait(RUN)
     served()
     assert (out / "model").exists(), run.said
 

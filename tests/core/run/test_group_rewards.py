@@ -51,8 +51,8 @@ def test_neighbours_are_groups_and_each_completion_knows_its_number() -> None:
 
 def trained(model: Path, folder: Path, **settings: Any) -> Path:
     from grpo.core.config.schema import parse_config
+    from grpo.core.display.progress import Silent
     from grpo.core.run.job import start
-    from grpo.core.run.progress import Silent
 
     file = folder / "groups.py"
     file.write_text(REWARD, encoding="utf-8")

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from forked_command import Forked, forked_together
+from patience import RUN
 
 from grpo.core.policy.load import policy_source
 from grpo.plugins.errors import UsageError
@@ -68,12 +69,12 @@ def killed_at(arguments: Sequence[str], out: Path, step: int) -> None:
     """Starts the command in a process of its own and kills it once the step is recorded."""
     command = start_and_wait_for([*arguments, "--out", str(out)], out, step)
     command.signal(signal.SIGKILL)
-    assert command.wait(60) == -signal.SIGKILL
+    assert command.wait(RUN) == -signal.SIGKILL
 
 
 def start_and_wait_for(arguments: Sequence[str], out: Path, step: int) -> Forked:
     command = Forked(arguments, out.with_suffix(".log"))
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + RUN
     while f'"step": {step},' not in (out / "metrics.jsonl").read_text() if (out / "metrics.jsonl").exists() else True:
         assert not command.ended, command.said
         assert time.monotonic() < deadline, "the run never got there"
@@ -241,7 +242,7 @@ def test_ctrl_c_saves_and_says_how_to_resume(small: list[str], tmp_path: Path) -
     out = tmp_path / "run"
     command = start_and_wait_for([*small, "--save-every", "100", "--out", str(out)], out, step=3)
     command.signal(signal.SIGINT)
-    assert command.wait(60) == 130
+    assert command.wait(RUN) == 130
     assert f"grpo run --resume {out}" in command.said
     assert json.loads((out / "state.json").read_text())["status"] == "interrupted"
     assert len(list((out / "checkpoints").glob("checkpoint-*"))) == 1
@@ -254,7 +255,7 @@ def test_ctrl_c_ends_a_warm_up_and_a_second_one_is_no_failure(small: list[str], 
     for signals in (1, 2):
         out = tmp_path / f"run{signals}"
         command = Forked([*small, "--warmup-steps", "2000", "--out", str(out)], out.with_suffix(".log"))
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + RUN
         while "worked answers" not in command.said:
             assert not command.ended, command.said
             assert time.monotonic() < deadline, "the warm-up never began"
@@ -262,7 +263,7 @@ def test_ctrl_c_ends_a_warm_up_and_a_second_one_is_no_failure(small: list[str], 
         for _ in range(signals):
             command.signal(signal.SIGINT)
             time.sleep(0.1)
-        assert command.wait(60) == 130, command.said
+        assert command.wait(RUN) == 130, command.said
         assert f"stopped after step 0. Continue with: grpo run --resume {out}" in command.said
         assert json.loads((out / "state.json").read_text())["status"] == "interrupted"
         assert not (out / "warmup").exists()
@@ -277,7 +278,7 @@ def test_a_running_directory_is_not_resumed_by_another_process(small: list[str],
             here(["run", "--resume", str(out)])
     finally:
         command.signal(signal.SIGKILL)
-        command.wait(60)
+        command.wait(RUN)
 
 
 def test_a_resumed_run_reports_a_changed_reward(
@@ -306,7 +307,7 @@ def test_a_full_disk_ends_with_one_line_and_a_run_that_resumes(small: list[str],
     """A limit on the size of files stands in for the full disk: the checkpoint's optimizer does not fit."""
     out = tmp_path / "run"
     limited = Forked([*small, "--out", str(out)], tmp_path / "said", largest_file=1 << 20)
-    assert limited.wait(120) == 1, limited.said
+    assert limited.wait(RUN) == 1, limited.said
     assert f"grpo run --resume {out}" in limited.said
     assert "Traceback" not in limited.said
     here(["run", "--resume", str(out)])
@@ -315,7 +316,7 @@ def test_a_full_disk_ends_with_one_line_and_a_run_that_resumes(small: list[str],
 
 def test_the_time_of_a_run_counts_held_out_accuracy_before_the_first_step(small: list[str], tmp_path: Path) -> None:
     from grpo.core.record.run_dir import RunDir, read_metrics
-    from grpo.core.run.timeline import HELD_OUT, timeline
+    from grpo.core.timing.timeline import HELD_OUT, timeline
 
     here([*small, "--out", str(tmp_path / "run")])
     rows = read_metrics(RunDir(tmp_path / "run"))

@@ -61,11 +61,11 @@ def _box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_box")
 def test_reward_teaches_a_warmed_up_policy_to_call_its_tool(tmp_path: Path) -> None:
     from grpo.core.config.schema import parse_config
+    from grpo.core.display.progress import Silent
     from grpo.core.planning.decide import make_plan
     from grpo.core.record.browse import read_step
     from grpo.core.record.run_dir import RunDir, read_metrics
     from grpo.core.run.job import start
-    from grpo.core.run.progress import Silent
     from grpo.plugins.host import Host
 
     tree = {
@@ -103,12 +103,12 @@ def begins_a_call(folder: Path, plan: Any) -> float:
     """The probability that a policy's answer begins like a call."""
     import torch
 
-    from grpo.core.env.prompts import encode_starts
+    from grpo.core.env.prompts import encode_episodes
     from grpo.core.policy.load import load_policy, load_tokenizer
 
     tokenizer = load_tokenizer(plan.source.path)
     policy = load_policy(str(folder), "float32", plan.config.lora)
-    ids = encode_starts(tokenizer, plan.train[:1])
+    ids = encode_episodes(tokenizer, plan.train[:1])
     (first, *_) = tokenizer("<tool_call>", add_special_tokens=False)["input_ids"]
     with torch.no_grad():
         return float(policy(torch.tensor(ids)).logits[0, -1].softmax(-1)[first])

@@ -68,8 +68,8 @@ def test_the_first_screen_shows_the_system_prompt_that_the_template_brings(
     real_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from grpo.core.config.schema import parse_config
+    from grpo.core.display.terminal import PlainLines
     from grpo.core.planning.decide import make_plan
-    from grpo.core.run.display import PlainLines
     from grpo.plugins.host import Host
 
     rows = tmp_path / "rows.jsonl"
@@ -91,9 +91,9 @@ def test_a_step_changes_its_adapter_alone_and_samples_as_it_trains(real_model: P
     from safetensors.torch import load_file
 
     from grpo.core.config.schema import parse_config
+    from grpo.core.display.progress import Silent
     from grpo.core.record.run_dir import RunDir, read_metrics
     from grpo.core.run.job import start
-    from grpo.core.run.progress import Silent
     from grpo.plugins.host import Host
 
     out = tmp_path / "run"

@@ -13,7 +13,7 @@ from grpo import Completion, Verdict, reward, verifier
 from grpo.core.config.schema import parse_config
 from grpo.core.planning.decide import make_plan
 from grpo.core.run.scoring import Scoring
-from grpo.plugins._binding import BoundReward, BoundVerifier
+from grpo.plugins._spec.binding import BoundReward, BoundVerifier
 from grpo.plugins.errors import RunError
 from grpo.plugins.host import Host
 

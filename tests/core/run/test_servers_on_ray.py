@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 from engine_bench import REAL_VLLM
+from patience import RUN
 
 pytestmark = [*REAL_VLLM, pytest.mark.ray, pytest.mark.nightly]
 
 
 def on_ray(address: str, *arguments: str) -> str:
     command = [sys.executable, "-m", "grpo", "run", *arguments, "--on", "ray", "--ray-address", address]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=RUN, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 

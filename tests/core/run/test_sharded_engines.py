@@ -123,6 +123,7 @@ def test_what_changed_in_a_folded_adapter_under_fsdp_goes_to_a_server_that_both_
     assert all(0.0 < row["sync/share"] < 0.9 for row in steps(run)[1:]), "the embedding and the norms stayed"
 
 
+@pytest.mark.nightly
 @pytest.mark.deepspeed
 def test_weights_under_zero3_are_broadcast_to_the_servers_of_both_processes(
     folder: Path, whole: Path, servers: list[Server]

@@ -20,6 +20,7 @@ import pytest
 import sharded_command
 import torch
 from forked_command import Forked, forked_together
+from patience import RUN
 from safetensors.torch import load_file
 from same_metrics import assert_same_metrics
 
@@ -97,14 +98,14 @@ class Runs:
             return path
         launcher = sharded_command.command(self.arguments(kind, way), self.sharding(way))
         try:
-            seconds = time.monotonic() + 240
+            seconds = time.monotonic() + RUN
             while not (path / "checkpoints" / "checkpoint-1" / "complete.json").exists():
                 assert launcher.poll() is None, launcher.communicate()[0][-5000:]
                 assert time.monotonic() < seconds
                 time.sleep(0.05)
             for process in psutil.Process(launcher.pid).children():
                 os.kill(process.pid, number)
-            launcher.communicate(timeout=120)
+            launcher.communicate(timeout=RUN)
         finally:
             for process in psutil.Process(launcher.pid).children() if launcher.poll() is None else []:
                 process.kill()
@@ -242,7 +243,7 @@ def test_a_run_of_deepspeed_is_resumed_by_as_many_processes_with_its_sharding_on
     shutil.copytree(runs.broken("full", "zero2", signal.SIGTERM), run)
     shutil.rmtree(run / "model")
     alone = Forked(["run", "--resume", str(run)], tmp_path / "alone")
-    assert alone.wait(120) == 2
+    assert alone.wait(RUN) == 2
     assert "shared DeepSpeed ZeRO-2, and nothing now: the optimizer's state in its checkpoints" in alone.said
     three = sharded_command.run(["run", "--resume", str(run)], runs.sharding("zero2"), code=1, processes=3)
     assert three.count("were 2, and are 3 now: DeepSpeed wrote the optimizer's state in 2 parts") == 1

@@ -50,16 +50,22 @@ ADAPTER = (
 
 
 @pytest.mark.parametrize(
-    "text", [pytest.param(FULL, id="full"), pytest.param(ADAPTER, id="adapter", marks=pytest.mark.nightly)]
+    ("text", "resumed"),
+    [
+        pytest.param(FULL, False, id="full"),
+        pytest.param(FULL, True, id="full-resumed", marks=pytest.mark.nightly),
+        pytest.param(ADAPTER, True, id="adapter-resumed", marks=pytest.mark.nightly),
+    ],
 )
-def test_no_process_waits_for_a_pass_that_another_one_does_not_make(text: str, tmp_path: Path) -> None:
+def test_no_process_waits_for_a_pass_that_another_one_does_not_make(text: str, resumed: bool, tmp_path: Path) -> None:
     reward, config, run = tmp_path / "flaky.py", tmp_path / "run.toml", tmp_path / "run"
     reward.write_text(FLAKY)
     config.write_text(text.format(reward=f"{reward}:flaky"))
     zero3 = sharded_command.zero(3, tmp_path)
     sharded_command.run(["run", "--config", str(config), "--out", str(run)], zero3)
-    sharded_command.run(["run", "--resume", str(run), "--steps", "4"], zero3)
+    if resumed:
+        sharded_command.run(["run", "--resume", str(run), "--steps", "4"], zero3)
     assert (read_json(RunDir(run).state) or {})["status"] == "done"
     rows = read_metrics(open_run_dir(run))
-    assert [row["step"] for row in rows] == [0, 1, 2, 3, 4]
+    assert [row["step"] for row in rows] == [0, 1, 2, *([3, 4] if resumed else [])]
     assert any(row.get("sampling/wasted", 0) > 0 for row in rows), "nothing was sampled again or replaced"

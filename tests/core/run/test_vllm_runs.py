@@ -19,9 +19,9 @@ STEPS = 10
 
 def learn(out: Path, **settings: Any) -> list[dict[str, Any]]:
     from grpo.core.config.schema import parse_config
+    from grpo.core.display.progress import Silent
     from grpo.core.record.run_dir import RunDir, read_metrics
     from grpo.core.run.job import start
-    from grpo.core.run.progress import Silent
     from grpo.plugins.host import Host
 
     tree = {
@@ -36,6 +36,7 @@ def learn(out: Path, **settings: Any) -> list[dict[str, Any]]:
     return read_metrics(RunDir(out))
 
 
+@pytest.mark.nightly
 def test_every_way_learns_alike(tmp_path: Path) -> None:
     """(hf | vllm) x (full | LoRA) on the embedded task, one seed."""
     ends: dict[str, float] = {}
@@ -119,9 +120,9 @@ def test_several_environments_one_batch_ahead_and_a_killed_run_goes_on_with_the_
     tmp_path: Path,
 ) -> None:
     """Rollouts of one turn and of several in each batch, an adapter, and the engine started anew in between."""
+    from grpo.core.display.progress import Silent
     from grpo.core.record.run_dir import RunDir, read_metrics, read_rollouts
     from grpo.core.run.job import resume
-    from grpo.core.run.progress import Silent
     from grpo.plugins.host import Host
 
     def trained(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[list[Any]]]:

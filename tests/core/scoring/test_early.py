@@ -15,7 +15,7 @@ from grpo import Completion, Component, reward, rubric
 from grpo.core.rollout.hf.sampler import HfRollouts
 from grpo.core.rollout.types import OnDone, Sampled, SamplingParams
 from grpo.core.scoring.scorer import Outcome, Scorer
-from grpo.plugins._binding import BoundReward
+from grpo.plugins._spec.binding import BoundReward
 
 SEEN: list[int] = []
 
@@ -209,10 +209,10 @@ def test_in_a_run_rewards_begin_before_the_last_completion_has_ended(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from grpo.core.config.schema import parse_config
+    from grpo.core.display.progress import Silent
     from grpo.core.record.run_dir import RunDir, read_rollouts
     from grpo.core.rollout import open as opening
     from grpo.core.run.job import start
-    from grpo.core.run.progress import Silent
     from grpo.plugins.host import Host
 
     file = tmp_path / "rewards.py"

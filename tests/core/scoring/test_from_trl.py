@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from grpo.core.scoring.scorer import Scorer
-from grpo.plugins._binding import BoundReward
+from grpo.plugins._spec.binding import BoundReward
 from grpo.plugins.from_trl import Form, from_trl
 from grpo.plugins.types import Completion, Isolation, Message
 

@@ -17,7 +17,7 @@ from grpo import Completion, Component, Scored, reward, rubric
 from grpo.core.env.mixture import RunEnv
 from grpo.core.env.scores import scores_by_env
 from grpo.core.scoring.scorer import Outcome, Scorer
-from grpo.plugins._binding import BoundEnv, BoundReward
+from grpo.plugins._spec.binding import BoundEnv, BoundReward
 from grpo.plugins.errors import SpecError, TransientError
 from grpo.plugins.specs import EnvSpec
 from grpo.plugins.types import Isolation

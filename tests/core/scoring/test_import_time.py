@@ -16,7 +16,7 @@ from patience import PATIENCE, Clock
 from grpo import Completion, reward
 from grpo.core.scoring.import_time import ImportTime
 from grpo.core.scoring.scorer import Scorer
-from grpo.plugins._binding import BoundReward
+from grpo.plugins._spec.binding import BoundReward
 
 pytestmark = pytest.mark.slow
 

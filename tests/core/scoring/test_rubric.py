@@ -20,8 +20,8 @@ from grpo import Completion, Component, RubricSpec, check_reward, reward, rubric
 from grpo.core.cli.main import cli
 from grpo.core.scoring.scorer import Outcome, Scorer
 from grpo.core.train.advantages.baselines import group_mean
-from grpo.core.train.batch import advantages_of
-from grpo.plugins._binding import BoundAdvantage, BoundReward
+from grpo.core.train.batch.batch import advantages_of
+from grpo.plugins._spec.binding import BoundAdvantage, BoundReward
 from grpo.plugins.errors import UsageError
 
 CALLS: list[str] = []
@@ -214,9 +214,9 @@ def test_grpo_score_shows_the_components(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_run_trains_on_a_rubric_and_logs_its_components(tiny_model: Path, vowels: str, tmp_path: Path) -> None:
     from grpo.core.config.schema import parse_config
+    from grpo.core.display.progress import Silent
     from grpo.core.record.run_dir import open_run_dir, read_json, read_metrics, read_rollouts
     from grpo.core.run.job import start
-    from grpo.core.run.progress import Silent
     from grpo.plugins.host import Host
 
     path = tmp_path / "both.toml"

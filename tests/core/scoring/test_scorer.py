@@ -16,7 +16,7 @@ import pytest
 
 from grpo import Completion, Scored, Verdict, reward, verifier
 from grpo.core.scoring.scorer import Judgement, Outcome, Scorer
-from grpo.plugins._binding import BoundReward, BoundVerifier
+from grpo.plugins._spec.binding import BoundReward, BoundVerifier
 from grpo.plugins.errors import TransientError, UsageError
 
 

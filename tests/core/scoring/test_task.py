@@ -10,7 +10,7 @@ from grpo import Completion, reward
 from grpo.core.scoring.call import Caller
 from grpo.core.scoring.outcome import Outcome, scored
 from grpo.core.scoring.task import Task
-from grpo.plugins._binding import BoundReward
+from grpo.plugins._spec.binding import BoundReward
 
 
 def same(completion: str) -> float:

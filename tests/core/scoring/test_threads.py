@@ -16,7 +16,7 @@ from grpo.core.scoring.call import Caller
 from grpo.core.scoring.scorer import Outcome, Scorer
 from grpo.core.scoring.task import Task
 from grpo.core.scoring.threads import ThreadExecutor
-from grpo.plugins._binding import BoundReward
+from grpo.plugins._spec.binding import BoundReward
 
 
 def bound(function: Callable[..., Any], timeout: float = PATIENCE, **metadata: Any) -> BoundReward:

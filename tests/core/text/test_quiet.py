@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 ASK = """
-from grpo.core.text.quiet import hush_unloaded
-hush_unloaded()
+from grpo.core.text.quiet import silence_unloaded
+silence_unloaded()
 from huggingface_hub.utils import logging as hub
 hub.get_logger("huggingface_hub.utils._http").warning("Retrying in 1s [Retry 1/5].")
 hub.get_logger("huggingface_hub.utils._http").error("it is over")

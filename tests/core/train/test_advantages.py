@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from grpo.core.train.advantage import group_advantages
 from grpo.core.train.advantages import grpo_advantages
-from grpo.plugins._binding import BoundAdvantage
+from grpo.core.train.advantages.compute import group_advantages
+from grpo.plugins._spec.binding import BoundAdvantage
 
 NAN = math.nan
 BUILT_IN = {spec.name: spec for spec in grpo_advantages()}

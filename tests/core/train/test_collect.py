@@ -15,10 +15,10 @@ import torch
 from grpo.core.plan import Plan
 from grpo.core.rollout.synced import SyncedRollouts
 from grpo.core.run.scoring import Scoring
-from grpo.core.train.batch import length_metrics
+from grpo.core.train.batch.batch import length_metrics
+from grpo.core.train.batch.tensors import counted
 from grpo.core.train.collect import Collector
-from grpo.core.train.sampler import PolicySampler
-from grpo.core.train.tensors import counted
+from grpo.core.train.sampling.sampler import PolicySampler
 
 CPU = torch.device("cpu")
 REWARDS = """
@@ -86,13 +86,13 @@ def made(tiny_model: Path, tmp_path: Path) -> Iterator[Made]:
 
 @pytest.mark.slow
 def test_a_failure_leaves_the_loss_an_abstention_has_no_advantage_and_neither_is_a_zero(made: Made) -> None:
-    starts = [episode for episode in made.plan.train[:4] for _ in range(4)]
-    found = made.collector().collect(starts, 3, again=False)
+    episodes = [episode for episode in made.plan.train[:4] for _ in range(4)]
+    found = made.collector().collect(episodes, 3, again=False)
     outcomes = found.batch.outcomes["brittle"]
     kinds = [outcome.kind for outcome in outcomes]
     assert {"failure", "abstain", "score"} == set(kinds)
     assert found.batch.step == 3
-    assert [one.row for one in found.batch.completions] == [episode.row for episode in starts]
+    assert [one.row for one in found.batch.completions] == [episode.row for episode in episodes]
     masks, advantages = found.tensors["completion_mask"].sum(dim=1), found.tensors["advantages"]
     for number, kind in enumerate(kinds):
         assert (masks[number] == 0) == (kind == "failure")
@@ -104,8 +104,8 @@ def test_a_failure_leaves_the_loss_an_abstention_has_no_advantage_and_neither_is
 
 
 def test_the_tensors_are_what_was_sampled_and_what_failed_is_masked(made: Made) -> None:
-    starts = [episode for episode in made.plan.train[:4] for _ in range(4)]
-    found = made.collector().collect(starts, 1, again=False)
+    episodes = [episode for episode in made.plan.train[:4] for _ in range(4)]
+    found = made.collector().collect(episodes, 1, again=False)
     lengths = [len(one.token_ids) for one in found.batch.completions]
     for row, one in enumerate(found.batch.completions):
         assert found.tensors["completion_ids"][row, : lengths[row]].tolist() == list(one.token_ids)

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from grpo.core.train.losses import grpo_losses
-from grpo.core.train.objective import Counts, Objective, Tokens, policy_loss
 from grpo.core.train.trl_arguments import TRL_LOSSES, loss_arguments
-from grpo.plugins._binding import BoundLoss
+from grpo.core.train.update.objective import Counts, Objective, Tokens, policy_loss
+from grpo.plugins._spec.binding import BoundLoss
 
 BUILT_IN = {spec.name: spec for spec in grpo_losses()}
 LENGTHS, WIDTH, LONGEST, ACCUMULATION, BATCH_TOKENS = (7, 4, 1, 6, 0), 7, 9, 2, 31.0

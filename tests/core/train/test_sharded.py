@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import RUN
 
 LOGPS = Path(__file__).parents[2] / "support" / "sharded_logps.py"
 LOSSES = Path(__file__).parents[2] / "support" / "sharded_losses.py"
@@ -28,7 +29,7 @@ def assert_equal(script: Path, meeting: Path, cases: int, *ways: str) -> None:
     ]
     try:
         for process in processes:
-            output, _ = process.communicate(timeout=300)
+            output, _ = process.communicate(timeout=RUN)
             assert process.returncode == 0, output[-3000:]
             assert output.count(": equal") == cases
     finally:

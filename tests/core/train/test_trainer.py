@@ -41,8 +41,8 @@ def rewards(tmp_path: Path) -> Path:
 
 def tiny_run(tiny_model: Path, out: Path, rewards: list[str], **settings: Any) -> Any:
     from grpo.core.config.schema import parse_config
+    from grpo.core.display.progress import Silent
     from grpo.core.run.job import start
-    from grpo.core.run.progress import Silent
     from grpo.plugins.host import Host
 
     train = {"steps": 2, "prompts_per_step": 2, "group_size": 4, "lr": 1e-3, **settings.pop("train", {})}
@@ -77,7 +77,7 @@ def test_layers_of_an_update_are_faster_only_while_it_computes(
 ) -> None:
     """Sampling has its own, which leave alone what is changed already, and is a part of a training step of TRL."""
     from grpo.core.rollout.hf import sampler
-    from grpo.core.train.policy_loss import PolicyLoss
+    from grpo.core.train.update.policy_loss import PolicyLoss
 
     seen: list[tuple[str, bool]] = []
     sample, compute_loss = sampler.sample, PolicyLoss.__call__
@@ -238,9 +238,9 @@ def test_masked_completions_change_no_weight(tiny_model: Path, rewards: Path, tm
 
 @pytest.mark.core
 def test_too_many_failures_stop_the_run_by_name_and_it_resumes(tiny_model: Path, rewards: Path, tmp_path: Path) -> None:
+    from grpo.core.display.progress import Silent
     from grpo.core.record.run_dir import RunDir, read_rollouts
     from grpo.core.run.job import resume
-    from grpo.core.run.progress import Silent
     from grpo.plugins.host import Host
 
     with pytest.raises(RunError, match=r"reward 'brittle' .* failed on \d+ of 8 completions .* cannot read this one"):
@@ -287,8 +287,8 @@ def test_sampling_and_training_agree_on_every_token(
 def test_the_completions_of_a_prompt_are_trained_on_together_unless_the_loss_looks_at_whole_micro_batches(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: str, together: bool
 ) -> None:
-    from grpo.core.train import forward
-    from grpo.core.train.packing import pack
+    from grpo.core.train.update import forward
+    from grpo.core.train.update.packing import pack
 
     prompts: list[int] = []
 
@@ -307,8 +307,8 @@ def test_what_a_step_says_of_its_policy_is_of_groups_with_a_signal(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from grpo.core.record.run_dir import RunDir, read_metrics
-    from grpo.core.train import policy_loss
-    from grpo.core.train.metrics import update_sums
+    from grpo.core.train.update import policy_loss
+    from grpo.core.train.update.metrics import update_sums
 
     tokens: list[int] = []
 

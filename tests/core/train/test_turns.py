@@ -18,13 +18,13 @@ from grpo.core.planning.objective import bind_objective
 from grpo.core.record.run_dir import RunDir, read_rollouts
 from grpo.core.record.trained import read_trained
 from grpo.core.scoring.outcome import Outcome, Reader
-from grpo.core.train.advantage import Advantages
+from grpo.core.train.advantages.compute import Advantages
 from grpo.core.train.advantages.turns import return_to_go
-from grpo.core.train.batch import Batch, advantages_of, sampling_metrics
+from grpo.core.train.batch.batch import Batch, advantages_of, sampling_metrics
+from grpo.core.train.batch.tensors import of_tokens
 from grpo.core.train.losses import grpo_losses
-from grpo.core.train.objective import takes_turns
-from grpo.core.train.tensors import of_tokens
-from grpo.plugins._binding import BoundAdvantage, BoundLoss, BoundReward
+from grpo.core.train.update.objective import takes_turns
+from grpo.plugins._spec.binding import BoundAdvantage, BoundLoss, BoundReward
 from grpo.plugins.decorators import reward
 from grpo.plugins.errors import PluginError, RunError, UsageError
 from grpo.plugins.host import Host

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from grpo.core.record.run_dir import RolloutRow, RunDir, append_metrics, exclusi
 from grpo.core.report.alarms import AlarmWatch
 from grpo.core.report.scan import recorded_steps
 from grpo.core.watch.followed import FollowedRun
-from grpo.core.watch.terminal.listing import Listing
 from grpo.plugins.errors import UsageError
 
 
@@ -41,9 +39,6 @@ def test_a_run_grows_and_is_quiet_while_nothing_changes(tmp_path: Path) -> None:
     grow(run, 4)
     assert followed.renew(60)
     assert names(followed) == [(step, number) for step in (1, 2, 3, 4) for number in range(8)]
-    assert followed.find(4, 7) == 31
-    assert followed.find(4, 8) is None
-    assert followed.group(29) == [28, 29, 30, 31]
 
 
 def test_a_run_is_told_as_over_when_its_process_ends(tmp_path: Path) -> None:
@@ -82,20 +77,17 @@ def test_a_run_that_went_on_from_an_earlier_step_is_read_anew(tmp_path: Path) ->
     run = made_run(tmp_path / "pens", steps=6)
     followed = FollowedRun(run)
     followed.renew(60)
-    listing = Listing(followed, {})
+    reading = followed.reading
     lines = run.metrics.read_text().splitlines(keepends=True)
     run.metrics.write_text("".join(lines[:4]))
     for step in (4, 5, 6):
         (run.rollouts / f"step-{step:06d}.parquet").unlink()
     grow(run, 4, skill=0.0)
     followed.renew(60)
-    assert not listing.current
+    assert followed.reading != reading
     assert followed.index.count == 32
     assert names(followed)[-1] == (4, 7)
-    assert followed.rollout(4, 1).reward == 0.5
     assert len(followed.metrics) == 5
-    with pytest.raises(UsageError, match="no rollouts of step 6"):
-        followed.rollout(6, 0)
 
 
 def test_a_damaged_step_is_named_and_hides_no_other(tmp_path: Path) -> None:
@@ -117,51 +109,6 @@ def test_a_run_whose_directory_is_removed_says_so(tmp_path: Path) -> None:
         followed.renew(60)
 
 
-def test_words_are_found_in_every_text_and_in_what_comes_later(tmp_path: Path) -> None:
-    run = made_run(tmp_path / "pens")
-    followed = FollowedRun(run)
-    followed.renew(60)
-    for words, count in (("HOW MANY HAS SHE", 24), ("4+5=", 12), ("#### 12", 2), ('"nothing"', 0)):
-        listing = Listing(followed, {}, words)
-        listing.search(60)
-        assert (len(listing.places), listing.share) == (count, 1.0), words
-    found = Listing(followed, {"step": "2-9"}, "4+5=")
-    found.search(60)
-    assert len(found.places) == 8
-    grow(run, 4)
-    followed.renew(60)
-    found.take_in()
-    assert found.share < 1
-    found.search(60)
-    assert len(found.places) == 12
-
-
-@pytest.mark.slow
-def test_memory_has_the_texts_of_few_steps(tmp_path: Path) -> None:
-    text = "word " * 2000
-
-    def long(row: RolloutRow, number: int) -> RolloutRow:
-        return replace(row, completion=f"{row.step} {number} {text}")
-
-    FollowedRun(made_run(tmp_path / "warm", steps=1)).renew(60)  # modules that are loaded late take memory too
-    run = made_run(tmp_path / "pens", steps=80, change=long)  # 6.4 MB of texts
-    tracemalloc.start()
-    try:
-        followed = FollowedRun(run)
-        followed.renew(60)
-        listing = Listing(followed, {}, "no such word")
-        listing.search(60)
-        for step in followed.steps:
-            followed.read_excerpts(step)
-            assert followed.excerpt(step, 3) == f"{step} 3 {text}"[:199] + "…"
-            followed.rollout(step, 0)
-        held, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert followed.index.count == 640
-    assert held < 3_000_000
-
-
 @pytest.mark.parametrize(("column", "value"), [("completion", None), ("group", -1), ("prompt", "[" * 200_000)])
 def test_a_step_that_no_run_wrote_is_told_of_and_the_others_are_shown(
     tmp_path: Path, column: str, value: object
@@ -177,10 +124,6 @@ def test_a_step_that_no_run_wrote_is_told_of_and_the_others_are_shown(
     assert sorted({step for step, _ in names(followed)}) == [1, 3]
     [problem] = followed.problems
     assert f"step-000002.parquet was damaged: '{column}' is" in problem
-    followed.read_excerpts(2)
-    with pytest.raises(UsageError, match="was damaged"):
-        followed.rollouts(2)
-    assert len(followed.rollouts(3)) == 8
 
 
 def test_alarms_that_fail_on_a_step_leave_its_rollouts_to_be_seen(

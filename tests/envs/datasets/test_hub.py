@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 import pytest
+from patience import RUN
 
 README = """---
 configs:
@@ -49,7 +50,7 @@ def _read(home: Path, asked: list[tuple[str, dict[str, Any]]], **environment: st
         env={**os.environ, "HF_HOME": str(home), "HF_HUB_DISABLE_TELEMETRY": "1", **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=RUN,
     )
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
+from patience import RUN
 from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 from websockets.sync.server import ServerConnection, serve
@@ -62,7 +63,7 @@ def game(packages: dict[str, str], *words: str) -> Iterator[str]:
     command = [sys.executable, str(HERE / "game.py"), str(port), str(SESSIONS), *words]
     process = subprocess.Popen(command, env=packages)
     address = f"http://127.0.0.1:{port}"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + RUN
     try:
         while True:
             assert process.poll() is None

@@ -17,7 +17,7 @@ import grpo
 from grpo.core.config.schema import RunConfig
 from grpo.core.env.mixture import with_dataset
 from grpo.envs.rows.spec import ROWS, Rows
-from grpo.plugins._binding import BoundEnv
+from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import DatasetError, OptionError
 from grpo.plugins.host import Host
 

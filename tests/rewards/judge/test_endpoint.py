@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from grpo.core.cli.main import cli
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.scoring.scorer import Scorer
-from grpo.plugins._binding import BoundReward
+from grpo.plugins._spec.binding import BoundReward
 from grpo.plugins.errors import OptionError, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.types import Completion

@@ -12,7 +12,7 @@ from patience import PATIENCE, Clock, wait_for
 
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.scoring.scorer import Scorer
-from grpo.plugins._binding import BoundReward
+from grpo.plugins._spec.binding import BoundReward
 from grpo.plugins.host import Host
 from grpo.plugins.types import Completion, Message
 from grpo.rewards.judge import reward as judge_module

@@ -12,7 +12,7 @@ import pytest
 from patience import PATIENCE, little_work
 
 from grpo.core.scoring.scorer import Scorer
-from grpo.plugins._binding import BoundVerifier
+from grpo.plugins._spec.binding import BoundVerifier
 from grpo.plugins.errors import PluginError
 from grpo.plugins.types import Completion
 from grpo.rewards.math import process as math_process
@@ -164,8 +164,8 @@ def test_a_process_that_was_killed_is_replaced_and_the_answer_judged(monkeypatch
     monkeypatch.setattr(math_process, "_IDLE", idle)
     assert compare("same", "x", "$x$", **OPTIONS) is True
     [process] = idle._processes
-    os.kill(process._process.pid, signal.SIGKILL)
-    process._process.wait()
+    process._child.kill()
+    process._child.wait(PATIENCE)
     assert compare("same", "x", "$x$", **OPTIONS) is True
     assert idle._processes != [process]
     idle.close()
@@ -175,8 +175,8 @@ def test_a_process_that_was_killed_is_replaced_and_the_answer_judged(monkeypatch
 def test_a_comparison_whose_processes_are_all_killed_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
     def killed(process: Any) -> None:
         started(process)
-        process._process.kill()
-        process._process.wait()
+        process._child.kill()
+        process._child.wait(PATIENCE)
 
     started = math_process._Process.__init__
     monkeypatch.setattr(math_process, "_IDLE", math_process._Idle())
@@ -191,7 +191,7 @@ def test_the_limit_counts_work_and_not_waiting(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(math_process, "_IDLE", idle)
     assert compare("same", "x", "$x$", **OPTIONS) is True
     [process] = idle._processes
-    pid = process._process.pid
+    pid = process._child.pid
     monkeypatch.setattr(math_process, "WAIT", 200)
     os.kill(pid, signal.SIGSTOP)
     threading.Timer(1.0, os.kill, (pid, signal.SIGCONT)).start()
@@ -199,7 +199,7 @@ def test_the_limit_counts_work_and_not_waiting(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(math_process, "WAIT", 0.1)
     os.kill(pid, signal.SIGSTOP)
     assert compare("same", "x", "$x$", seconds=PATIENCE, **OPTIONS) is True
-    assert process._process.returncode is not None
+    assert process._child.reaped
     idle.close()
 
 

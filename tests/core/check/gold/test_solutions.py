@@ -12,14 +12,14 @@ import pytest
 
 from grpo.core.check.gold.solutions import acted
 from grpo.core.env.episodes import Action, episodes_of
-from grpo.core.env.prompts import encode_starts
+from grpo.core.env.prompts import encode_episodes
 from grpo.core.policy.embedded import embedded_model_path
 from grpo.core.policy.load import load_tokenizer
 from grpo.core.rollout.turns.chat import turn_format
 from grpo.core.rollout.turns.play import Player, TurnLimits
 from grpo.core.rollout.turns.tools import tool_format
 from grpo.core.rollout.types import Sampled, SamplingParams
-from grpo.plugins._binding import BoundEnv
+from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.host import Host
 from grpo.plugins.specs import EnvSpec
 from grpo.plugins.types import Completion
@@ -80,7 +80,7 @@ def rollout(env: BoundEnv, tokenizer: Any, actions: Sequence[Action]) -> Complet
 
     limits = TurnLimits(turns=len(actions), tokens=1500, seconds=60.0)
     player = Player(env, tokenizer, turn_format(tokenizer, episode.prompt), limits, tools)
-    (played,) = player.play([episode], encode_starts(tokenizer, [episode]), say, PARAMS)
+    (played,) = player.play([episode], encode_episodes(tokenizer, [episode]), say, PARAMS)
     return played.completion
 
 

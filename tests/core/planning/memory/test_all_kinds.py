@@ -11,9 +11,9 @@ from grpo.core.config.sections import LoraSection
 from grpo.core.planning.memory.estimate import Shape, shape
 from grpo.core.policy.blocks import can_pack
 from grpo.core.policy.load import count_parameters, empty_model, linear_modules, refuse_unknown_targets
-from grpo.core.rollout.server.card import traits_of
+from grpo.core.rollout.server.capabilities import traits_of
 from grpo.core.rollout.types import context_length, refuse_miscomputed, refuse_no_decoder, refuse_unsafe_rope
-from grpo.core.train.head import logit_shape
+from grpo.core.train.update.head import logit_shape
 from grpo.plugins.errors import UsageError
 
 PLAIN, LORA = LoraSection(), LoraSection(enabled=True, rank=2)

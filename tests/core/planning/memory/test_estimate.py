@@ -100,7 +100,7 @@ def test_the_optimizer_is_counted_as_large_as_its_states_are_after_a_step(dtype:
     import torch
     from transformers import AutoModelForCausalLM
 
-    from grpo.core.train.adamw import CompensatedAdamW
+    from grpo.core.train.update.adamw import CompensatedAdamW
 
     model = AutoModelForCausalLM.from_config(small(), dtype=getattr(torch, dtype))
     optimizer = CompensatedAdamW(model.parameters())
@@ -153,7 +153,7 @@ def test_checkpointing_keeps_the_inputs_of_the_layers_and_one_layer() -> None:
 def test_no_batch_asks_for_larger_attention_masks_than_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    from grpo.core.train import packing
+    from grpo.core.train.update import packing
 
     monkeypatch.setitem(packing.CALL, "cpu", 0)  # each length has a mask of its own
     counted = shape(small(), "float32", NONE)

@@ -92,7 +92,7 @@ def test_rollouts_of_several_turns_are_those_of_the_policy_in_their_context(
     from grpo.core.config.sections import RolloutSection
     from grpo.core.config.settings import RolloutSettings, settle
     from grpo.core.env.episodes import episodes_of
-    from grpo.core.env.prompts import encode_starts
+    from grpo.core.env.prompts import encode_episodes
     from grpo.core.planning.lengths import LengthsPart
     from grpo.core.planning.turns import decide_turns
     from grpo.core.policy.load import load_tokenizer
@@ -105,7 +105,7 @@ def test_rollouts_of_several_turns_are_those_of_the_policy_in_their_context(
     env = Host.discover().env("guess")
     tokenizer = load_tokenizer(str(tied_model))
     episodes = [one for one in episodes_of(env, "train", limit=2, unbounded=2) for _ in range(4)]
-    prompts = encode_starts(tokenizer, episodes)
+    prompts = encode_episodes(tokenizer, episodes)
     wished, lengths = RolloutSection(max_turns=3), LengthsPart(8)
     turns = decide_turns(wished, [env], lengths, 512 - max(map(len, prompts)))
     limits = settle(RolloutSettings, wished, lengths, turns)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from engine_bench import REAL_VLLM
+from patience import RUN
 
 pytestmark = REAL_VLLM
 
@@ -83,7 +84,11 @@ def test_long_contexts_agree_left_padded_too(
 IMPORTED = ["torch", "vllm", "transformers", "trl", "peft"]
 
 
-@pytest.mark.parametrize("order", [IMPORTED, IMPORTED[::-1]], ids=",".join)
+@pytest.mark.parametrize(
+    "order",
+    [pytest.param(IMPORTED, marks=pytest.mark.nightly), IMPORTED[::-1]],
+    ids=",".join,
+)
 def test_nothing_depends_on_what_is_imported_first(order: list[str], tiny_model: Path) -> None:
     program = f"""
 import warnings; warnings.simplefilter("ignore")
@@ -104,7 +109,7 @@ rollouts.close()
 """
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False, timeout=300
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False, timeout=RUN
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert "sampled (" in done.stdout

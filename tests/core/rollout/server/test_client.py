@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from engine_bench import REAL_VLLM, TOLERANCE, gap, move, prompts_of
+from patience import RUN
 from rollout_server import Server
 
 from grpo.core.rollout.hf.sampler import sample
@@ -42,7 +43,7 @@ def config_of(url: str, **settings: Any) -> Any:
         "lora": {"enabled": True},
         **settings,
     }
-    chosen = {"backend": "vllm-server", "server_url": url, "server_wait": 240.0, "lora_sync": "adapter"}
+    chosen = {"backend": "vllm-server", "server_url": url, "server_wait": RUN, "lora_sync": "adapter"}
     tree["rollout"] = {**chosen, **settings.get("rollout", {})}
     return parse_config(tree)
 
@@ -188,11 +189,14 @@ def test_a_server_that_does_not_fit_is_refused_before_anything_loads(
         make_plan(config_of(server.url, **settings), Host.discover())
 
 
-@pytest.mark.parametrize(("ahead", "lora"), [(1, False), (2, False), (2, True)])
+@pytest.mark.parametrize(
+    ("ahead", "lora"),
+    [(1, False), pytest.param(2, False, marks=pytest.mark.nightly), (2, True)],
+)
 def test_several_environments_are_sampled_ahead(server: Server, tmp_path: Path, ahead: int, lora: bool) -> None:
+    from grpo.core.display.progress import Silent
     from grpo.core.record.run_dir import RunDir, read_metrics
     from grpo.core.run.job import start
-    from grpo.core.run.progress import Silent
     from grpo.plugins.host import Host
 
     config = config_of(
@@ -217,10 +221,10 @@ def test_a_run_survives_a_server_that_is_killed_between_sync_and_generation(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It comes back with two ranks that share each layer, and is proven like any other."""
+    from grpo.core.display.progress import Silent
     from grpo.core.record.run_dir import RunDir, read_metrics
     from grpo.core.rollout.engine.proven import EngineRollouts
     from grpo.core.run.job import start
-    from grpo.core.run.progress import Silent
     from grpo.plugins.host import Host
 
     calls, warnings = [], []

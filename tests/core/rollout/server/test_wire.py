@@ -77,3 +77,11 @@ def test_what_is_left_can_be_read_and_forgotten() -> None:
     stream.drain()
     stream.drain()
     assert source.read() == b"behind"
+
+
+def test_a_frame_that_is_larger_than_any_tensor_of_the_run_is_refused_before_it_is_read() -> None:
+    data = whole()
+    length = int.from_bytes(data[:8], "big")
+    assert [item.name for item in Unframed(io.BytesIO(data), length)]
+    with pytest.raises(ConnectionError, match=f"a tensor of {length} bytes was announced"):
+        list(Unframed(io.BytesIO(data[:8]), length - 1))

@@ -33,8 +33,8 @@ def settings(model: Path, reward: str, out: Path, **more: Any) -> dict[str, Any]
 
 def train(tree: dict[str, Any]) -> None:
     from grpo.core.config.schema import parse_config
+    from grpo.core.display.progress import Silent
     from grpo.core.run.job import start
-    from grpo.core.run.progress import Silent
     from grpo.plugins.host import Host
 
     start(parse_config(tree), Host.discover(), Silent())

@@ -20,7 +20,7 @@ from grpo.core.rollout.hf.sampler import sample
 from grpo.core.rollout.turns.chat import turn_format
 from grpo.core.rollout.turns.play import Player, Trajectory, TurnLimits
 from grpo.core.rollout.types import Sampled, SamplingParams
-from grpo.plugins._binding import BoundEnv
+from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.specs import EnvSpec
 
 PARAMS = SamplingParams(max_tokens=6, eos_ids=(2,), pad_id=0)

@@ -13,7 +13,7 @@ import torch
 from patience import PATIENCE, EnvClock
 
 from grpo.core.env.episodes import Episode, episodes_of
-from grpo.core.env.prompts import encode_starts
+from grpo.core.env.prompts import encode_episodes
 from grpo.core.env.threads import Raised
 from grpo.core.policy.embedded import embedded_model_path
 from grpo.core.policy.load import load_model, load_tokenizer
@@ -22,7 +22,7 @@ from grpo.core.rollout.turns.chat import turn_format
 from grpo.core.rollout.turns.play import Player, Trajectory, TurnLimits
 from grpo.core.rollout.turns.players import player_of
 from grpo.core.rollout.types import Sampled, SamplingParams
-from grpo.plugins._binding import BoundEnv
+from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import PluginError, SandboxUnavailable, UsageError
 from grpo.plugins.specs import EnvSpec
 
@@ -107,7 +107,7 @@ def play(tokenizer: Any, *lines: list[str], env: type[Desk] = Desk, **limits: An
     chosen = {"turns": 9, "tokens": 1500, "seconds": PATIENCE, **limits}
     formed = player_of_desk(desk, tokenizer, episodes)
     player = Player(desk, tokenizer, turn_format(tokenizer, episodes[0].prompt), TurnLimits(**chosen), formed.tools)
-    return player.play(episodes, encode_starts(tokenizer, episodes), Script(tokenizer, *lines), PARAMS)
+    return player.play(episodes, encode_episodes(tokenizer, episodes), Script(tokenizer, *lines), PARAMS)
 
 
 def player_of_desk(env: BoundEnv, tokenizer: Any, episodes: Sequence[Episode]) -> Player:
@@ -249,7 +249,7 @@ def test_a_plain_forward_pass_gives_the_log_probabilities_after_an_answer(tokeni
     model = load_model(str(embedded_model_path()), "float32")
     episodes = episodes_of(env, "train", limit=2, unbounded=2)
     player = player_of_desk(env, tokenizer, episodes)
-    prompts = encode_starts(tokenizer, episodes)
+    prompts = encode_episodes(tokenizer, episodes)
     script = Script(tokenizer, [call("add", number=3)], [call("add", number=77) + call("add", number=1)])
 
     def sampled(asked: Sequence[Sequence[int]], params: SamplingParams) -> list[Sampled]:
@@ -269,7 +269,7 @@ def test_a_plain_forward_pass_gives_the_log_probabilities_after_an_answer(tokeni
 
 
 def test_a_demonstration_calls_tools_in_the_form_of_the_template(tokenizer: Any) -> None:
-    from grpo.core.train.demonstrations import demonstrated
+    from grpo.core.train.sft.demonstrations import demonstrated
 
     env = bound()
     (episode,) = episodes_of(env, "train", limit=1, unbounded=1)

@@ -15,7 +15,7 @@ from grpo.core.cluster.ray_cluster import Cluster
 from grpo.core.scoring.executors import scoring_elsewhere
 from grpo.core.scoring.nodes.pool import KIND, NodePool
 from grpo.core.scoring.scorer import Scorer
-from grpo.plugins._binding import BoundReward
+from grpo.plugins._spec.binding import BoundReward
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 

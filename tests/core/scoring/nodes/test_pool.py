@@ -21,7 +21,7 @@ from grpo.core.scoring.nodes import shipping
 from grpo.core.scoring.nodes.node import ScoringNode
 from grpo.core.scoring.nodes.pool import NodePool
 from grpo.core.scoring.scorer import Scorer
-from grpo.plugins._binding import BoundReward
+from grpo.plugins._spec.binding import BoundReward
 from grpo.plugins.host import Host
 
 pytestmark = pytest.mark.slow  # worker processes

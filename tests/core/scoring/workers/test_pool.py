@@ -25,7 +25,7 @@ from grpo import Completion, Verdict, reward, verifier
 from grpo.core.scoring.call import Caller
 from grpo.core.scoring.scorer import Judgement, Outcome, Scorer
 from grpo.core.scoring.workers.job import PluginPayload
-from grpo.plugins._binding import BoundReward, BoundVerifier
+from grpo.plugins._spec.binding import BoundReward, BoundVerifier
 from grpo.plugins.errors import TransientError
 
 pytestmark = [
@@ -353,7 +353,7 @@ _SCRIPT = """
 import os, signal, sys, time
 from grpo import Completion, reward
 from grpo.core.scoring.scorer import Scorer
-from grpo.plugins._binding import BoundReward
+from grpo.plugins._spec.binding import BoundReward
 
 @reward(version=1)
 def stuck(completion: str) -> float:

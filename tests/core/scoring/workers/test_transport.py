@@ -14,7 +14,7 @@ import pytest
 
 from grpo import Case, reward
 from grpo.core.scoring.workers.transport import Reference, find_reference, pack_reference, pack_value, unpack
-from grpo.plugins._binding import BoundReward
+from grpo.plugins._spec.binding import BoundReward
 from grpo.plugins.host import Host
 
 SOURCE = """

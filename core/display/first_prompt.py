@@ -1,0 +1,52 @@
+"""Shows the first prompt of a run exactly as the model reads it.
+
+What a chat template makes of messages decides what a policy learns to answer: a system prompt that nobody asked for, a
+turn that nobody opened, a question that was trimmed away. All of it shows here, special tokens included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from grpo.core.env.prompts import encode_episodes, special_tokens
+from grpo.core.plan import Plan
+from grpo.core.text.printable import printable
+
+LINES, WIDTH = 24, 600  # what is shown of a long one: lines from its beginning and its end, characters of each
+
+
+@dataclass(frozen=True, slots=True)
+class FirstPrompt:
+    """A prompt to look at.
+
+    Attributes:
+        title: says what it is, and its length in tokens.
+        lines: its text, decoded from the token ids.
+    """
+
+    title: str
+    lines: Sequence[str]
+
+
+def first_prompt(plan: Plan) -> FirstPrompt | None:
+    """Returns the first prompt of the first environment; None where the plan has no rows or no tokenizer."""
+    episodes = next((part.train for part in plan.envs if part.train), ())
+    if not episodes or plan.tokenizer is None:
+        return None
+    (ids,) = encode_episodes(plan.tokenizer, episodes[:1])
+    text = plan.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+    lines = [_cut(line) for line in printable(text).split("\n")]
+    if len(lines) > LINES:
+        half = LINES // 2
+        lines = [*lines[:half], f"... {len(lines) - 2 * half} more lines ...", *lines[-half:]]
+    title = f"the first prompt, {len(ids)} tokens, as the model reads it"
+    written = str(episodes[0].prompt)
+    if spelt := [token for token in special_tokens(plan.tokenizer) if token in written]:
+        title += f" ({' and '.join(spelt)}, where a message spells {'it' if len(spelt) == 1 else 'them'} out, is text)"
+    return FirstPrompt(title, lines)
+
+
+def _cut(line: str) -> str:
+    over = len(line) - WIDTH
+    return line if over <= 0 else f"{line[: WIDTH // 2]} ... {over} more characters ... {line[-WIDTH // 2 :]}"

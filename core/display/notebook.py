@@ -1,0 +1,134 @@
+"""Shows a run below the cell of a notebook that trains: events of `Progress` in, one output that is updated in place.
+
+What a notebook keeps is the last state: the plan, the curve of each metric, a completion, warnings and how it ended.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from grpo.core.config.python_objects import how_to_resume
+from grpo.core.display.first_prompt import FirstPrompt, first_prompt
+from grpo.core.display.html import bar, block, line, table
+from grpo.core.display.progress import Silent
+from grpo.core.display.terminal import ToGo, describe, display_for, estimate, headline, number, sparkline, timing
+from grpo.core.plan import Plan
+from grpo.core.text.printable import counted
+from grpo.core.text.stats import Estimate
+from grpo.plugins.types import Completion
+
+if TYPE_CHECKING:
+    from grpo.core.timing.forecast import Forecast
+
+WARNING = "border-left:3px solid #E69F00;padding-left:0.5em;white-space:pre-wrap"
+
+
+def display_here(*, quiet: bool) -> Silent:
+    """Returns the display that fits: below a notebook's cell, or as on the command line."""
+    return NotebookPanel() if not quiet and in_notebook() else display_for(quiet=quiet)
+
+
+def in_notebook() -> bool:
+    """Tells whether this is a kernel that shows HTML: Jupyter and what is like it, and not IPython on a terminal."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return getattr(shell, "kernel", None) is not None
+
+
+class NotebookPanel(Silent):
+    """One output of a cell, redrawn as the run goes on."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+        self._plan: Plan | None = None
+        self._head: list[tuple[str, str]] = []
+        self._prompt: FirstPrompt | None = None
+        self._now = "planning"
+        self._step = 0
+        self._history: dict[str, list[float]] = {}
+        self._row: Mapping[str, Any] = {}
+        self._held_out: list[str] = []
+        self._to_go = ToGo()
+        self._sample: tuple[str, str] | None = None
+        self._lines: list[str] = []
+        self._warnings: dict[str, None] = {}
+
+    def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None:
+        self._plan, self._prompt = plan, first_prompt(plan)
+        self._head = [(name, self.worded(value)) for name, value in describe(plan, run_dir)]
+        self._lines += notes
+        self._draw()
+
+    def loading(self, what: str) -> None:
+        self._say(f"loading {what}")
+
+    def warmed(self, step: int, steps: int, loss: float) -> None:
+        self._say(f"supervised warm-up, step {step} of {steps}, loss {loss:.3f}")
+
+    def evaluated(self, step: int, accuracy: Estimate, env: str = "") -> None:
+        self._held_out.append(f"{f'{env}: ' if env else ''}{estimate(accuracy)} after {counted(step, 'step')}")
+        self._draw()
+
+    def stepped(self, row: Mapping[str, Any], sample: Completion | None, scores: Mapping[str, str]) -> None:
+        self._step, self._row = row["step"], row
+        for key, value in row.items():
+            if value is not None:
+                self._history.setdefault(key, []).append(value)
+        if sample is not None:
+            told = "  ".join(f"{name} {score}" for name, score in scores.items())
+            question = sample.prompt[-1]["content"] if sample.prompt else ""
+            self._sample = (f"a completion: {told}", f"{question}\n\n{sample.text.strip()}")
+        self._say(f"step {self._step} of {self._steps}, {row.get('time/step') or 0:.1f} s")
+
+    def foreseen(self, forecast: Forecast) -> None:
+        self._to_go.foreseen(forecast)
+        self._draw()
+
+    def warned(self, text: str) -> None:
+        self._warnings[self.worded(text)] = None
+        self._draw()
+
+    def ended(self, status: str, run_dir: Path, step: int) -> None:
+        if status == "interrupted" and self._plan is not None:
+            self._lines.append(f"continue with: {how_to_resume(self._plan.config, run_dir)}")
+        self._to_go.ended()
+        said = "stopped" if status == "interrupted" else "done"
+        self._say(f"{said} after {counted(step, 'step')}")
+
+    def timed(self, spent: str, tokens: str, advice: str | None) -> None:
+        self._lines += timing(spent, tokens, advice and self.worded(advice))
+        self._draw()
+
+    @property
+    def _steps(self) -> int:
+        return (self._plan.config.train.steps or 0) if self._plan is not None else 0
+
+    def _say(self, now: str) -> None:
+        self._now = now
+        self._draw()
+
+    def _draw(self) -> None:
+        from IPython.display import display
+
+        data = {"text/plain": self._now, "text/html": self._html()}
+        if self._handle is None:
+            self._handle = display(data, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+        else:
+            self._handle.update(data, raw=True)
+
+    def _html(self) -> str:
+        metrics = [(label, number(self._row[key]), sparkline(self._history[key])) for label, key in headline(self._row)]
+        parts = [table(self._head)] if self._head else []
+        parts += [block(self._prompt.title, "\n".join(self._prompt.lines))] if self._prompt is not None else []
+        parts += [bar(self._step, self._steps)] if self._step else []
+        parts.append(line(self._now))
+        parts += [table(metrics)] if metrics else []
+        parts += [line(f"held-out accuracy: {told}") for told in self._held_out[-4:]]
+        parts += [line(f"forecast: {text}") for text in self._to_go.lines(self._step)]
+        parts += [block(*self._sample)] if self._sample is not None else []
+        parts += [line(f"warning: {text}", WARNING) for text in self._warnings]
+        parts += [line(text) for text in self._lines]
+        return f"<div>{''.join(parts)}</div>"

@@ -1,0 +1,81 @@
+"""What a run tells whoever watches it. The terminal display, a test, or nobody implements it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from grpo.core.plan import Plan
+from grpo.core.text.stats import Estimate
+from grpo.plugins.types import Completion
+
+if TYPE_CHECKING:
+    from grpo.core.timing.forecast import Forecast
+
+
+class Progress(Protocol):
+    """The events of a run, in the order in which they happen."""
+
+    def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None:
+        """Everything is decided; `run_dir` is None for a dry run, `notes` are lines worth reading."""
+
+    def loading(self, what: str) -> None:
+        """Something slow begins."""
+
+    def warmed(self, step: int, steps: int, loss: float) -> None:
+        """A supervised step ended."""
+
+    def evaluated(self, step: int, accuracy: Estimate, env: str = "") -> None:
+        """Held-out accuracy after `step` steps; `env` names the environment where there are several."""
+
+    def stepped(self, row: Mapping[str, Any], sample: Completion | None, scores: Mapping[str, str]) -> None:
+        """A step ended: its metrics, one of its completions and what each reward said of it."""
+
+    def foreseen(self, forecast: Forecast) -> None:
+        """What is still to come."""
+
+    def warned(self, text: str) -> None:
+        """Something needs attention; the run goes on."""
+
+    def ended(self, status: str, run_dir: Path, step: int) -> None:
+        """The run is over: "done" or "interrupted"."""
+
+    def timed(self, spent: str, tokens: str, advice: str | None) -> None:
+        """Of a run that is done: what became of its time and of its tokens, and the change that would help most."""
+
+    def close(self) -> None:
+        """Gives the terminal back, also after an error."""
+
+
+@runtime_checkable
+class ShowsHowFar(Progress, Protocol):
+    """A display that also shows how far a long measurement is; a notebook and runs on Ray do without."""
+
+    def evaluating(self, done: int, problems: int) -> None:
+        """So many held-out problems are done."""
+
+
+class Silent:
+    """Tells nobody anything; also what every process but the first uses.
+
+    Attributes:
+        reworded: puts a text into the words of the user: the flags of a command, or the keywords of `grpo.train`.
+    """
+
+    reworded: Callable[[str], str] | None = None
+
+    def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None: ...
+    def loading(self, what: str) -> None: ...
+    def warmed(self, step: int, steps: int, loss: float) -> None: ...
+    def evaluated(self, step: int, accuracy: Estimate, env: str = "") -> None: ...
+    def stepped(self, row: Mapping[str, Any], sample: Completion | None, scores: Mapping[str, str]) -> None: ...
+    def foreseen(self, forecast: Forecast) -> None: ...
+    def warned(self, text: str) -> None: ...
+    def ended(self, status: str, run_dir: Path, step: int) -> None: ...
+    def timed(self, spent: str, tokens: str, advice: str | None) -> None: ...
+    def close(self) -> None: ...
+
+    def worded(self, text: str) -> str:
+        """Returns a text in the words of the user."""
+        return text if self.reworded is None else self.reworded(text)

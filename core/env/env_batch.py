@@ -1,0 +1,112 @@
+"""The environments of one batch of rollouts: episodes, actions and calls of tools in; what they answered or raised out.
+
+Theory of operation. `LocalEnvBatch` has them in threads of this process (core/env/threads.py). Tools are functions of
+an environment and are called beside it, each rollout's in a thread of its own, one call at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from functools import partial
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from grpo.core.env.episodes import Episode, prompt_of
+from grpo.core.env.threads import Call, EnvThreads, Raised
+from grpo.core.env.tools import ToolCall, answer, functions_of
+
+Functions = Mapping[str, Callable[..., Any]]
+
+
+class EnvBatch(Protocol):
+    """Environments by the number of their rollout, wherever they are; a number that failed must not be called again."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def start(self, episodes: Mapping[int, Episode]) -> dict[int, Any]:
+        """Makes environments and starts their episodes; returns for each whether it offers tools, or a `Raised`."""
+
+    def call(self, calls: Mapping[int, Call]) -> dict[int, Any]:
+        """Makes one call for each environment and returns its result, or a `Raised`."""
+
+    def use(self, calls: Mapping[int, ToolCall]) -> dict[int, Any]:
+        """Makes one call of a tool for each; returns what the policy is told, or a `Raised`."""
+
+    def release(self, number: int) -> None:
+        """Has an environment closed."""
+
+
+class LocalEnvBatch:
+    """Environments in threads of this process; use it as a context manager.
+
+    Args:
+        make: makes an environment.
+        seconds: the time limit of one call.
+    """
+
+    def __init__(self, make: Callable[[], Any], *, seconds: float) -> None:
+        self._envs = EnvThreads(make, seconds=seconds)
+        self._tools = EnvThreads(_nothing, seconds=seconds)
+        self._functions: dict[int, Functions] = {}
+
+    def __enter__(self) -> Self:
+        self._envs.__enter__()
+        self._tools.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._tools.__exit__(kind, error, trace)
+        self._envs.__exit__(kind, error, trace)
+
+    def start(self, episodes: Mapping[int, Episode]) -> dict[int, Any]:
+        """Makes environments and starts their episodes."""
+        found = self._envs.call({number: partial(_start, episode) for number, episode in episodes.items()})
+        self._functions |= {number: one for number, one in found.items() if not isinstance(one, Raised)}
+        return {number: one if isinstance(one, Raised) else bool(one) for number, one in found.items()}
+
+    def call(self, calls: Mapping[int, Call]) -> dict[int, Any]:
+        """Makes one call for each environment."""
+        return self._envs.call(calls)
+
+    def use(self, calls: Mapping[int, ToolCall]) -> dict[int, Any]:
+        """Makes one call of a tool for each."""
+        return self._tools.call({n: partial(_use, self._functions[n], call) for n, call in calls.items()})
+
+    def release(self, number: int) -> None:
+        """Has an environment closed."""
+        self._envs.release(number)
+        self._tools.release(number)
+
+
+def _nothing() -> None:
+    """Makes what a thread for tools has in the place of an environment."""
+
+
+def _use(functions: Functions, call: ToolCall, _: None) -> str:
+    return answer(functions, call)
+
+
+def _start(episode: Episode, env: Any) -> Functions:
+    """Starts an episode and returns the tools that it offers.
+
+    Raises:
+        ValueError: it does not start as it did when its prompt was made.
+    """
+    # A copy, since members of a group have one row, and an environment may write into what it is given.
+    observation, info = env.reset(**deepcopy(dict(episode.reset)))
+    if prompt_of(observation, info) != episode.prompt:
+        raise ValueError("reset with the same seed and options gave another prompt than before")
+    if "row" in info and not _same(dict(info["row"]), dict(episode.row)):
+        raise ValueError("reset with the same seed and options gave another row for the rewards than before")
+    return functions_of(env)
+
+
+def _same(row: dict[str, Any], other: dict[str, Any]) -> bool:
+    return repr(row) == repr(other) or bool(row == other)

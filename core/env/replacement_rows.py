@@ -1,0 +1,61 @@
+"""Which prompts take the place of those that taught nothing: rows in, other rows of their environments out.
+
+They are chosen by the seed and the step alone, or by the sampler of the run, which sees to its own record.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Sequence
+
+from grpo.core.env.episodes import Episode
+from grpo.core.env.mixture import RunEnv
+
+Chosen = Callable[[str, int, int, Collection[int]], Sequence[int]]
+Place = tuple[str, int]  # an environment's name, and the number of a row among those that it trains on
+
+
+class ReplacementRows:
+    """The rows of a run.
+
+    Args:
+        envs: of the run.
+        seed: of the run.
+        chosen: rows of an environment, so many, for a step, and not some, as the sampler of the run chooses them.
+    """
+
+    def __init__(self, envs: Sequence[RunEnv], seed: int, chosen: Chosen | None = None) -> None:
+        self._chosen = chosen
+        self._envs = {part.name: part for part in envs}
+        self._seed = seed
+
+    def at(self, place: Place) -> Episode:
+        """Returns an episode by its place."""
+        env, index = place
+        return self._envs[env].train[index]
+
+    def instead(self, gone: Sequence[Place], used: Collection[Place], step: int) -> list[Place | None]:
+        """Returns a row of the same environment for each of these, none of them twice; None where there is no other.
+
+        An environment whose rows are gone through in their order gives those that come next.
+
+        Args:
+            gone: what is replaced.
+            used: what was asked in this step already.
+            step: the optimizer step, from 1.
+        """
+        taken, found = set(used), list[Place | None]()
+        for env, index in gone:
+            rows = range(len(self._envs[env].train))
+            if self._chosen is not None:
+                order: Sequence[int] = self._chosen(env, 1, step, {row for name, row in taken if name == env})
+            elif self._envs[env].env.ordered:
+                order = [*rows[index + 1 :], *reversed(rows[:index])]
+            else:
+                some = min(len(rows), 1 + sum(name == env for name, _ in taken))  # of which one is not taken
+                order = random.Random(f"{self._seed} {step} {env}").sample(rows, some)
+            place = next(((env, row) for row in order if (env, row) not in taken), None)
+            found.append(place)
+            if place is not None:
+                taken.add(place)
+        return found

@@ -1,0 +1,189 @@
+"""Rings in a run when its reward is exploited or its policy falls apart: batches in, warnings with rollouts out.
+
+What rings, and when, is in `core/monitor/hacking/signals.py`. Of the most suspicious completion the smallest text with
+the same score is looked for, in a short time, by a scorer of its own, so that nothing else in the run knows of these
+calls.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from grpo.core.check.shrink import shrink
+from grpo.core.display.progress import Progress
+from grpo.core.env.scores import ELSEWHERE
+from grpo.core.monitor.hacking.features import Seen
+from grpo.core.monitor.hacking.signals import HackingWatch, Suspicion
+from grpo.core.monitor.watchdog import Watchdog
+from grpo.core.plan import Plan
+from grpo.core.processes.group import gathered
+from grpo.core.processes.rank import is_first
+from grpo.core.record.browse import Rollout, read_step
+from grpo.core.record.run_dir import RunDir, rollout_steps
+from grpo.core.scoring.scorer import Scorer
+from grpo.core.text.printable import one_line
+from grpo.core.train.part import Part
+from grpo.plugins._spec.binding import BoundReward
+from grpo.plugins.errors import RunError
+from grpo.plugins.rubric import parts
+from grpo.plugins.types import Completion, Message
+
+if TYPE_CHECKING:
+    from grpo.core.train.batch.batch import Batch
+
+ALARM = "the alarm for reward hacking"
+LOWER = "A learning rate that is too high does this: start again with a lower --lr."
+SECONDS = 5.0  # to look for a smaller text in
+CALLS = 400
+SHOWN = 160  # characters of it
+SAME = 1e-9
+
+
+class RunAlarm(Part):
+    """The alarm of one run; the first process alone looks, and all of them stop together.
+
+    An error in it is told of and ends it, and not the run.
+
+    Args:
+        plan: with the rewards.
+        run_dir: whose recorded rollouts are looked at again where a run goes on.
+        progress: told of suspicions.
+        noted: is handed the step and the suspicions of each batch that has some; None: nobody is.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        run_dir: RunDir,
+        progress: Progress,
+        noted: Callable[[int, Sequence[Suspicion]], None] | None = None,
+    ) -> None:
+        self._rewards = {part.name: part for reward in plan.rewards for part in parts(reward)}
+        self._stops = plan.config.evaluation.stop_on_alarm
+        self._path = run_dir.path
+        self._progress = progress
+        self._noted = noted
+        self._watch = HackingWatch(steady=not any(part.env.ordered for part in plan.envs))
+        self._guarded = Watchdog(ALARM, lambda _, text: progress.warned(text))
+        self._found: str | None = None
+        for step in rollout_steps(run_dir) if is_first() else ():  # it rewinds the record, so others might miss steps
+            self._look(step, map(of_record, read_step(run_dir, step)[1]))
+
+    def on_batch(self, batch: Batch) -> dict[str, float]:
+        """Looks at a batch, and ends a run that is to end with its first alarm, on all processes alike.
+
+        Raises:
+            RunError: what was seen.
+        """
+        if is_first():
+            self._warn(batch)
+        for found in gathered(self._found, "the alarm") if self._stops else []:
+            if found is not None:
+                raise RunError(
+                    f"evaluation.stop_on_alarm: {found} Mend what is wrong and start anew; to train on regardless, "
+                    "start without --stop-on-alarm."
+                )
+        return {}
+
+    def _warn(self, batch: Batch) -> None:
+        suspicions = self._look(batch.step, _of_batch(batch))
+        for suspicion in suspicions:
+            text = alarm_text(suspicion)
+            smallest_text = "" if suspicion.collapse else self._smallest(suspicion, batch)
+            show = f"`grpo show {self._path} --step {suspicion.step} --limit 0` has them."
+            self._progress.warned(f"{text} {show} {smallest_text}".rstrip())
+            self._found = self._found or text
+        if suspicions and self._noted is not None:
+            self._noted(batch.step, suspicions)
+
+    def _look(self, step: int, seen: Iterable[Seen]) -> Sequence[Suspicion]:
+        return self._guarded.look(step, lambda: self._watch.look(step, list(seen)))
+
+    def _smallest(self, suspicion: Suspicion, batch: Batch) -> str:
+        """Returns the smallest text found that has the score of the most suspicious completion, in words."""
+        name = suspicion.reward or (next(iter(self._rewards)) if len(self._rewards) == 1 else "")
+        bound = self._rewards.get(name)
+        if bound is None or bound.grouped or not suspicion.rollouts:
+            return ""
+        place = suspicion.rollouts[0]
+        score, completion = batch.outcomes[name][place].score, batch.completions[place]
+        if score is None or completion.turns > 1:
+            return ""
+        try:
+            text = smallest(bound, completion, score, time.monotonic() + SECONDS)
+        except Exception as error:  # the suspicion is to be told of all the same
+            return f"No smaller text was looked for: {type(error).__name__}: {one_line(str(error))}."
+        shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+        return f"The smallest text found with the score {score:.3g} of '{name}' is {shown!r}."
+
+
+def smallest(bound: BoundReward, completion: Completion, score: float, deadline: float) -> str:
+    """Returns the smallest text found that scores at least as much as a completion did.
+
+    Args:
+        bound: the reward.
+        completion: what to begin with.
+        score: what the reward gave it.
+        deadline: of `time.monotonic()`; what is not tried by then is not tried.
+    """
+    with Scorer([bound], workers=1, retries=0) as scorer:
+
+        def keeps(texts: Sequence[str]) -> list[bool]:
+            if time.monotonic() > deadline:
+                return [False] * len(texts)
+            tried = [
+                replace(completion, text=text, messages=({"role": "assistant", "content": text},), token_ids=())
+                for text in texts
+            ]
+            scores = [outcome.score for outcome in scorer.score(tried)[bound.name]]
+            return [one is not None and one >= score - SAME * max(1.0, abs(score)) for one in scores]
+
+        return shrink(completion.text, keeps, calls=CALLS).text
+
+
+def alarm_text(suspicion: Suspicion) -> str:
+    """Returns a suspicion in words, with the numbers of its rollouts."""
+    numbers = ", ".join(f"#{number}" for number in suspicion.rollouts)
+    see = f" See {numbers} of the step." if numbers else ""
+    if suspicion.collapse:
+        return f"is the policy falling apart? Step {suspicion.step}: {suspicion.text} {LOWER}{see}"
+    return f"is the reward being hacked? Step {suspicion.step}: {suspicion.text}{see}"
+
+
+def _prompt(messages: Sequence[Message]) -> str:
+    return "\n".join(str(message.get("content") or "") for message in messages)
+
+
+def _of_batch(batch: Batch) -> Iterator[Seen]:
+    totals: Sequence[float] = batch.advantages.totals.tolist()
+    for place, completion in enumerate(batch.completions):
+        yield Seen(
+            _prompt(completion.prompt),
+            completion.text,
+            place // batch.group_size,
+            None if math.isnan(totals[place]) else totals[place],
+            batch.right[place],
+            {name: said[place].score for name, said in batch.outcomes.items() if said[place] != ELSEWHERE},
+            completion.turns,
+            completion.finish_reason == "length",
+        )
+
+
+def of_record(rollout: Rollout) -> Seen:
+    """Returns what the alarm saw of a recorded rollout."""
+    scores = {name: outcome.score for name, outcome in rollout.outcomes.items()}
+    turns = sum(message["role"] == "assistant" for message in rollout.messages) or 1
+    return Seen(
+        _prompt(rollout.prompt),
+        rollout.completion,
+        rollout.group,
+        rollout.reward,
+        rollout.right,
+        scores,
+        turns,
+        rollout.finish_reason == "length",
+    )

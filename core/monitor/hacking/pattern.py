@@ -1,0 +1,91 @@
+"""What a reward pays for, in words: the scored completions of some steps in, a sentence about what moves with it out.
+
+Everything is compared within groups, where the prompt is the same. The words say what was seen and prove nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from grpo.core.monitor.hacking.features import FEATURES, Seen, correlation, counted, known, parts_of
+
+CLEAR = 0.5  # correlation within groups from which something is named
+BETTER = 0.1  # by how much a word has to explain a reward better than a count does
+PARTS = 200  # the most frequent words, signs and tags, which are tried
+FEW = 0.05  # share of completions that a word has to be in, and to be missing from
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """What moves with the reward.
+
+    Attributes:
+        text: a sentence, "" where nothing does.
+        reward: the reward that decides the total, "" where there is one alone.
+    """
+
+    text: str
+    reward: str
+
+
+def pattern(groups: Sequence[Sequence[Seen]]) -> Pattern:
+    """Names what pays.
+
+    Args:
+        groups: completions of one prompt each; those without a reward are left out.
+    """
+    paid = [have for group in groups if len(have := [one for one in group if one.reward is not None]) > 1]
+    totals = [[one.reward or 0.0 for one in group] for group in paid]
+    decides = _decides(paid, totals)
+    pays = _pays(paid, totals)
+    judged = [group for group in paid if all(one.right is not None for one in group)]
+    right = correlation([([o.reward or 0.0 for o in group], [float(o.right or 0) for o in group]) for group in judged])
+    said = []
+    if decides:
+        said.append(f"Reward '{decides}' decides the total.")
+    if pays is not None:
+        beside = f", with being right by {right:+.2f}" if judged else ""
+        said.append(f"Within groups the reward moves with {pays[0]}: correlation {pays[1]:+.2f}{beside}.")
+    return Pattern(" ".join(said), decides)
+
+
+def _decides(groups: Sequence[Sequence[Seen]], totals: Sequence[Sequence[float]]) -> str:
+    """Returns the reward that the total follows most, of several."""
+    names = {name: None for group in groups for one in group for name in one.scores}
+    if len(names) < 2:
+        return ""
+    follows = {
+        name: correlation(
+            [([known(one.scores.get(name)) or 0.0 for one in g], t) for g, t in zip(groups, totals, strict=True)]
+        )
+        for name in names
+    }
+    best = max(follows, key=lambda name: follows[name])
+    return best if follows[best] > CLEAR else ""
+
+
+def _pays(groups: Sequence[Sequence[Seen]], totals: Sequence[Sequence[float]]) -> tuple[str, float] | None:
+    """Returns the count or the word that moves most with the total, and its correlation within groups."""
+    counts = {
+        name: correlation(
+            [([counted(name, o.prompt, o.text) for o in g], t) for g, t in zip(groups, totals, strict=True)]
+        )
+        for name in FEATURES
+    }
+    held = [[parts_of(one.text) for one in group] for group in groups]
+    often: dict[str, int] = {}
+    for parts in (parts for group in held for parts in group):
+        for part in parts:
+            often[part] = often.get(part, 0) + 1
+    rows = sum(map(len, held))
+    fit = [part for part, number in often.items() if FEW * rows <= number <= (1 - FEW) * rows]
+    words = {
+        part: correlation([([float(part in p) for p in h], t) for h, t in zip(held, totals, strict=True)])
+        for part in sorted(fit, key=lambda part: (-often[part], part))[:PARTS]
+    }
+    name = max(counts, key=lambda name: abs(counts[name]))
+    word = max(words, key=lambda word: abs(words[word]), default="")
+    if word and abs(words[word]) > abs(counts[name]) + BETTER and abs(words[word]) > CLEAR:
+        return f"having '{word}' in it", words[word]
+    return (name, counts[name]) if abs(counts[name]) > CLEAR else None

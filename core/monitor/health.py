@@ -1,0 +1,155 @@
+"""Watches the first steps of a run for the ways in which GRPO fails quietly.
+
+In: batches and metrics. Out: plain warnings, each at most once, that say what was seen and what to try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from grpo.core.monitor.trends import GAIN, RISE, SOLVED, WINDOW, Course, Trends
+from grpo.core.text.stats import mean
+from grpo.plugins.types import Completion
+
+HEALTH = "the watch over health"
+FIRST_STEPS = WINDOW  # look for broken output in these
+STREAK = 5  # steps in a row before a flat reward counts
+REACH = 0.02  # a mean accuracy of the first steps below this leaves hardly anything to reinforce
+EMPTY_SHARE = 0.5
+REPEATED_SHARE = 0.5
+UNENDED_SHARE = 0.9
+LOOP_WORDS = 40  # shorter texts repeat themselves for good reasons
+LOOP_DISTINCT = 0.3  # distinct 4-grams among all 4-grams of a text that loops
+LOGP_DIFFERENCE = {"float32": 0.01, "bfloat16": 1.0, "float16": 0.5}  # nats; rounding explains less than this
+
+
+class HealthWatch:
+    """Remembers what was seen and which warnings were given."""
+
+    def __init__(self, dtype: str) -> None:
+        self._difference_limit = LOGP_DIFFERENCE[dtype]
+        self._given: set[str] = set()
+        self._trends = Trends()
+        self._zero_steps = 0
+        self._flat_steps = 0
+        self._rewards = Course()
+        self._accuracies = Course()
+
+    def batch(self, step: int, completions: Sequence[Completion], totals: Sequence[float | None]) -> list[str]:
+        """Looks at the texts and totals of one generation; returns new warnings."""
+        warnings: list[str] = []
+        count = len(completions)
+        if step <= FIRST_STEPS:
+            empty = sum(not c.text.strip() and not c.info.get("tool_calls") for c in completions) / count
+            looping = sum(loops(c.text) for c in completions) / count
+            unended = sum(c.finish_reason == "length" for c in completions) / count
+            if empty > EMPTY_SHARE:
+                warnings += self._once(
+                    "empty",
+                    f"{empty:.0%} of the completions of step {step} are empty. The chat template may end the answer "
+                    "at once: try the prompt with `grpo generate`, another template, or --warmup-steps.",
+                )
+            if looping > REPEATED_SHARE:
+                warnings += self._once(
+                    "looping",
+                    f"{looping:.0%} of the completions of step {step} repeat themselves. Check that the model is the "
+                    "instruction-tuned one, lower the temperature, or teach the format with --warmup-steps.",
+                )
+            if unended > UNENDED_SHARE:
+                warnings += self._once(
+                    "unended",
+                    f"{unended:.0%} of the rollouts of step {step} were ended by a budget, not by their environment. "
+                    "Raise rollout.max_turns or rollout.max_completion_length, or read the turns "
+                    "with `grpo show`."
+                    if any(c.turns > 1 for c in completions)
+                    else f"{unended:.0%} of the completions of step {step} hit the length limit without ending. Raise "
+                    "rollout.max_completion_length, or check that the chat template and the end token agree.",
+                )
+        if all(total is None for total in totals):
+            warnings += self._once(
+                "unscored",
+                f"no completion of step {step} has a reward: every reward abstained or failed on each of them, and "
+                "nothing is learned. See which in `grpo show`, and when a reward returns None.",
+            )
+        self._zero_steps = self._zero_steps + 1 if all(total == 0 for total in totals) else 0
+        if self._zero_steps >= STREAK:
+            warnings += self._once(
+                "zero",
+                f"every reward was exactly 0 for {STREAK} steps. Score a few completions by hand with `grpo score`, "
+                "and check the format that the reward expects against a sample in `grpo show`.",
+            )
+        return warnings
+
+    def metrics(self, row: Mapping[str, float | int | None]) -> list[str]:
+        """Looks at the metrics of one step; returns new warnings."""
+        warnings: list[str] = []
+        step = row["step"]
+        flat = row.get("frac_reward_zero_std")
+        if flat is not None:
+            self._flat_steps = self._flat_steps + 1 if flat == 1.0 else 0
+        if self._flat_steps >= STREAK:
+            warnings += self._once(
+                "flat",
+                f"no group had two different rewards for {STREAK} steps, up to step {step}: nothing is learned. The "
+                "task may be solved or out of reach: change its level, raise train.group_size or the temperature, "
+                "use a reward with partial credit, replace such groups with --dynamic 2, or leave "
+                "such rows out with --sampler curriculum.",
+            )
+        difference = row.get("sampling/sampling_logp_difference/max")
+        if difference is not None and difference > self._difference_limit:
+            warnings += self._once(
+                "difference",
+                f"sampling and training disagree by up to {difference:.3g} nats per token in step {step}: the policy "
+                "that is trained is not the one that wrote the completions. Try train.dtype='float32' to see whether "
+                "rounding explains it, and lora.dropout=0, which sampling does without.",
+            )
+        reward, accuracy = row.get("reward"), row.get("accuracy")
+        if reward is not None and accuracy is not None:
+            self._rewards.add(reward)
+            self._accuracies.add(accuracy)
+            warnings += self._out_of_reach() + self._diverging(int(step or 0))
+        for key, warning in self._trends.look(row):
+            warnings += self._once(key, warning)
+        return warnings
+
+    def _out_of_reach(self) -> list[str]:
+        share = mean(self._accuracies.first)
+        if self._accuracies.count != FIRST_STEPS or share >= REACH:
+            return []
+        return self._once(
+            "reach",
+            f"{share:.1%} of the answers of the first {FIRST_STEPS} steps were right. GRPO "
+            "strengthens what a policy sometimes does and can hardly teach what it never does: take easier problems, a "
+            "stronger model, or --warmup-steps first.",
+        )
+
+    def _diverging(self, step: int) -> list[str]:
+        rewards, accuracies = self._rewards.windows(), self._accuracies.windows()
+        if rewards is None or accuracies is None:
+            return []
+        (before, after), (was, now) = rewards, accuracies
+        spread = self._rewards.highest - self._rewards.lowest
+        if after - before > RISE * spread and now - was < GAIN and now < SOLVED:
+            return self._once(
+                "diverging",
+                f"the reward rose from {before:.3g} to {after:.3g} by step {step} while accuracy went from {was:.0%} "
+                f"to {now:.0%}: the policy learns to be paid and not to be right. See the best paid wrong "
+                "completions for what pays them; where it is the form, give that a smaller weight or warm up with "
+                "--warmup-steps.",
+            )
+        return []
+
+    def _once(self, key: str, warning: str) -> list[str]:
+        if key in self._given:
+            return []
+        self._given.add(key)
+        return [warning]
+
+
+def loops(text: str) -> bool:
+    """True when a long text consists mostly of the same four-word runs."""
+    words = text.split()
+    if len(words) < LOOP_WORDS:
+        return False
+    runs = [tuple(words[i : i + 4]) for i in range(len(words) - 3)]
+    return len(set(runs)) / len(runs) < LOOP_DISTINCT

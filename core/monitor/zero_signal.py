@@ -1,0 +1,120 @@
+"""Stops a run whose rewards say nothing: a reward that abstains on everything, or rewards that never differ in a group.
+
+The first is what a function without `return` does; with the second, every advantage of every step is zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from grpo.core.check.trial import never_returns
+from grpo.core.env.scores import ELSEWHERE
+from grpo.core.plan import Plan
+from grpo.core.processes.group import gathered
+from grpo.core.processes.rank import is_first
+from grpo.core.record.run_dir import RunDir, read_metrics
+from grpo.core.scoring.outcome import Outcome
+from grpo.core.train.part import Part
+from grpo.plugins._spec.binding import BoundReward
+from grpo.plugins.errors import RunError
+
+if TYPE_CHECKING:
+    from grpo.core.train.batch.batch import Batch
+
+LIFTED = "To train on regardless, start with --set failures.no_signal_steps=0"
+
+
+class ZeroSignalWatch:
+    """Counts the steps without a signal; a run that is resumed goes on with the count of its recorded metrics.
+
+    The first process alone counts, and all of them stop together.
+
+    Args:
+        rewards: of the run.
+        limit: steps after which the run stops; 0: never.
+        rows: the metrics that are recorded so far.
+    """
+
+    def __init__(
+        self, rewards: Sequence[BoundReward], limit: int, rows: Iterable[Mapping[str, float | None]] = ()
+    ) -> None:
+        self._rewards = {reward.name: reward for reward in rewards if reward.weight}
+        self._limit = limit
+        self._abstains_since: dict[str, int] = {}
+        self._alike_since: int | None = None
+        self._differed = False
+        for row in rows:
+            if row.get("frac_reward_zero_std") is not None:
+                shares = {name: row.get(f"rewards/{name}/abstain") for name in self._rewards}
+                self._count(int(row["step"] or 0), row["frac_reward_zero_std"] == 1.0, shares)
+
+    def look(self, batch: Batch) -> str | None:
+        """Counts a batch; returns why the run is to stop, or None."""
+        shares = {name: _abstained(batch.outcomes[name]) for name in self._rewards}
+        self._count(batch.step, batch.advantages.no_signal == 1.0, shares)
+        if not self._limit:
+            return None
+        for name, since in self._abstains_since.items():
+            if batch.step - since + 1 >= self._limit:
+                return self._abstains(self._rewards[name], since, batch.step)
+        if not self._differed and self._alike_since is not None and batch.step - self._alike_since + 1 >= self._limit:
+            return _alike(batch.step, batch.advantages.totals.tolist())
+        return None
+
+    def _count(self, step: int, alike: bool, abstained: Mapping[str, float | None]) -> None:
+        for name, share in abstained.items():
+            if share == 1.0:
+                self._abstains_since.setdefault(name, step)
+            elif share is not None:
+                self._abstains_since.pop(name, None)
+        self._differed = self._differed or not alike
+        if self._alike_since is None:
+            self._alike_since = step
+
+    def _abstains(self, reward: BoundReward, since: int, step: int) -> str:
+        why = "its code has no `return` with a score" if never_returns(reward.spec.function) else "it returned None"
+        return (
+            f"reward '{reward.name}' ({reward.distribution}) abstained on every completion of steps {since} to {step}: "
+            f"{why}. Fix the reward, then resume the run. {LIFTED}."
+        )
+
+
+class RunZeroSignal(Part):
+    """The watch of one run.
+
+    Args:
+        plan: with the rewards.
+        run_dir: whose recorded metrics are counted where a run goes on.
+    """
+
+    def __init__(self, plan: Plan, run_dir: RunDir) -> None:
+        rows = read_metrics(run_dir) if is_first() else []
+        self._watch = ZeroSignalWatch(plan.rewards, plan.config.failures.no_signal_steps, rows)
+
+    def on_batch(self, batch: Batch) -> dict[str, float]:
+        """Ends a run without a signal, on all processes alike.
+
+        Raises:
+            RunError: which reward says nothing, and since when.
+        """
+        for why in gathered(self._watch.look(batch) if is_first() else None, "the signal of the rewards"):
+            if why is not None:
+                raise RunError(why)
+        return {}
+
+
+def _abstained(outcomes: Sequence[Outcome]) -> float | None:
+    """Returns the share of a reward's completions that it abstained on; None where it had none."""
+    own = [outcome.kind == "abstain" for outcome in outcomes if outcome != ELSEWHERE]
+    return sum(own) / len(own) if own else None
+
+
+def _alike(step: int, totals: Sequence[float]) -> str:
+    same = len({*totals}) == 1
+    paid = f"every completion was paid {totals[0]:g}" if same else "all completions of a prompt were paid the same"
+    return (
+        f"no group had two different rewards in any step up to step {step}: {paid}, and nothing was learned. The "
+        "reward may pay everything the same, or the task may be solved, or out of reach: look at completions with "
+        f"`grpo show`, and check the reward with `grpo plugins check`. {LIFTED}."
+    )

@@ -1,0 +1,164 @@
+"""Does what comes before the first step of a run: connects processes, names its directory, loads its policy."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from grpo.core.config.defaults import dtype_of
+from grpo.core.config.schema import RunConfig
+from grpo.core.display.progress import Progress
+from grpo.core.env.episodes import hash_of
+from grpo.core.plan import Plan
+from grpo.core.planning.output import RUNS
+from grpo.core.policy.weights import find_weights
+from grpo.core.processes.group import connect, wait
+from grpo.core.processes.rank import count, is_first
+from grpo.core.processes.sharding import (
+    asked_sharding,
+    join,
+    refuse_lost_sharding,
+    refuse_unfit_sharding,
+    settle_launcher,
+)
+from grpo.core.record.checkpoint import damage, seal
+from grpo.core.record.run_dir import ORIGIN, Hold, RunDir, exclusive, write_json
+from grpo.core.record.versions import installed_versions
+from grpo.core.run.resize import sharded_as
+from grpo.core.train.stop import StopRequest
+from grpo.plugins._spec.binding import BoundAdvantage, BoundEnv, BoundLoss, BoundReward, BoundSampler, BoundVerifier
+from grpo.plugins.host import Host
+
+UNFIT = r"[^\w.+-]+"  # for the name of a folder
+
+
+def connect_all(config: RunConfig) -> None:
+    """Connects the processes of a run, sharded as their launcher asked for; refuses what would not be.
+
+    Raises:
+        UsageError: the sharding cannot work, or would not happen.
+        RunError: not all processes came.
+    """
+    sharding = asked_sharding()
+    if sharding is None:
+        connect(config.failures.wait_limit)
+        return
+    import torch
+
+    dtype = dtype_of(config.train.dtype, config.model)
+    refuse_unfit_sharding(sharding, dtype, gpu=torch.cuda.is_available())
+    connect(config.failures.wait_limit)
+    refuse_lost_sharding(sharding, join(sharding))
+    settle_launcher(sharding)
+
+
+def unused_path(name: str) -> Path:
+    """Returns where a run of that name goes: by its time, and with -2, -3, ... behind where that is taken."""
+    path = RUNS / f"{time.strftime('%Y%m%d-%H%M%S')}-{re.sub(UNFIT, '-', name)}"
+    unused, number = path, 1
+    while unused.exists():
+        number += 1
+        unused = path.with_name(f"{path.name}-{number}")
+    return unused
+
+
+def with_own_base(plan: Plan, path: Path) -> Plan:
+    """Copies the weights of another run, which may go on, into the new run's directory; an adapter is merged into them.
+
+    An adapter that no run here has made is merged in the same way.
+
+    Raises:
+        UsageError: they cannot be loaded, or the adapter is of a kind that cannot be merged.
+        RunError: the disk is full.
+    """
+    from grpo.core.policy.export import export_weights
+
+    weights = find_weights(plan.config.model)
+    if weights.trained is None and weights.adapter is None:
+        return plan
+    base = RunDir(path).base
+    if is_first():
+        export_weights(weights, base, merge=True)
+        origin = {"trained": plan.source.trained, "embedded": plan.source.embedded, "run": weights.name}
+        write_json(base / ORIGIN, origin)
+    return replace(
+        plan,
+        source=replace(plan.source, path=str(base.resolve()), tokenizer=None),
+        config=plan.config.model_copy(update={"model": str(base.resolve())}),
+    )
+
+
+def open_stores(plan: Plan) -> None:
+    """Opens the stores of trackers while nothing is loaded yet, by the first process."""
+    if is_first() and plan.config.output.report_to:
+        from grpo.core.track import trackers
+
+        trackers.open_stores(plan.config.output)
+
+
+def held(run_dir: RunDir) -> AbstractContextManager[Hold | None]:
+    """Holds the run directory, by its first process."""
+    return exclusive(run_dir) if is_first() else nullcontext()
+
+
+def versions_of(plan: Plan, host: Host) -> dict[str, Any]:
+    """What scores and gradients depend on: library versions, locked plugins, a hash of the training rows."""
+    bound: list[BoundEnv | BoundReward | BoundVerifier | BoundLoss | BoundAdvantage | BoundSampler] = [
+        *(part.env for part in plan.envs),
+        *plan.rewards,
+        *plan.verifiers,
+        plan.loss,
+        plan.advantage,
+        *([] if plan.sampler is None else [plan.sampler]),
+    ]
+    return {
+        "libraries": installed_versions(),
+        "plugins": {f"{plugin.spec.kind} {plugin.name}": host.lock(plugin) for plugin in bound},
+        "rows": hash_of(part.train for part in plan.envs),
+        "processes": count(),
+        "sharding": sharded_as(),
+        "ordered": [part.name for part in plan.envs if part.env.ordered],
+    }
+
+
+def policy_of(plan: Plan, run_dir: RunDir, progress: Progress, stop: StopRequest) -> Any:
+    """Loads the policy, after the supervised warm-up where one was asked for; the warm-up is done only once.
+
+    Returns:
+        The model, or None where the warm-up was stopped: a run that is resumed begins it again.
+    """
+    from transformers import set_seed
+
+    from grpo.core.policy.load import load_policy
+
+    train, lora = plan.config.train, plan.config.lora
+    progress.loading("the model")
+    set_seed(plan.config.seed)  # a fresh adapter is drawn at random
+    if not train.warmup_steps:
+        return load_policy(plan.source.path, train.dtype, lora)
+    if is_first() and run_dir.warmup.is_dir() and (problem := damage(run_dir.warmup)):
+        progress.warned(f"{run_dir.warmup} was damaged and is made again: {problem}.")
+        shutil.rmtree(run_dir.warmup)
+    wait("a look at the warm-up")
+    if not run_dir.warmup.is_dir():
+        from grpo.core.train.callbacks import LossCallback
+        from grpo.core.train.sft.warmup import warm_up
+
+        model = load_policy(plan.source.path, train.dtype, lora)
+        progress.loading("the worked answers")
+        told = LossCallback(lambda step, loss: progress.warmed(step, train.warmup_steps, loss), stop)
+        with stop.finishing_steps():
+            if not warm_up(model, plan.tokenizer, plan, run_dir.checkpoints, run_dir.warmup, [told], progress.warned):
+                return None
+        if is_first():
+            seal(run_dir.warmup)
+        wait("the warmed-up model")
+    # Loaded afresh, so that a resumed run and the reference policy of the KL term start from the same weights.
+    if lora.enabled:
+        return load_policy(plan.source.path, train.dtype, lora, adapter=str(run_dir.warmup))
+    return load_policy(str(run_dir.warmup), train.dtype, lora)

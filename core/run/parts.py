@@ -1,0 +1,129 @@
+"""Builds the parts of a run and hands each batch and step to them, in order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+from transformers import TrainerCallback
+
+from grpo.core.display.progress import Progress
+from grpo.core.monitor.hacking.alarm import RunAlarm
+from grpo.core.monitor.zero_signal import RunZeroSignal
+from grpo.core.plan import Plan
+from grpo.core.processes.group import wait
+from grpo.core.processes.rank import is_first
+from grpo.core.record.run_dir import Hold, RunDir
+from grpo.core.record.trained import TrainedRow
+from grpo.core.run.canaries import RunCanaries
+from grpo.core.run.recorder import Recorder
+from grpo.core.run.restore_dir import RunDirRestorer
+from grpo.core.run.scoring import Scoring
+from grpo.core.track.trackers import Trackers
+from grpo.core.train.batch.batch import Batch, refuse_overflow
+from grpo.core.train.part import Part
+from grpo.plugins.host import Host
+
+
+class Parts(Part):
+    """The parts of one run, wired to each other.
+
+    Args:
+        plan: what is trained on.
+        host: passes events on to plugins.
+        run_dir: where everything is written.
+        progress: the display.
+        hold: of the run directory; None on every process but the first.
+        scoring: scores and judges completions.
+
+    Attributes:
+        callbacks: of trackers, for the trainer.
+    """
+
+    def __init__(
+        self, plan: Plan, host: Host, run_dir: RunDir, progress: Progress, hold: Hold | None, scoring: Scoring
+    ) -> None:
+        self._charts = ExitStack()
+        self._scoring = scoring
+        self._restorer = None if hold is None else RunDirRestorer(run_dir, hold, progress.warned)
+        self._recorder = Recorder(plan, host, run_dir, progress)
+        trackers = Trackers(plan.config.output, run_dir, self._charts)
+        self.callbacks: list[TrainerCallback] = list(trackers.callbacks)
+        spans = None
+        if "otel" in plan.config.output.report_to:
+            from grpo.core.track.otel import StepSpans
+
+            spans = StepSpans(plan.config.output, run_dir, progress.warned, self._charts)
+            self.callbacks.append(spans)
+        alarm = RunAlarm(plan, run_dir, progress, None if spans is None else spans.alarms)
+        self._parts: tuple[Part, ...] = (
+            *((self._restorer,) if self._restorer is not None else ()),
+            *((self._recorder,) if is_first() else ()),
+            trackers,
+            _RecordWritten(),
+            alarm,
+            scoring,
+            RunZeroSignal(plan, run_dir),
+            _Overflow(plan),
+            *((RunCanaries(plan, run_dir, scoring, progress),) if plan.canaries else ()),
+        )
+
+    def on_batch(self, batch: Batch) -> dict[str, float]:
+        """Has the first process judge a batch, and every part handle it; returns their metrics.
+
+        Raises:
+            RunError: a part ends the run, on all processes alike.
+        """
+        if is_first():
+            batch = replace(batch, right=tuple(self._scoring.judge(batch.completions)))
+        metrics: dict[str, float] = {}
+        for part in self._parts:
+            metrics |= part.on_batch(batch)
+        return metrics
+
+    def on_step(self, row: Mapping[str, Any]) -> None:
+        """Hands the metrics of a step to every part."""
+        for part in self._parts:
+            part.on_step(row)
+
+    def started(self, measure: Callable[[], Mapping[str, float]]) -> None:
+        """Measures what is measured before the first step, and records it as step 0."""
+        began = time.perf_counter()
+        measured = measure()
+        if is_first() and measured:
+            self._recorder.started({**measured, "time/held_out": time.perf_counter() - began})
+
+    def trained(self, step: int, rows: Sequence[TrainedRow]) -> None:
+        """Records what the tokens of a batch were trained with, on the first process."""
+        if is_first():
+            self._recorder.trained(step, rows)
+
+    def unsaved(self) -> bool:
+        """Whether a checkpoint is wanted at once, because the run directory was removed."""
+        return self._restorer is not None and self._restorer.unsaved()
+
+    def close(self) -> None:
+        """Closes the charts of trackers."""
+        self._charts.close()
+
+
+class _RecordWritten(Part):
+    """Waits until a batch is recorded: what ends the run is on record before any process leaves."""
+
+    def on_batch(self, batch: Batch) -> dict[str, float]:
+        wait("the record of the batch")
+        return {}
+
+
+class _Overflow(Part):
+    """Ends a run whose rewards are too large for the arithmetic of training."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def on_batch(self, batch: Batch) -> dict[str, float]:
+        refuse_overflow(batch, self._plan.rewards, self._plan.advantage)
+        return {}

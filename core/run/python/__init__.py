@@ -1,0 +1,1 @@
+"""Starts, reads and compares runs from scripts and notebooks: `grpo.train`, `grpo.load`, `grpo.compare`."""

@@ -1,0 +1,115 @@
+"""Hands the functions, classes and specs that `grpo.train` is given to a host that finds them by SPECs.
+
+A function of a script or a cell travels to the worker processes by value. One that cannot, because it holds a lock, a
+connection or a large model, runs in this process instead, and a note says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from grpo.core.scoring.loop import is_async
+from grpo.core.scoring.workers.transport import pack_reference, pack_value
+from grpo.core.text.printable import printable
+from grpo.plugins._host.loading import GIVEN
+from grpo.plugins._host.python_objects import spec_of
+from grpo.plugins._spec.binding import BoundReward, BoundVerifier
+from grpo.plugins.host import Host
+from grpo.plugins.rubric import Component, RubricSpec, rubric
+from grpo.plugins.specs import Kind, RewardSpec, VerifierSpec
+
+LARGEST = 64 * 2**20  # bytes of a function with all that it holds; each worker process would have a copy
+
+
+class PluginObjects:
+    """Hands objects to a host.
+
+    Args:
+        host: what is to find them.
+        warned: told of a function that has to run in this process.
+    """
+
+    def __init__(self, host: Host, warned: Callable[[str], None]) -> None:
+        self._host = host
+        self._warned = warned
+        self._specs: dict[tuple[Kind, int], tuple[object, str]] = {}
+
+    def ref(self, kind: Kind, value: Any) -> Any:
+        """Returns a SPEC for an object; what is a SPEC or a table already stays it, the object of a table replaced.
+
+        Raises:
+            UsageError: it cannot be a plugin of that kind.
+        """
+        if isinstance(value, str):
+            return value
+        if isinstance(value, Mapping):
+            name = value.get("name")
+            return dict(value) if name is None else {**value, "name": self.ref(kind, name)}
+        if (kind, id(value)) not in self._specs:
+            known = next((spec for spec in self._host.registrations(kind) if spec.spec is value), None)
+            spec = spec_of(kind, value) if known is None else known.spec
+            fitted = self._fitted(spec) if known is None else spec
+            self._specs[kind, id(value)] = value, self._host.give(kind, fitted)  # the object lives, and so its id
+        return self._specs[kind, id(value)][1]
+
+    def refs(self, kind: Kind, values: Any) -> list[Any]:
+        """Returns the SPECs of one object, or of several in a list."""
+        listed = values if isinstance(values, (list, tuple)) else [] if values is None else [values]
+        return [self.ref(kind, value) for value in listed]
+
+    @property
+    def names(self) -> dict[Kind, list[str]]:
+        """The names of the objects that were given so far, by kind."""
+        found: dict[Kind, list[str]] = {}
+        for (kind, _), (_, ref) in self._specs.items():
+            found.setdefault(kind, []).append(ref.removeprefix(f"{GIVEN}/"))
+        return found
+
+    def _fitted(self, spec: Any) -> Any:
+        """Returns a spec that can run: in this process what cannot travel to another one."""
+        if isinstance(spec, RubricSpec):
+            parts = [self._fitted_component(component) for component in spec.components]
+            same = all(new is old for new, old in zip(parts, spec.components, strict=True))
+            return spec if same else _again(spec, parts)
+        if not isinstance(spec, (RewardSpec, VerifierSpec)) or spec.isolation != "process" or is_async(spec.function):
+            return spec
+        problem = why_it_stays(spec)
+        if problem is None:
+            return spec
+        self._warned(
+            f"{spec.kind} '{spec.name}' cannot be sent to a worker process: {problem}. It runs in this process, one "
+            "call after the other and without a time limit."
+        )
+        return replace(spec, isolation="inline")
+
+    def _fitted_component(self, component: Component) -> Component:
+        if not isinstance(component.reward, RewardSpec):
+            return component
+        fitted = self._fitted(component.reward)
+        return component if fitted is component.reward else replace(component, reward=fitted)
+
+
+def _again(spec: RubricSpec, components: list[Component]) -> RubricSpec:
+    """Returns the same rubric of other components."""
+    return rubric(
+        name=spec.name,
+        version=spec.version,
+        components=components,
+        combine=spec.combine,
+        doc=spec.doc,
+        cases=spec.cases,
+    )
+
+
+def why_it_stays(spec: RewardSpec | VerifierSpec) -> str | None:
+    """Returns why a function cannot travel to a worker process, or None when it can."""
+    bound = BoundReward(spec, GIVEN) if isinstance(spec, RewardSpec) else BoundVerifier(spec, GIVEN)
+    try:
+        packed = pack_reference(bound) or pack_value(bound)
+    except Exception as error:
+        return printable(f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip("."))
+    if len(packed) > LARGEST:
+        return f"with what it holds it has {len(packed) / 2**20:.0f} MiB"
+    return None

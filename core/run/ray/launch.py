@@ -1,0 +1,220 @@
+"""A run on a Ray cluster: a configuration and what was asked for in; the same run directory as on one machine out.
+
+Theory of operation. The command connects with the cluster, places everything (`placement`) and has the node of the
+first process plan the run, so that what cannot work is refused before anything starts. Then it starts the rollout
+servers, the pool that
+scores, one object on each node, and the processes that train, each of which runs the code of `grpo run`. What the first
+one tells comes by a mailbox on this node and is shown here. Ctrl-C asks for a stop there, which ends the step that is
+under way and writes a checkpoint; a second one ends the connection, and with it every process of the run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import secrets
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from grpo.core.cluster.ranks import Ranks
+from grpo.core.cluster.ray_cluster import Cluster, Hosted, NodeLost
+from grpo.core.config.schema import RunConfig
+from grpo.core.display.progress import Progress
+from grpo.core.env import processes
+from grpo.core.rollout.server import placed
+from grpo.core.rollout.server.capabilities import TOKEN
+from grpo.core.run.begin import unused_path
+from grpo.core.run.endings import RunSummary
+from grpo.core.run.paths import absolute_paths
+from grpo.core.run.ray import download, rank
+from grpo.core.run.ray import mailbox as mailboxes
+from grpo.core.run.ray.placement import Asked, Placement, place
+from grpo.core.scoring.nodes import pool as scoring
+from grpo.core.text.printable import counted
+from grpo.core.train.stop import StopRequest
+from grpo.plugins.errors import RunError, UsageError
+
+REACH = 30.0  # seconds to reach the machine of the first process, once the run is over
+LOOK = 0.5  # seconds between two looks at what the run tells
+GRACE = 60.0  # seconds for the other processes to end after one has told why it failed
+RESTARTS = 100  # of the process that scores on a node
+GIVEN = ("GRPO_", "HF_", "OMP_", "OPENAI_", "TRANSFORMERS_", "WANDB_")  # variables that go along with a run
+
+
+def start_on_ray(config: RunConfig, address: str, asked: Asked, progress: Progress) -> RunSummary:
+    """Runs a configuration from the beginning on a cluster; arguments and errors are those of `job.start`.
+
+    Raises:
+        UsageError: it cannot start, does not fit the cluster, or the cluster cannot be used.
+        RunError: it had to stop; the run directory resumes.
+    """
+    config = _served(absolute_paths(config), asked)
+    with Cluster(address) as cluster:
+        placement = place(cluster.nodes(), asked)
+        planner = _planner(cluster, placement)
+        name, commands = _refused(planner, placement, config)
+        planner.end()
+        path = Path(config.out or unused_path(name)).expanduser().absolute()
+        config = _with_servers(config, _servers(cluster, placement, commands, progress))
+        text = rank.config_text(config.model_copy(update={"out": path}))
+        return _run(cluster, placement, config, path, progress, {"config": text, "resume": None, "steps": None})
+
+
+def resume_on_ray(
+    config: RunConfig, path: Path, steps: int | None, address: str, asked: Asked, progress: Progress
+) -> RunSummary:
+    """Continues a run of a configuration on a cluster; all else is as with `job.resume` and `start_on_ray`."""
+    path, config = path.expanduser().absolute(), _served(config, asked)
+    with Cluster(address) as cluster:
+        placement = place(cluster.nodes(), asked)
+        if placement.servers:
+            planner = _planner(cluster, placement)
+            _, commands = _refused(planner, placement, config, fresh=False)
+            urls = ",".join(_servers(cluster, placement, commands, progress))
+            planner.ask("readdress", json.dumps([str(path), urls]).encode()).result()
+            planner.end()
+        return _run(cluster, placement, config, path, progress, {"config": None, "resume": str(path), "steps": steps})
+
+
+def planned_on_ray(config: RunConfig, address: str, asked: Asked) -> list[str]:
+    """Says what would run where, once the cluster has planned the run."""
+    with Cluster(address) as cluster:
+        placement = place(cluster.nodes(), asked)
+        _refused(_planner(cluster, placement), placement, _served(absolute_paths(config), asked))
+        return placement.lines()
+
+
+def _served(config: RunConfig, asked: Asked) -> RunConfig:
+    """Returns the configuration of a run that samples with the servers that were asked for.
+
+    Raises:
+        UsageError: it was to sample with something else.
+    """
+    if not asked.servers:
+        return config
+    if config.rollout.backend == "vllm":
+        raise UsageError("--servers starts rollout servers, and --rollout vllm samples without. Leave one of them out.")
+    return config.model_copy(update={"rollout": config.rollout.model_copy(update={"backend": "vllm-server"})})
+
+
+def _planner(cluster: Cluster, placement: Placement) -> Hosted:
+    """Returns what plans on the node of the first process."""
+    settings = {"processes": len(placement.ranks), "variables": _variables()}
+    return cluster.host(rank.PREFLIGHT, settings, placement.ranks[0], gpus=float(placement.gpus))
+
+
+def _refused(planner: Hosted, placement: Placement, config: RunConfig, *, fresh: bool = True) -> tuple[str, list[str]]:
+    """Returns the name of a run that can start, and the commands of its servers.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    machines = [node.address for node in placement.servers]
+    message = json.dumps([rank.config_text(config), machines, fresh]).encode()
+    name, commands, problem = json.loads(planner.ask("plan", message).result())
+    if problem:
+        raise UsageError(problem)
+    return name, commands
+
+
+def _servers(cluster: Cluster, placement: Placement, commands: Sequence[str], progress: Progress) -> list[str]:
+    """Starts rollout servers side by side; returns where they listen."""
+    os.environ.setdefault(TOKEN, secrets.token_hex(16))  # goes along with the run's variables
+    hosted = [
+        cluster.host(
+            placed.KIND, {"command": command, "token": os.environ[TOKEN]}, node, cpus=1, gpus=float(placement.gpus)
+        )
+        for node, command in zip(placement.servers, commands, strict=True)
+    ]
+    if hosted:
+        progress.loading(f"the model on {counted(len(hosted), 'rollout server')}")
+    return [one.ask("address").result().decode() for one in hosted]
+
+
+def _with_servers(config: RunConfig, urls: Sequence[str]) -> RunConfig:
+    if not urls:
+        return config
+    return config.model_copy(update={"rollout": config.rollout.model_copy(update={"server_url": ",".join(urls)})})
+
+
+def _run(
+    cluster: Cluster,
+    placement: Placement,
+    config: RunConfig,
+    path: Path,
+    progress: Progress,
+    settings: dict[str, Any],
+) -> RunSummary:
+    for line in placement.lines():
+        progress.loading(f"onto {line}")
+    here = next((node for node in cluster.nodes() if node.id == cluster.here), placement.ranks[0])
+    mailbox = cluster.host(mailboxes.KIND, {}, here)
+    scorers: list[tuple[Hosted, int]] = []
+    for node, workers in placement.scorers:
+        with suppress(NodeLost):  # it was gone before it began
+            taken = (placement.ranks + placement.servers).count(node)
+            cpus = max(0, min(workers, node.cpus - taken))
+            hosted = cluster.host(scoring.KIND, {"workers": workers}, node, cpus=cpus, restarts=RESTARTS)
+            scorers.append((hosted, workers))
+    hosts = [
+        cluster.host(processes.KIND, {}, placement.scorers[n % len(placement.scorers)][0], restarts=RESTARTS)
+        for n in range(config.rollout.env_processes)
+    ]
+    settings = {**settings, "mailbox": mailbox, "scorers": scorers, "envs": hosts, "variables": _variables()}
+    stop = StopRequest()
+    with stop.listening():
+        ranks = Ranks(rank.FUNCTION, settings, placement.ranks, gpus=placement.gpus)
+        with stop.finishing_steps():
+            shown = _shown(ranks, mailbox, stop, progress)
+    summary = next((values[0] for event, values in shown if event == "summary"), None)
+    if placement.ranks[0].id != cluster.here:
+        with suppress(NodeLost, UsageError):  # its node may be what was lost
+            there = cluster.host(download.KIND, {"path": str(path)}, placement.ranks[0], seconds=REACH)
+            if download.fetch(there, path):
+                progress.loading(f"the run directory came over from {there.name}")
+    failures = [values for event, values in shown if event == "failed"]
+    if isinstance(summary, RunSummary):
+        return summary
+    again = f"Continue with: grpo run --resume {path} --on ray"
+    if not failures:
+        raise RunError(
+            f"a process that trains is gone, and the run with it: {_reason(ranks.error)}. The nodes that are left keep "
+            f"nothing of it but its run directory. {again}"
+        )
+    for kind, told in failures:
+        if kind == "KeyboardInterrupt":
+            raise KeyboardInterrupt
+        raise (UsageError if kind.endswith(("UsageError", "OptionError", "NotFound")) else RunError)(told)
+    raise AssertionError
+
+
+def _shown(ranks: Ranks, mailbox: Hosted, stop: StopRequest, progress: Progress) -> list[mailboxes.Event]:
+    """Shows what the run tells until it is over; returns what it told beside the events of a display."""
+    kept: list[mailboxes.Event] = []
+    told, until = False, float("inf")
+    while True:
+        running = ranks.running(LOOK) and time.monotonic() < until
+        if stop.asked and not told:
+            mailbox.ask("stop").result()
+            told = True
+        for event, values in filter(None, map(mailboxes.read, pickle.loads(mailbox.ask("take").result()))):
+            if event in mailboxes.ENDS:
+                kept.append((event, values))
+                until = min(until, time.monotonic() + GRACE)
+            else:
+                getattr(progress, event)(*values)
+        if not running:
+            return kept
+
+
+def _variables() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith(GIVEN)}
+
+
+def _reason(error: BaseException | None) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1].rstrip(".") if lines else "Ray says nothing more"

@@ -1,0 +1,165 @@
+"""Between a run on a cluster and the command that started it: its events one way, stops that were asked for the other.
+
+In the process of the command's node lives a `Mailbox`. The first process that trains tells it what happens, as
+`MailboxProgress`; the command takes that from it and shows it. Whether a stop was asked for goes the other way. A
+message has the name of its event in front, so that one whose values cannot be read here is still known for what it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pickle
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import cloudpickle  # type: ignore[import-untyped]
+
+from grpo.core.plan import Plan
+from grpo.core.text.stats import Estimate
+from grpo.plugins.types import Completion
+
+if TYPE_CHECKING:
+    from grpo.core.timing.forecast import Forecast
+
+Event = tuple[str, Sequence[Any]]  # its name and what it says
+ENDS = ("failed", "summary")  # the events that say how the run ended
+KIND = "grpo.core.run.ray.mailbox:Mailbox"
+POLL = 1.0  # seconds between two questions whether a stop was asked for
+
+
+class Asks(Protocol):
+    """A `Mailbox`, wherever it is."""
+
+    def ask(self, method: str, message: bytes = b"") -> Future[bytes]:
+        """Calls a method."""
+
+
+class Mailbox:
+    """Keeps what was told until it is taken, and how often a stop was asked for."""
+
+    def __init__(self) -> None:
+        self._told: list[bytes] = []
+        self._stops = 0
+        self._lock = threading.Lock()
+
+    def tell(self, message: bytes) -> bytes:
+        """Keeps a message."""
+        with self._lock:
+            self._told.append(message)
+        return b""
+
+    def take(self, _: bytes) -> bytes:
+        """Returns the messages since the last time."""
+        with self._lock:
+            told, self._told = self._told, []
+        return pickle.dumps(told)
+
+    def stop(self, _: bytes) -> bytes:
+        """Asks for a stop."""
+        self._stops += 1
+        return b""
+
+    def stops(self, _: bytes) -> bytes:
+        """Returns how often a stop was asked for."""
+        return json.dumps(self._stops).encode()
+
+
+def written(event: str, *values: Any) -> bytes:
+    """Returns a message for a mailbox."""
+    message: bytes = event.encode() + b"\n" + cloudpickle.dumps(values)
+    return message
+
+
+def read(message: bytes) -> Event | None:
+    """Returns what a message says.
+
+    Returns:
+        None where its values need something that this machine does not have, as a plugin's own class, and it was only
+        to be shown. Where it says how the run ended, that it cannot be read comes instead, as a failure.
+    """
+    name, _, values = message.partition(b"\n")
+    event = name.decode()
+    try:
+        return event, pickle.loads(values)
+    except Exception as error:  # whatever loading a stranger's class raises
+        if event not in ENDS:
+            return None
+        how = "it failed" if event == "failed" else "it has ended"
+        said = f"{type(error).__name__}: {error}"
+        told = (
+            f"all that is known here of the run on the cluster is that {how}: its message cannot be read ({said}). "
+            "Install the same release of grpo-kit on this machine and on the cluster; the run directory says the rest."
+        )
+        return "failed", ("RunError", told)
+
+
+class MailboxProgress:
+    """Tells a mailbox the events of a run; see `Progress`."""
+
+    def __init__(self, mailbox: Asks) -> None:
+        self._mailbox = mailbox
+
+    def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None:
+        """Everything is decided; rows and functions stay here, since a display only counts and names them."""
+        parts = tuple(
+            replace(
+                part,
+                env=_named(part.env),
+                rewards=tuple(map(_named, part.rewards)),
+                verifier=part.verifier and _named(part.verifier),
+                train=tuple(part.train[:1]) * len(part.train),
+                held_out=tuple(part.held_out[:1]) * len(part.held_out),
+            )
+            for part in plan.envs
+        )
+        self._tell("planned", replace(plan, envs=parts, train=(), canaries=()), run_dir, list(notes))
+
+    def loading(self, what: str) -> None:
+        """Something slow begins."""
+        self._tell("loading", what)
+
+    def warmed(self, step: int, steps: int, loss: float) -> None:
+        """A supervised step ended."""
+        self._tell("warmed", step, steps, loss)
+
+    def evaluated(self, step: int, accuracy: Estimate, env: str = "") -> None:
+        """Held-out accuracy was measured."""
+        self._tell("evaluated", step, accuracy, env)
+
+    def stepped(self, row: Mapping[str, Any], sample: Completion | None, scores: Mapping[str, str]) -> None:
+        """A step ended."""
+        self._tell("stepped", dict(row), sample, dict(scores))
+
+    def foreseen(self, forecast: Forecast) -> None:
+        """What is still to come."""
+        self._tell("foreseen", forecast)
+
+    def warned(self, text: str) -> None:
+        """Something needs attention."""
+        self._tell("warned", text)
+
+    def ended(self, status: str, run_dir: Path, step: int) -> None:
+        """The run is over."""
+        self._tell("ended", status, run_dir, step)
+
+    def timed(self, spent: str, tokens: str, advice: str | None) -> None:
+        """What the time was spent on."""
+        self._tell("timed", spent, tokens, advice)
+
+    def close(self) -> None:
+        """The command closes the display."""
+
+    def _tell(self, event: str, *values: Any) -> None:
+        self._mailbox.ask("tell", written(event, *values))
+
+
+def _named(bound: Any) -> Any:
+    """Returns a bound plugin without its code: the command need not have the file that it comes from."""
+    fields = ((one.name, getattr(bound.spec, one.name)) for one in dataclasses.fields(bound.spec) if one.init)
+    spec = replace(bound.spec, **{name: print for name, value in fields if callable(value)})
+    return replace(bound, spec=spec)

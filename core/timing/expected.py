@@ -1,0 +1,158 @@
+"""What a run will take, said before it begins: settings and the runs of this machine in; time, tokens and calls out.
+
+How long a step takes is not guessed: it is what it took in an earlier run with the same model, environment, batch and
+way of sampling. Without such a run nothing is said about time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from grpo.core.config.defaults import EMBEDDED_COMPLETION, NAMED_COMPLETION, SAVE_EVERY
+from grpo.core.config.schema import RunConfig
+from grpo.core.record.list import list_runs
+from grpo.core.record.run_dir import RunDir, read_json, read_metrics
+from grpo.core.timing.forecast import FIRST_TIME, HELD_OUT, Range, Schedule, judged, seconds_of, short, span
+from grpo.plugins.host import Host
+from grpo.plugins.rubric import parts
+
+# What changes what is learned and not how long a step takes.
+FREE = {"out", "seed", "loss", "evaluation", "output", "failures", "canaries", "sampler"}
+FREE |= {"steps", "epochs", "limit", "lr", "lr_schedule", "lr_warmup_steps", "adam_beta1", "adam_beta2", "weight_decay"}
+FREE |= {"max_grad_norm", "warmup_steps", "warmup_lr", "check_memory", "temperature", "top_p", "top_k", "min_p"}
+FREE |= {"server_url", "server_wait"}
+PRICE = "input_price"
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a run will take.
+
+    Attributes:
+        steps: of the run, None where its rows decide.
+        completions: that it samples; of one step where `steps` is None.
+        most_tokens: that these can have, in a turn each.
+        judges: the rewards that ask a model about each completion.
+        like: the earlier run that the rest is taken from; None: there is none, and the rest is None.
+        seconds: of all steps, or of one.
+        tokens: that will be sampled, about.
+        calls: of judges, about; without an earlier run the most there can be.
+        dollars: for these calls, where the earlier run had a price.
+        gpus: that the run takes.
+    """
+
+    steps: int | None
+    completions: int
+    most_tokens: int
+    judges: tuple[str, ...] = ()
+    like: Path | None = None
+    seconds: Range | None = None
+    tokens: float | None = None
+    calls: float = 0.0
+    dollars: float | None = None
+    gpus: int = 0
+
+    def summary(self) -> dict[str, Any]:
+        """Returns what --json prints; times in seconds."""
+        like = None if self.like is None else str(self.like)
+        seconds = None if self.seconds is None else [self.seconds.low, self.seconds.high]
+        return asdict(self) | {"judges": list(self.judges), "like": like, "seconds": seconds}
+
+    def lines(self) -> list[str]:
+        """Returns what is printed for a person."""
+        what = "one step" if self.steps is None else f"{self.steps:,} steps"
+        sampled = f"{self.completions:,} completions, at most {short(self.most_tokens)} tokens a turn"
+        if self.tokens is not None:
+            sampled = f"{self.completions:,} completions, about {short(self.tokens)} tokens"
+        found = [f"{what}: {sampled}"]
+        if self.judges:
+            most = "" if self.like else "at most "
+            price = "" if self.dollars is None else f", about ${self.dollars:,.2f}"
+            found.append(f"{most}{self.calls:,.0f} calls of {', '.join(self.judges)}{price}")
+        if self.seconds is None:
+            alike = f"no earlier run here of {FIRST_TIME} steps or more has this model, environment and batch"
+            return [*found, f"time is not known: {alike}"]
+        hours = ""
+        if self.gpus:
+            low, high = (end * self.gpus / 3600 for end in (self.seconds.low, self.seconds.high))
+            hours = f" ({low:.2g} to {high:.2g} GPU-hours)"
+        return [*found, f"{span(self.seconds)}{hours}, as {self.like} took for each step"]
+
+
+def judges_of(config: RunConfig, host: Host) -> list[str]:
+    """Returns the names of the rewards, and of parts of rubrics, that ask a model: those whose options have a price.
+
+    Raises:
+        UsageError: a SPEC names no reward, or has an option that it does not take.
+    """
+    named = [config.rewards, *config.env_rewards.values()]
+    bound = [part for specs in named for outer in host.rewards(specs) for part in parts(outer)]
+    return [one.name for one in bound if PRICE in {option.name for option in one.spec.options}]
+
+
+def expected(config: RunConfig, judges: Sequence[str], runs: Path, *, gpus: int = 0) -> Expected:
+    """Says what a run will take.
+
+    Args:
+        config: of the run.
+        judges: the rewards of it that ask a model about each completion.
+        runs: the folder of earlier runs; it may be missing.
+        gpus: that the run takes.
+    """
+    train, length = config.train, config.rollout.max_completion_length
+    length = length or (EMBEDDED_COMPLETION if config.model is None else NAMED_COMPLETION)
+    made = train.steps or 1
+    each = train.prompts_per_step * train.group_size
+    plain = Expected(train.steps, each * made, each * made * length, tuple(judges), gpus=gpus)
+    like, rows = _like(config, runs)
+    if like is None:
+        return replace(plain, calls=float(each * made * len(judges)))
+    calls, dollars = judged(rows, each)
+    lengths = [row["completions/mean_length"] for row in rows if row.get("completions/mean_length")]
+    return replace(
+        plain,
+        like=like,
+        seconds=seconds_of(rows, made, of_last=len(rows), due=_due(config)),
+        tokens=each * made * fmean(lengths) if lengths else None,
+        calls=calls * made,
+        dollars=None if dollars is None else dollars * made,
+    )
+
+
+def _due(config: RunConfig) -> dict[str, int] | None:
+    """Returns how often held-out accuracy and checkpoints come in the run; None where its rows decide its steps."""
+    if config.train.steps is None:
+        return None
+    due = Schedule(config.train.steps, config.evaluation.every, config.output.save_every or SAVE_EVERY).due(0)
+    return due if config.evaluation.size else due | {HELD_OUT: 0}
+
+
+def _like(config: RunConfig, runs: Path) -> tuple[Path | None, list[Mapping[str, Any]]]:
+    """Returns the newest run that is like this one, and its metrics."""
+    wanted = config.model_dump(mode="json")
+    for line in reversed(list_runs(runs)) if runs.is_dir() else ():
+        recorded = read_json(RunDir(line.path).config) if line.problem is None else None
+        if recorded is None or not _alike(wanted, recorded):
+            continue
+        rows: list[Mapping[str, Any]] = list(read_metrics(RunDir(line.path)))
+        if sum(bool(row.get("time/step")) for row in rows) >= FIRST_TIME:
+            return line.path, rows
+    return None, []
+
+
+def _alike(wanted: Mapping[str, Any], recorded: Mapping[str, Any]) -> bool:
+    """True where every setting that was named, and that a step's time depends on, is the recorded one."""
+    for name, value in wanted.items():
+        if name in FREE or value in (None, "auto"):  # what a run decides for itself
+            continue
+        before = recorded.get(name)
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            if not _alike(value, before):
+                return False
+        elif value != before:
+            return False
+    return (wanted.get("model") is None) == (recorded.get("model") is None) if "model" in recorded else True

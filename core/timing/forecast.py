@@ -1,0 +1,208 @@
+"""Estimates what is left of a run: its time, tokens and calls of a judge, from the metrics of its steps so far.
+
+Time: steps that are left times what steps took lately, and what held-out accuracy and checkpoints took each time, as
+often as they are due. The interval is that of the means of several steps in a row, and a fifth more on both sides: a
+machine that gets busier, or completions that get much longer, are outside of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any
+
+FIRST_TIME = 5  # steps before the first forecast
+SECOND_TIME = 20  # and before the next one
+LATELY = 20  # steps whose time counts
+BLOCK = 5  # steps whose mean is compared
+SLACK = 0.2
+ASKS = "/completion_tokens"  # what a reward's metric is called that asks a model
+REPEATS = 4  # forecasts in a run after the first ones
+HELD_OUT, CHECKPOINT = "time/held_out", "time/checkpoint"  # what is done beside steps
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """An interval of seconds."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """When what is done beside the steps of a run is due.
+
+    Attributes:
+        steps: of the whole run.
+        every: steps from one measurement of held-out accuracy to the next; 0: only before the first and after the last.
+        save_every: steps from one checkpoint to the next.
+    """
+
+    steps: int
+    every: int
+    save_every: int
+
+    def due(self, step: int) -> dict[str, int]:
+        """Returns how often each is still to come after a step; 0 is the beginning of the run."""
+        measured = self.steps // self.every - step // self.every if self.every else 0
+        measured += not self.every or self.steps % self.every > 0
+        measured += step == 0
+        return {HELD_OUT: measured, CHECKPOINT: self.steps // self.save_every - step // self.save_every}
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What is still to come.
+
+    Attributes:
+        step: after which it was made.
+        steps: of the whole run.
+        seconds: to the end of the run.
+        tokens: that will be sampled, about.
+        calls: of rewards that ask a model, to the end of the run, about; 0 without such a reward.
+        dollars: for them, None without a price.
+        gpus: that the run takes.
+    """
+
+    step: int
+    steps: int
+    seconds: Range
+    tokens: float
+    calls: float = 0.0
+    dollars: float | None = None
+    gpus: int = 0
+
+    def later(self, step: int, elapsed: float) -> Forecast | None:
+        """Returns what is left of it after a later step; None where the run, or the time that it gave, is over.
+
+        Args:
+            step: that the run is at.
+            elapsed: seconds since the forecast was made.
+        """
+        if step >= self.steps or elapsed > self.seconds.high:
+            return None
+        left = (self.steps - step) / (self.steps - self.step)
+        return replace(
+            self,
+            step=step,
+            seconds=Range(max(0.0, self.seconds.low - elapsed), self.seconds.high - elapsed),
+            tokens=self.tokens * left,
+            calls=self.calls * left,
+            dollars=None if self.dollars is None else self.dollars * left,
+        )
+
+    def text(self) -> str:
+        """Returns the line for people."""
+        parts = [f"{span(self.seconds)} to go", f"{short(self.tokens)} more tokens sampled"]
+        if self.gpus:
+            low, high = (end * self.gpus / 3600 for end in (self.seconds.low, self.seconds.high))
+            parts.append(f"{low:.2g} to {high:.2g} GPU-hours")
+        if self.calls:
+            price = "" if self.dollars is None else f" (${self.dollars:,.2f})"
+            parts.append(f"{self.calls:,.0f} calls of the judge{price}")
+        return ", ".join(parts)
+
+
+def is_due(step: int, steps: int) -> bool:
+    """Whether a forecast is made after a step: twice early, and a few times more."""
+    return step in (FIRST_TIME, SECOND_TIME) or (step > SECOND_TIME and step % max(1, steps // REPEATS) == 0)
+
+
+def forecast(
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    steps: int,
+    completions: int,
+    gpus: int = 0,
+    schedule: Schedule | None = None,
+) -> Forecast | None:
+    """Makes a forecast; None where there is nothing to make it from, or nothing left.
+
+    Args:
+        rows: the metrics of a run, as recorded, from its first step to the one that was just made.
+        steps: of the whole run.
+        completions: that each of them samples.
+        gpus: that the run takes.
+        schedule: of held-out accuracy and checkpoints; None: they come as often as until now.
+    """
+    made = [row for row in rows if row["step"] > 0]
+    if not made or made[-1]["step"] >= steps:
+        return None
+    step = made[-1]["step"]
+    if sum(bool(row.get("time/step")) for row in made[-LATELY:]) < FIRST_TIME:
+        return None
+    lengths = [row["completions/mean_length"] for row in made[-LATELY:] if row.get("completions/mean_length")]
+    waste = fmean([row.get("sampling/per_completion") or 1.0 for row in made[-LATELY:]])
+    left = steps - step
+    calls, dollars = judged(made[-LATELY:], completions * waste)
+    return Forecast(
+        step=step,
+        steps=steps,
+        seconds=seconds_of(rows, left, due=None if schedule is None else schedule.due(step)),
+        tokens=left * completions * waste * fmean(lengths) if lengths else 0.0,
+        calls=calls * left,
+        dollars=None if dollars is None else dollars * left,
+        gpus=gpus,
+    )
+
+
+def judged(rows: Sequence[Mapping[str, Any]], completions: float) -> tuple[float, float | None]:
+    """Returns how often a step with so many completions asks a judge, and for how many dollars; None: no price.
+
+    Args:
+        rows: the metrics of steps.
+        completions: that a step samples.
+    """
+    calls, dollars = 0.0, []
+    for name in sorted({key.removesuffix(ASKS) for row in rows for key in row if key.endswith(ASKS)}):
+        own = [row for row in rows if row.get(name + ASKS) is not None]
+        calls += completions * (1 - fmean(row.get(f"{name}/cached") or 0.0 for row in own))
+        paid = [row[f"{name}/cost"] for row in own if row.get(f"{name}/cost") is not None]
+        dollars += [completions * fmean(paid)] if paid else []
+    return calls, sum(dollars) if dollars else None
+
+
+def seconds_of(
+    rows: Sequence[Mapping[str, Any]], left: int, *, of_last: int = LATELY, due: Mapping[str, int] | None = None
+) -> Range:
+    """Returns the seconds of so many more steps and of what is done beside them, as the last of these were.
+
+    Args:
+        rows: the metrics of a run, of which FIRST_TIME at least have the time of a step.
+        left: how many more steps.
+        of_last: so many rows say how long one takes.
+        due: how often what is done beside steps is still to come; None: as often as until now.
+    """
+    times = [float(row["time/step"]) for row in rows[-of_last:] if row.get("time/step")]
+    beside = _beside(rows, left, due)
+    means = [fmean(times[at : at + BLOCK]) for at in range(len(times) - BLOCK + 1)]
+    return Range(left * min(means) * (1 - SLACK) + beside * (1 - SLACK), (left * max(means) + beside) * (1 + SLACK))
+
+
+def _beside(rows: Sequence[Mapping[str, Any]], left: int, due: Mapping[str, int] | None) -> float:
+    """Returns the seconds of held-out accuracy and checkpoints in so many more steps, each as long as until now."""
+    seconds = 0.0
+    for name in (HELD_OUT, CHECKPOINT):
+        done = [row for row in rows if row.get(name)]
+        between = [row for row in done if row["step"] > 0]
+        times = left * len(between) / sum(row["step"] > 0 for row in rows) if due is None else due[name]
+        seconds += times * fmean(float(row[name]) for row in done) if done else 0.0
+    return seconds
+
+
+def span(seconds: Range) -> str:
+    if seconds.high < 180:
+        return f"{seconds.low:.0f} to {seconds.high:.0f} s"
+    if seconds.high < 2 * 3600:
+        return f"{seconds.low / 60:.0f} to {math.ceil(seconds.high / 60)} min"
+    return f"{seconds.low / 3600:.1f} to {seconds.high / 3600:.1f} h"
+
+
+def short(count: float) -> str:
+    for size, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if count >= size:
+            return f"{count / size:.3g}{unit}"
+    return f"{count:.0f}"

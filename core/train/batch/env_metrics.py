@@ -1,0 +1,42 @@
+"""What a batch says about each environment of a run: a batch in, metrics named `env/NAME/...` out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from grpo.core.text.stats import mean, proportion
+
+if TYPE_CHECKING:
+    from grpo.core.train.batch.batch import Batch
+
+PREFIX = "env/"
+HELD_OUT = "held_out/accuracy"
+HELD_OUT_LOW, HELD_OUT_HIGH = f"{HELD_OUT}_low", f"{HELD_OUT}_high"  # its 95% interval
+
+
+def env_metrics(batch: Batch, names: Iterable[str], right: Sequence[bool | None]) -> dict[str, float]:
+    """Returns the metrics of each environment; NaN for a mean of nothing.
+
+    Args:
+        batch: a generation.
+        names: the environments of the run.
+        right: whether each completion is right, None where nobody knows.
+    """
+    totals: list[float] = batch.advantages.totals.tolist()
+    metrics: dict[str, float] = {}
+    for name in names:
+        places = [place for place, one in enumerate(batch.completions) if one.env == name]
+        own = [batch.completions[place] for place in places]
+        known = [totals[place] for place in places if not math.isnan(totals[place])]
+        figures = {
+            "share": len(places) / len(batch.completions),
+            "reward": mean(known),
+            "accuracy": proportion([right[place] for place in places]).mean,
+            "length": mean([len(one.token_ids) for one in own]),
+            "turns": mean([one.turns for one in own]),
+            "failed": mean([one.finish_reason == "error" for one in own]),
+        }
+        metrics |= {f"{PREFIX}{name}/{what}": value for what, value in figures.items()}
+    return metrics

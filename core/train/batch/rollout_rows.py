@@ -1,0 +1,86 @@
+"""Makes the records of a batch's rollouts, as the run directory and trackers have them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from grpo.core.env.scores import ELSEWHERE
+from grpo.core.record.run_dir import RolloutRow
+from grpo.core.scoring.outcome import Outcome
+from grpo.core.train.batch.batch import Batch
+from grpo.plugins.types import Completion
+
+if TYPE_CHECKING:
+    import torch
+
+
+def rollout_rows(batch: Batch) -> list[RolloutRow]:
+    """Makes the records of one judged generation."""
+    totals: Sequence[float] = batch.advantages.totals.tolist()
+    values: Sequence[float] = batch.advantages.values.tolist()
+    earned, worth = batch.advantages.earned, batch.advantages.turns
+    return [
+        _row(
+            batch.step,
+            i // batch.group_size,
+            completion,
+            {name: outcomes[i] for name, outcomes in batch.outcomes.items()},
+            reward=None if totals[i] != totals[i] else totals[i],
+            advantage=values[i],
+            right=batch.right[i],
+            turn_rewards=None if earned is None else _numbers(earned[i][: completion.turns]),
+            turn_advantages=None if worth is None else _numbers(worth[i][: completion.turns]),
+            sampled_by=(batch.sampled_by[i] if batch.sampled_by else ()) or None,
+        )
+        for i, completion in enumerate(batch.completions)
+    ]
+
+
+def wasted_rows(batch: Batch) -> list[RolloutRow]:
+    """Makes the records of what was sampled in vain; a total it has none."""
+    return [_row(batch.step, one.group, one.rollout.completion, one.outcomes) for one in batch.wasted]
+
+
+def _row(
+    step: int,
+    group: int,
+    completion: Completion,
+    outcomes: Mapping[str, Outcome],
+    *,
+    reward: float | None = None,
+    advantage: float = 0.0,
+    right: bool | None = None,
+    turn_rewards: Sequence[float] | None = None,
+    turn_advantages: Sequence[float] | None = None,
+    sampled_by: Sequence[tuple[int, int]] | None = None,
+) -> RolloutRow:
+    return RolloutRow(
+        step=step,
+        group=group,
+        prompt=json.dumps(list(completion.prompt), ensure_ascii=False),
+        completion=completion.text,
+        tokens=len(completion.token_ids),
+        finish_reason=completion.finish_reason,
+        columns=json.dumps(dict(completion.row), ensure_ascii=False, default=str),
+        messages=json.dumps(list(completion.messages), ensure_ascii=False) if completion.info else None,
+        info=json.dumps(dict(completion.info), ensure_ascii=False) if completion.info else None,
+        reward=reward,
+        advantage=advantage,
+        outcomes={name: (one.kind, one.score, one.reason) for name, one in outcomes.items() if one != ELSEWHERE},
+        env=completion.env,
+        right=right,
+        token_ids=completion.token_ids,
+        logprobs=completion.logprobs,
+        turn_rewards=turn_rewards,
+        turn_advantages=turn_advantages,
+        sampled_by=sampled_by,
+    )
+
+
+def _numbers(values: torch.Tensor) -> list[float] | None:
+    """Returns the numbers of a rollout's turns, None where it has no total."""
+    found: list[float] = values.tolist()
+    return None if any(math.isnan(one) for one in found) else found

@@ -1,0 +1,66 @@
+"""What each token was trained with: micro batches in; out, its advantage and how far policy and sampler were apart."""
+
+from __future__ import annotations
+
+import torch
+
+from grpo.core.processes.group import rows_of_all
+from grpo.core.processes.rank import rank
+from grpo.core.record.trained import TrainedRow
+from grpo.core.train.batch.tensors import Tensors
+
+ROWS = "rows"  # [N] int64, the numbers of a batch's rows, by which they are found in its micro batches
+DIGITS = 4  # of a nat: what float32 makes of the same arithmetic is zero
+
+
+def numbered(tensors: Tensors) -> Tensors:
+    """Returns tensors of this process's rows with their numbers among those of all processes, as many on each."""
+    count = len(tensors["completion_ids"])
+    rows = torch.arange(count, device=tensors["completion_ids"].device) + rank() * count
+    return {**tensors, ROWS: rows}
+
+
+class TrainedTokens:
+    """Collects the first pass over a batch. A row without a gradient, which the pass leaves out, has no record."""
+
+    def __init__(self) -> None:
+        self._rows: list[TrainedRow] = []
+
+    def add(
+        self,
+        rows: torch.Tensor,
+        logps: torch.Tensor,
+        sampled: torch.Tensor,
+        mask: torch.Tensor,
+        advantages: torch.Tensor,
+    ) -> None:
+        """Adds a micro batch.
+
+        Args:
+            rows: [B] numbers, as of `numbered`.
+            logps: [B, T] of the policy that trains.
+            sampled: [B, T] of whoever sampled.
+            mask: [B, T], 1 for tokens that the policy chose.
+            advantages: [B] or [B, T].
+        """
+        apart = (logps.float() - sampled.float()).cpu()
+        worth = advantages.float().cpu()
+        worth = worth[:, None].expand_as(apart) if worth.ndim == 1 else worth
+        chosen = mask.cpu() > 0
+        for number, row in enumerate(rows.tolist()):
+            if bool(chosen[number].any()):  # else it only fills a batch up
+                of_tokens = apart[number][chosen[number]], worth[number][chosen[number]]
+                self._rows.append(TrainedRow(row, *(_rounded(one) for one in of_tokens)))
+
+    def clear(self) -> None:
+        """Forgets everything: the step begins again."""
+        self._rows.clear()
+
+    def take(self) -> list[TrainedRow]:
+        """Returns what was collected on all processes, in order of rows, and begins anew; all processes call it."""
+        own, self._rows = self._rows, []
+        return sorted(rows_of_all(own, "what tokens were trained with"), key=lambda row: row.row)
+
+
+def _rounded(values: torch.Tensor) -> tuple[float, ...]:
+    return tuple(round(one, DIGITS) + 0.0 for one in values.tolist())

@@ -1,0 +1,22 @@
+"""Declares what a part of a run does with each batch and each step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from grpo.core.train.batch.batch import Batch
+
+
+class Part:
+    """A part of a run that looks at its batches and steps. Parts do not know the job, which calls them in order."""
+
+    def on_batch(self, batch: Batch) -> Mapping[str, float]:
+        """Handles a scored batch of all processes, before it trains; returns metrics of its step."""
+        return {}
+
+    def on_step(self, row: Mapping[str, Any]) -> None:
+        """Handles the metrics of a step that ended, on the first process."""
+
+    def close(self) -> None:
+        """Gives back what the part holds; called however the run ends."""

@@ -1,0 +1,302 @@
+"""One batch ahead: the next rollouts are sampled while the policy trains on the present ones.
+
+In: the episodes of the next batch. Out: its rollouts, with the proof that they came from the policy.
+
+Theory of operation. When a batch is about to train, the engine is synced with the policy and a thread samples the next
+batch from it. The engine has weights of its own, so the forward and backward passes go on beside it; nothing is written
+to the policy meanwhile. Before the optimizer step the thread is waited for, and a few of its rollouts are computed by
+the policy, which still is the one that sampled them: further apart than rounding, and the batch is thrown away, the
+engine synced in full and the batch sampled again. The optimizer then steps, so rollouts are always one step old when
+they train, never more; the ratio of both policies weighs their tokens (truncated importance sampling). Scoring goes on
+beside all of this.
+
+Processes that train together do all of this in step: a batch is used, proven or sampled again by all of them.
+
+The engine draws from torch's generators in this process. Nobody else may meanwhile, so a policy with dropout is
+refused, and afterwards the generators are as they were.
+
+A checkpoint holds the batch that is ready then (core/train/sampling/ahead_state.py), so a resumed run trains on the
+same rollouts as one that was never interrupted.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from grpo.core.env.episodes import Episode
+from grpo.core.env.prompts import encode_episodes
+from grpo.core.env.replacement_rows import Place
+from grpo.core.processes.group import any_of
+from grpo.core.rollout.draws import SEEDS
+from grpo.core.rollout.mismatch import Mismatch, difference_sums
+from grpo.core.rollout.sync.fault import SyncFault
+from grpo.core.text.randomness import preserved_randomness
+from grpo.core.train.batch.tensors import Tensors, counted, padded
+from grpo.core.train.sampling.ahead_state import AheadRecord, read_ahead, write_ahead
+from grpo.core.train.sampling.guard import Gather, difference_metrics, mismatch_text
+from grpo.core.train.sampling.sampler import PolicySampler
+from grpo.core.train.types import EpisodesOf, Generation
+from grpo.plugins.errors import RunError, UsageError
+
+PROBED = 8  # rollouts of a batch that the policy computes once more
+Probe = Callable[[Tensors], torch.Tensor]  # padded rollouts to their log-probabilities [N, T] under the policy
+
+
+class _Sampling:
+    """A batch that a thread samples.
+
+    Args:
+        episodes: the episodes of its rollouts.
+        prompts: their token ids.
+        sample: samples it.
+
+    Attributes:
+        seed: of the random numbers that it is sampled with.
+    """
+
+    def __init__(
+        self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]], sample: Callable[[], Generation]
+    ) -> None:
+        self.episodes = episodes
+        self.prompts = prompts
+        self._sample = sample
+        self._found: Generation | None = None
+        self._error: BaseException | None = None
+        self.seed = int(torch.randint(SEEDS, ()))
+        self._randomness = ExitStack()
+        self._randomness.enter_context(preserved_randomness(self.seed))
+        self._thread = threading.Thread(target=self._run, name="grpo-ahead", daemon=True)
+        self._thread.start()
+
+    def wait(self) -> Generation:
+        """Waits for the batch.
+
+        Raises:
+            BaseException: what the sampling raised.
+        """
+        self._thread.join()
+        self._randomness.close()
+        if self._error is not None:
+            raise self._error
+        assert self._found is not None
+        return self._found
+
+    def give_up(self) -> None:
+        """Waits until nothing is sampled any more, and forgets the batch."""
+        try:
+            self.wait().early.drop()
+        except Exception:
+            self._error = None  # of a batch that nobody wants any more
+
+    def _run(self) -> None:
+        try:
+            self._found = self._sample()
+        except BaseException as error:  # it is raised where the batch is wanted
+            self._error = error
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A batch that was sampled ahead and proven.
+
+    Attributes:
+        episodes: the episodes that were asked for; some may have given their place to others.
+        generation: the rollouts.
+        mean, largest: difference in nats between the engine that sampled it and the policy.
+    """
+
+    episodes: Sequence[Episode]
+    generation: Generation
+    mean: float
+    largest: float
+
+
+class AheadSampler:
+    """Samples one batch ahead of time.
+
+    Args:
+        inner: samples what was not sampled ahead, and does the work of what is.
+        probe: the policy's log-probabilities of rollouts.
+        tolerance: mean difference in nats that the engine's arithmetic explains.
+        device: where the policy is.
+        gather: collects tensors of all processes.
+        episode_at: returns an episode by its place.
+    """
+
+    def __init__(
+        self,
+        inner: PolicySampler,
+        probe: Probe,
+        tolerance: float,
+        device: torch.device,
+        gather: Gather,
+        episode_at: Callable[[Place], Episode],
+    ) -> None:
+        self._inner = inner
+        self._probe = probe
+        self._tolerance = tolerance
+        self._device = device
+        self._gather = gather
+        self._episode_at = episode_at
+        self._sampling: _Sampling | None = None
+        self._ready: _Ready | None = None
+        self._recorded: AheadRecord | None = None  # what the checkpoint of a resumed run holds
+
+    def next(self, episodes: Sequence[Episode], step: int, *, again: bool = False) -> Generation:
+        """Returns the batch as it was sampled ahead, else samples it now."""
+        ready, self._ready = self._ready or self._resumed(episodes), None
+        fits = ready is not None and self._sampling is None and list(ready.episodes) == list(episodes)
+        if not any_of(not fits, "the batch that was sampled ahead") and ready is not None:
+            found = replace(ready.generation, staleness=1, metrics=difference_metrics(ready.mean, ready.largest))
+        else:  # the first batch, or one that has to be sampled again
+            if ready is not None:
+                ready.generation.early.drop()
+            self.close()
+            found = self._inner.next(episodes, step, again=again)
+        return replace(found, metrics={**found.metrics, "sampling/staleness": float(found.staleness)})
+
+    def ahead(self, step: int, episodes_of: EpisodesOf) -> Mapping[str, float]:
+        """Begins to sample the batch after the present one, if there is one."""
+        upcoming = episodes_of(step + 1)
+        if not upcoming:
+            return {}
+        prompts = encode_episodes(self._inner.tokenizer, upcoming)
+        metrics = self._inner.rollouts.sync()
+        self._sampling = _Sampling(upcoming, prompts, partial(self._inner.unsynced, upcoming, prompts))
+        return metrics
+
+    def settle(self, step: int) -> Mapping[str, float]:
+        """Waits for the batch, and samples it again where it did not come from the policy.
+
+        Raises:
+            RunError: again it did not.
+        """
+        if self._sampling is None:
+            return {}
+        began = time.perf_counter()
+        sampling, self._sampling = self._sampling, None
+        self._ready, metrics = self._proven(sampling, step)
+        return {**metrics, "time/ahead_wait": time.perf_counter() - began}
+
+    def save(self, checkpoint: Path) -> None:
+        """Writes the batch that is ready."""
+        if self._ready is not None:
+            found = replace(self._ready.generation, staleness=1)
+            write_ahead(checkpoint, 1, found, mean=self._ready.mean, largest=self._ready.largest)
+
+    def load(self, checkpoint: Path) -> None:
+        """Reads the batch that was ready.
+
+        Raises:
+            UsageError: the file was damaged.
+        """
+        self._recorded = read_ahead(checkpoint, 1)
+
+    def close(self) -> None:
+        """Gives up what was sampled ahead."""
+        sampling, self._sampling = self._sampling, None
+        if sampling is not None:
+            sampling.give_up()
+        self._ready = None
+
+    def _resumed(self, episodes: Sequence[Episode]) -> _Ready | None:
+        """Returns the batch of the checkpoint, once, with its scoring begun; None where there is none for these."""
+        recorded, self._recorded = self._recorded, None
+        found = None if recorded is None else recorded.generation(episodes, self._inner.tokenizer, self._episode_at)
+        if recorded is None or found is None:
+            return None
+        scored = found if found.outcomes is not None else self._inner.scoring(found)
+        return _Ready(episodes, scored, recorded.mean, recorded.largest)
+
+    def _proven(self, sampling: _Sampling, step: int) -> tuple[_Ready, Mapping[str, float]]:
+        found, before = self._waited(sampling), None
+        if not any_of(found is None, "the batch that is sampled ahead"):
+            assert found is not None
+            found = self._filled(found, sampling, step)
+            apart = self._apart(found)
+            if not apart.too_far:
+                return _Ready(sampling.episodes, found, apart.mean, apart.largest), {}
+            before = apart.mean, apart.largest
+            found.early.drop()
+            found = None
+        with preserved_randomness(sampling.seed):
+            found = self._inner.synced_unless(found, sampling.episodes, sampling.prompts)
+        found = self._filled(found, sampling, step)
+        apart = self._apart(found)
+        if apart.too_far:
+            names = self._inner.rollouts.differing()
+            raise RunError(mismatch_text(step, before or (apart.mean, apart.largest), apart, names))
+        return _Ready(sampling.episodes, found, apart.mean, apart.largest), {**found.metrics, "sync/batches_again": 1.0}
+
+    def _filled(self, found: Generation, sampling: _Sampling, step: int) -> Generation:
+        """Fills the batch up, from random numbers that are the same when it is sampled again."""
+        with preserved_randomness((sampling.seed + 1) % SEEDS):
+            return self._inner.filled(found, step + 1, unsynced=True)
+
+    def _waited(self, sampling: _Sampling) -> Generation | None:
+        """Waits for the batch; None where the engine lost its weights, and everything is to be handed over again."""
+        try:
+            return sampling.wait()
+        except SyncFault:
+            return None
+
+    def _apart(self, generation: Generation) -> Mismatch:
+        """Compares log-probabilities of the policy, as it is now, with those of some rollouts."""
+        apart = Mismatch(self._tolerance)
+        apart.add(self._gather(probed(generation, self._probe, self._inner.tokenizer.pad_token_id, self._device)))
+        return apart
+
+
+def probed(generation: Generation, probe: Probe, pad_id: int, device: torch.device) -> torch.Tensor:
+    """Returns the `difference_sums` [1, 3] of some rollouts and of the policy that sampled them.
+
+    Args:
+        generation: the rollouts.
+        probe: that policy's log-probabilities.
+        pad_id: fills up.
+        device: where that policy is.
+    """
+    count = min(PROBED, len(generation.rollouts))
+    chosen = [number * len(generation.rollouts) // count for number in range(count)]
+    prompts = [generation.prompts[number] for number in chosen]
+    rollouts = [generation.rollouts[number] for number in chosen]
+    tensors = padded(prompts, rollouts, pad_id, device)
+    return difference_sums(probe(tensors), tensors["sampling_per_token_logps"], counted(tensors))
+
+
+def refuse_unfit_policy(model: Any, *, corrects: bool) -> None:
+    """Refuses a policy that draws random numbers while it trains, or whose loss does not correct.
+
+    Args:
+        model: the policy.
+        corrects: its loss weighs rollouts of earlier steps.
+
+    Raises:
+        UsageError: names what it is.
+    """
+    if not corrects:
+        raise UsageError(
+            "--ahead with a mixture of experts: its loss is TRL's, which does not correct for rollouts of earlier "
+            "steps. Leave --ahead out."
+        )
+    config = model.config.get_text_config()
+    named = [f"{name} ({module.p:g})" for name, module in model.named_modules() if _drops(module)]
+    named += [f"{key} ({value:g})" for key in ("attention_dropout",) if (value := getattr(config, key, 0.0) or 0.0)]
+    if named:
+        raise UsageError(
+            f"--ahead: the policy has dropout, {named[0]}, which would draw from torch's generators while the engine "
+            "does, and no run could be repeated. Set the model's dropout to 0, or leave --ahead out."
+        )
+
+
+def _drops(module: Any) -> bool:
+    return isinstance(module, torch.nn.Dropout) and module.p > 0

@@ -1,0 +1,276 @@
+"""Several batches ahead: rollouts wait for the policy, and the policy rarely waits for rollouts.
+
+In: the episodes of the next batches. Out: their rollouts, each batch proven to come from one known version of
+the policy.
+
+Theory of operation. When the batch of a step is about to train, the batch that is k steps later is put into a queue,
+with a frozen copy of the weights as they are (core/train/sampling/frozen_copy.py). One thread takes batch after batch
+from it: hands the copy over to the engine, with every proof of a sync, samples, and compares some of the rollouts with
+what the copy computes. Further apart than rounding, and everything is handed over anew and the batch is sampled again;
+a second time ends the run. So the engine may finish a batch long after the optimizer has gone on, and a slow batch
+holds nobody up as long as others are ready.
+
+Which version samples which batch does not depend on who is how fast: batch b is sampled by the policy that was trained
+on b - k - 1 batches (the first k + 1 by the policy that the run starts with). A batch is at most k steps old when it
+trains, whatever happens, so nothing that was sampled is ever too old and thrown away. Each batch has random numbers of
+its own, and a checkpoint waits for the batches that are queued and holds them (core/train/sampling/ahead_state.py): a
+run that is killed resumes to the same rollouts.
+
+Scoring begins on the thread that trains, while the batch before trains.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from grpo.core.env.episodes import Episode
+from grpo.core.env.prompts import encode_episodes
+from grpo.core.env.replacement_rows import Place
+from grpo.core.rollout.draws import SEEDS, keys_of, own_draws
+from grpo.core.rollout.mismatch import Mismatch
+from grpo.core.train.batch.tensors import Tensors
+from grpo.core.train.sampling.ahead import probed
+from grpo.core.train.sampling.ahead_state import AheadRecord, read_ahead, write_ahead
+from grpo.core.train.sampling.frozen_copy import FrozenCopies
+from grpo.core.train.sampling.guard import difference_metrics, mismatch_text
+from grpo.core.train.sampling.sampler import PolicySampler
+from grpo.core.train.types import EpisodesOf, Generation
+from grpo.plugins.errors import RunError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+ProbeOf = Callable[[Any, Tensors], torch.Tensor]  # a model, padded rollouts to their log-probabilities [N, T] under it
+
+
+@dataclass(slots=True)
+class _Version:
+    """A frozen copy of the policy, and how many batches still need it."""
+
+    model: Any
+    users: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Proven:
+    """A batch that one version of the policy sampled.
+
+    Attributes:
+        generation: the rollouts.
+        mean, largest: difference in nats between the engine that sampled it and that version.
+    """
+
+    generation: Generation
+    mean: float
+    largest: float
+
+
+@dataclass(slots=True)
+class _Queued:
+    """A batch of the queue.
+
+    Attributes:
+        episodes: the episodes that were asked for.
+        coming: the batch, when it is proven.
+        scored: it was handed to the rewards.
+    """
+
+    episodes: Sequence[Episode]
+    coming: Future[_Proven]
+    scored: bool = False
+
+
+class AheadQueue:
+    """Samples several batches ahead of time, each from a known version of the policy.
+
+    Args:
+        inner: samples what was not sampled ahead, from the policy itself.
+        sampler_of: returns what samples from a copy of the policy; with `inner` it shares a turn (`SyncedRollouts`).
+        copies: of the policy.
+        probe: log-probabilities of rollouts under a copy.
+        depth: batches ahead, k.
+        seed: of the run.
+        tokenizer: of the policy, for the thread that trains.
+        tolerance: mean difference in nats that the engine's arithmetic explains.
+        device: where the policy is.
+        episode_at: returns an episode by its place.
+    """
+
+    def __init__(
+        self,
+        inner: PolicySampler,
+        sampler_of: Callable[[Any], PolicySampler],
+        copies: FrozenCopies,
+        probe: ProbeOf,
+        *,
+        depth: int,
+        seed: int,
+        tokenizer: PreTrainedTokenizerBase,
+        tolerance: float,
+        device: torch.device,
+        episode_at: Callable[[Place], Episode],
+    ) -> None:
+        self._inner = inner
+        self._sampler_of = sampler_of
+        self._copies = copies
+        self._probe = probe
+        self._depth = depth
+        self._seed = seed
+        self._tokenizer = tokenizer
+        self._tolerance = tolerance
+        self._device = device
+        self._episode_at = episode_at
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="grpo-ahead")
+        self._queue: dict[int, _Queued] = {}  # step to its batch
+        self._records: list[AheadRecord] = []  # of the checkpoint of a resumed run, the next batch first
+
+    def next(self, episodes: Sequence[Episode], step: int, *, again: bool = False) -> Generation:
+        """Returns the batch as it was sampled ahead, else samples it now.
+
+        Whatever else is queued stays: it was proven, or will be, against a version of its own.
+        """
+        self._restore(step, lambda other: episodes if other == step else ())
+        queued = self._queue.pop(step, None)
+        if queued is None or again or list(queued.episodes) != list(episodes):
+            if queued is not None and queued.scored:
+                queued.coming.result().generation.early.drop()
+            found = self._inner.next(episodes, step, again=again)
+        else:
+            proven = queued.coming.result()
+            found = proven.generation if queued.scored else self._inner.scoring(proven.generation)
+            found = replace(found, metrics={**found.metrics, **difference_metrics(proven.mean, proven.largest)})
+        return replace(found, metrics={**found.metrics, "sampling/staleness": float(found.staleness)})
+
+    def ahead(self, step: int, episodes_of: EpisodesOf) -> Mapping[str, float]:
+        """Queues the batches of the next k steps that are not queued yet, and has those scored that are ready."""
+        self._restore(step + 1, episodes_of)
+        lacking = [later for later in range(step + 1, step + self._depth + 1) if later not in self._queue]
+        batches = {later: episodes for later in lacking if (episodes := episodes_of(later))}
+        if batches:
+            version = _Version(self._copies.take(), len(batches))
+            for later, episodes in batches.items():
+                prompts = encode_episodes(self._tokenizer, episodes)
+                coming = self._thread.submit(self._sampled, version, episodes, prompts, later, later - step)
+                self._queue[later] = _Queued(episodes, coming)
+        if step + 1 in self._queue and self._queue[step + 1].coming.done():
+            self._begin_scoring(step + 1)
+        return {"sampling/queued": float(sum(one.coming.done() for one in self._queue.values()))}
+
+    def settle(self, step: int) -> Mapping[str, float]:
+        """Waits for the next batch alone: others have weights of their own, and the policy may go on.
+
+        Raises:
+            RunError: it did not come from its version of the policy, and neither when it was sampled again.
+        """
+        if step + 1 not in self._queue:
+            return {}
+        began = time.perf_counter()
+        self._queue[step + 1].coming.result()
+        waited = time.perf_counter() - began
+        self._begin_scoring(step + 1)
+        return {"time/ahead_wait": waited}
+
+    def save(self, checkpoint: Path) -> None:
+        """Waits for the batches that are queued, and writes them."""
+        for turn, step in enumerate(sorted(self._queue), start=1):
+            proven = self._queue[step].coming.result()
+            write_ahead(checkpoint, turn, proven.generation, mean=proven.mean, largest=proven.largest)
+
+    def load(self, checkpoint: Path) -> None:
+        """Reads the batches that were queued.
+
+        Raises:
+            UsageError: a file was damaged.
+        """
+        self._records = []
+        while (found := read_ahead(checkpoint, len(self._records) + 1)) is not None:
+            self._records.append(found)
+
+    def close(self) -> None:
+        """Gives up what is queued, and waits for the batch that is sampled."""
+        self._thread.shutdown(cancel_futures=True)
+        for one in self._queue.values():
+            if one.scored:
+                one.coming.result().generation.early.drop()
+        self._queue.clear()
+
+    def _restore(self, step: int, episodes_of: EpisodesOf) -> None:
+        """Queues the batches of a checkpoint as they were; those whose prompts are others now are sampled anew."""
+        for later in range(step, step + len(self._records)):
+            episodes = episodes_of(later)
+            if not episodes:
+                return
+            record = self._records.pop(0)
+            found = record.generation(episodes, self._tokenizer, self._episode_at)
+            if found is not None:
+                coming: Future[_Proven] = Future()
+                coming.set_result(_Proven(found, record.mean, record.largest))
+                self._queue[later] = _Queued(episodes, coming)
+
+    def _begin_scoring(self, step: int) -> None:
+        queued = self._queue[step]
+        if not queued.scored:
+            proven = queued.coming.result()
+            queued.coming, queued.scored = Future(), True
+            queued.coming.set_result(replace(proven, generation=self._inner.scoring(proven.generation)))
+
+    def _sampled(
+        self,
+        version: _Version,
+        episodes: Sequence[Episode],
+        prompts: Sequence[Sequence[int]],
+        step: int,
+        staleness: int,
+    ) -> _Proven:
+        """Samples a batch from a version of the policy, in the thread, and proves that it came from that.
+
+        Args:
+            version: the copy.
+            episodes: the episodes.
+            prompts: their token ids.
+            step: the one that trains on them.
+            staleness: how many optimizer steps lie between.
+
+        Raises:
+            RunError: it did not come from it, and neither when it was sampled again.
+        """
+        try:
+            sampler = self._sampler_of(version.model)
+            seed = keys_of(self._seed, step, (0,))[0] % SEEDS
+            found, apart, metrics = self._tried(sampler, version.model, episodes, prompts, seed, again=False)
+            if apart.too_far:
+                before = apart.mean, apart.largest
+                found, apart, _ = self._tried(sampler, version.model, episodes, prompts, seed, again=True)
+                if apart.too_far:
+                    raise RunError(mismatch_text(step, before, apart, sampler.rollouts.differing()))
+                metrics = {**found.metrics, "sync/batches_again": 1.0}
+            found = replace(found, staleness=staleness, metrics=metrics)
+            return _Proven(found, apart.mean, apart.largest)
+        finally:
+            version.users -= 1
+            if not version.users:
+                self._copies.give_back(version.model)
+
+    def _tried(
+        self,
+        sampler: PolicySampler,
+        model: Any,
+        episodes: Sequence[Episode],
+        prompts: Sequence[Sequence[int]],
+        seed: int,
+        *,
+        again: bool,
+    ) -> tuple[Generation, Mismatch, Mapping[str, float]]:
+        with own_draws(seed):
+            found = sampler.synced(episodes, prompts, again=again)
+        apart = Mismatch(self._tolerance)
+        sums = probed(found, lambda tensors: self._probe(model, tensors), self._tokenizer.pad_token_id, self._device)
+        apart.add(sums)
+        return found, apart, found.metrics

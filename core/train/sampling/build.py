@@ -1,0 +1,132 @@
+"""Builds the sampler of a run: from the policy as it is, ahead of time, or part by part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+from threading import RLock
+from typing import Any
+
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from grpo.core.env.replacement_rows import ReplacementRows
+from grpo.core.plan import Plan
+from grpo.core.rollout.limits import tolerance_of
+from grpo.core.rollout.synced import SyncedRollouts
+from grpo.core.rollout.turns.partial import PartialRollouts
+from grpo.core.rollout.turns.players import players_of
+from grpo.core.rollout.types import Rollouts, sampling_params
+from grpo.core.scoring.early import nothing_begun
+from grpo.core.train.batch.tensors import Tensors
+from grpo.core.train.sampling.ahead import AheadSampler
+from grpo.core.train.sampling.ahead_queue import AheadQueue
+from grpo.core.train.sampling.frozen_copy import FrozenCopies
+from grpo.core.train.sampling.partial import Part, PartialSampler
+from grpo.core.train.sampling.prompts import Prompts
+from grpo.core.train.sampling.refill import Refiller
+from grpo.core.train.sampling.sampler import PolicySampler
+from grpo.core.train.types import BatchScoring, EpisodesOf, Sampler
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyAccess:
+    """Reaches the policy that trains.
+
+    Attributes:
+        rollouts: the backend and the policy as it is.
+        unwrapped: returns the policy without what wraps it in training.
+        computing: enters the arithmetic of training with a frozen copy of the policy.
+        attach: gives a frozen copy the output layer of training.
+        logps: returns the log-probabilities that a model gives rollouts.
+        probe: returns those of the policy between two steps.
+        gather: collects a tensor from all processes.
+        device: of tensors.
+    """
+
+    rollouts: SyncedRollouts
+    unwrapped: Callable[[], Any]
+    computing: Callable[[Any], AbstractContextManager[Any]]
+    attach: Callable[[Any], None]
+    logps: Callable[[Any, Tensors], torch.Tensor]
+    probe: Callable[[Tensors], torch.Tensor]
+    gather: Callable[[torch.Tensor], torch.Tensor]
+    device: torch.device
+
+
+def turn_of(plan: Plan) -> RLock | None:
+    """Returns what has one sampler at a time use the backend, where batches are sampled while others are."""
+    return RLock() if plan.config.rollout.ahead > 1 else None
+
+
+def build_sampler(
+    plan: Plan,
+    policy: PolicyAccess,
+    backend: Rollouts,
+    turn: RLock | None,
+    tokenizer: PreTrainedTokenizerBase,
+    end_ids: tuple[int, ...],
+    scoring: BatchScoring,
+    prompts: Prompts,
+    episodes_of: EpisodesOf,
+) -> Sampler:
+    """Builds what samples the batches of a run.
+
+    Args:
+        plan: says how.
+        policy: what is sampled from.
+        backend: of the rollouts.
+        turn: see `turn_of`.
+        tokenizer: of the policy.
+        end_ids: the tokens that end a completion.
+        scoring: scores completions as they end.
+        prompts: chooses the rows that replace others.
+        episodes_of: returns this process's episodes of a step.
+    """
+    config = plan.config
+    rollout, ahead = config.rollout, config.rollout.ahead
+    seed = config.seed if backend.exact else None
+    tolerance = tolerance_of(config)
+    replacements = ReplacementRows(plan.envs, config.seed, None if plan.sampler is None else prompts.chosen)
+    fills = rollout.refill or rollout.dynamic
+    fill = Refiller(config, plan.rewards, plan.advantage, scoring, replacements).filled if fills else None
+    own = deepcopy(tokenizer) if ahead > 1 else tokenizer  # a tokenizer is no two threads'
+    players = players_of(plan.envs, rollout, own)
+    params = sampling_params(rollout, end_ids, tokenizer.pad_token_id)
+    sampler = PolicySampler(policy.rollouts, players, own, params, scoring.begin, seed, fill)
+    if rollout.partial:
+        return PartialSampler(
+            sampler,
+            PartialRollouts(players, own, params),
+            Part(rollout.partial, config.train.prompts_per_step, config.train.group_size),
+            seed=seed,
+            probe=policy.probe,
+            tolerance=tolerance,
+            device=policy.device,
+            episode_at=replacements.at,
+            episodes_of=episodes_of,
+        )
+    if ahead == 1:
+        return AheadSampler(sampler, policy.probe, tolerance, policy.device, policy.gather, replacements.at)
+    if ahead:
+
+        def sampler_of(version: Any) -> PolicySampler:
+            synced = SyncedRollouts(backend, partial(policy.computing, version), turn)
+            return PolicySampler(synced, players, own, params, nothing_begun, None)
+
+        return AheadQueue(
+            sampler,
+            sampler_of,
+            FrozenCopies(policy.unwrapped, policy.attach),
+            policy.logps,
+            depth=ahead,
+            seed=config.seed,
+            tokenizer=tokenizer,
+            tolerance=tolerance,
+            device=policy.device,
+            episode_at=replacements.at,
+        )
+    return sampler

@@ -1,0 +1,74 @@
+"""Stops a run whose model computes other log-probabilities when it trains than when it sampled by itself.
+
+In: the log-probabilities of a step's completions, computed both ways with the same weights. Out: nothing, or the end of
+the run. A model that cannot tell padding from text is right when it samples rows of one length and wrong when it trains
+on padded ones. Dropout, too, makes both sides differ, and is meant to: so what is too far apart is computed once more
+without it, and where that agrees, dropout is the reason and the differences say nothing any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+
+from grpo.core.rollout.mismatch import Mismatch, difference_sums
+from grpo.core.train.sampling.guard import Cursor, Gather, difference_metrics
+from grpo.plugins.errors import RunError
+
+
+class LogprobCheck:
+    """Lets a step go by only when the policy computes in training what it computed when it sampled.
+
+    Args:
+        tolerance: mean difference in nats over a step that rounding explains.
+        cursor: where training stands.
+        without_dropout: the [n, 3] `difference_sums` of the step's micro batches, computed in evaluation mode.
+        gather: collects tensors of all processes.
+        kind: the type of the model, for people.
+    """
+
+    def __init__(
+        self, tolerance: float, cursor: Cursor, without_dropout: Callable[[], torch.Tensor], gather: Gather, kind: str
+    ) -> None:
+        self._tolerance = tolerance
+        self._apart = Mismatch(tolerance)
+        self._cursor = cursor
+        self._without_dropout = without_dropout
+        self._gather = gather
+        self._kind = kind
+        self._drops = False
+
+    def micro_batch(self, backward: Callable[[], torch.Tensor]) -> tuple[torch.Tensor, Mapping[str, float]]:
+        """Makes one backward pass, and after the last one of a step looks at how far both sides are apart.
+
+        Returns:
+            The loss, and nothing to tell.
+
+        Raises:
+            RunError: they are too far apart, and it is not for dropout.
+        """
+        if self._cursor.done == 0:
+            self._apart.clear()
+        loss = backward()
+        if self._cursor.done == 0 and not self._drops and self._apart.mean > self._tolerance:
+            again = Mismatch(self._tolerance)
+            again.add(self._gather(self._without_dropout()))
+            if again.mean > self._tolerance:
+                raise RunError(_apart_text(self._cursor.step, self._kind, again.mean))
+            self._drops = True
+        return loss, {}
+
+    def compare(self, train: torch.Tensor, sampled: torch.Tensor, mask: torch.Tensor) -> Mapping[str, float]:
+        """Notes how far the log-probabilities [B, T] of training and sampling are apart where the mask is not 0."""
+        self._apart.add(self._gather(difference_sums(train, sampled, mask)))
+        return difference_metrics(self._apart.mean, self._apart.largest)
+
+
+def _apart_text(step: int, kind: str, mean: float) -> str:
+    return (
+        f"step {step}: with the same weights the model computes other log-probabilities when it trains than when it "
+        f"sampled, {mean:.2g} nats apart on average: models of the type '{kind}' are not computed right in padded "
+        "batches. No weight was changed in this step. Choose another model, or train.head='grpo' where "
+        "it is 'trl'; where it is rounding, raise rollout.tolerance."
+    )

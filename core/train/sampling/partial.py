@@ -1,0 +1,288 @@
+"""Partial rollouts: each step samples a part of every rollout, and trains on the groups that are whole by then.
+
+In: the episodes of each step. Out: the rollouts of groups that have ended, of this step and of earlier ones.
+
+Theory of operation. A step begins as many rollouts as it has prompts, and all that are under way go on for so many
+tokens (core/rollout/turns/partial.py), sampled by the policy as it is. Groups whose members have all ended train, the
+oldest first and no more than a step has prompts; the others go on in the next step. Where none has ended yet, as at
+first, the prompts of the next step are begun too, and all go on: from then on rollouts of all ages are under way, and
+some end at each step. So no step waits for its longest rollout, and a rollout that is longer than a part is sampled by
+several versions of the policy. Each of its tokens has the log-probability that its own version gave it, by which the
+loss weighs it (`loss.rollout_correction`).
+
+Every version is proven before it is gone: in each part the policy computes the new tokens of some rollouts itself,
+those that go on among them. Further apart than rounding, and the part is taken back, everything is handed over anew and
+it is sampled again; a second time ends the run.
+
+Nothing here depends on who is how fast: where a part ends is counted in tokens. A checkpoint holds the rollouts that
+are under way (core/train/sampling/partial_state.py), and a run that is killed resumes to the same tokens. An
+environment cannot be written down: before a checkpoint, rollouts whose environments are stepped are played to their
+end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+
+import torch
+
+from grpo.core.env.episodes import Episode
+from grpo.core.env.prompts import encode_episodes
+from grpo.core.env.replacement_rows import Place
+from grpo.core.rollout.draws import keys_of
+from grpo.core.rollout.mismatch import Mismatch, difference_sums
+from grpo.core.rollout.turns.partial import TO_THE_END, PartialRollout, PartialRollouts
+from grpo.core.rollout.types import Rollouts
+from grpo.core.scoring.early import nothing_begun
+from grpo.core.train.batch.tensors import counted, padded
+from grpo.core.train.sampling.ahead import PROBED, Probe
+from grpo.core.train.sampling.guard import difference_metrics, mismatch_text
+from grpo.core.train.sampling.partial_state import GroupRecord, read_partial, write_partial
+from grpo.core.train.sampling.sampler import PolicySampler
+from grpo.core.train.types import EpisodesOf, Generation
+from grpo.plugins.errors import RunError, UsageError
+
+PARTS = 2**20  # from the numbers of random draws of one part of a step to those of the next
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """How much a step samples and trains on.
+
+    Attributes:
+        tokens: of each rollout.
+        groups: the most that train.
+        size: members of a group.
+    """
+
+    tokens: int
+    groups: int
+    size: int
+
+
+class PartialSampler:
+    """Samples a part of every rollout at each step.
+
+    Args:
+        inner: the rollout backend with the policy, and what scores.
+        rollouts: samples the parts.
+        part: how much a step does.
+        seed: of the run, where each rollout has random numbers of its own; else None.
+        probe: the policy's log-probabilities of rollouts.
+        tolerance: mean difference in nats that the engine's arithmetic explains.
+        device: where the policy is.
+        episode_at: returns an episode by its place.
+        episodes_of: the episodes of a step.
+    """
+
+    def __init__(
+        self,
+        inner: PolicySampler,
+        rollouts: PartialRollouts,
+        part: Part,
+        *,
+        seed: int | None,
+        probe: Probe,
+        tolerance: float,
+        device: torch.device,
+        episode_at: Callable[[Place], Episode],
+        episodes_of: EpisodesOf,
+    ) -> None:
+        self._inner = inner
+        self._rollouts = rollouts
+        self._part = part
+        self._seed = seed
+        self._probe = probe
+        self._tolerance = tolerance
+        self._device = device
+        self._episode_at = episode_at
+        self._groups: list[list[PartialRollout]] = []  # under way, or whole and waiting; the oldest first
+        self._given: list[list[PartialRollout]] = []  # what the present step trains on
+        self._step = 0
+        self._begun = 0  # the last step whose prompts were begun
+        self._episodes_of = episodes_of
+
+    def next(self, episodes: Sequence[Episode], step: int, *, again: bool = False) -> Generation:
+        """Begins the rollouts of these episodes, samples a part of all, and returns the groups that train."""
+        if again and step == self._step:
+            self._groups = [*self._given, *self._groups]
+            self._rewind(step)
+        else:
+            self._step = step
+            if step > self._begun:
+                self._begin(episodes, step)
+            elif sum(map(_whole, self._groups)) < self._part.groups:  # else enough have ended already
+                self._begin_next()
+            if not self._groups:  # a sampler chose few prompts
+                self._begin(episodes, self._begun)
+        sampled, metrics = self._advanced(step, 0, again=again)
+        for part in count(1):
+            if any(_whole(group) for group in self._groups):
+                break
+            self._begin_next()
+            more, told = self._advanced(step, part, again=False)
+            sampled, metrics = sampled + more, {**metrics, **told}
+        whole = [group for group in self._groups if _whole(group)]
+        self._given = whole[: self._part.groups]
+        self._groups = [group for group in self._groups if not any(group is one for one in self._given)]
+        return self._generation(step, sampled, metrics, waiting=len(whole) - len(self._given))
+
+    def ahead(self, step: int, episodes_of: EpisodesOf) -> Mapping[str, float]:
+        """Samples nothing before it is asked for it."""
+        return {}
+
+    def settle(self, step: int) -> Mapping[str, float]:
+        """Has nothing to wait for."""
+        return {}
+
+    def save(self, checkpoint: Path) -> None:
+        """Plays what cannot be written to its end, and writes all rollouts that no step has trained on."""
+        played = [one for group in self._groups for one in group if self._rollouts.played(one) and not one.ended]
+        if played:
+            step = self._step + 1  # whose policy this is by now
+            self._proven(played, step, TO_THE_END, -PARTS, again=False)
+        write_partial(checkpoint, self._begun, [self._record(group) for group in self._groups])
+
+    def load(self, checkpoint: Path) -> None:
+        """Reads what `save` wrote.
+
+        Raises:
+            UsageError: the file was damaged.
+        """
+        self._begun, records = read_partial(checkpoint)
+        for record in records:
+            start = self._episode_at(record.place)
+            prompts = encode_episodes(self._inner.tokenizer, [start] * len(record.members))
+            self._groups.append(record.restored(self._rollouts.begun, start, prompts))
+
+    def close(self) -> None:
+        """Closes the environments of rollouts that nobody goes on with."""
+        self._rollouts.close()
+
+    def _begin_next(self) -> None:
+        """Begins the prompts of the next step that were not begun, if there is one."""
+        episodes = self._episodes_of(self._begun + 1)
+        if episodes:
+            self._begin(episodes, self._begun + 1)
+
+    def _begin(self, episodes: Sequence[Episode], step: int) -> None:
+        self._begun = step
+        size, begun = self._part.size, self._rollouts.begun(episodes, encode_episodes(self._inner.tokenizer, episodes))
+        self._groups += [begun[first : first + size] for first in range(0, len(begun), size)]
+
+    def _advanced(self, step: int, part: int, *, again: bool) -> tuple[int, Mapping[str, float]]:
+        """Samples a part of all rollouts under way; returns its number of tokens, and what there is to tell."""
+        going = [one for group in self._groups for one in group if not one.ended]
+        if not going:
+            return 0, {}
+        metrics = self._proven(going, step, self._part.tokens, part * PARTS, again=again)
+        return sum(one.sampled for one in going), metrics
+
+    def _proven(
+        self, going: Sequence[PartialRollout], step: int, most: int, first: int, *, again: bool
+    ) -> Mapping[str, float]:
+        """Samples a part, and once more where it did not come from the policy.
+
+        Args:
+            going: the rollouts.
+            step: whose policy samples.
+            most: tokens of the part.
+            first: the first number of its random draws among those of the step.
+            again: the weights that the rollout backend was handed are in doubt.
+
+        Raises:
+            RunError: it did not come from the policy, and neither when it was sampled again.
+        """
+        metrics, apart = self._tried(going, step, most, first, again=again)
+        if apart.too_far:
+            before = apart.mean, apart.largest
+            self._rollouts.rewind(going, 0)
+            metrics, apart = self._tried(going, step, most, first, again=True)
+            if apart.too_far:
+                raise RunError(mismatch_text(step, before, apart, self._inner.rollouts.differing()))
+            metrics = {**metrics, "sync/batches_again": 1.0}
+        for one in going:
+            one.end_part(step)
+        return {**metrics, **difference_metrics(apart.mean, apart.largest)}
+
+    def _tried(
+        self, going: Sequence[PartialRollout], step: int, most: int, first: int, *, again: bool
+    ) -> tuple[Mapping[str, float], Mismatch]:
+        for one in going:
+            one.begin_part()
+        keys = None
+        if self._seed is not None:
+            keys = keys_of(self._seed, step, range(first, first + len(going)))
+
+        def sample(rollouts: Rollouts) -> None:
+            self._rollouts.advance(going, rollouts, most, keys)
+
+        _, metrics = self._inner.rollouts.roll_out(sample, again=again)
+        return metrics, self._apart(going)
+
+    def _apart(self, going: Sequence[PartialRollout]) -> Mismatch:
+        """Compares what sampling said of the new tokens of some rollouts with what the policy computes."""
+        apart = Mismatch(self._tolerance)
+        new = [one for one in going if one.sampled]
+        if not new:
+            return apart
+        chosen = [new[number * len(new) // PROBED] for number in range(PROBED)] if len(new) > PROBED else new
+        found = [one.tokens_so_far() for one in chosen]
+        tensors = padded([one.prompt for one in chosen], found, self._inner.tokenizer.pad_token_id, self._device)
+        mask = counted(tensors)
+        for row, one in enumerate(chosen):
+            mask[row, : one.first_new] = 0
+        apart.add(difference_sums(self._probe(tensors), tensors["sampling_per_token_logps"], mask))
+        return apart
+
+    def _generation(self, step: int, sampled: int, metrics: Mapping[str, float], *, waiting: int) -> Generation:
+        members = [(number, one) for number, group in enumerate(self._given) for one in group]
+        rollouts = [self._rollouts.trajectory(one, number) for number, one in members]
+        ages = [(step - by, tokens) for _, one in members for by, tokens in one.sampled_by]
+        oldest, every = max((age for age, _ in ages), default=0), max(1, sum(tokens for _, tokens in ages))
+        found = Generation(
+            [replace(one.start, group=number) for number, one in members],
+            [one.prompt for _, one in members],
+            rollouts,
+            nothing_begun(),
+            staleness=oldest,
+            metrics={
+                **metrics,
+                "sampling/staleness": float(oldest),
+                "sampling/older_tokens": sum(tokens for age, tokens in ages if age) / every,
+                "sampling/carried": float(sum(not one.ended for group in self._groups for one in group)),
+                "sampling/waiting_groups": float(waiting),
+            },
+            tokens=sampled,
+        )
+        return self._inner.scoring(found)
+
+    def _rewind(self, step: int) -> None:
+        self._groups.sort(key=lambda group: group[0].state.number)
+        for group in self._groups:
+            for one in group:
+                one.begin_part()
+            self._rollouts.rewind(group, step)
+
+    def _record(self, group: Sequence[PartialRollout]) -> GroupRecord:
+        return GroupRecord.of(group, lambda one: self._rollouts.trajectory(one, 0) if one.ended else None)
+
+
+def refuse_uncorrected(*, corrects: bool) -> None:
+    """Refuses a policy whose loss does not weigh tokens of earlier steps.
+
+    Raises:
+        UsageError: it is a mixture of experts.
+    """
+    if not corrects:
+        raise UsageError(
+            "--partial with a mixture of experts: its loss is TRL's, which does not correct for tokens of earlier "
+            "steps. Leave --partial out."
+        )
+
+
+def _whole(group: Sequence[PartialRollout]) -> bool:
+    return all(one.ended for one in group)

@@ -1,0 +1,181 @@
+"""Which prompts a step asks: batches that were scored in, the episodes of the next one out.
+
+Without a sampler the order of the whole run is fixed before it starts (core/env/order.py). A sampler chooses the rows
+of each step from what became of those of all steps before; how many prompts an environment has in a step stays.
+Processes that train together choose alike, each from the batches of all. What was seen is in every checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from array import array
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import cycle, islice
+from pathlib import Path
+
+from grpo.core.env.episodes import Episode
+from grpo.core.env.replacement_rows import Place
+from grpo.core.plan import Plan
+from grpo.core.processes.rank import is_first
+from grpo.core.record.run_dir import read_json, whole_file
+from grpo.core.scoring.outcome import Outcome
+from grpo.core.train.advantages.compute import NO_SIGNAL
+from grpo.core.train.batch.batch import Batch
+from grpo.core.train.sft.data import run_order
+from grpo.plugins._spec.binding import BoundReward
+from grpo.plugins.errors import UsageError
+from grpo.plugins.sampling import RowsSeen, Visit
+
+FILE = "rows_seen.json"
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """What the totals of an environment's rewards can be.
+
+    Attributes:
+        rewards: its own.
+        low, high: the lowest and the highest total; infinite where a reward has no such score.
+    """
+
+    rewards: tuple[BoundReward, ...]
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, rewards: tuple[BoundReward, ...]) -> _Scale:
+        """Returns the scale of rewards."""
+        ends = [sorted(reward.weight * end for end in reward.spec.range) for reward in rewards if reward.weight]
+        return cls(rewards, sum(end[0] for end in ends), sum(end[1] for end in ends))
+
+    def total(self, outcomes: Mapping[str, Outcome]) -> float | None:
+        """Returns the total of a completion, or None where a reward gave no score."""
+        scores = [outcomes[reward.name].score for reward in self.rewards]
+        known = [reward.weight * score for reward, score in zip(self.rewards, scores, strict=True) if score is not None]
+        return sum(known) if len(known) == len(scores) else None
+
+    def rate(self, totals: list[float]) -> float | None:
+        """Returns where the mean of totals is between the lowest and the highest."""
+        if not totals or not (math.isfinite(self.low) and math.isfinite(self.high)) or self.low >= self.high:
+            return None
+        return (sum(totals) / len(totals) - self.low) / (self.high - self.low)
+
+
+class Prompts:
+    """The prompts of a run, step by step.
+
+    Args:
+        plan: the environments, and the sampler if there is one.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._sampler = plan.sampler
+        self._seed = plan.config.seed
+        self._train = plan.train
+        self._rows = {part.name: part.train for part in plan.envs}
+        self._scales = {part.name: _Scale.of(part.rewards) for part in plan.envs}
+        self._order = array("q", run_order(plan))  # of a million rows, in 8 MB
+        self._count = plan.config.train.prompts_per_step
+        self._passes = plan.config.loss.num_iterations
+        grouped = any(reward.grouped for reward in plan.rewards)  # such a reward needs a group in one process
+        shared = 1 if grouped else math.gcd(plan.processes, plan.config.train.group_size)
+        self._together = plan.processes // shared  # processes share so many prompts evenly
+        # Several batches ahead, what became of the last ones is not known when a batch is asked for.
+        self._lag = max(1, plan.config.rollout.ahead)
+        self._visits: dict[str, dict[int, list[Visit]]] = {name: {} for name in self._rows}
+
+    def of_step(self, step: int) -> list[Episode]:
+        """Returns the episodes of the batch that a step trains on first; none after the last one.
+
+        They are fewer than `prompts_per_step` where the sampler chooses fewer.
+
+        Args:
+            step: the optimizer step, from 1; what was seen from it on does not count.
+        """
+        first = (step - 1) // self._passes * self._count
+        asked = [self._train[number] for number in self._order[first : first + self._count]]
+        if self._sampler is None:
+            return asked
+        chosen = {env: self._chosen(env, count, step) for env, count in Counter(one.env for one in asked).items()}
+        found = [self._rows[one.env][row] for one in asked if (row := next(chosen[one.env], None)) is not None]
+        missing = -len(found) % self._together
+        return [*found, *islice(cycle(found), missing)]
+
+    def _chosen(self, env: str, count: int, step: int) -> Iterator[int]:
+        """Returns `count` rows of an environment, or fewer where the sampler wants fewer; few rows come again."""
+        rows = self.chosen(env, count, step, ())
+        return islice(cycle(rows), count) if len(rows) == len(self._rows[env]) else iter(rows)
+
+    def chosen(self, env: str, count: int, step: int, taken: Collection[int]) -> list[int]:
+        """Returns the rows of an environment that the sampler chooses; as many as there are.
+
+        Args:
+            env: its name.
+            count: how many.
+            step: the optimizer step that they are for.
+            taken: not these.
+        """
+        assert self._sampler is not None
+        self._forget(step)
+        rows, seed = len(self._rows[env]), f"{self._seed} {env}"
+        known = {
+            row: [one for one in every if one.step <= step - self._lag] for row, every in self._visits[env].items()
+        }
+        visits = {row: every for row, every in known.items() if every}
+        return self._sampler.choose(RowsSeen(rows, count, step, seed, visits, frozenset(taken)))
+
+    def seen(self, batch: Batch) -> None:
+        """Notes what became of the rows of a batch, also of those that were sampled in vain."""
+        if self._sampler is None:
+            return
+        self._forget(batch.step)
+        totals: dict[Place, list[float]] = {}
+        every = [({name: each[i] for name, each in batch.outcomes.items()}, at) for i, at in enumerate(batch.places)]
+        every += [(dict(one.outcomes), (one.start.env, one.start.index)) for one in batch.wasted]
+        for outcomes, (env, row) in every:
+            total, own = self._scales[env].total(outcomes), totals.setdefault((env, row), [])
+            if total is not None:
+                own.append(total)
+        for (env, row), own in totals.items():
+            visit = Visit(batch.step, self._scales[env].rate(own), bool(own) and max(own) - min(own) > NO_SIGNAL)
+            self._visits[env].setdefault(row, []).append(visit)
+
+    def save(self, checkpoint: Path) -> None:
+        """Writes what was seen into the folder of a checkpoint."""
+        if self._sampler is not None and is_first():
+            seen = [
+                [env, row, one.step, one.rate, one.signal]
+                for env, rows in self._visits.items()
+                for row, visits in rows.items()
+                for one in visits
+            ]
+            with whole_file(checkpoint / FILE) as unfinished:
+                unfinished.write_text(json.dumps(seen), encoding="utf-8")
+
+    def load(self, checkpoint: Path) -> None:
+        """Reads what `save` wrote.
+
+        Raises:
+            UsageError: the file is missing or was damaged.
+        """
+        if self._sampler is None:
+            return
+        seen = read_json(checkpoint / FILE)
+        if seen is None:
+            raise UsageError(
+                f"{checkpoint} has no {FILE}, from which sampler '{self._sampler.name}' knows what became of each row: "
+                "without it other prompts would be asked. Resume from another checkpoint, or start a new run."
+            )
+        for env, row, step, rate, signal in seen:
+            self._visits[env].setdefault(row, []).append(Visit(step, rate, signal))
+
+    def _forget(self, step: int) -> None:
+        """Forgets what was seen from a step on: it is done again."""
+        for rows in self._visits.values():
+            for row in [row for row, visits in rows.items() if visits[-1].step >= step]:
+                rows[row] = [visit for visit in rows[row] if visit.step < step]
+                if not rows[row]:
+                    del rows[row]

@@ -1,0 +1,252 @@
+"""Fills a batch up within its step: sampled rollouts in; out come those with scores, in groups that can teach.
+
+Refilling. A completion that a reward failed on, or that its environment lost, has no score and would leave its group
+smaller. It is sampled again, from the same weights, a bounded number of times. What trains is then a sample of the
+policy given that it could be scored, as it is where failed completions are left out; the group keeps its size.
+
+Dynamic sampling (DAPO, arXiv 2503.14476). A group whose members all have one score has no advantages and teaches
+nothing; what counts is what the advantage of the run makes of its scores. A group of another prompt takes its place,
+until all groups differ or a budget of tokens is spent. Another prompt and not the same one again: sampled until its
+scores differ, a prompt would weigh more the less it can teach. The groups that train are prompts of the run given that
+they have signal; one without has no gradient, so the gradient keeps its direction on average and grows by the share of
+the groups that would have had none. That holds where the loss averages over completions or by a constant and advantages
+are scaled by group or not at all. It does not hold exactly for the KL term (groups that are replaced leave it), for
+averages over the batch (`dapo`, `bnpo`, `reinforce_plus_plus:baseline=group`, `group_mean:scale=batch`: they are those
+of the groups that are left) and where the budget ends it.
+
+Whatever was sampled in vain is kept, as `Wasted`, for the record. All processes decide alike, over the groups of all.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from grpo.core.config.settings import Settings
+from grpo.core.env.episodes import Episode
+from grpo.core.env.replacement_rows import Place, ReplacementRows
+from grpo.core.processes.group import any_of, gathered, rows_of_all
+from grpo.core.processes.rank import count as processes
+from grpo.core.processes.rank import rank
+from grpo.core.rollout.turns.play import Trajectory
+from grpo.core.scoring.early import EarlyCalls
+from grpo.core.scoring.outcome import Outcome
+from grpo.core.train.batch.batch import advantages_of
+from grpo.core.train.types import BatchScoring, Generation, SampleMore, Wasted
+from grpo.plugins._spec.binding import BoundAdvantage, BoundReward
+from grpo.plugins.types import Completion
+
+CPU = torch.device("cpu")  # where scores are compared
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """What stands at a place of the batch."""
+
+    start: Episode
+    prompt: Sequence[int]
+    rollout: Trajectory
+    outcomes: Mapping[str, Outcome]
+
+    @property
+    def place(self) -> Place:
+        return self.start.env, self.start.index
+
+
+@dataclass(slots=True)
+class _Filling:
+    """A batch that is being filled up.
+
+    Attributes:
+        members: this process's own.
+        size: members of a group.
+        sample: samples from the weights that sampled the batch.
+        used: the rows that were asked.
+        wasted: what was sampled in vain.
+        rounds: how often more was sampled.
+        seconds: that scoring took.
+    """
+
+    members: list[_Member]
+    size: int
+    sample: SampleMore
+    used: set[Place] = field(default_factory=set)
+    wasted: list[Wasted] = field(default_factory=list)
+    rounds: int = 0
+    seconds: float = 0.0
+
+    @property
+    def first(self) -> int:
+        """The number of the first member in the batch of all processes."""
+        return rank() * len(self.members)
+
+    def group_of(self, number: int) -> int:
+        """Returns the group, among those of all processes, of an own member."""
+        return (self.first + number) // self.size
+
+    def of_groups(self, groups: Sequence[int]) -> list[int]:
+        """Returns the own members of these groups."""
+        wanted = {*groups}
+        return [number for number in range(len(self.members)) if self.group_of(number) in wanted]
+
+
+class Refiller:
+    """Fills batches up.
+
+    Args:
+        config: how often a completion is sampled again (`rollout.refill`), and for how many tokens groups are
+            replaced (`rollout.dynamic`).
+        rewards: of the run.
+        advantage: what makes their scores advantages.
+        scoring: scores completions.
+        replacements: the prompts that take the place of others.
+    """
+
+    def __init__(
+        self,
+        config: Settings,
+        rewards: Sequence[BoundReward],
+        advantage: BoundAdvantage,
+        scoring: BatchScoring,
+        replacements: ReplacementRows,
+    ) -> None:
+        self._refills = config.rollout.refill
+        self._budget = config.rollout.dynamic
+        self._size = config.train.group_size
+        self._rewards = rewards
+        self._advantage = advantage
+        self._grouped = any(reward.grouped for reward in rewards)
+        self._scoring = scoring
+        self._replacements = replacements
+
+    def filled(self, found: Generation, step: int, sample: SampleMore) -> Generation:
+        """Returns the batch with its outcomes, and with what was sampled in vain.
+
+        Args:
+            found: this process's own part of the batch; as many on each process.
+            step: the first optimizer step that trains on it, from 1.
+            sample: samples from the weights that sampled the batch.
+        """
+        filling = _Filling([], self._size, sample)
+        filling.members = self._scored(filling, found)
+        names = list(filling.members[0].outcomes)
+        tokens = _tokens_of_all(filling.members)
+        left, each = self._budget * tokens, tokens * self._size / (len(filling.members) * processes())
+        going = self._refilled(filling)
+        while going and left >= each > 0:
+            flat = self._without_signal(filling, names)
+            groups = self._replaced(filling, flat, int(left // each), step) if flat else []
+            if not groups:
+                break
+            left -= _tokens_of_all([filling.members[number] for number in filling.of_groups(groups)])
+            going = self._refilled(filling)
+        return replace(
+            found,
+            episodes=[one.start for one in filling.members],
+            prompts=[one.prompt for one in filling.members],
+            rollouts=[one.rollout for one in filling.members],
+            outcomes={name: [one.outcomes[name] for one in filling.members] for name in names},
+            wasted=tuple(filling.wasted),
+            score_seconds=filling.seconds,
+        )
+
+    def _refilled(self, filling: _Filling) -> bool:
+        """Samples again what has no score; returns False where nothing can be sampled any more."""
+        for _ in range(self._refills):
+            lost = [number for number, one in enumerate(filling.members) if self._failed(one)]
+            if not any_of(bool(lost), "the completions without a score"):
+                return True
+            episodes = [filling.members[number].start for number in lost]
+            if not self._sampled(filling, lost, episodes, scored=not self._grouped):
+                return False
+            if self._grouped:
+                self._score_groups(filling, {filling.group_of(number) for number in lost})
+        return True
+
+    def _failed(self, one: _Member) -> bool:
+        return any(one.outcomes[reward.name].kind == "failure" for reward in self._rewards)
+
+    def _without_signal(self, filling: _Filling, names: Sequence[str]) -> list[int]:
+        """Returns the groups, of those of all processes, whose members have no advantages."""
+        rows = rows_of_all([one.outcomes for one in filling.members], "the scores of the groups")
+        outcomes = {name: [row[name] for row in rows] for name in names}
+        turns = None
+        if self._advantage.spec.turns:
+            turns = rows_of_all([one.rollout.completion.turns for one in filling.members], "the turns of the groups")
+        found = advantages_of(outcomes, self._rewards, self._size, self._advantage, CPU, turns)
+        return (~found.teaches.view(-1, self._size).any(dim=1)).nonzero()[:, 0].tolist()
+
+    def _replaced(self, filling: _Filling, groups: Sequence[int], most: int, step: int) -> list[int]:
+        """Puts groups of other prompts in the place of these, of so many at most; returns which were replaced."""
+        places = rows_of_all([one.place for one in filling.members], "the prompts of the groups")
+        filling.used |= {*places}
+        others = self._replacements.instead([places[group * self._size] for group in groups], filling.used, step)
+        found = [(group, place) for group, place in zip(groups, others, strict=True) if place is not None]
+        new = dict(found[:most])
+        own = filling.of_groups(list(new))
+        episodes = [
+            replace(self._replacements.at(new[group]), group=group) for group in (filling.group_of(one) for one in own)
+        ]
+        return list(new) if new and self._sampled(filling, own, episodes) else []
+
+    def _sampled(
+        self, filling: _Filling, numbers: Sequence[int], episodes: Sequence[Episode], *, scored: bool = True
+    ) -> bool:
+        """Samples these episodes for these members, in whose place they come; returns False where that cannot be.
+
+        Args:
+            filling: the batch.
+            numbers: of the members.
+            episodes: one for each.
+            scored: at once, or with their groups, in which some rewards compare them.
+        """
+        filling.rounds += 1
+        count = len(filling.members) * processes()
+        found = filling.sample(episodes, [filling.rounds * count + filling.first + number for number in numbers])
+        if found is None:
+            return False
+        if not scored:
+            found.early.drop()
+        new = self._scored(filling, found) if scored else _unscored(found)
+        for number, one in zip(numbers, new, strict=True):
+            old = filling.members[number]
+            filling.wasted.append(Wasted(filling.group_of(number), old.start, old.prompt, old.rollout, old.outcomes))
+            filling.members[number] = one
+        return True
+
+    def _score_groups(self, filling: _Filling, groups: set[int]) -> None:
+        """Scores groups as they now are, for rewards that look at all members."""
+        numbers = filling.of_groups(list(groups))
+        completions = [filling.members[number].rollout.completion for number in numbers]
+        outcomes = self._outcomes(filling, completions, self._scoring.begin())
+        for place, number in enumerate(numbers):
+            own = {name: each[place] for name, each in outcomes.items()}
+            filling.members[number] = replace(filling.members[number], outcomes=own)
+
+    def _outcomes(
+        self, filling: _Filling, completions: Sequence[Completion], early: EarlyCalls
+    ) -> dict[str, list[Outcome]]:
+        began = time.perf_counter()
+        outcomes = self._scoring.score(completions, early)
+        filling.seconds += time.perf_counter() - began
+        return outcomes
+
+    def _scored(self, filling: _Filling, found: Generation) -> list[_Member]:
+        """Scores what was sampled."""
+        outcomes = self._outcomes(filling, [one.completion for one in found.rollouts], found.early)
+        return [
+            replace(one, outcomes={name: each[place] for name, each in outcomes.items()})
+            for place, one in enumerate(_unscored(found))
+        ]
+
+
+def _unscored(found: Generation) -> list[_Member]:
+    return [_Member(*one, {}) for one in zip(found.episodes, found.prompts, found.rollouts, strict=True)]
+
+
+def _tokens_of_all(members: Sequence[_Member]) -> int:
+    """Returns how many tokens were sampled for members, on all processes."""
+    return sum(gathered(sum(sum(one.rollout.sampled) for one in members), "the numbers of tokens"))

@@ -1,0 +1,213 @@
+"""Has the rollouts of a batch sampled, and scored as they end: episodes in, a `Generation` out.
+
+`PolicySampler` samples when it is asked. What samples otherwise (ahead of time, again, more than was asked for) has the
+same form, `Sampler`, and stands around another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grpo.core.env.episodes import Episode
+from grpo.core.env.prompts import encode_episodes
+from grpo.core.policy.chat_template import texts_of
+from grpo.core.processes.rank import rank
+from grpo.core.rollout.draws import keys_of
+from grpo.core.rollout.synced import SyncedRollouts
+from grpo.core.rollout.together import faulty_anywhere
+from grpo.core.rollout.turns.play import Player, Trajectory, completed
+from grpo.core.rollout.types import Rollouts, Sampled, SamplingParams
+from grpo.core.scoring.early import EarlyCalls
+from grpo.core.train.types import EpisodesOf, Fill, Generation
+from grpo.plugins.types import Completion
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+Begin = Callable[[Sequence[int], Sequence[Completion]], None]
+
+
+class PolicySampler:
+    """Samples from the policy as it is now, when it is asked.
+
+    Args:
+        rollouts: the backend and the policy.
+        players: each environment's name to what plays its rollouts, None where it is answered once.
+        tokenizer: of the policy.
+        params: how tokens are chosen; the length is that of one turn.
+        begin_scoring: returns what begins to score the completions of a batch as they end.
+        seed: of the run, where each completion can have random numbers of its own; None where the backend draws.
+        fill: fills a batch up within its step, or None where it is trained on as it is sampled.
+    """
+
+    def __init__(
+        self,
+        rollouts: SyncedRollouts,
+        players: Mapping[str, Player | None],
+        tokenizer: PreTrainedTokenizerBase,
+        params: SamplingParams,
+        begin_scoring: Callable[[], EarlyCalls],
+        seed: int | None,
+        fill: Fill | None = None,
+    ) -> None:
+        self.rollouts = rollouts
+        self.tokenizer = tokenizer
+        self.begin_scoring = begin_scoring
+        self._players = players
+        self._params = params
+        self._seed = seed
+        self._fill = fill
+
+    def next(self, episodes: Sequence[Episode], step: int, *, again: bool = False) -> Generation:
+        """Syncs, samples, and fills the batch up."""
+        first = rank() * len(episodes)
+        self._number(step, range(first, first + len(episodes)))
+        return self.filled(self.synced(episodes, encode_episodes(self.tokenizer, episodes), again=again), step)
+
+    def filled(self, found: Generation, step: int, *, unsynced: bool = False) -> Generation:
+        """Fills a batch up from the weights that sampled it.
+
+        Args:
+            found: the batch.
+            step: the first optimizer step that trains on it, from 1.
+            unsynced: these weights were handed over last, and the policy is not to be touched.
+        """
+        if self._fill is None:
+            return found
+
+        def more(episodes: Sequence[Episode], numbers: Sequence[int]) -> Generation | None:
+            self._number(step, numbers)
+            prompts = encode_episodes(self.tokenizer, episodes)
+            return self._more_unsynced(episodes, prompts) if unsynced else self.synced(episodes, prompts, again=False)
+
+        return self._fill(found, step, more)
+
+    def synced(self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]], *, again: bool) -> Generation:
+        """Syncs and samples; the prompts are those of the episodes."""
+        (found, early), metrics = self.rollouts.roll_out(partial(self._sampled, episodes, prompts), again=again)
+        return Generation(episodes, prompts, found, early, metrics=metrics, waiting=early.waiting())
+
+    def synced_unless(
+        self, kept: Generation | None, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]]
+    ) -> Generation:
+        """Hands everything over anew, and samples where this process has nothing to keep."""
+        if kept is None:
+            return self.synced(episodes, prompts, again=True)
+        _, metrics = self.rollouts.roll_out(lambda rollouts: None, again=True)
+        return replace(kept, metrics=metrics)
+
+    def unsynced(self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]]) -> Generation:
+        """Samples with the weights that were handed over last."""
+        found, early = self.rollouts.sample(partial(self._sampled, episodes, prompts))
+        return Generation(episodes, prompts, found, early, waiting=early.waiting())
+
+    def scoring(self, found: Generation) -> Generation:
+        """Begins to score a batch that is whole and was not scored."""
+        early = self.begin_scoring()
+        early.begin(range(len(found.rollouts)), [one.completion for one in found.rollouts])
+        return replace(found, early=early)
+
+    def ahead(self, step: int, episodes_of: EpisodesOf) -> Mapping[str, float]:
+        """Samples nothing before it is asked for it."""
+        return {}
+
+    def settle(self, step: int) -> Mapping[str, float]:
+        """Has nothing to wait for."""
+        return {}
+
+    def save(self, checkpoint: Path) -> None:
+        """Has nothing to write."""
+
+    def load(self, checkpoint: Path) -> None:
+        """Has nothing to read."""
+
+    def close(self) -> None:
+        """Has begun nothing."""
+
+    def _number(self, step: int, numbers: Iterable[int]) -> None:
+        """Gives what is sampled next its random numbers, where each completion has its own."""
+        if self._seed is not None:
+            self._params = replace(self._params, keys=keys_of(self._seed, step, numbers))
+
+    def _more_unsynced(self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]]) -> Generation | None:
+        """Samples with the weights that were handed over last; None where an engine of any process lost them."""
+        found: Generation | None = None
+        error: Exception | None = None
+        try:
+            found = self.unsynced(episodes, prompts)
+        except Exception as raised:
+            error = raised
+        if not faulty_anywhere(error, "the samples"):
+            return found
+        if found is not None:
+            found.early.drop()
+        return None
+
+    def _sampled(
+        self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]], rollouts: Rollouts
+    ) -> tuple[list[Trajectory], EarlyCalls]:
+        """Samples, and begins to score each rollout when it ends."""
+        early = self.begin_scoring()
+        found: dict[int, Trajectory] = {}
+        try:
+            for name, player in self._players.items():
+                places = [place for place, episode in enumerate(episodes) if episode.env == name]
+                if places:
+                    own, asked = [episodes[i] for i in places], [prompts[i] for i in places]
+                    params = self._params.of(places)
+                    done = self._of_env(rollouts, player, own, asked, params, partial(_begin, early, places))
+                    found |= dict(zip(places, done, strict=True))
+        except BaseException:
+            early.drop()
+            raise
+        return [found[place] for place in range(len(episodes))], early
+
+    def _of_env(
+        self,
+        rollouts: Rollouts,
+        player: Player | None,
+        episodes: Sequence[Episode],
+        prompts: Sequence[Sequence[int]],
+        params: SamplingParams,
+        begin: Begin,
+    ) -> list[Trajectory]:
+        """Samples the rollouts of one environment; `begin` is told of each when it ends."""
+        if player is None:
+            return self._answers(rollouts, episodes, prompts, params, begin)
+        return player.play(
+            episodes,
+            prompts,
+            rollouts.turns(),
+            params,
+            on_ended=lambda number, completion: begin([number], [completion]),
+        )
+
+    def _answers(
+        self,
+        rollouts: Rollouts,
+        episodes: Sequence[Episode],
+        prompts: Sequence[Sequence[int]],
+        params: SamplingParams,
+        begin: Begin,
+    ) -> list[Trajectory]:
+        """Samples one answer to each prompt of an environment that is not stepped."""
+        found: dict[int, Trajectory] = {}
+
+        def ended(numbers: Sequence[int], sampled: Sequence[Sampled]) -> None:
+            texts = texts_of(self.tokenizer, [one.token_ids for one in sampled])
+            for number, text, one in zip(numbers, texts, sampled, strict=True):
+                completion = completed(episodes[number], text, one)
+                found[number] = Trajectory(one.token_ids, one.logprobs, (True,) * len(one.token_ids), completion)
+            begin(numbers, [found[number].completion for number in numbers])
+
+        rollouts.generate(prompts, params, ended)
+        return [found[number] for number in range(len(prompts))]
+
+
+def _begin(early: EarlyCalls, places: Sequence[int], numbers: Sequence[int], completions: Sequence[Completion]) -> None:
+    """Begins to score completions of one environment, whose places in the batch are known."""
+    early.begin([places[number] for number in numbers], completions)

@@ -1,0 +1,1 @@
+"""Trains on demonstrations before the first rollout (supervised warm-up)."""

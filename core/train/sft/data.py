@@ -1,0 +1,173 @@
+"""Makes the datasets that the trainers iterate over: prompts, or tokenised worked answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from datasets import Dataset, concatenate_datasets
+
+from grpo.core.env.episodes import Episode, Episodes
+from grpo.core.env.order import Source, mixed_order, row_order
+from grpo.core.env.prompts import encode_episodes
+from grpo.core.env.threads import Raised
+from grpo.core.plan import Plan
+from grpo.core.policy.chat_template import opened_block
+from grpo.core.processes.group import gathered
+from grpo.core.rollout.turns.play import Player
+from grpo.core.rollout.turns.players import players_of
+from grpo.core.scoring.outcome import explain
+from grpo.core.train.sft.demonstrations import Taught, demonstrated
+from grpo.plugins._spec.binding import BoundEnv
+from grpo.plugins.errors import PluginError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+def run_order(plan: Plan) -> list[int]:
+    """Returns the numbers of the episodes of the whole run, in order; a sampler chooses others of the environments."""
+    config = plan.config
+    generations = -(-config.train.steps // config.loss.num_iterations)
+    wanted = generations * config.train.prompts_per_step
+    sources = [Source(len(part.train), part.share, part.env.ordered) for part in plan.envs]
+    return mixed_order(sources, wanted, config.seed)
+
+
+def placeholder_prompts(plan: Plan) -> Dataset:
+    """Returns as many rows as the run asks prompts: TRL counts them, and `Prompts` says what they are."""
+    return Dataset.from_dict({"prompt": [""] * len(run_order(plan))})
+
+
+def taught_rows(
+    plan: Plan, tokenizer: PreTrainedTokenizerBase, wanted: int, warned: Callable[[str], None] = lambda text: None
+) -> Dataset:
+    """`wanted` worked answers in order, of each environment that has some its share.
+
+    Args:
+        plan: the environments.
+        tokenizer: of the policy.
+        wanted: how many.
+        warned: told of worked answers that an environment failed at; others of it take their place.
+
+    Raises:
+        PluginError: an environment fails at all of its worked answers that were to be learned from.
+    """
+    players = players_of(plan.envs, plan.config.rollout, tokenizer)
+    taught = [(part, _taught(part.train, wanted, plan.config.seed)) for part in plan.envs]
+    taught = [(part, episodes) for part, episodes in taught if episodes]
+    order = mixed_order([Source(len(episodes), part.share) for part, episodes in taught], wanted, plan.config.seed)
+    used, first = sorted(set(order)), 0
+    tables: list[Dataset] = []
+    row_of: dict[int, int] = {}  # number of an episode to its row in the tables
+    for part, episodes in taught:  # a demonstration may run programs: only those that are learned from are played
+        own = [number for number in used if first <= number < first + len(episodes)]
+        rows = sum(len(table) for table in tables)
+        if own:
+            asked = [episodes[number - first] for number in own]
+            table, failed = worked_answers(
+                asked, tokenizer, plan.config.rollout.max_completion_length, players[part.name]
+            )
+            tables.append(table)
+            if failed:
+                warned(_failed_note(part.env, asked, failed))
+            kept = [number for place, number in enumerate(own) if place not in failed]
+            row_of |= {number: rows + place for place, number in enumerate(kept)}
+            lost = [number for place, number in enumerate(own) if place in failed]
+            row_of |= {number: rows + place % len(kept) for place, number in enumerate(lost)}
+        first += len(episodes)
+    return concatenate_datasets(tables).select([row_of[number] for number in order])
+
+
+def _taught(episodes: Sequence[Episode], wanted: int, seed: int) -> list[Episode]:
+    """Returns the episodes with a worked answer; of many rows as many as are wanted, drawn by the seed."""
+    if not isinstance(episodes, Episodes):
+        return [episode for episode in episodes if episode.actions]
+    found: list[Episode] = []
+    order = row_order(len(episodes), len(episodes), seed)
+    for first in range(0, len(order), wanted):
+        found += [episode for episode in episodes.some(order[first : first + wanted]) if episode.actions]
+        if len(found) >= wanted:
+            break
+    return found[:wanted]
+
+
+def worked_answers(
+    episodes: Sequence[Episode], tokenizer: PreTrainedTokenizerBase, turn_tokens: int, player: Player | None = None
+) -> tuple[Dataset, dict[int, str]]:
+    """Tokenised demonstrations: the prompt's tokens, then the answer's and the end token, which alone are learned.
+
+    Args:
+        episodes: with demonstrations.
+        tokenizer: of the policy.
+        turn_tokens: what a turn of the policy may have.
+        player: plays the environment for what stands between several turns; None: it is not stepped.
+
+    Returns:
+        The rows, and the places of episodes whose environment failed, on any process, with the reason: they have none.
+
+    Raises:
+        PluginError: it failed at all of them.
+    """
+    if player is not None:
+        return _played(episodes, player, turn_tokens)
+    prompts = encode_episodes(tokenizer, episodes)
+    opening, _ = opened_block(tokenizer)  # what the prompt has opened is not opened again
+    texts = [str(e.actions[0]) for e in episodes]
+    texts = [text.removeprefix(opening.strip()).lstrip("\n") if opening else text for text in texts]
+    answers = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+    answers = [[*ids, tokenizer.eos_token_id] for ids in answers]
+    rows = [(p + a, [False] * len(p) + [True] * len(a)) for p, a in zip(prompts, answers, strict=True)]
+    return _dataset(rows), {}
+
+
+def _played(episodes: Sequence[Episode], player: Player, turn_tokens: int) -> tuple[Dataset, dict[int, str]]:
+    found = demonstrated(player, episodes, turn_tokens)
+    failed = {place: explain(one.error) for place, one in enumerate(found) if isinstance(one, Raised)}
+    told = gathered(failed, "the worked answers")  # of the same rows on every process
+    failed = {place: why for one in reversed(told) for place, why in one.items()}
+    if len(failed) == len(episodes):
+        place = min(failed)
+        raise PluginError(
+            f"env '{player.env.name}' ({player.env.distribution}) fails at the demonstration of each of the "
+            f"{len(episodes)} rows that the warm-up would learn from. Row {episodes[place].index}: {failed[place]}. "
+            f"Check it with: grpo plugins validate {player.env.name}"
+        )
+    kept = [one for place, one in enumerate(found) if place not in failed and not isinstance(one, Raised)]
+    return _dataset(kept), failed
+
+
+def _dataset(rows: Sequence[Taught]) -> Dataset:
+    return Dataset.from_dict(
+        {
+            "input_ids": [ids for ids, _ in rows],
+            "completion_mask": [[int(said) for said in mask] for _, mask in rows],
+        }
+    )
+
+
+def _failed_note(env: BoundEnv, episodes: Sequence[Episode], failed: Mapping[int, str]) -> str:
+    place = min(failed)
+    return (
+        f"env '{env.name}' failed at {len(failed)} of {len(episodes)} worked answers of the warm-up, and others take "
+        f"their place. Row {episodes[place].index}: {failed[place]}"
+    )
+
+
+def unfinished_note(masks: Iterable[Sequence[int]], limit: int) -> str | None:
+    """Returns what a user should know of worked answers that the policy is too tightly cut to give, or None.
+
+    Args:
+        masks: of each row, 1 for the tokens to be learned; what stands together is a turn.
+        limit: tokens that a turn may have.
+    """
+    turns = [max((sum(run) for learned, run in groupby(mask) if learned), default=0) for mask in masks]
+    longer = sum(turn > limit for turn in turns)
+    if not longer:
+        return None
+    return (
+        f"{longer} of {len(turns)} worked answers of the warm-up have a turn of more than {limit} tokens, where "
+        f"completions are cut: the policy learns what it cannot finish. The longest has {max(turns)}: "
+        f"--max-completion-length {max(turns)}."
+    )

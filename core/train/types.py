@@ -1,0 +1,119 @@
+"""Declares what passes between the parts of training: a generation, its samplers, its scoring."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from grpo.core.env.episodes import Episode
+from grpo.core.rollout.turns.play import Trajectory
+from grpo.core.scoring.early import EarlyCalls
+from grpo.core.scoring.outcome import Outcome
+from grpo.plugins.types import Completion
+
+
+class BatchScoring(Protocol):
+    """Scores the completions of a batch."""
+
+    def begin(self) -> EarlyCalls:
+        """Returns what begins to score the completions of a batch as they end."""
+        ...
+
+    def score(self, completions: Sequence[Completion], early: EarlyCalls) -> dict[str, list[Outcome]]:
+        """Scores the whole batch, with what was begun; reward name to one outcome per completion."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wasted:
+    """What was sampled and is not trained on.
+
+    Attributes:
+        group: the number of the group of the batch that it was sampled for.
+        start: the episode that it answers.
+        prompt: token ids.
+        rollout: what followed.
+        outcomes: what each reward said of it: a failure, or what the others of its group were given too.
+    """
+
+    group: int
+    start: Episode
+    prompt: Sequence[int]
+    rollout: Trajectory
+    outcomes: Mapping[str, Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """The rollouts of one batch.
+
+    Attributes:
+        episodes: the episodes that they answer.
+        prompts: token ids.
+        rollouts: one for each prompt.
+        early: the calls of rewards that were begun for them.
+        staleness: optimizer steps between the policy that sampled them and the one that they were asked for.
+        metrics: what sampling says about itself.
+        outcomes: reward name to one outcome per rollout; None where they were not scored yet.
+        wasted: what was sampled beside them in vain.
+        score_seconds: wall time of these outcomes.
+        waiting: completions whose scores were begun and had not come when the last one ended, before any outcome.
+        tokens: that were sampled when it was asked for, where these are others than its own; else None.
+    """
+
+    episodes: Sequence[Episode]
+    prompts: Sequence[Sequence[int]]
+    rollouts: Sequence[Trajectory]
+    early: EarlyCalls
+    staleness: int = 0
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    outcomes: dict[str, list[Outcome]] | None = None
+    wasted: tuple[Wasted, ...] = ()
+    score_seconds: float = 0.0
+    waiting: int = 0
+    tokens: int | None = None
+
+
+# Episodes, and the numbers of their random draws among those of the step, to their rollouts; None where they cannot be
+# had from the same weights any more.
+SampleMore = Callable[[Sequence[Episode], Sequence[int]], Generation | None]
+Fill = Callable[[Generation, int, SampleMore], Generation]  # a batch, its step and what samples more to a full one
+
+
+EpisodesOf = Callable[[int], Sequence[Episode]]  # a step to this process's episodes of its batch; none after the last
+
+
+class Sampler(Protocol):
+    """Samples batch after batch. All processes ask alike."""
+
+    def next(self, episodes: Sequence[Episode], step: int, *, again: bool = False) -> Generation:
+        """Returns a rollout for each of these episodes.
+
+        Args:
+            episodes: the members of a group are adjacent.
+            step: the optimizer step that is about to begin, from 1.
+            again: the weights that the rollout backend was handed are in doubt.
+        """
+        ...
+
+    def ahead(self, step: int, episodes_of: EpisodesOf) -> Mapping[str, float]:
+        """The batch of a step is about to train: those of later ones may be sampled meanwhile. Returns metrics."""
+        ...
+
+    def settle(self, step: int) -> Mapping[str, float]:
+        """The weights are about to change: nothing is sampled from them when this returns. Returns metrics."""
+        ...
+
+    def save(self, checkpoint: Path) -> None:
+        """Writes what a resumed run needs into the folder of a checkpoint."""
+        ...
+
+    def load(self, checkpoint: Path) -> None:
+        """Reads what `save` wrote."""
+        ...
+
+    def close(self) -> None:
+        """Gives up whatever is still sampled."""
+        ...

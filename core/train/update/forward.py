@@ -1,0 +1,141 @@
+"""Forward passes over prompts and completions: token ids in, log-probabilities [B, T] of the completions out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+import torch
+
+from grpo.core.policy.blocks import no_mask
+from grpo.core.train.batch.tensors import Tensors, whole_ids, whole_mask
+from grpo.core.train.update.layers import faster_layers
+from grpo.core.train.update.packing import IGNORED, Packed, pack
+from grpo.kernels.fused import Coefficients
+from grpo.kernels.logp import Entropy
+
+
+class Predicted(NamedTuple):
+    """What a forward pass says of completion tokens.
+
+    Attributes:
+        logps: [B, T] float32 log-probabilities, 0 where there is no token.
+        entropies: [B, T] float32, or None where nobody asked.
+        padding: how many of the computed positions hold no token.
+        positions: how many were computed.
+    """
+
+    logps: torch.Tensor
+    entropies: torch.Tensor | None
+    padding: int
+    positions: int
+
+
+def completion_logps(
+    model: Any,
+    input_ids: torch.Tensor,
+    attention_mask: torch.Tensor,
+    length: int,
+    *,
+    pack_for: int | None,
+    entropy: Entropy,
+    coefficients: Callable[[torch.Tensor], torch.Tensor] | None = None,
+) -> Predicted:
+    """Computes log-probabilities, and entropies, of completion tokens.
+
+    Args:
+        model: what `attach_logps` was given, possibly wrapped.
+        input_ids: [B, P + T] prompts padded on the left, completions on the right.
+        attention_mask: [B, P + T], 1 for real tokens.
+        length: T.
+        pack_for: the hidden size of a model that takes packed rows (core/train/update/packing.py), else None.
+        entropy: also return entropies, their "value", or the value with a "grad"ient.
+        coefficients: given [B, T] log-probabilities, of which only some are known, returns what the derivative of the
+            loss by each of these will be (kernels/fused.py).
+    """
+    packed = pack(input_ids, attention_mask, length, pack_for, _attention_dtype(model, input_ids.device))
+    if packed is not None:
+        found = model(
+            input_ids=packed.input_ids,
+            position_ids=packed.position_ids,
+            **_seen(packed),
+            logp_labels=packed.labels,
+            logp_entropy=entropy,
+            logp_coefficients=_of_labels(packed, coefficients) if coefficients is not None else None,
+        )
+        entropies = packed.unpack(found["entropy"]) if entropy != "none" else None
+        return Predicted(packed.unpack(found["logps"]), entropies, packed.padding, packed.input_ids.numel())
+    labels = input_ids.masked_fill(attention_mask == 0, IGNORED)[:, -length:]
+    before = input_ids.new_full((len(input_ids), input_ids.shape[1] - length - 1), IGNORED)
+    after = input_ids.new_full((len(input_ids), 1), IGNORED)
+    found = model(
+        input_ids=input_ids,
+        attention_mask=attention_mask,
+        logp_labels=torch.cat([before, labels, after], dim=1),
+        logp_entropy=entropy,
+    )
+    where = slice(input_ids.shape[1] - length - 1, -1)
+    entropies = found["entropy"][:, where] if entropy != "none" else None
+    padding = int((attention_mask == 0).sum())
+    return Predicted(found["logps"][:, where], entropies, padding, attention_mask.numel())
+
+
+class LogProbs:
+    """Log-probabilities under a policy that is not trained on them.
+
+    Args:
+        pack_for: the hidden size of a model that takes packed rows, else None.
+        rows: of one forward pass.
+        autocast: the arithmetic of training.
+    """
+
+    def __init__(self, pack_for: int | None, rows: int, autocast: Callable[[], AbstractContextManager[Any]]) -> None:
+        self._pack_for = pack_for
+        self._rows = rows
+        self._autocast = autocast
+
+    def __call__(self, model: Any, tensors: Tensors) -> torch.Tensor:
+        """Returns [N, T] float32 without a gradient; `model` is what `attach_logps` was given, possibly wrapped."""
+        ids, mask, length = whole_ids(tensors), whole_mask(tensors), tensors["completion_ids"].shape[1]
+        with torch.no_grad(), self._autocast(), faster_layers(model):
+            parts = [
+                completion_logps(
+                    model,
+                    ids[first : first + self._rows],
+                    mask[first : first + self._rows],
+                    length,
+                    pack_for=self._pack_for,
+                    entropy="none",
+                ).logps
+                for first in range(0, len(ids), self._rows)
+            ]
+        return torch.cat(parts)
+
+
+def _of_labels(packed: Packed, coefficients: Callable[[torch.Tensor], torch.Tensor]) -> Coefficients:
+    """Brings the labelled positions, in which the output layer thinks, to [B, T] and back."""
+    tokens = packed.present.flatten().nonzero()[:, 0]
+    order = tokens[packed.source.flatten()[tokens].argsort()]  # the token of each labelled position
+
+    def of_rows(logps: torch.Tensor, rows: slice) -> torch.Tensor:
+        known = logps.new_zeros(packed.present.numel())
+        known[order[rows]] = logps
+        return coefficients(known.view_as(packed.present)).flatten()[order[rows]]
+
+    return of_rows
+
+
+def _seen(packed: Packed) -> dict[str, Any]:
+    """What tells attention which tokens see which."""
+    if packed.blocks is None:
+        return {}
+    return {"attention_mask": no_mask(packed.input_ids.device), "attention_blocks": packed.blocks}
+
+
+def _attention_dtype(model: Any, device: torch.device) -> torch.dtype:
+    """The dtype of a model's queries and keys."""
+    if torch.is_autocast_enabled(device.type):
+        return torch.get_autocast_dtype(device.type)
+    dtypes = (parameter.dtype for parameter in model.parameters() if parameter.is_floating_point())
+    return next(dtypes, torch.float32)

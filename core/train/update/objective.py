@@ -1,0 +1,310 @@
+"""The objectives: log-probabilities [B, T] and advantages [B] in, one loss out. Plain torch.
+
+What a token costs is said by the run's loss (core/train/losses/, or a plugin's). To its costs this adds
+
+- the weights that correct for a rollout engine, as factors;
+- beta times the KL divergence from the reference, exp(q - p) - (q - p) - 1 of their log-probabilities, times the ratio
+  r where that is not switched off; the factor makes its gradient that of the divergence itself (DeepSeek-V3.2, arXiv
+  2512.02556);
+- the average, in one of the ways of `AVERAGES`. All completions count in it, those that are left out of a forward pass
+  included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import torch
+
+from grpo.core.config.sections import Correction
+from grpo.plugins._spec.binding import BoundLoss
+from grpo.plugins.errors import PluginError
+from grpo.plugins.training import Average, LossTokens, TokenCosts
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """The completions of a forward pass.
+
+    Attributes:
+        logps: [B, T] float32 under the policy, with a gradient.
+        mask: [B, T], 1 for tokens of completions that count.
+        advantages: [B], or [B, T] where turns have their own.
+        old_logps: [B, T] under the policy that sampled; None: it is this policy, exactly.
+        ref_logps: [B, T] under the reference; only with beta.
+        importance: [B, T] or [B, 1] weights from `importance_weights`, or None.
+        entropies: [B, T], where the loss reads them.
+    """
+
+    logps: torch.Tensor
+    mask: torch.Tensor
+    advantages: torch.Tensor
+    old_logps: torch.Tensor | None = None
+    ref_logps: torch.Tensor | None = None
+    importance: torch.Tensor | None = None
+    entropies: torch.Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What averages are taken over.
+
+    Attributes:
+        rows: completions of the micro batch.
+        tokens: their tokens that count.
+        batch_tokens: such tokens of the optimizer step, per process.
+        longest: the constant length of Dr. GRPO.
+        accumulation: micro batches per optimizer step.
+    """
+
+    rows: int
+    tokens: torch.Tensor
+    batch_tokens: torch.Tensor
+    longest: int
+    accumulation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """What `policy_loss` minimises.
+
+    Attributes:
+        loss: what tokens cost.
+        beta: weight of the KL term.
+        corrects_kl: that is multiplied by the ratio.
+    """
+
+    loss: BoundLoss
+    beta: float = 0.0
+    corrects_kl: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class LossValue:
+    """A loss and what is logged about it.
+
+    Attributes:
+        loss: scalar with a gradient, already divided for accumulation.
+        kl: [B, T], or None without beta.
+        clipped_low, clipped_high: [B, T] or [B, 1] bool, where the clip took the gradient away; None: nothing clips.
+        metrics: name to [B, T] or [B, 1], what else the loss says about itself.
+    """
+
+    loss: torch.Tensor
+    kl: torch.Tensor | None
+    clipped_low: torch.Tensor | None
+    clipped_high: torch.Tensor | None
+    metrics: Mapping[str, torch.Tensor] = field(default_factory=dict)
+
+
+Averaged = Callable[[torch.Tensor, torch.Tensor, Counts], torch.Tensor]  # costs are 0 outside of the mask
+
+
+def per_completion(costs: torch.Tensor, mask: torch.Tensor, counts: Counts) -> torch.Tensor:
+    means = costs.sum(dim=1) / mask.sum(dim=1).clamp(min=1)
+    return means.sum() / (counts.rows * counts.accumulation)
+
+
+def summed(costs: torch.Tensor, mask: torch.Tensor, counts: Counts) -> torch.Tensor:
+    return costs.sum() / (counts.rows * counts.accumulation)
+
+
+def per_micro_batch(costs: torch.Tensor, mask: torch.Tensor, counts: Counts) -> torch.Tensor:
+    return costs.sum() / (counts.tokens.clamp(min=1) * counts.accumulation)
+
+
+def per_constant(costs: torch.Tensor, mask: torch.Tensor, counts: Counts) -> torch.Tensor:
+    return costs.sum() / (counts.rows * counts.longest * counts.accumulation)
+
+
+def per_batch(costs: torch.Tensor, mask: torch.Tensor, counts: Counts) -> torch.Tensor:
+    return costs.sum() / counts.batch_tokens.clamp(min=1)
+
+
+AVERAGES: Mapping[Average, Averaged] = {
+    "completion": per_completion,
+    "sum": summed,
+    "micro_batch": per_micro_batch,
+    "constant": per_constant,
+    "batch": per_batch,
+}
+
+
+def policy_loss(objective: Objective, tokens: Tokens, counts: Counts) -> LossValue:
+    """Computes the loss of one forward pass.
+
+    Args:
+        objective: what tokens cost, and the weight of the KL term.
+        tokens: the completions.
+        counts: what averages are taken over.
+
+    Raises:
+        PluginError: the loss returned what are no costs of these tokens.
+    """
+    mask = tokens.mask.to(tokens.logps.dtype)
+    outside = mask == 0
+    # Neither what stands there nor what a loss makes of it, NaN or infinity, gets into a sum or a gradient.
+    logps = tokens.logps.masked_fill(outside, 0.0)
+    old = logps.detach() if tokens.old_logps is None else tokens.old_logps.masked_fill(outside, 0.0)
+    entropies = None if tokens.entropies is None else tokens.entropies.masked_fill(outside, 0.0)
+    worth = tokens.advantages if tokens.advantages.ndim == 2 else tokens.advantages[:, None]
+    found = objective.loss(LossTokens(logps, old, mask, worth, entropies, tokens.importance))
+    costs = _costs(objective.loss, found, mask)
+    if tokens.importance is not None and not objective.loss.spec.weighs:
+        costs = costs * tokens.importance
+    kl = None
+    if objective.beta and tokens.ref_logps is not None:
+        apart = tokens.ref_logps.masked_fill(outside, 0.0) - logps
+        kl = apart.exp() - apart - 1
+        if objective.corrects_kl:
+            kl = kl * ((logps - old).exp() if found.ratio is None else found.ratio)
+        costs = costs + objective.beta * kl
+    loss = AVERAGES[objective.loss.spec.average](costs.expand_as(mask).masked_fill(outside, 0.0), mask, counts)
+    return LossValue(loss, kl, found.low, found.high, found.metrics)
+
+
+def _costs(loss: BoundLoss, found: TokenCosts, mask: torch.Tensor) -> torch.Tensor:
+    costs = found.costs
+    rows, columns = mask.shape
+    if isinstance(costs, torch.Tensor) and costs.shape in ((rows, columns), (rows, 1)):
+        return costs
+    what = f"costs of shape {tuple(costs.shape)}" if isinstance(costs, torch.Tensor) else type(costs).__name__
+    raise PluginError(
+        f"loss '{loss.name}' ({loss.distribution}) returned {what} for {rows} completions of {columns} tokens. Return "
+        f"what each token costs, [{rows}, {columns}] or [{rows}, 1]; the trainer averages."
+    )
+
+
+def importance_weights(
+    logps: torch.Tensor,
+    sampled: torch.Tensor,
+    mask: torch.Tensor,
+    correction: Correction,
+    cap: float,
+    floor: float = 0.0,
+) -> torch.Tensor | None:
+    """Weights that correct for a rollout engine whose probabilities differ from the policy's.
+
+    The ratio pi / mu of the policy to the engine (truncated importance sampling), per token, as the product over a
+    completion (sequence) or as its geometric mean there (geometric). A ratio above the cap or below the floor is cut to
+    it (truncate), or takes its tokens out of the loss (mask). Masked per token with a floor it is IcePop (arXiv
+    2510.18855).
+
+    Args:
+        logps: [B, T] under the policy that sampled, computed by training; no gradient flows through it.
+        sampled: [B, T] as the engine reported them; NaN where it did not, which corrects nothing.
+        mask: [B, T].
+        correction: which of the six, or none.
+        cap: the largest weight.
+        floor: the smallest.
+
+    Returns:
+        [B, T] or [B, 1], or None for no correction.
+    """
+    if correction == "none":
+        return None
+    apart = ((logps.detach() - sampled).nan_to_num(nan=0.0)) * mask
+    if not correction.startswith("token"):
+        apart = apart.sum(dim=1, keepdim=True)
+    if correction.startswith("geometric"):
+        apart = apart / mask.sum(dim=1, keepdim=True).clamp(min=1)
+    ratio = apart.exp()
+    if correction.endswith("truncate"):
+        return ratio.clamp(min=floor, max=cap)
+    return ratio.masked_fill((ratio > cap) | (ratio < floor), 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class PassLoss:
+    """The loss of a forward pass as a function of its log-probabilities; fields as in `Tokens`.
+
+    Attributes:
+        objective: what is minimised.
+        counts: what averages are taken over.
+        sampled: [B, T] as the rollout engine reported them.
+        correction, cap, floor: of `importance_weights`.
+    """
+
+    objective: Objective
+    counts: Counts
+    mask: torch.Tensor
+    advantages: torch.Tensor
+    old_logps: torch.Tensor | None
+    ref_logps: torch.Tensor | None
+    sampled: torch.Tensor
+    correction: Correction
+    cap: float
+    floor: float = 0.0
+
+    def __call__(
+        self, logps: torch.Tensor, entropies: torch.Tensor | None = None
+    ) -> tuple[LossValue, torch.Tensor | None]:
+        """Returns the loss of log-probabilities [B, T], and the weights of the correction."""
+        policy = logps.detach() if self.old_logps is None else self.old_logps
+        importance = importance_weights(policy, self.sampled, self.mask, self.correction, self.cap, self.floor)
+        tokens = Tokens(logps, self.mask, self.advantages, self.old_logps, self.ref_logps, importance, entropies)
+        return policy_loss(self.objective, tokens, self.counts), importance
+
+    def coefficients(self, logps: torch.Tensor) -> torch.Tensor:
+        """Returns dL/dlogp [B, T] from the values of log-probabilities."""
+        with torch.enable_grad():
+            leaf = logps.detach().requires_grad_()
+            return torch.autograd.grad(self(leaf)[0].loss, leaf)[0]
+
+
+def try_loss(loss: BoundLoss) -> None:
+    """Calls a loss on two made-up completions.
+
+    Raises:
+        Exception: what it raises, or a PluginError where it returns no costs of them.
+    """
+    logps = torch.full((2, 4), -0.5)
+    entropies = torch.ones_like(logps) if loss.spec.entropies != "none" else None
+    tokens = LossTokens(logps, logps - 0.1, torch.ones_like(logps), torch.tensor([[1.0], [-1.0]]), entropies)
+    _costs(loss, loss(tokens), tokens.mask)
+
+
+def takes_turns(loss: BoundLoss) -> bool:
+    """Whether a token learns from its own advantage and from no other's, tried on a few made-up tokens."""
+    generator = torch.Generator().manual_seed(0)
+    logps = -torch.rand(2, 4, generator=generator, dtype=torch.float64) - 0.5
+    entropies = torch.ones_like(logps) if loss.spec.entropies != "none" else None
+
+    def gradient(worth: torch.Tensor) -> torch.Tensor:
+        leaf = logps.clone().requires_grad_()
+        tokens = LossTokens(leaf, logps - 0.1, torch.ones_like(logps), worth, entropies)
+        return torch.autograd.grad(_costs(loss, loss(tokens), tokens.mask).expand_as(logps).sum(), leaf)[0]
+
+    worth = torch.tensor([[1.0, 1.0, -0.5, -0.5], [0.5, 0.5, 0.25, -1.0]], dtype=torch.float64)
+    alone = gradient(worth)
+    for token in range(worth.shape[1]):
+        others = torch.arange(worth.shape[1]) != token
+        changed = worth.clone()
+        changed[:, token] *= -2
+        if not torch.equal(alone[:, others], gradient(changed)[:, others]):
+            return False
+    return True
+
+
+def is_per_token(loss: BoundLoss, correction: Correction) -> bool:
+    """Whether dL/dlogp of a token follows from its log-probability alone, tried on a few made-up tokens.
+
+    A kernel then asks for some derivatives before it knows the other log-probabilities. One that proves wrong costs
+    time and no accuracy (kernels/fused.py).
+    """
+    if loss.spec.entropies != "none" or correction.startswith(("sequence", "geometric")):
+        return False
+    generator = torch.Generator().manual_seed(0)
+    logps = -torch.rand(4, 6, generator=generator, dtype=torch.float64) - 0.5
+    old = logps + 0.3 * torch.randn(4, 6, generator=generator, dtype=torch.float64)
+    some = torch.rand(4, 6, generator=generator) < 0.5
+    mask = torch.ones(4, 6)
+    counts = Counts(rows=4, tokens=mask.sum(), batch_tokens=mask.sum(), longest=6, accumulation=1)
+    for known in (None, old):
+        advantages = torch.tensor([1.0, -1.0, 0.5, -0.5], dtype=torch.float64)
+        tried = PassLoss(Objective(loss), counts, mask, advantages, known, None, old, correction, cap=2.0)
+        found = tried.coefficients(logps.masked_fill(~some, 0.0))[some]
+        if not torch.equal(found, tried.coefficients(logps)[some]):
+            return False
+    return True

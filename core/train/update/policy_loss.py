@@ -1,0 +1,150 @@
+"""The loss of a micro batch: a policy and scored rollouts in; the loss, and what it says about itself, out.
+
+The first pass over a batch finds the log-probabilities of the policy that sampled it; with several passes
+(loss.num_iterations) they are kept in the micro batch for those that follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from grpo.core.config.sections import Correction, LossSection
+from grpo.core.train.batch.tensors import Tensors, counted
+from grpo.core.train.update.forward import completion_logps
+from grpo.core.train.update.metrics import UpdateFigures, update_sums
+from grpo.core.train.update.minibatch import MiniBatch, trained_rows
+from grpo.core.train.update.objective import Counts, Objective, PassLoss, is_per_token
+from grpo.plugins._spec.binding import BoundLoss
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyLossValue:
+    """The loss of a forward pass.
+
+    Attributes:
+        loss: scalar with a gradient, already divided for accumulation.
+        part: the rows that were computed.
+        logps: [B', T'] of them, without a gradient.
+        sampled: [B', T'] as whoever sampled them reported them.
+        mask: [B', T'], 1 for tokens that the policy chose.
+        sums: [7 + M] over the tokens that were trained on (`update_sums`).
+        padding: how many of the computed positions hold no token.
+        positions: how many were computed.
+        names: of the M metrics of the loss.
+    """
+
+    loss: torch.Tensor
+    part: MiniBatch
+    logps: torch.Tensor
+    sampled: torch.Tensor
+    mask: torch.Tensor
+    sums: torch.Tensor
+    padding: int
+    positions: int
+    names: tuple[str, ...] = ()
+
+
+class PolicyLoss:
+    """What a run minimises.
+
+    Args:
+        loss: what tokens cost.
+        settings: the section `loss` of the configuration.
+        correction: how tokens are weighed that engine and policy find differently probable.
+        longest: the most tokens that the policy chooses in one rollout.
+        accumulation: micro batches per optimizer step.
+        processes: how many train together.
+        pack_for: the hidden size of a model that takes packed rows, else None.
+        autocast: the arithmetic of training.
+    """
+
+    def __init__(
+        self,
+        loss: BoundLoss,
+        settings: LossSection,
+        correction: Correction,
+        *,
+        longest: int,
+        accumulation: int,
+        processes: int,
+        pack_for: int | None,
+        autocast: Callable[[], AbstractContextManager[Any]],
+    ) -> None:
+        self._objective = Objective(loss, settings.beta, settings.use_bias_correction_kl)
+        self._settings = settings
+        self._per_token = is_per_token(loss, correction)
+        self._correction = correction
+        self._longest = longest
+        self._accumulation = accumulation
+        self._processes = processes
+        self._pack_for = pack_for
+        self._autocast = autocast
+
+    def __call__(self, model: Any, batch: Tensors, *, first_pass: bool) -> PolicyLossValue:
+        """Makes a forward pass.
+
+        Args:
+            model: what `attach_logps` was given, possibly wrapped.
+            batch: a micro batch; the first of several passes leaves `old_per_token_logps` in it.
+            first_pass: before any optimizer step on this batch.
+        """
+        wanted = self._objective.loss.spec
+        every = self._settings.beta != 0.0 or wanted.every_row
+        part, whole = trained_rows(batch, every_token=every), counted(batch)
+        found = part.tensors
+        loss = PassLoss(
+            self._objective,
+            Counts(
+                rows=len(whole),
+                tokens=whole.sum(),
+                batch_tokens=batch["num_items_in_batch"] / self._processes,
+                longest=self._longest,
+                accumulation=self._accumulation,
+            ),
+            mask=part.loss_mask(),
+            advantages=found["advantages"],
+            old_logps=None if first_pass else found["old_per_token_logps"],
+            ref_logps=found.get("ref_per_token_logps"),
+            sampled=found["sampling_per_token_logps"],
+            correction=self._correction,
+            cap=self._settings.rollout_correction_cap,
+            floor=self._settings.rollout_correction_floor,
+        )
+        with self._autocast():
+            predicted = completion_logps(
+                model,
+                part.input_ids(),
+                part.attention_mask(),
+                part.width,
+                pack_for=self._pack_for,
+                entropy="grad" if wanted.entropies == "gradient" else "value",
+                coefficients=loss.coefficients if self._per_token else None,
+            )
+        logps, entropies = predicted.logps, predicted.entropies
+        if first_pass and self._settings.num_iterations > 1:
+            batch["old_per_token_logps"] = torch.zeros_like(batch["completion_mask"], dtype=logps.dtype)
+            batch["old_per_token_logps"][part.kept, : part.width] = logps.detach()
+        value, importance = loss(logps, None if wanted.entropies == "none" else entropies)
+        spread = None if entropies is None else entropies.detach()
+        trained = loss.mask if part.learns else torch.zeros_like(loss.mask)
+        sums = update_sums(value, spread, trained, importance)
+        return PolicyLossValue(
+            value.loss,
+            part,
+            logps.detach(),
+            loss.sampled,
+            loss.mask,
+            sums,
+            predicted.padding,
+            predicted.positions,
+            tuple(value.metrics),
+        )
+
+    def figures(self) -> UpdateFigures:
+        """Returns what adds up the figures of its steps."""
+        return UpdateFigures(kl=self._settings.beta != 0.0, weighted=self._correction != "none")

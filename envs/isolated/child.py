@@ -1,0 +1,121 @@
+"""The process in which environments are made, and those in which they are played: calls in over sockets, answers out.
+
+Theory of operation. The first process is a fresh interpreter with the environment variables that it was given. It
+calls a function of ours, which loads what all episodes share and returns how an environment is made. Each environment
+is then made in a fork of it, with a limit of memory and a socket of its own to whoever plays it. A fork ends when its
+socket closes; the first process ends a fork when it is told to, and all of them when its own socket closes, as it does
+when the run ends or dies.
+
+Calls come as pickles of the run. Answers are JSON: what a policy's text may have got hold of is never unpickled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import pickle
+import resource
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from grpo.plugins.child_process import receive_message, send_message
+
+ORDER = struct.Struct(">cQ")  # what to do, and with which process
+FORK, KILL, ASK = b"f", b"k", b"a"
+NUMBER = struct.Struct(">Q")
+OVERWHELMED = (MemoryError, RecursionError, OverflowError)
+
+
+def main(descriptor: int) -> None:
+    """Serves until the socket closes."""
+    control = socket.socket(fileno=descriptor)
+    module, name, options, memory = pickle.loads(receive_message(control))
+    try:
+        make = getattr(importlib.import_module(module), name)(**options)
+    except BaseException as error:
+        send_message(control, _raised(error))
+        return
+    gc.collect()
+    gc.freeze()
+    send_message(control, json.dumps({"value": None}).encode())
+    children: set[int] = set()
+    ended: dict[int, int] = {}
+    while True:
+        order, descriptors, _, _ = socket.recv_fds(control, ORDER.size, 1)
+        if len(order) < ORDER.size:
+            break
+        what, number = ORDER.unpack(order)
+        if what == FORK:
+            child = os.fork()
+            if child == 0:
+                control.close()
+                _play(descriptors[0], make, memory)
+            os.close(descriptors[0])
+            children.add(child)
+            control.sendall(NUMBER.pack(child))
+        elif what == KILL and number in children:
+            os.kill(number, signal.SIGKILL)
+        elif what == ASK:
+            if number in children:
+                ended[number] = os.waitpid(number, 0)[1]
+                children.discard(number)
+            control.sendall(NUMBER.pack(ended.pop(number, 0)))
+        for each in tuple(children):
+            found, status = os.waitpid(each, os.WNOHANG)
+            if found:
+                children.discard(each)
+                ended[each] = status
+    for each in children:
+        os.kill(each, signal.SIGKILL)
+
+
+def _play(descriptor: int, make: Callable[[], Any], memory: int) -> NoReturn:
+    """Makes an environment in a forked process and answers calls of it until its socket closes."""
+    try:
+        os.setsid()
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if sys.platform == "linux":
+            resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+        channel = socket.socket(fileno=descriptor)
+        env = make()
+        with contextlib.suppress(ConnectionError):
+            while True:
+                method, args, options = pickle.loads(receive_message(channel))
+                try:
+                    answer = json.dumps({"value": _called(env, method, args, options)}).encode()
+                except BaseException as error:
+                    answer = _raised(error)
+                send_message(channel, answer)
+    finally:
+        os._exit(0)
+
+
+def _called(env: Any, method: str, args: Any, options: Any) -> Any:
+    """Calls a method; of tools the schemas are told, and one is called by its name."""
+    if method == "tools":
+        return [tool.json_schema for tool in env.tools]
+    if method == "call":
+        (name,) = args
+        return next(tool for tool in env.tools if tool.__name__ == name)(**options)
+    return getattr(env, method)(*args, **options)
+
+
+def _raised(error: BaseException) -> bytes:
+    """Returns the answer for what was raised, by the name of what filled the memory or the like, if that caused it."""
+    chain: list[BaseException] = []
+    while error not in chain:
+        chain.append(error)
+        error = error.__cause__ or error.__context__ or error
+    error = next((each for each in chain if isinstance(each, OVERWHELMED)), chain[0])
+    try:
+        said = str(error)
+    except Exception:  # an exception that cannot be shown
+        said = ""
+    return json.dumps({"raised": [type(error).__name__, said]}).encode()

@@ -1,0 +1,236 @@
+"""An environment that is played in a process of its own: its methods here, its work there.
+
+One `ForkServer` for each taskset starts the process that loads it; each environment takes a fork of that. A fork that
+crashes, fills its memory or does not answer in time is a failure of its own rollout and of no other.
+"""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import json
+import os
+import pickle
+import signal
+import socket
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+from gymnasium.error import ResetNeeded
+
+from grpo.envs.isolated.child import ASK, FORK, KILL, NUMBER, ORDER
+from grpo.envs.text.spaces import AnyText
+from grpo.plugins import errors
+from grpo.plugins.child_process import ChildProcess, receive_exactly, receive_message, send_message
+from grpo.plugins.errors import PluginError
+
+LOADING = 300.0  # seconds
+_ENDING = 5.0
+_BUSY = 0.2  # of the time on the clock: what waits for something computes next to nothing
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+_KEPT = (
+    *("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "XDG_CACHE_HOME", "LD_LIBRARY_PATH"),
+    *("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NLTK_DATA"),
+    *("HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE", "HF_HUB_OFFLINE"),
+)
+
+
+class ProcessEnded(RuntimeError):
+    """The process of an environment ended while it was at work.
+
+    Attributes:
+        by_itself: of what it did, as far as can be told, and not killed from outside.
+    """
+
+    def __init__(self, said: str, *, by_itself: bool) -> None:
+        super().__init__(said)
+        self.by_itself = by_itself
+
+
+class TookTooLong(TimeoutError):
+    """The process of an environment was ended at its time limit.
+
+    Attributes:
+        busy: it computed for a good part of that time, and did not wait.
+    """
+
+    def __init__(self, said: str, *, busy: bool) -> None:
+        super().__init__(said)
+        self.busy = busy
+
+
+class ForkServer:
+    """The process that loads what the environments of one taskset share; safe in threads.
+
+    Args:
+        name: of the environments, for messages.
+        factory: module and name of a function; with `options`, it returns a function that makes an environment.
+        options: its arguments.
+        variables: the environment variables that it gets beside the usual harmless ones.
+        memory: bytes of private memory of each environment's process.
+    """
+
+    def __init__(
+        self, name: str, factory: tuple[str, str], options: Mapping[str, Any], variables: Sequence[str], memory: int
+    ) -> None:
+        self.name = name
+        self._wanted = (*factory, dict(options), memory)
+        self._variables = tuple(variables)
+        self._lock = threading.Lock()
+        self._child: ChildProcess | None = None
+        atexit.register(self.close)
+
+    def fork(self) -> tuple[int, socket.socket]:
+        """Returns a new process and the socket to it.
+
+        Raises:
+            PluginError: what the environments share cannot be loaded in a process of its own.
+        """
+        with self._lock:
+            control = self._started()
+            ours, theirs = socket.socketpair()
+            with theirs:
+                socket.send_fds(control, [ORDER.pack(FORK, 0)], [theirs.fileno()])
+            return NUMBER.unpack(receive_exactly(control, NUMBER.size))[0], ours
+
+    def kill(self, number: int) -> None:
+        """Ends a process."""
+        with self._lock:
+            if self._child is not None and not self._child.gone():
+                self._child.channel.sendall(ORDER.pack(KILL, number))
+
+    def ending(self, number: int) -> int:
+        """Returns how a process ended that has closed its socket, as `os.waitstatus_to_exitcode` tells it."""
+        with self._lock:
+            if self._child is None or self._child.gone():
+                return -signal.SIGKILL
+            self._child.channel.sendall(ORDER.pack(ASK, number))
+            return os.waitstatus_to_exitcode(NUMBER.unpack(receive_exactly(self._child.channel, NUMBER.size))[0])
+
+    def close(self) -> None:
+        """Ends the process and all that it forked; the next call starts another."""
+        with self._lock:
+            self._end()
+
+    def _end(self) -> None:
+        if self._child is not None:
+            self._child.end(_ENDING)
+            self._child = None
+
+    def _started(self) -> socket.socket:
+        if self._child is not None and not self._child.gone():
+            return self._child.channel
+        self._end()
+        kept = {name: os.environ[name] for name in (*_KEPT, *self._variables) if name in os.environ}
+        self._child = ChildProcess("grpo.envs.isolated.child", environment={"OMP_NUM_THREADS": "1", **kept})
+        channel = self._child.channel
+        channel.settimeout(LOADING)
+        try:
+            send_message(channel, pickle.dumps(self._wanted))
+            answer = json.loads(receive_message(channel))
+        except OSError as error:
+            answer = {"raised": ["it did not start", str(error)]}
+        if "raised" in answer:
+            self._end()
+            raise PluginError(
+                f"{self.name} cannot be loaded in a process of its own: {': '.join(answer['raised'])}. It gets no "
+                "environment variables of this one but harmless ones; name those that it needs with the option "
+                "variables=NAME+NAME."
+            )
+        channel.settimeout(None)
+        return channel
+
+
+class IsolatedEnv(gymnasium.Env[str, str]):
+    """An environment of texts in a process of its own.
+
+    Args:
+        fork_server: where its process comes from.
+        seconds: on the clock, for one call; a process that takes longer is ended.
+    """
+
+    def __init__(self, fork_server: ForkServer, seconds: float) -> None:
+        self.observation_space = AnyText()
+        self.action_space = AnyText()
+        self._fork_server = fork_server
+        self._seconds = seconds
+        self._number = 0
+        self._channel: socket.socket | None = None
+        self._one_at_a_time = threading.Lock()
+
+    def ask(self, method: str, *args: Any, **options: Any) -> Any:
+        """Calls a method over there; what it raises is raised here, by its name where that is known.
+
+        Raises:
+            TookTooLong: its process is ended.
+            ProcessEnded: its process ended.
+        """
+        with self._one_at_a_time:
+            if self._channel is None:
+                self._number, self._channel = self._fork_server.fork()
+            self._channel.settimeout(self._seconds)
+            try:
+                send_message(self._channel, pickle.dumps((method, args, options)))
+                answer = json.loads(receive_message(self._channel))
+            except TimeoutError:
+                busy = _computed(self._number) > _BUSY * self._seconds
+                self._end()
+                raise TookTooLong(
+                    f"{self._fork_server.name}: no answer within {self._seconds:g} s", busy=busy
+                ) from None
+            except OSError:
+                self._channel.close()
+                self._channel = None
+                code = self._fork_server.ending(self._number)
+                raise ProcessEnded(
+                    f"{self._fork_server.name}: the process of this rollout ended with status {code} while it was at "
+                    "work",
+                    by_itself=-code not in _FROM_OUTSIDE,
+                ) from None
+        if "raised" in answer:
+            raise _error(*answer["raised"])
+        return answer["value"]
+
+    def close(self) -> None:
+        """Ends the process."""
+        with self._one_at_a_time:
+            self._end()
+
+    def __del__(self) -> None:
+        channel = getattr(self, "_channel", None)
+        if channel is not None:
+            channel.close()  # the process then ends by itself
+
+    @property
+    def running(self) -> bool:
+        """Whether it has a process."""
+        return self._channel is not None
+
+    def _end(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+            self._fork_server.kill(self._number)
+
+
+def _computed(number: int) -> float:
+    """Returns the seconds of processor time that a process has used; 0 where that is not told."""
+    try:
+        fields = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _error(name: str, said: str) -> Exception:
+    """Returns what a method raised over there."""
+    known = ResetNeeded if name == "ResetNeeded" else getattr(builtins, name, None) or getattr(errors, name, None)
+    if isinstance(known, type) and issubclass(known, Exception):
+        try:
+            return known(said)
+        except TypeError:  # it takes other arguments
+            return RuntimeError(f"{name}: {said}")
+    return RuntimeError(f"{name}: {said}")

@@ -1,0 +1,177 @@
+"""Tasks of verifiers that are played in a process of their own: the environment that a run sees.
+
+What reads the policy's text, which is tools, environments that talk and rewards, runs in a fork of a process that has
+loaded the taskset (`grpo.envs.isolated`). It gets no environment variables of the run but harmless ones and those that
+the user names.
+
+A first answer at which that process crashes, fills its memory or computes without an end is wrong where the text is the
+cause: the same task can be played with an empty answer, and the text has the same effect again. Whatever else is raised
+is a failure, for a judge that could not be reached is nobody's wrong answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from gymnasium.error import ResetNeeded
+
+from grpo.envs.isolated.child import OVERWHELMED
+from grpo.envs.isolated.remote import ForkServer, IsolatedEnv, ProcessEnded, TookTooLong
+from grpo.envs.verifiers.env import Step, TaskEnv
+from grpo.envs.verifiers.tasks import source_of
+
+
+def maker(
+    member: str, size: int | None, config: Mapping[str, Any], system: str | None, success: float
+) -> Callable[[], TaskEnv]:
+    """Loads a taskset and returns what makes an environment of it."""
+    source = source_of(member, size, config)
+    return lambda: TaskEnv(member, source, system, success)
+
+
+def fork_server_of(
+    member: str,
+    size: int | None,
+    config: Mapping[str, Any],
+    system: str | None,
+    success: float,
+    *,
+    variables: str,
+    memory: int,
+) -> ForkServer:
+    """Returns the process that loads a taskset, the same for the same settings."""
+    options = {"member": member, "size": size, "config": dict(config), "system": system, "success": success}
+    return _fork_server(json.dumps(options, sort_keys=True), variables, memory)
+
+
+@lru_cache(maxsize=8)
+def _fork_server(options: str, variables: str, memory: int) -> ForkServer:
+    given = json.loads(options)
+    names = [name.strip() for name in variables.split("+") if name.strip()]
+    return ForkServer(f"verifiers:{given['member']}", (__name__, maker.__name__), given, names, memory)
+
+
+_OVERWHELMED = (ProcessEnded, TookTooLong, *OVERWHELMED)
+
+
+def _by_the_text(error: Exception) -> bool:
+    """Returns whether what ended the work may be the text: nobody killed it, and it was not just waiting."""
+    if isinstance(error, TookTooLong):
+        return error.busy
+    return not isinstance(error, ProcessEnded) or error.by_itself
+
+
+class ApartTool:
+    """A function that the policy may call, over there."""
+
+    def __init__(self, schema: Mapping[str, Any], env: ApartTaskEnv) -> None:
+        self.__name__: str = schema["function"]["name"]
+        self.json_schema = schema
+        self._env = env
+
+    def __call__(self, **arguments: Any) -> str:
+        """Returns what the tool answers; raises what it raises."""
+        answer: str = self._env.ask("call", self.__name__, **arguments)
+        return answer
+
+
+class ApartTaskEnv(IsolatedEnv):
+    """Plays tasks over there and scores what the policy said with their own rewards.
+
+    Args:
+        fork_server: where its process comes from.
+        tasks: how many tasks there are.
+        seconds: on the clock, for one call.
+    """
+
+    def __init__(self, fork_server: ForkServer, tasks: int, seconds: float) -> None:
+        super().__init__(fork_server, seconds)
+        self._tasks = tasks
+        self._open = False
+        self._row: Any = None
+        self._untouched = False
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """Starts the episode of a task.
+
+        Args:
+            seed: seeds the choice of a task.
+            options: `{"row": row}` names the row; without it a task is picked at random.
+
+        Raises:
+            DatasetError: the row names no task.
+            PluginError: the taskset cannot be loaded in a process of its own.
+        """
+        super().reset(seed=seed)
+        row = (options or {}).get("row", {"task": int(self.np_random.integers(self._tasks))})
+        shown, info = self.ask("reset", options={"row": row})
+        self._open = self._untouched = True
+        self._row = row
+        return shown, info
+
+    @property
+    def tools(self) -> list[ApartTool]:
+        """The tools of the task."""
+        return [ApartTool(schema, self) for schema in self.ask("tools")] if self._open else []
+
+    def step(self, action: str) -> Step:
+        """Takes what the policy said; empty text where its tools ended the episode.
+
+        Raises:
+            ResetNeeded: no episode is open.
+            TypeError: the action is not text.
+            RuntimeError: the task or its environment failed, or its process ended.
+            TimeoutError: it took too long.
+        """
+        first, self._untouched = self._untouched, False
+        try:
+            return self._stepped("step", action)
+        except _OVERWHELMED as error:
+            if not first or not _by_the_text(error) or self._raises("") is not None:
+                raise
+            again = error if isinstance(error, TookTooLong) else self._raises(action)
+            if not isinstance(again, _OVERWHELMED) or not _by_the_text(again):
+                raise
+            self._open = False
+            reason = f"{type(error).__name__}: {error}"
+            return "", 0.0, True, False, {"scores": {}, "success": False, "reason": reason}
+
+    def tools_used(self, messages: Sequence[Mapping[str, Any]]) -> bool:
+        """Takes a turn that called tools and what they answered; returns whether that ended the episode."""
+        self._refuse_closed()
+        self._untouched = False
+        return bool(self.ask("tools_used", [dict(message) for message in messages]))
+
+    def cut(self) -> Step:
+        """Ends the episode because the policy may not speak again; what it came to is scored."""
+        return self._stepped("cut")
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._open = False
+        super().close()
+
+    def _stepped(self, method: str, *args: Any) -> Step:
+        self._refuse_closed()
+        told, reward, ended, cut, info = self.ask(method, *args)
+        self._open = not (ended or cut)
+        return told, reward, ended, cut, info
+
+    def _raises(self, action: str) -> Exception | None:
+        """Returns what the same task raises at an answer in a fresh process, or None."""
+        super().close()
+        try:
+            self.ask("reset", options={"row": self._row})
+            self.ask("step", action)
+        except Exception as error:
+            return error
+        finally:
+            super().close()
+        return None
+
+    def _refuse_closed(self) -> None:
+        if not self._open:
+            raise ResetNeeded("no episode is open: call reset() before step().")

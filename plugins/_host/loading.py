@@ -1,0 +1,178 @@
+"""Loads one entry point: imports it, checks its hooks and asks them what the plugin offers.
+
+In: an entry. Out: its registrations and its problems; nothing that the plugin does, except Ctrl-C, escapes.
+
+Theory of operation: every entry point gets a pluggy manager of its own. A plugin that raises while it is registered,
+shares an entry-point name with another one, or misspells a hook can then only spoil its own manager. What plugins
+print while they load goes to stderr, so that the output of a command stays readable for programs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pluggy
+
+from grpo.plugins import hookspecs
+from grpo.plugins._host.entry_points import Entry
+from grpo.plugins._host.problems import Problem, State, one_line, traceback_text
+from grpo.plugins._spec.soundness import spec_fault
+from grpo.plugins.contract import contract_fault, import_fault, stated_by
+from grpo.plugins.errors import did_you_mean, plural
+from grpo.plugins.specs import Kind, Spec
+
+HOOK_OF_KIND: dict[Kind, str] = {
+    "reward": "grpo_rewards",
+    "verifier": "grpo_verifiers",
+    "env": "grpo_envs",
+    "sandbox": "grpo_sandboxes",
+    "loss": "grpo_losses",
+    "advantage": "grpo_advantages",
+    "sampler": "grpo_samplers",
+}
+HOOKS = (*HOOK_OF_KIND.values(), "grpo_observe")
+GIVEN = "__main__"
+"""The distribution of plugins that exist in this process alone; see `_given`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """One usable plugin and where it came from; for a plugin from a file the distribution is the file's path."""
+
+    kind: Kind
+    spec: Spec
+    distribution: str
+    distribution_version: str
+    entry_point: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """One entry point after loading.
+
+    Attributes:
+        entry: the entry point.
+        manager: the pluggy manager with this plugin alone, or None when it could not be imported.
+        registrations: what it offers.
+        problems: what is wrong with it.
+    """
+
+    entry: Entry
+    manager: pluggy.PluginManager | None
+    registrations: tuple[Registration, ...]
+    problems: tuple[Problem, ...]
+
+
+def load_entry(entry: Entry) -> Loaded:
+    """Imports the plugin of an entry and collects its specs, where it was written for this contract."""
+    if entry.fault:
+        return Loaded(entry, None, (), (_problem(entry, "broken", entry.fault),))
+    manager = pluggy.PluginManager(hookspecs.PROJECT)
+    manager.add_hookspecs(hookspecs)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            plugin = entry.load()
+            fault = contract_fault(stated_by(plugin))
+            if fault:
+                return Loaded(entry, None, (), (_problem(entry, "contract", fault),))
+            manager.register(plugin, name=entry.name)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a plugin may also call sys.exit() or raise an exception of its own kind
+        hint, other_contract = _hint(error)
+        line = f"{one_line(error)}. {hint[:1].upper()}{hint[1:]}" if hint else one_line(error)
+        return Loaded(entry, None, (), (_problem(entry, "contract" if other_contract else "broken", line, error),))
+    problems = list(_hook_problems(entry, manager, plugin))
+    registrations: list[Registration] = []
+    for kind, hook in HOOK_OF_KIND.items():
+        for found in _specs(entry, manager, kind, hook):
+            if isinstance(found, Problem):
+                problems.append(found)
+            elif any(known.kind == kind and known.spec.name == found.spec.name for known in registrations):
+                problems.append(
+                    _problem(
+                        entry, "invalid", f"{hook} returned two {plural(kind)} named '{found.spec.name}'; rename one"
+                    )
+                )
+            else:
+                registrations.append(found)
+    return Loaded(entry, manager, tuple(registrations), tuple(problems))
+
+
+def _hint(error: BaseException) -> tuple[str, bool]:
+    """Returns what `import_fault` says, which reads attributes of what a plugin raised."""
+    try:
+        return import_fault(error)
+    except BaseException:
+        return "", False
+
+
+def _hook_problems(entry: Entry, manager: pluggy.PluginManager, plugin: object) -> Iterator[Problem]:
+    callers = manager.get_hookcallers(plugin) or []
+    for caller in callers:
+        optional = all(implementation.optionalhook for implementation in caller.get_hookimpls())
+        if not caller.has_spec() and not optional:
+            yield _problem(
+                entry,
+                "misspelt",
+                f"hook '{caller.name}' does not exist, so nothing calls it.{did_you_mean(caller.name, HOOKS)} "
+                f"Hooks: {', '.join(HOOKS)}.",
+            )
+    implemented = {caller.name for caller in callers}
+    absent = [name for name in HOOKS if name not in implemented]
+    unmarked = [name for name in absent if inspect.isroutine(inspect.getattr_static(plugin, name, None))]
+    for name in unmarked:
+        yield _problem(entry, "misspelt", f"'{name}' lacks the decorator @hookimpl, so nothing calls it.")
+    if not callers and not unmarked:
+        yield _problem(
+            entry, "misspelt", f"implements no hook; decorate one of these with @hookimpl: {', '.join(HOOKS)}."
+        )
+
+
+def _specs(entry: Entry, manager: pluggy.PluginManager, kind: Kind, hook: str) -> Iterator[Registration | Problem]:
+    caller: pluggy.HookCaller = getattr(manager.hook, hook)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            answers: list[Any] = caller()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # see load_entry
+        yield _problem(entry, "broken", f"{hook} raised {one_line(error)}", error)
+        return
+    if len(answers) < len(caller.get_hookimpls()):
+        yield _problem(entry, "invalid", f"{hook} returned None; return a list, empty if there is nothing to offer")
+    for answer in answers:
+        if not issubclass(type(answer), (list, tuple)):
+            yield _problem(entry, "invalid", f"{hook} returned a value of type {type(answer).__name__}; return a list")
+            continue
+        held = list.__iter__(answer) if issubclass(type(answer), list) else tuple.__iter__(answer)
+        yield from (_registered(entry, kind, hook, spec) for spec in held)  # whatever a class of the plugin's own says
+
+
+def _registered(entry: Entry, kind: Kind, hook: str, spec: Any) -> Registration | Problem:
+    """Returns the registration of what a hook returned, or what is wrong with it."""
+    try:
+        fault = spec_fault(kind, spec)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # what a hook returns may be of any class, and its attributes may raise
+        return _problem(entry, "broken", f"{hook} returned what cannot be read: {one_line(error)}", error)
+    if fault:
+        return _problem(entry, "invalid", f"{hook}: {fault}")
+    if not spec.version:
+        line = (
+            f"{kind} '{spec.name}' has no version, and in a package it needs one, so that users can tell that its "
+            "scores changed; give it version=1"
+        )
+        return replace(_problem(entry, "invalid", line), plugin=f"{kind}:{spec.name}")
+    return Registration(kind, spec, entry.distribution, entry.distribution_version, entry.name)
+
+
+def _problem(entry: Entry, state: State, line: str, error: BaseException | None = None) -> Problem:
+    text = "" if error is None else traceback_text(error)
+    return Problem(state, entry.distribution, entry.distribution_version, entry.name, line, text)

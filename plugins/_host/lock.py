@@ -1,0 +1,110 @@
+"""The record of the plugins that a run used, and what has changed since.
+
+In: a bound plugin. Out: a dictionary that JSON can hold, and, from two such records, the differences in words. The
+hash covers the file that defines the plugin's function, not the modules that this file imports. A rubric has no file of
+its own to hash: its record holds those of its components, and their options with them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from grpo.plugins._host.source_file import source_sha256
+from grpo.plugins._spec.binding import Bound, BoundEnv, BoundReward, BoundSandbox
+from grpo.plugins.rubric import RubricSpec, bound_components
+
+_COMPARED = (
+    "distribution",
+    "distribution_version",
+    "version",
+    "options",
+    "combine",
+    "weight",
+    "reads",
+    "gate",
+    "passes",
+    "sha256",
+)
+
+
+def lock_of(bound: Bound, distribution_version: str) -> dict[str, Any]:
+    """Returns the record of one plugin.
+
+    Its keys: kind, name (the alias, if there is one), plugin (the spec's name), version, distribution,
+    distribution_version, options (defaults included), weight (None where there is none), reads (where it is not the
+    last turn), sha256 (None where the source is not at hand), of a reward given (which of the options were), columns
+    (that it reads; None where it reads the whole row) and scope (where it is "group"), and for a rubric combine and
+    components (their records, with the weights and gates inside the rubric).
+    """
+    from pydantic_core import to_json
+
+    spec = bound.spec
+    function = bound.spec.factory if isinstance(bound, (BoundEnv, BoundSandbox)) else bound.spec.function
+    defaults = {option.name: option.default for option in spec.options if not option.required}
+    record = {
+        "kind": spec.kind,
+        "name": getattr(bound, "name", spec.name),
+        "plugin": spec.name,
+        "version": spec.version,
+        "distribution": bound.distribution,
+        "distribution_version": distribution_version,
+        "options": json.loads(to_json(defaults | dict(bound.options), fallback=repr, inf_nan_mode="strings")),
+        "weight": getattr(bound, "weight", None),
+        "sha256": source_sha256(function),
+    }
+    if getattr(bound, "reads", "turn") != "turn":
+        record["reads"] = "rollout"
+    if isinstance(bound, BoundReward):
+        names = [name for column in bound.spec.columns for name in column.names]
+        record |= {"given": list(bound.options), "columns": None if bound.spec.any_column else names}
+        record |= {"scope": "group"} if bound.grouped else {}
+    if isinstance(bound, BoundReward) and isinstance(bound.spec, RubricSpec):
+        record |= {
+            "options": {},
+            "sha256": None,
+            "combine": bound.spec.combine,
+            "components": _components(bound, bound.spec),
+        }
+    return record
+
+
+def _components(bound: BoundReward, spec: RubricSpec) -> list[dict[str, Any]]:
+    return [
+        lock_of(part, "") | {"weight": inside.weight, "gate": inside.gate, "passes": inside.passes}
+        for part, inside in zip(bound_components(bound), spec.components, strict=True)
+    ]
+
+
+def drift(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Returns what differs between two records of one plugin, one line each, most important first.
+
+    Example:
+        >>> drift({"kind": "reward", "name": "near", "version": 1}, {"kind": "reward", "name": "near", "version": 2})
+        ["reward 'near': version was 1, is now 2"]
+    """
+    who = f"{after.get('kind')} '{after.get('name')}'"
+    lines = []
+    for key in _COMPARED:
+        old, new = before.get(key), after.get(key)
+        if key == "options" and isinstance(old, Mapping) and isinstance(new, Mapping):
+            lines += [
+                f"{who}: option {name} was {old.get(name)!r}, is now {new.get(name)!r}"
+                for name in sorted({*old, *new})
+                if old.get(name) != new.get(name)
+            ]
+        elif key == "sha256":
+            if old and new and old != new:
+                lines.append(f"{who}: its source file has changed")
+        elif old != new:
+            lines.append(f"{who}: {key.replace('_', ' ')} was {old!r}, is now {new!r}")
+    old_parts, new_parts = ({part["name"]: part for part in lock.get("components", [])} for lock in (before, after))
+    for name in {**old_parts, **new_parts}:
+        if name in old_parts and name in new_parts:
+            lines += drift(old_parts[name], new_parts[name])
+        else:
+            lines.append(f"{who}: the component '{name}' is {'new' if name in new_parts else 'gone'}")
+    if list(old_parts) != list(new_parts) and set(old_parts) == set(new_parts):
+        lines.append(f"{who}: its components are in another order")
+    return lines

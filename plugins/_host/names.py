@@ -1,0 +1,139 @@
+"""Looks a name up among the registrations: unique short names, distributions, versions, and helpful refusals.
+
+In: the registrations and problems of a host and a parsed SPEC. Out: the one registration that is meant. A short name
+that is built in means the built-in plugin, whatever else is installed: no package changes a run by being there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from grpo.plugins._host.discovery import BUILT_IN, normalized
+from grpo.plugins._host.loading import Registration
+from grpo.plugins._host.problems import Problem
+from grpo.plugins._spec.spec_text import SpecText
+from grpo.plugins.errors import AmbiguousName, PluginNotFound, did_you_mean, with_article
+from grpo.plugins.specs import Kind
+
+
+def find_registration(
+    registrations: Sequence[Registration], problems: Sequence[Problem], kind: Kind, text: SpecText, home: str = ""
+) -> Registration:
+    """Returns the registration that the SPEC names.
+
+    `home` is the distribution that wins when a short name has several offers: the default rewards of an environment
+    are looked up in its own distribution first. After it, the built-in plugins win.
+
+    Raises:
+        PluginNotFound: no such name, distribution or version.
+        AmbiguousName: several distributions offer the short name, and it is not built in.
+    """
+    offers = [known for known in registrations if known.kind == kind and known.spec.name == text.name]
+    wanted = text.distribution or (home if len(offers) > 1 else "")
+    found = [known for known in offers if not wanted or normalized(known.distribution) == normalized(wanted)]
+    if not found and not text.distribution:
+        found = offers
+    if not found:
+        raise PluginNotFound(_not_found(registrations, problems, kind, text))
+    found = [known for known in found if normalized(known.distribution) == BUILT_IN] or found
+    if len(found) > 1:
+        choices = " or ".join(f"{known.distribution}/{known.spec.name}" for known in found)
+        raise AmbiguousName(
+            f"{kind} '{text.name}' is offered by {_listed(known.distribution for known in found)}. Write {choices}."
+        )
+    [registration] = found
+    if text.version is not None and registration.spec.version != text.version:
+        raise PluginNotFound(
+            f"no {kind} '{text.name}' of version {text.version}: {registration.distribution} "
+            f"{registration.distribution_version} has version {registration.spec.version}. Its scores may differ; "
+            f"write {text.name}@{registration.spec.version} to accept it, or install a release with the other version."
+        )
+    return registration
+
+
+def clash_problems(registrations: Sequence[Registration]) -> list[Problem]:
+    """Returns one problem for every registration whose short name another distribution offers too."""
+    problems = []
+    for known in registrations:
+        others = [
+            other.distribution
+            for other in registrations
+            if other is not known and (other.kind, other.spec.name) == (known.kind, known.spec.name)
+        ]
+        if others:
+            name = known.spec.name
+            what = f"write {known.distribution}/{name}"
+            if normalized(known.distribution) == BUILT_IN:
+                what = f"'{name}' alone means this one, as {known.distribution}/{name} does"
+            elif BUILT_IN in map(normalized, others):
+                what += f", for '{name}' alone means the built-in one"
+            line = f"{known.kind} '{name}' is offered by {_listed(others)} too; {what}"
+            entry = (known.distribution, known.distribution_version, known.entry_point)
+            problems.append(Problem("clash", *entry, line, plugin=f"{known.kind}:{name}"))
+    return problems
+
+
+def passed_over(registrations: Sequence[Registration], found: Registration) -> str:
+    """Returns a note about plugins of other distributions that a built-in one hides behind its short name, or ""."""
+    key = (found.kind, found.spec.name)
+    others = [one.distribution for one in registrations if (one.kind, one.spec.name) == key and one is not found]
+    if normalized(found.distribution) != BUILT_IN or not others:
+        return ""
+    names = " or ".join(f"{other}/{found.spec.name}" for other in others)
+    have = "have" if len(others) > 1 else "has"
+    return (
+        f"{found.kind} '{found.spec.name}' is the built-in one. {_listed(others)} {have} one of that name too: write "
+        f"{names} to use that."
+    )
+
+
+def clash_of(problems: Sequence[Problem], known: Registration) -> Problem | None:
+    """Returns the clash that a registration has a part in, or None."""
+    wanted = ("clash", known.distribution, f"{known.kind}:{known.spec.name}")
+    return next((p for p in problems if (p.state, p.distribution, p.plugin) == wanted), None)
+
+
+def _not_found(registrations: Sequence[Registration], problems: Sequence[Problem], kind: Kind, text: SpecText) -> str:
+    names = [known.spec.name for known in registrations if known.kind == kind]
+    distributions = {known.distribution for known in registrations} | {p.distribution for p in problems}
+    message = f"no {kind} '{text.name}'" + (f" in '{text.distribution}'." if text.distribution else ".")
+    here = [other for other in registrations if other.spec.name == text.name]
+    unusable = _unusable(problems, kind, text)
+    if text.distribution and normalized(text.distribution) not in {normalized(known) for known in distributions}:
+        message += f" No distribution of that name offers plugins.{did_you_mean(text.distribution, distributions)}"
+    elif unusable:
+        message += f" {unusable.distribution} has one that cannot be used: {unusable.line}."
+    elif any(other.kind == kind for other in here):
+        message += f" It is in {_listed(other.distribution for other in here if other.kind == kind)}."
+    elif here:
+        message += f" There is {_listed((with_article(other.kind) for other in here), quoted=False)} of that name."
+    else:
+        message += did_you_mean(text.name, names) or _in_a_file(text.name)
+    failed = ("broken", "contract", "invalid", "misspelt")
+    broken = sorted({problem.distribution for problem in problems if problem.state in failed and problem != unusable})
+    if broken:
+        return f"{message} Plugins of {_listed(broken)} did not load; see why with: grpo plugins"
+    return f"{message} List them with: grpo plugins"
+
+
+def _in_a_file(name: str) -> str:
+    """Returns how a plugin in a file of the user's is named."""
+    there = Path(f"{name}.py").is_file()
+    return (
+        f" Is it the one in {name}.py? Write ./{name}.py:{name}." if there else f" One in a file is ./FILE.py:{name}."
+    )
+
+
+def _unusable(problems: Sequence[Problem], kind: Kind, text: SpecText) -> Problem | None:
+    """Returns why the plugin that is meant was not registered, where that is known, or None."""
+    for problem in problems:
+        ours = not text.distribution or normalized(problem.distribution) == normalized(text.distribution)
+        if ours and problem.state == "invalid" and problem.plugin == f"{kind}:{text.name}":
+            return problem
+    return None
+
+
+def _listed(words: Iterable[str], quoted: bool = True) -> str:
+    unique = list(dict.fromkeys(words))
+    return " and ".join(f"'{word}'" if quoted else word for word in unique)

@@ -1,0 +1,248 @@
+"""Can an entry point be imported here? Tried once in a process of its own, and remembered until its package changes.
+
+In: the entry points of other distributions. Out: for each why it must not be imported (it ends its process, hangs, or
+raises Ctrl-C's error), or "".
+
+Theory of operation. What a plugin raises is caught where it is loaded; what ends or holds the whole process cannot be.
+So a package that is new or has changed is loaded in a child first (`_probe_child`), under a time limit. What came of it
+is a line in a file of the cache folder, by a hash of what is installed: the distribution's version, and path, size and
+time of each of the package's files. Later starts read that line and ask the file system, nothing more. Where the folder
+cannot be written, nothing is remembered, and each start tries again.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from grpo.plugins._host.entry_points import Entry
+from grpo.plugins._pattern import lazy_pattern
+from grpo.plugins.errors import UsageError
+
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+CACHE_VARIABLE = "GRPO_CACHE"
+SECONDS_VARIABLE = "GRPO_PROBE_SECONDS"
+SECONDS = 20.0
+PROBING = "GRPO_PROBING"
+"""Set in the child, so that a plugin that looks for plugins while it is imported starts no children of its own."""
+BEGAN, TOLD, LOADED = "began", "told", "loaded"
+"""What the child notes."""
+_SAFE = "safe"
+_MOST_FILES = 3000
+_MOST_LINES = 500
+_MARGIN = 5.0  # seconds for the child to start, and to end by itself at its limit
+_FRAME = lazy_pattern(r'File "([^"]+)", line (\d+)')
+_LONG = 2.0  # seconds after which a person is told what takes so long
+
+
+def memory_file() -> str:
+    """Returns the path of the file with what came of earlier tries."""
+    default = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "grpo")
+    return os.path.join(os.environ.get(CACHE_VARIABLE) or default, "plugins.txt")
+
+
+def forget() -> None:
+    """Forgets what came of earlier tries."""
+    try:
+        os.unlink(memory_file())
+    except OSError:
+        return
+
+
+def faults_of(entries: Iterable[Entry]) -> Iterator[str]:
+    """Yields for each entry why it must not be imported, or ""."""
+    known: dict[str, str] | None = None
+    for entry in entries:
+        files = () if os.environ.get(PROBING) else tuple(_files(entry))
+        if not files:  # ours, or nothing that could be imported; importing it says so
+            yield ""
+            continue
+        if known is None:
+            known = _remembered()
+        key = _key(entry, files)
+        if key not in known:
+            fault = _tried(entry)
+            known[key] = fault or _SAFE
+            if fault is not None:
+                _remember(key, known[key])
+        yield "" if known[key] == _SAFE else known[key]
+
+
+def _files(entry: Entry) -> Iterator[tuple[str, int, int]]:
+    """Yields path, size and time of change of the files of the package that an entry names."""
+    top = entry.module.partition(".")[0]
+    if not top or top == "grpo":
+        return
+    spec = None
+    for finder in sys.meta_path:
+        try:
+            spec = finder.find_spec(top, None)
+        except Exception:  # a finder of somebody else's
+            continue
+        if spec is not None:
+            break
+    if spec is None:
+        return
+    waiting = list(spec.submodule_search_locations or ())
+    if spec.origin and os.path.isfile(spec.origin):
+        yield _stamp(spec.origin)
+    count = 0
+    while waiting and count < _MOST_FILES:
+        try:
+            found = sorted(os.scandir(waiting.pop()), key=lambda item: item.name)
+        except OSError:
+            continue
+        for item in found:
+            if item.is_dir(follow_symlinks=False):
+                if item.name != "__pycache__":
+                    waiting.append(item.path)
+            elif item.name.endswith((".py", ".so", ".pyd")):
+                count += 1
+                yield _stamp(item.path)
+
+
+def _stamp(path: str) -> tuple[str, int, int]:
+    try:
+        about = os.stat(path)
+    except OSError:
+        return path, -1, -1
+    return path, about.st_size, about.st_mtime_ns
+
+
+def _key(entry: Entry, files: tuple[tuple[str, int, int], ...]) -> str:
+    import hashlib
+
+    named = (entry.distribution, entry.distribution_version, entry.name, entry.module, entry.attribute)
+    return hashlib.sha256(repr((sys.prefix, sys.version, named, files)).encode("utf-8", "replace")).hexdigest()
+
+
+def _remembered() -> dict[str, str]:
+    try:
+        with open(memory_file(), encoding="utf-8") as lines:
+            return dict(line.rstrip("\n").split(" ", 1) for line in lines if line[64:65] == " ")
+    except (OSError, ValueError):
+        return {}
+
+
+def _remember(key: str, fate: str) -> None:
+    """Adds a line; an old file that has become long is begun anew."""
+    path = memory_file()
+    line = f"{key} {fate}\n".encode("utf-8", "replace")
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        full = os.path.exists(path) and os.path.getsize(path) > _MOST_LINES * 200
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if full else os.O_APPEND), 0o644)
+        try:
+            os.write(file, line)
+        finally:
+            os.close(file)
+    except OSError:
+        return
+
+
+def _tried(entry: Entry) -> str | None:
+    """Loads an entry in a process of its own; returns why it must not be loaded in this one, "", or None: unknown."""
+    import contextlib
+    import json
+    import signal
+    import subprocess
+    import tempfile
+
+    limit = _limit()
+    code = "import json, sys; given = json.loads(sys.argv[1]); sys.path[:] = given['path']; "
+    code += "from grpo.plugins._host.probe_child import main; main(given)"
+    with tempfile.NamedTemporaryFile("r", encoding="utf-8", errors="replace") as said:
+        given = {
+            "path": [os.fspath(place) for place in sys.path],
+            "entry": [entry.distribution, entry.distribution_version, entry.name, entry.module, entry.attribute],
+            "said": said.name,
+            "seconds": limit,
+        }
+        quiet = subprocess.DEVNULL
+        environment = {**os.environ, PROBING: "1"}
+        try:
+            child = subprocess.Popen(
+                [sys.executable or "python3", "-c", code, json.dumps(given)],
+                stdin=quiet,
+                stdout=quiet,
+                stderr=quiet,
+                env=environment,
+                start_new_session=True,
+            )
+        except OSError:
+            return None
+        try:
+            status = _waited(child, entry, limit)
+        finally:
+            with contextlib.suppress(OSError):
+                os.killpg(child.pid, signal.SIGKILL)  # what it may have started, too
+            child.wait()
+        return _fault(child.pid, status, said.read().splitlines(), limit)
+
+
+def _limit() -> float:
+    text = os.environ.get(SECONDS_VARIABLE, "")
+    try:
+        seconds = float(text or SECONDS)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < 1e6:
+        raise UsageError(f"{SECONDS_VARIABLE}={text!r} must be a number of seconds above 0. Change or unset it.")
+    return seconds
+
+
+def _waited(child: Popen[bytes], entry: Entry, limit: float) -> int | None:
+    """Returns the child's exit status, or None when it did not end."""
+    from subprocess import TimeoutExpired
+
+    try:
+        return child.wait(min(_LONG, limit + _MARGIN))
+    except TimeoutExpired:
+        _tell(f"Trying in a process of its own, once, whether {_named(entry)} can be loaded ...\n")
+    try:
+        return child.wait(limit + _MARGIN)
+    except TimeoutExpired:
+        return None
+
+
+def _tell(line: str) -> None:
+    try:
+        sys.stderr.write(line)
+    except (AttributeError, OSError, ValueError):  # there is none, or it is closed
+        return
+
+
+def _fault(child: int, status: int | None, said: list[str], limit: float) -> str | None:
+    """Returns what to say of a try: "" when the entry was loaded, None when nothing can be said.
+
+    Args:
+        child: the process that tried.
+        status: its exit status, or None when it did not end.
+        said: what it noted; see `_probe_child`.
+        limit: how long it had, in seconds.
+    """
+    if f"{LOADED} {child}" in said:
+        return ""
+    if BEGAN not in said:  # this machine starts no process, or not with this interpreter's path
+        return None
+    again = "It is not loaded until the package changes or `grpo plugins --again` tries it once more."
+    told = next((line.partition(" ")[2] for line in said if line.startswith(f"{TOLD} ")), "")
+    frame = next((found for line in said if (found := _FRAME.match(line.strip()))), None)
+    place = f" (at {os.path.join(*frame[1].split(os.sep)[-2:])}:{frame[2]})" if frame else ""
+    if status is None or any(line.startswith("Timeout (") for line in said):
+        return (
+            f"it does not finish loading: after {limit:g} s it was still at it{place}. {again} Where it is only slow, "
+            f"give it more time: {SECONDS_VARIABLE}={6 * limit:g} grpo plugins --again"
+        )
+    if told:
+        return f"loading it {told}. {again}"
+    how = f"exit code {status}" if status >= 0 else f"signal {-status}"
+    return f"loading it ends the process, with {how}{place}. {again}"
+
+
+def _named(entry: Entry) -> str:
+    return f"'{entry.name}' of {entry.distribution}"

@@ -1,0 +1,46 @@
+"""Loads one entry point in a process that may end or hang over it, and notes how far it came.
+
+In: what `_probe` gives. Out: lines in a file: that it began; where `os._exit` was called, or what raised the error of
+Ctrl-C; the stack at a crash or at the time limit, as `faulthandler` writes it; and that the entry was loaded, by this
+process.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+from typing import Any, NoReturn
+
+from grpo.plugins._host.entry_points import entry_of
+from grpo.plugins._host.loading import load_entry
+from grpo.plugins._host.probe import BEGAN, LOADED, TOLD
+from grpo.plugins._host.problems import one_line
+
+
+def main(given: dict[str, Any]) -> NoReturn:
+    """Loads the entry and ends the process."""
+    really, me = os._exit, os.getpid()
+    with open(given["said"], "a", encoding="utf-8", errors="replace", buffering=1) as said:
+
+        def ended(status: int) -> NoReturn:
+            frame = sys._getframe(1)
+            place = "/".join(frame.f_code.co_filename.split(os.sep)[-2:])
+            if os.getpid() == me:  # a child that it forked may end so
+                said.write(f"{TOLD} ends the process by os._exit({status!r}) (at {place}:{frame.f_lineno})\n")
+            really(status)
+
+        said.write(f"{BEGAN}\n")
+        os._exit = ended
+        faulthandler.enable(said)
+        faulthandler.dump_traceback_later(given["seconds"], exit=True, file=said)
+        try:
+            load_entry(entry_of(*given["entry"]))
+        except KeyboardInterrupt as error:  # nobody pressed Ctrl-C here
+            said.write(f"{TOLD} raises what Ctrl-C raises, which ends every command: {one_line(error)}\n")
+        except BaseException as error:
+            said.write(f"{TOLD} raises {one_line(error)}\n")
+        else:
+            said.write(f"{LOADED} {os.getpid()}\n")
+        said.flush()
+        really(0)

@@ -1,0 +1,192 @@
+"""Plugins that exist in this process alone: functions, classes and specs of a script or of a notebook's cells.
+
+In: an object. Out: a spec, and a hash of the source that it was written in. A host finds it as `__main__/NAME`, which
+is also what a run's record calls it; another process knows of it when it is given the same object again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from grpo.plugins._spec.signature import name_of_function, options_of, written_function
+from grpo.plugins._spec.soundness import SPEC_OF_KIND, spec_fault
+from grpo.plugins.decorators import reward, verifier
+from grpo.plugins.errors import SpecError, UsageError, with_article
+from grpo.plugins.from_trl import form_of, from_trl, is_trl_function, of_messages
+from grpo.plugins.specs import EnvSpec, Kind, RewardSpec, Spec, VerifierSpec
+
+if TYPE_CHECKING:
+    import gymnasium
+
+SCRATCH_VERSION = 0
+Function = TypeVar("Function", RewardSpec, VerifierSpec)
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+
+
+def reward_of(function: Callable[..., Any], name: str | None = None) -> RewardSpec:
+    """Makes a reward without a version of a function: of one in TRL's manner by `from_trl`, else by `reward`.
+
+    Raises:
+        SpecError: its signature is not allowed.
+    """
+    name = name or _name(function)
+    if is_trl_function(function):
+        return from_trl(function, version=SCRATCH_VERSION, name=name)
+    made: RewardSpec = reward(version=SCRATCH_VERSION, name=name)(function)
+    return _as_it_reads(made, function)
+
+
+def verifier_of(function: Callable[..., Any], name: str | None = None) -> VerifierSpec:
+    """Makes a verifier without a version of a function.
+
+    Raises:
+        SpecError: its signature is not allowed.
+    """
+    made: VerifierSpec = verifier(version=SCRATCH_VERSION, name=name or _name(function))(function)
+    return _as_it_reads(made, function)
+
+
+def _as_it_reads(spec: Function, function: Callable[..., Any]) -> Function:
+    """Returns the spec of a plain function, which gets a list of messages where its code reads their keys."""
+    if form_of(written_function(function), "completion") == "text":
+        return spec
+    return replace(spec, function=of_messages(function), whole=True)
+
+
+def spec_of(kind: Kind, value: object) -> Any:
+    """Makes a spec of what was given: a spec as it is, a plain function as a reward or verifier of its name.
+
+    A reward in TRL's manner is wrapped as in a file. A class of `gymnasium.Env` becomes an environment of its name,
+    paid and judged by what it says itself; an attribute `max_turns` of the class says how often the policy may speak.
+
+    Raises:
+        UsageError: it is none of these.
+    """
+    spec = _made(kind, value)
+    fault = spec_fault(kind, spec)
+    if fault:
+        raise UsageError(f"what was given as {with_article(kind)} cannot be one: {fault}.")
+    return spec
+
+
+def written_sha256(target: object) -> str | None:
+    """Returns the SHA-256 of a function's or class's own source, or None where it is not at hand.
+
+    It covers the functions of the same module that it calls and the plain values that it reads, not what it imports.
+    """
+    try:
+        parts = list(_sources(target, set()))
+    except (OSError, TypeError):
+        return None
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest() if parts else None
+
+
+@dataclass(frozen=True, slots=True)
+class TextEnv:
+    """The factory of an environment whose class was given.
+
+    Attributes:
+        func: the class.
+    """
+
+    func: type[gymnasium.Env[Any, Any]]
+
+    def __call__(self, **options: Any) -> gymnasium.Env[Any, Any]:
+        """Makes one.
+
+        Raises:
+            UsageError: its actions are no text.
+        """
+        from gymnasium import spaces
+
+        made = self.func(**options)
+        numbers = (spaces.Discrete, spaces.Box, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Dict, spaces.Tuple)
+        if isinstance(made.action_space, numbers):
+            name = self.func.__name__
+            raise UsageError(
+                f"env '{name}': its actions are {made.action_space}, and a policy writes text. Register it, "
+                f'gymnasium.register("{name}-v0", entry_point={name}), and name it env="gym:{name}-v0": that writes '
+                "its observations down and reads its actions."
+            )
+        return made
+
+
+def _made(kind: Kind, value: object) -> Spec | object:
+    if isinstance(value, tuple(SPEC_OF_KIND.values())):
+        return value
+    try:
+        if kind == "env" and inspect.isclass(value):
+            return _env_of(value)
+        if kind == "env" and hasattr(value, "reset") and hasattr(value, "step"):
+            raise UsageError(
+                f"what was given as an env is one environment, and a run plays many side by side. Give its class: "
+                f"{type(value).__name__}."
+            )
+        if kind == "reward" and callable(value):
+            return reward_of(value)
+        if kind == "verifier" and callable(value):
+            return verifier_of(value)
+    except SpecError as error:
+        raise UsageError(f"what was given as {with_article(kind)} cannot be one: {error}") from error
+    return value
+
+
+def _name(function: Callable[..., Any]) -> str | None:
+    """Returns a name for what has none that a SPEC could hold."""
+    return "lambda" if name_of_function(function) == "<lambda>" else None
+
+
+def _env_of(made: type[Any]) -> EnvSpec:
+    import gymnasium
+
+    if not issubclass(made, gymnasium.Env):
+        raise UsageError(
+            f"the class '{made.__name__}' is no environment: derive it from gymnasium.Env, with texts as observations "
+            "and actions."
+        )
+    return EnvSpec(
+        name=made.__name__,
+        version=SCRATCH_VERSION,
+        factory=TextEnv(made),
+        doc=inspect.getdoc(made) or "",
+        options=options_of(made.__init__),
+        rewards=("environment",),
+        verifier="environment",
+        max_turns=getattr(made, "max_turns", 1),
+        scores_itself=True,
+    )
+
+
+def _sources(target: Any, seen: set[int]) -> Iterator[str]:
+    """Yields the source of a function or of a class's methods, and of what of the same module it uses.
+
+    Raises:
+        OSError, TypeError: a source is not at hand.
+    """
+    if id(target) in seen:
+        return
+    seen.add(id(target))
+    if inspect.isclass(target):  # whose own source is not found where its module has no file
+        for name, value in sorted(vars(target).items()):
+            function: Any = inspect.unwrap(getattr(value, "__func__", value)) if not name.startswith("__dict") else None
+            if inspect.isfunction(function) and function.__module__ == target.__module__:
+                yield from _sources(function, seen)
+            elif isinstance(value, _PLAIN) and name not in ("__module__", "__firstlineno__"):
+                yield f"{name} = {value!r}"
+    elif inspect.isfunction(target):
+        yield inspect.getsource(target)
+        used = inspect.getclosurevars(target)
+        for name, value in sorted({**used.globals, **used.nonlocals}.items()):
+            if isinstance(value, _PLAIN):
+                yield f"{name} = {value!r}"
+            elif _callable_of(value, target.__module__):
+                yield from _sources(value, seen)
+
+
+def _callable_of(value: Callable[..., Any], module: str) -> bool:
+    """Tells whether something is a function or a class that was written in that module."""
+    return (inspect.isfunction(value) or inspect.isclass(value)) and value.__module__ == module

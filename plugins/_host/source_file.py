@@ -1,0 +1,213 @@
+"""Loads a plugin from a file that belongs to no installed package: `./mine.py:score`, or a rubric, `./rubric.toml`.
+
+In: a path and the name of any spec in the file, or of a plain function, which is a reward as it is. Out: a registration
+whose distribution is the file's absolute path. The file's folder joins the end of `sys.path`, so that it may import its
+neighbours without hiding anything that is installed. The same file with the same content is executed once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeGuard
+
+from grpo.plugins._host.file_code import execute, refused_in
+from grpo.plugins._host.loading import GIVEN, Registration
+from grpo.plugins._host.problems import one_line
+from grpo.plugins._host.python_objects import reward_of, verifier_of, written_sha256
+from grpo.plugins._host.rubric_file import rubric_from_file
+from grpo.plugins._spec.signature import returns_verdict, written_function
+from grpo.plugins._spec.soundness import SPEC_OF_KIND, spec_fault
+from grpo.plugins._spec.spec_text import SpecText
+from grpo.plugins.errors import PluginNotFound, SpecError, UsageError, did_you_mean, plural, with_article
+from grpo.plugins.from_trl import is_trl_function
+from grpo.plugins.specs import Kind, RewardSpec, VerifierSpec
+
+_PLAIN_FORM: dict[Kind, str] = {
+    "reward": " or has a first parameter named completion",
+    "verifier": " or has a first parameter named completion and returns a Verdict",
+}
+
+
+def registration_from_file(kind: Kind, text: SpecText) -> Registration:
+    """Returns the spec of that kind that the file holds under a variable of that name, or with that name.
+
+    Raises:
+        PluginNotFound: there is no such file, no such function in it, or only another version.
+        UsageError: the file cannot be executed, or the name stands for something else.
+    """
+    path_text, function = text.path, text.name
+    path = Path(path_text).expanduser()
+    if path.is_dir():
+        raise PluginNotFound(f"'{path_text}' is a folder. Name a file in it: ./file.py:function or ./rubric.toml.")
+    if not path.is_file():
+        form = "./rubric.toml" if path.suffix == ".toml" else "./file.py:function"
+        raise PluginNotFound(f"no file '{path_text}' (looked in {path.absolute().parent}). Write {form}.")
+    path = path.resolve()
+    if path.suffix == ".toml":
+        if kind != "reward":
+            raise PluginNotFound(f"no {kind} in {path_text}: a TOML file describes a rubric, which is a reward.")
+        return Registration(kind, rubric_from_file(path), str(path), "", path.name)
+    module = module_from_file(path)
+    values, refused = vars(module), refused_in(module)
+    declared = [name for name, value in values.items() if isinstance(value, SPEC_OF_KIND[kind])]
+    plain = [name for name, value in values.items() if _kind_of_plain(value, module) == kind]
+    plain = [name for name in plain if _is_own(values[name], module)] or plain  # what is imported is to be used
+    trl = [name for name in plain if is_trl_function(values[name])]
+    offered = list(dict.fromkeys([*declared, *plain]))
+    function = function or _only(kind, path_text, [*declared, *trl, *refused] or plain)
+    if function in refused:
+        others = ", ".join(name for name in offered if name not in refused)
+        raise UsageError(
+            f"{path_text}:{function} cannot be used: {one_line(refused[function]).rstrip('.')}."
+            f"{f' The file also offers: {others}.' if others else ''}"
+        ) from refused[function]
+    named = [value for value in values.values() if isinstance(value, SPEC_OF_KIND[kind])]
+    spec = values.get(function) or next((value for value in named if value.name == function), None)
+    if kind in ("reward", "verifier") and _is_plain(spec):
+        spec = _spec_of_plain(kind, spec, f"{path_text}:{function}", function)
+    if spec is None:
+        raise PluginNotFound(
+            f"no {kind} '{function}' in {path_text}.{did_you_mean(function, offered)} "
+            f"The file offers: {', '.join(offered) or f'no {plural(kind)}'}."
+        )
+    fault = spec_fault(kind, spec)
+    if fault:
+        more = f" (one that is registered with gymnasium is gym:{path_text}:ID)" if kind == "env" else ""
+        raise UsageError(f"{path_text}:{function} is not {with_article(kind)}: {fault}{more}.")
+    if text.version not in (None, spec.version):
+        raise PluginNotFound(
+            f"no {kind} '{function}' of version {text.version} in {path_text}: the file has version {spec.version}. "
+            f"Write {path_text}:{function}@{spec.version} to accept it."
+        )
+    return Registration(kind, spec, str(path), "", function)
+
+
+def _is_own(value: Callable[..., Any], module: ModuleType) -> bool:
+    """Tells whether a function was written in a file, and not imported."""
+    return getattr(written_function(value), "__module__", None) == module.__name__
+
+
+def _is_plain(value: object) -> TypeGuard[Callable[..., Any]]:
+    """Tells whether something can be called and is neither a spec nor a class."""
+    return callable(value) and not inspect.isclass(value) and not isinstance(value, tuple(SPEC_OF_KIND.values()))
+
+
+def _spec_of_plain(kind: Kind, function: Callable[..., Any], where: str, name: str) -> RewardSpec | VerifierSpec:
+    """Makes a spec of a plain function that was named for a kind.
+
+    Raises:
+        UsageError: it cannot be one.
+    """
+    try:
+        if kind == "verifier":
+            return verifier_of(function, name=name)
+        if returns_verdict(function):
+            raise UsageError(
+                f"{where} is a verifier: it returns a Verdict, and a reward a number. Name it with --verifier, or "
+                f"check it as verifier:{where}."
+            )
+        return reward_of(function, name=name)
+    except SpecError as error:
+        raise UsageError(f"{where} is not a {kind}: {error}") from error
+
+
+def _kind_of_plain(value: object, module: ModuleType) -> Kind | None:
+    """Returns what a file offers a plain function as, or None.
+
+    In TRL's manner it is a reward; in this file, with `completion` first, a verifier where it returns a Verdict, else a
+    reward.
+    """
+    if not _is_plain(value):
+        return None
+    if is_trl_function(value):
+        return "reward"
+    if not _is_own(value, module):
+        return None
+    try:
+        first = next(iter(inspect.signature(value).parameters), "")
+    except (TypeError, ValueError):
+        return None
+    return None if first != "completion" else "verifier" if returns_verdict(value) else "reward"
+
+
+def _only(kind: Kind, path: str, offered: Sequence[str]) -> str:
+    """Returns the name of the one thing that a file offers.
+
+    Raises:
+        PluginNotFound: it offers none, or several.
+    """
+    if len(offered) == 1:
+        return offered[0]
+    if not offered:
+        raise PluginNotFound(
+            f"{path} offers no {kind}: no function in it is decorated with @{kind}()"
+            f"{_PLAIN_FORM.get(kind, '')}. Write one, then give "
+            f"{path}:function."
+        )
+    raise PluginNotFound(
+        f"{path} offers {len(offered)} {plural(kind)}: {', '.join(offered)}. Name one, as in {path}:{offered[0]}"
+    )
+
+
+def module_from_file(path: Path) -> ModuleType:
+    """Executes a Python file, once for the same content, and returns it as a module.
+
+    Raises:
+        UsageError: it raises, with the place.
+    """
+    content = path.read_bytes()
+    identity = hashlib.sha256(str(path).encode() + b"\0" + content).hexdigest()[:12]
+    name = f"grpo_file_{path.stem}_{identity}"
+    if name in sys.modules:
+        return sys.modules[name]
+    module_spec = importlib.util.spec_from_file_location(name, path)
+    if module_spec is None or module_spec.loader is None:
+        raise UsageError(f"{path} cannot be loaded as Python. Give the file a name that ends in .py.")
+    module = importlib.util.module_from_spec(module_spec)
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    sys.modules[name] = module
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            execute(content, str(path), module)
+    except KeyboardInterrupt:
+        del sys.modules[name]
+        raise
+    except BaseException as error:  # the file may also call sys.exit()
+        del sys.modules[name]
+        cause = refused_in(module).get(str(error.name), error) if isinstance(error, NameError) else error
+        raise UsageError(f"{path} cannot be executed: {one_line(cause).rstrip('.')}. {_remedy(path, cause)}") from error
+    return module
+
+
+def _remedy(path: Path, error: BaseException) -> str:
+    if isinstance(error, ImportError) and "relative import" in str(error):
+        return "A file is in no package: import its neighbours by their bare names, as in `import neighbour`."
+    return f"Try: python {path}"
+
+
+def source_sha256(function: object) -> str | None:
+    """Returns the SHA-256 of the file that defines a function or class, or None when its source is not at hand.
+
+    Of what a script or a notebook's cell defines it is that of its own source: the rest goes on changing.
+    """
+    target = inspect.unwrap(function) if callable(function) else function
+    while hasattr(target, "func"):
+        target = inspect.unwrap(target.func)
+    module = sys.modules.get(getattr(target, "__module__", None) or type(target).__module__)
+    if module is not None and module.__name__ == GIVEN:
+        return written_sha256(target if inspect.isroutine(target) or inspect.isclass(target) else type(target))
+    try:
+        file = None if module is None else inspect.getsourcefile(module)
+    except TypeError:
+        return None
+    if file is None or not Path(file).is_file():
+        return None
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()

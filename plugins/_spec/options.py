@@ -1,0 +1,98 @@
+"""Checks the option values that a user gave against the types that a plugin declares.
+
+In: a spec and the values of a SPEC. Out: the keyword arguments for its function. The types are checked by pydantic,
+which is imported only when there is a value to check.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping
+from types import UnionType
+from typing import Any, Literal
+
+from grpo.plugins._spec.spec_text import Value
+from grpo.plugins.errors import OptionError, PluginError, did_you_mean
+from grpo.plugins.specs import Option, Spec
+
+
+def checked_options(spec: Spec, distribution: str, values: Mapping[str, Value]) -> dict[str, Any]:
+    """Returns the keyword arguments that the values give; options without a value keep their defaults.
+
+    Raises:
+        OptionError: an option is unknown, lacks a value that it needs, or has a value of the wrong type.
+        PluginError: the plugin annotates an option with something that is not a type.
+    """
+    known = {option.name: option for option in spec.options}
+    for name in values:
+        if name not in known:
+            raise OptionError(
+                f"{spec.kind} '{spec.name}' has no option '{name}'.{did_you_mean(name, known)} {_listed(spec)}"
+            )
+    for option in spec.options:
+        if option.required and option.name not in values:
+            raise OptionError(
+                f"{spec.kind} '{spec.name}' needs the option '{option.name}' ({type_name(option.type)}). "
+                f"Write {spec.name}:{option.name}=... {_listed(spec)}"
+            )
+    return {name: _converted(spec, distribution, known[name], value) for name, value in values.items()}
+
+
+def type_name(annotation: Any) -> str:
+    """Returns an annotation as people write it: "float", "int | None", "'a' | 'b'"."""
+    if annotation is None or annotation is type(None):
+        return "None"
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is Literal:
+        return " | ".join(repr(argument) for argument in arguments)
+    if origin is typing.Annotated:
+        return type_name(arguments[0])
+    if origin in (typing.Union, UnionType):
+        return " | ".join(type_name(argument) for argument in arguments)
+    if isinstance(annotation, type) and not arguments:
+        return annotation.__name__
+    return str(annotation).replace("typing.", "")
+
+
+def _listed(spec: Spec) -> str:
+    if not spec.options:
+        return "It takes no options."
+    names = ", ".join(option.name for option in spec.options)
+    return f"Options: {names}. Read about them with: grpo plugins show {spec.kind}:{spec.name}"
+
+
+def _converted(spec: Spec, distribution: str, option: Option, value: Value) -> Any:
+    from pydantic import PydanticUserError
+
+    try:
+        return _validated(spec, option, value)
+    except (PydanticUserError, NameError, TypeError) as error:
+        raise PluginError(
+            f"{spec.kind} '{spec.name}' of {distribution}: option '{option.name}' is annotated with "
+            f"{option.type!r}, which values cannot be checked against ({type(error).__name__}). "
+            "Its author must annotate it with a type that pydantic knows."
+        ) from error
+
+
+def _validated(spec: Spec, option: Option, value: Value) -> Any:
+    from pydantic import TypeAdapter, ValidationError
+
+    adapter = TypeAdapter(option.type)
+    try:
+        return adapter.validate_python(value.parsed, strict=True)
+    except ValidationError as error:
+        reason = error.errors(include_url=False)[0]["msg"]
+    # Lax: "10" is an int and [1, 2] a tuple, but true is not 1; and `answer=72` may be meant as text.
+    attempts = [] if isinstance(value.parsed, bool) else [value.parsed]
+    if value.typed is not None and not isinstance(value.parsed, str):
+        attempts.append(value.typed)
+    for attempt in attempts:
+        try:
+            return adapter.validate_python(attempt)
+        except ValidationError as error:
+            reason = error.errors(include_url=False)[0]["msg"]
+    written = repr(value.parsed if value.typed is None else value.typed)
+    raise OptionError(
+        f"{spec.kind} '{spec.name}': option '{option.name}' cannot be {written}: expected "
+        f"{type_name(option.type)} ({reason[:1].lower()}{reason[1:]}). {_listed(spec)}"
+    )

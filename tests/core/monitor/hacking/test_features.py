@@ -1,0 +1,71 @@
+"""What is counted of a text: honest ones do not repeat themselves, and an answer is what is said last."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import random
+
+import pytest
+
+from grpo.core.monitor.hacking import features as surface
+from grpo.core.monitor.hacking.features import READ, answer_of, repeated, stuck
+
+NOISE = random.Random(0)
+HONEST = {
+    "a short answer": "<answer>42</answer>",
+    "a sum": "1+1" * 100,
+    "digits": "".join(NOISE.choices("0123456789", k=READ)),
+    "zeros and ones": "".join(NOISE.choices("01", k=READ)),
+    "genes": "".join(NOISE.choices("ACGT", k=READ)),
+    "code": inspect.getsource(surface),
+    "code without spaces": "".join(inspect.getsource(surface).split()),
+    "numbers in a row": ",".join(map(str, range(READ))),
+    "a table": "\n".join("|".join(f"{row * column}" for column in range(20)) for row in range(100)),
+    "a sparse grid": "\n".join("".join(NOISE.choices("0000001", k=30)) for _ in range(30)),
+    "JSON": json.dumps([{"id": one, "name": f"n{one}"} for one in range(300)], separators=(",", ":")),
+    "Chinese": "".join(chr(0x4E00 + int(NOISE.expovariate(1 / 200))) for _ in range(READ)),
+}
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_honest_texts_do_not_repeat_themselves(name: str) -> None:
+    assert not stuck(HONEST[name])
+    assert repeated(HONEST[name]) < 0.5
+
+
+@pytest.mark.parametrize("piece", ["!", "ab", "a-b-", "142857", "[INST][/INST]", "是的"])
+def test_a_few_characters_over_and_over_are_stuck_first_and_last(piece: str) -> None:
+    loop, words = piece * 600, " ".join(str(NOISE.random()) for _ in range(400))
+    assert stuck(f"so it is: {loop}")
+    assert stuck(f"{words} {loop}")
+    assert stuck(f"{loop} {words}")
+
+
+def test_words_repeat_themselves_after_the_characters_that_are_read_first() -> None:
+    words = " ".join(str(NOISE.random()) for _ in range(400))
+    assert repeated(f"{words}{' a b' * 2000}") > 0.9
+    assert repeated(words) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("so\n42", "42"),
+        ("so\n42 </answer>\n</done>", "42"),
+        ("so\n42\u200b\u200b", "42"),
+        ("so\n4\u034f2\n\u200d", "42"),
+        ("so\n\uff14\uff12", "42"),
+        ("so\n42\n.....", "42"),
+        ("so\n42\n- - -\n```", "42"),
+        ("so\n42" + " " * 2 * READ, "42"),
+        ("so\n] )", "] )"),
+        ("so\n... --- ...", "... --- ..."),
+        ("so\n+", "+"),
+        ("))))", "))))"),
+        ("so\ncaf\u00e9", "caf\u00e9"),
+        (" \n", ""),
+    ],
+)
+def test_an_answer_is_the_last_line_that_says_something(text: str, answer: str) -> None:
+    assert answer_of(text) == answer
