@@ -1,4 +1,4 @@
-"""Prepares parsed tests to be run unit by unit: what they compare is asked of the judge, and each unit says how it ended.
+"""Prepares parsed tests to be run unit by unit: the judge decides what they compare, and hears how each unit ended.
 
 Expected values that stand in an assertion are taken out where the solution runs in the same process (`split=False`).
 See `guest.units` for the names that the prepared source calls.
@@ -14,20 +14,16 @@ from typing import Any
 
 from grpo.rewards.code.guest.plain import NotPlain, encode
 
-_EQUAL = frozenset("assertEqual assertEquals assertListEqual assertDictEqual assertTupleEqual assertSetEqual".split())
-_EXPECTING = (
-    "raises",
-    "warns",
-    "deprecated_call",
-    "assertRaises",
-    "assertWarns",
-    "assertLogs",
-    "assertNoLogs",
-    "suppress",
-)
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_EQUAL = _words("assertEqual assertEquals assertListEqual assertDictEqual assertTupleEqual assertSetEqual")
+_EXPECTING = tuple(_words("raises warns deprecated_call assertRaises assertWarns assertLogs assertNoLogs suppress"))
 _FORGIVES = r"\((?:AssertionError|Exception|BaseException)\b"
 _UNEQUAL = frozenset(("assertNotEqual", "assertIsNot"))
-_CONVERSIONS = frozenset("int float complex str repr bytes len bool abs round hash".split())
+_CONVERSIONS = _words("int float complex str repr bytes len bool abs round hash")
 _LARGEST_BASE, _LARGEST_FACTOR = 200, 10_000
 
 
@@ -125,7 +121,7 @@ class Instrument(ast.NodeTransformer):
         self._caught, self._in_function = outer
         return node
 
-    visit_AsyncFunctionDef = visit_FunctionDef
+    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815 - the name that `ast` looks for
 
     def visit_Try(self, node: ast.Try) -> ast.Try:
         outer, self._caught = self._caught, True
@@ -146,7 +142,7 @@ class Instrument(ast.NodeTransformer):
         self._assertions.append(sure)
         return [node, _call_of("__true__", True, self._place(sure))]
 
-    visit_AsyncWith = visit_With
+    visit_AsyncWith = visit_With  # noqa: N815
 
     def visit_If(self, node: ast.If) -> ast.stmt:
         """Rewrites a condition; one that raises an AssertionError is an assertion."""
@@ -254,14 +250,16 @@ class Instrument(ast.NodeTransformer):
             [operator], [right] = test.ops, test.comparators
             if isinstance(operator, ast.Eq):
                 return self._equal(test.left, right)
-        if isinstance(test, ast.Compare) and not self._split and not self._caught:
+        ordered = isinstance(test, ast.Compare) and not self._split and not self._caught
+        if ordered and isinstance(test, ast.Compare):
             if all(isinstance(operator, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for operator in test.ops):
                 names = [ast.Constant(type(operator).__name__) for operator in test.ops]
                 sides = [self.visit(side) for side in (test.left, *test.comparators)]
                 return ast.Call(_name("__order__"), [ast.Tuple(names, ast.Load()), *sides], [])  # type: ignore[arg-type]
         if not self._split and isinstance(test, ast.Call) and ast.unparse(test.func) == "__near__":
-            place = self._kept(test.args[1])
-            return ast.Call(_name("__known__"), [self.visit(test.args[0]), place, test.args[2]], [])
+            kept = self._kept(test.args[1])
+            if kept is not None:
+                return ast.Call(_name("__known__"), [self.visit(test.args[0]), ast.Constant(kept), test.args[2]], [])
         if self._pinned(test):
             return test
         rewritten: ast.expr = self.visit(test)
@@ -271,8 +269,8 @@ class Instrument(ast.NodeTransformer):
         for one, other in ((left, right), (right, left)):
             place = self._kept(other) if not isinstance(one, ast.Constant) else None
             if place is not None:
-                self._compared.setdefault(ast.unparse(one), []).append(place.value)
-                return ast.Call(_name("__known__"), [self._direct(one), place], [])
+                self._compared.setdefault(ast.unparse(one), []).append(place)
+                return ast.Call(_name("__known__"), [self._direct(one), ast.Constant(place)], [])
         return self._compare("__alike__", left, right)
 
     def _compare(self, name: str, left: ast.expr, right: ast.expr) -> ast.expr:
@@ -282,7 +280,7 @@ class Instrument(ast.NodeTransformer):
         return ast.Call(_name(name), [self.visit(right), self.visit(left)], [])
 
     def _pinned(self, test: ast.expr) -> bool:
-        """Rewrites a comparison with a known value: a call that is one side of it may answer as that says, each time."""
+        """Rewrites a comparison with a known value: a call that is one side of it may change its answer."""
         if not isinstance(test, ast.Compare) or len(test.ops) > 1 or not isinstance(test.ops[0], ast.Eq | ast.Is):
             return False
         if _literal(test.comparators[0]) is not None:
@@ -306,7 +304,7 @@ class Instrument(ast.NodeTransformer):
         done: ast.expr = self.visit(node)
         return done
 
-    def _kept(self, node: ast.expr) -> ast.Constant | None:
+    def _kept(self, node: ast.expr) -> int | None:
         """Takes a value out of the tests, if the node is one; returns its place."""
         wire = _literal(node)
         if wire is None:
@@ -315,7 +313,7 @@ class Instrument(ast.NodeTransformer):
         place = len(self.prepared.literals) - 1
         if self._sure and self._in_function == 0 and self._unit >= 0:
             self.prepared.required.setdefault(self._unit, []).append(place)
-        return ast.Constant(place)
+        return place
 
 
 def _literal(node: ast.expr) -> tuple[Any] | None:
@@ -401,7 +399,7 @@ def _asks_for_change(node: ast.AST) -> bool:
 
 
 def _lone_methods(every: Sequence[ast.stmt], names: Collection[str]) -> set[str]:
-    """Returns `s.f` for an object made without arguments of which the tests use nothing but `f`: a function in disguise."""
+    """Returns `s.f` for objects made without arguments of which the tests use nothing but `f`: functions in disguise."""
     nodes = [node for statement in every for node in ast.walk(statement)]
     made = {
         node.targets[0].id

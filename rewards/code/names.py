@@ -271,9 +271,9 @@ def mutates(every: Sequence[ast.stmt], names: set[str]) -> bool:
             given |= {each.id for each in node.args if isinstance(each, ast.Name)}
         if isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
-            if any(isinstance(side, ast.Constant) and side.value is None for side in sides):
-                if any(_outermost(side) in called for side in sides):
-                    return True
+            none = any(isinstance(side, ast.Constant) and side.value is None for side in sides)
+            if none and any(_outermost(side) in called for side in sides):
+                return True
             compared |= {side.id for side in sides if isinstance(side, ast.Name)}
     return bool(given & compared)
 

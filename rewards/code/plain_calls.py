@@ -11,43 +11,32 @@ from collections.abc import Iterable, Sequence
 
 from grpo.rewards.code.guest.customs import SOLUTION_MODULES
 
-_MODULES = frozenset(
-    "math cmath copy re itertools functools collections string typing json fractions operator heapq bisect statistics"
-    " random datetime numpy pytest __future__ decimal".split()
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_MODULES = _words(
+    "math cmath copy re itertools functools collections string typing json fractions operator heapq bisect"
+    " statistics random datetime numpy pytest __future__ decimal"
 )
 # What changes the solution's surroundings, or looks at more than values.
-_ELSEWHERE = frozenset(
-    "seed setstate getcontext setcontext localcontext setrecursionlimit stdout stdin stderr environ settrace open input"
-    " eval exec compile globals locals vars breakpoint __import__ redirect_stdout capsys print isgenerator"
-    " iscoroutinefunction warns deprecated_call catch_warnings simplefilter GeneratorType StopIteration GeneratorExit StopAsyncIteration".split()
+_ELSEWHERE = _words(
+    "seed setstate getcontext setcontext localcontext setrecursionlimit stdout stdin stderr environ settrace open"
+    " input eval exec compile globals locals vars breakpoint __import__ redirect_stdout capsys print isgenerator"
+    " iscoroutinefunction warns deprecated_call catch_warnings simplefilter GeneratorType StopIteration"
+    " GeneratorExit StopAsyncIteration"
 )
 _SIDE_BY_SIDE = (ast.Is, ast.IsNot)
-_KINDS = frozenset(
-    "int float str bytes bool complex list tuple dict set frozenset Iterable Sequence Mapping Sized Container Hashable"
-    " Collection Number Integral Real object NoneType".split()
+_KINDS = _words(
+    "int float str bytes bool complex list tuple dict set frozenset Iterable Sequence Mapping Sized Container"
+    " Hashable Collection Number Integral Real object NoneType"
 )
 _METHODS = frozenset(
     name for kind in (str, bytes, tuple, int, float, complex) for name in dir(kind) if not name.startswith("_")
 ) | frozenset(("keys", "values", "items", "get"))
 _CLASSES_OF_DATA = frozenset(("Decimal", "Fraction", "Counter", "OrderedDict"))
-_NO_VALUES = frozenset(
-    (
-        "islice",
-        "takewhile",
-        "dropwhile",
-        "next",
-        "iter",
-        "callable",
-        "type",
-        "hash",
-        "id",
-        "getattr",
-        "hasattr",
-        "dir",
-        "help",
-        "super",
-    )
-)
+_NO_VALUES = _words("islice takewhile dropwhile next iter callable type hash id getattr hasattr dir help super")
 
 
 def calls_only(every: Sequence[ast.stmt], setup: Sequence[ast.stmt], names: set[str]) -> bool:

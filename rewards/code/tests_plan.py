@@ -1,8 +1,8 @@
 """Plans how tests are judged: their units, the names that the solution must define, and by which of two judges.
 
 The tests alone decide, before any completion is read. Tests that call functions with plain data, and use what comes
-back as plain data, are `calls`: they run in one sandbox and the functions in another. All others are `objects`: they run
-in one process with the solution, by pytest where they are written for it.
+back as plain data, are `calls`: they run in one sandbox and the functions in another. All others are `objects`: they
+run in one process with the solution, by pytest where they are written for it.
 
 A unit is what can pass or fail on its own: a top-level assertion with the statements that lead to it, an assertion of a
 `check(candidate)` function, a test function, a method of a test class. Only tests are parsed here, never a solution.
@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from grpo.rewards.code.guest.customs import SOLUTION_MODULES
 from grpo.rewards.code.instrument import Instrument
 from grpo.rewards.code.names import free_names, missing_imports, mutates, solution_aliases, wanted_names
 from grpo.rewards.code.plain_calls import calls_only
@@ -355,8 +356,6 @@ def _modules_of(every: Sequence[ast.stmt]) -> set[str]:
     nodes = [node for statement in every for node in ast.walk(statement)]
     names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level}
-    from grpo.rewards.code.guest.customs import SOLUTION_MODULES
-
     return {name for name in names if name.partition(".")[0] not in SOLUTION_MODULES}
 
 

@@ -1,7 +1,8 @@
 """The languages that a sandbox runs: a name in, what must be shown inside and which commands run a program out.
 
-`python` runs in the zygote itself, and so does `pytest`, where pytest is loaded already. `c` and `javascript` replace the process; they are offered where gcc and node are
-installed, and show the compiler, its headers and the system's libraries, or node and its libraries, beside Python.
+`python` runs in the zygote itself, and so does `pytest`, where pytest is loaded already. `c` and `javascript` replace
+the process; they are offered where gcc and node are installed, and show the compiler, its headers and the system's
+libraries, or node and its libraries, beside Python.
 """
 
 from __future__ import annotations

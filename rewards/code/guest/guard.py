@@ -19,17 +19,23 @@ _NAMES = re.compile(
     r"__globals__|__closure__|__builtins__|cell_contents|\bf_(?:back|globals|locals|builtins)\b|\b(?:gi|cr|ag|tb)_frame\b"
     r"|\b_pytest\b|\b_current_frames\b|\bget_(?:objects|referrers|referents)\b|\baddaudithook\b|/proc/self"
 )
-_EVENTS = frozenset(
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_EVENTS = _words(
     "sys._getframe sys._current_frames sys._current_exceptions sys.settrace sys.setprofile gc.get_objects"
     " gc.get_referrers gc.get_referents sys.addaudithook socket.__new__ code.__new__ open object.__getattr__"
-    " object.__setattr__ import".split()
+    " object.__setattr__ import"
 )
-_MODULES = frozenset(("ctypes", "_ctypes", "_testcapi", "_pytest", "_xxsubinterpreters", "_interpreters"))
-_ATTRIBUTES = frozenset(("tb_frame", "gi_frame", "cr_frame", "ag_frame", "f_locals", "f_globals", "f_back"))
+_MODULES = _words("ctypes _ctypes _testcapi _pytest _xxsubinterpreters _interpreters")
+_ATTRIBUTES = _words("tb_frame gi_frame cr_frame ag_frame f_locals f_globals f_back")
 # Functions of the standard library that hand out frames, or what others hold.
-_HANDING = frozenset(
+_HANDING = _words(
     "currentframe stack trace getouterframes getinnerframes getframeinfo getclosurevars walk_stack walk_tb"
-    " _getframe settrace setprofile".split()
+    " _getframe settrace setprofile"
 )
 _TRANSPARENT = ("<string>", "<frozen")
 

@@ -17,6 +17,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 def candidates(expected: Any, rng: random.Random, count: int = _MANY) -> tuple[list[Any], int]:
     """Returns values, the expected one among them, and its place."""
+    values: list[Any]
     if type(expected) is bool:
         values = [expected, not expected]
     elif expected is None:

@@ -101,10 +101,11 @@ def encode(value: Any, *, convert: bool = False) -> Any:
 def _held(value: Any) -> Any:
     """Returns the plain data that a value of another class holds or yields."""
     kind = type(value)
+    base: Any
     for base in _BASES:
-        if isinstance(value, base) and issubclass(kind, base):
+        if issubclass(kind, base):
             if base is deque or issubclass(base, (list, tuple, set, frozenset)):
-                return base(base.__iter__(value))  # type: ignore[attr-defined]
+                return base(base.__iter__(value))
             return dict(dict.items(value)) if base is dict else base.__new__(base, _raw(value, base))
     if kind.__module__ == "collections" and hasattr(value, "data"):
         return value.data
@@ -127,7 +128,7 @@ def _raw(value: Any, base: Any) -> Any:
     if base is float:
         return float.__float__(value)
     if base is complex:
-        return complex(complex.real.__get__(value), complex.imag.__get__(value))  # type: ignore[attr-defined]
+        return complex(complex.real.__get__(value), complex.imag.__get__(value))
     return str.__str__(value) if base is str else bytes(memoryview(value))
 
 

@@ -18,8 +18,8 @@ import types
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
-from grpo.rewards.code.guest.customs import customary
 from grpo.rewards.code.guest.channel import given
+from grpo.rewards.code.guest.customs import customary
 from grpo.rewards.code.guest.guard import install, looks_around
 from grpo.rewards.code.guest.loading import MODULE, asked_for, line_of, new_module, run_sources, silence
 from grpo.rewards.code.guest.plain import NotPlain, decode, encode
@@ -82,13 +82,14 @@ def main(
     module = new_module()
     space: dict[str, Any] = {"__name__": "test_solution", "__builtins__": __builtins__}
     refused: list[str] = []
-    switch = install((os.path.dirname(os.__file__), "/usr/lib/sandbox"), _FILE, refused.append)
+    library = os.__file__.rpartition("/")[0]
+    switch = install((library, "/usr/lib/sandbox"), _FILE, refused.append)
     try:
         run_sources(module, [setup] if setup else [], "<setup>")
         for name in modules:
             __import__(name)
         if pytest:
-            import pytest as _  # noqa: F401 - before the solution can change it
+            __import__("pytest")  # before the solution can change it
     except ModuleNotFoundError as error:
         say(["unjudged", f"the tests need a module that the sandbox lacks: {error.name}"])
         return
@@ -133,7 +134,6 @@ def main(
     say(["loaded"])
     faults: list[str] = []
     running = [-1]
-    getframe = sys._getframe
 
     def begin(unit: int) -> bool:
         if not first <= unit <= last:
@@ -357,8 +357,8 @@ def _has_own_eq(value: Any) -> bool:
 
 
 def _has_own_ne(value: Any) -> bool:
-    """Returns whether `!=` follows from `==`, or is the solution's own, and not that of a type which it derives from."""
-    function = type(value).__ne__
+    """Returns whether `!=` follows from `==`, or is Python code, and not that of a built-in type it derives from."""
+    function: Any = type(value).__ne__
     return function is object.__ne__ or isinstance(function, types.FunctionType)
 
 
@@ -487,8 +487,7 @@ def _run_pytest(code: Any, tests: Any, items: dict[str, int], wanted: tuple[int,
         pytest_runtest_protocol,
     ):
         setattr(plugin, hook.__name__, hook)
-    with open("test_solution.py", "w"):
-        pass
+    os.close(os.open("test_solution.py", os.O_CREAT))
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     off = [word for name in ("cacheprovider", "faulthandler", "doctest", "junitxml") for word in ("-p", f"no:{name}")]
     options = ["-q", "-s", "--assert=plain", "-c", os.devnull, "--rootdir", ".", "--import-mode=importlib", *off]
