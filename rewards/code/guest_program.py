@@ -22,7 +22,7 @@ from grpo.rewards.sandbox.bundle import JUDGE_MODULES, entry
 
 _PACKAGE = "grpo.rewards.code.guest"
 _LOADER = """\
-import binascii, marshal, sys
+import binascii, builtins, marshal, sys
 def load(magic, packages, modules):
     kind = type(sys)
     for name in packages:
@@ -36,6 +36,7 @@ def load(magic, packages, modules):
             code = compile(zlib.decompress(binascii.a2b_base64(source)), name, "exec", dont_inherit=True)
         else:
             code = marshal.loads(binascii.a2b_base64(code))
+        module.__dict__["__builtins__"] = dict(vars(builtins))
         exec(code, module.__dict__)
     return sys.modules
 """

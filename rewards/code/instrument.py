@@ -250,12 +250,10 @@ class Instrument(ast.NodeTransformer):
             [operator], [right] = test.ops, test.comparators
             if isinstance(operator, ast.Eq):
                 return self._equal(test.left, right)
-        ordered = isinstance(test, ast.Compare) and not self._split and not self._caught
-        if ordered and isinstance(test, ast.Compare):
-            if all(isinstance(operator, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for operator in test.ops):
-                names = [ast.Constant(type(operator).__name__) for operator in test.ops]
-                sides = [self.visit(side) for side in (test.left, *test.comparators)]
-                return ast.Call(_name("__order__"), [ast.Tuple(names, ast.Load()), *sides], [])  # type: ignore[arg-type]
+        if isinstance(test, ast.Compare) and self._asks(test, ast.Lt | ast.LtE | ast.Gt | ast.GtE):
+            names: list[ast.expr] = [ast.Constant(type(operator).__name__) for operator in test.ops]
+            sides = [self.visit(side) for side in (test.left, *test.comparators)]
+            return ast.Call(_name("__order__"), [ast.Tuple(names, ast.Load()), *sides], [])
         if not self._split and isinstance(test, ast.Call) and ast.unparse(test.func) == "__near__":
             kept = self._kept(test.args[1])
             if kept is not None:
@@ -264,6 +262,10 @@ class Instrument(ast.NodeTransformer):
             return test
         rewritten: ast.expr = self.visit(test)
         return rewritten
+
+    def _asks(self, test: ast.Compare, operators: Any) -> bool:
+        """Returns whether a comparison has these operators only and is asked of the judge."""
+        return not self._split and not self._caught and all(isinstance(each, operators) for each in test.ops)
 
     def _equal(self, left: ast.expr, right: ast.expr) -> ast.expr:
         for one, other in ((left, right), (right, left)):
@@ -381,11 +383,12 @@ def _begins_with_assertion(body: list[ast.stmt]) -> bool:
     for statement in body:
         if isinstance(statement, ast.Assert):
             return not isinstance(statement.test, ast.Constant)
-        if isinstance(statement, ast.With | ast.AsyncWith) and not any(
+        expecting = isinstance(statement, ast.With | ast.AsyncWith) and any(
             _expects(item.context_expr) for item in statement.items
-        ):
-            if any(isinstance(inner, ast.Assert) for inner in ast.walk(statement)):
-                return _begins_with_assertion(statement.body)
+        )
+        asserting = any(isinstance(inner, ast.Assert) for inner in ast.walk(statement))
+        if isinstance(statement, ast.With | ast.AsyncWith) and asserting and not expecting:
+            return _begins_with_assertion(statement.body)
         if any(isinstance(inner, ast.Return | ast.Raise | ast.Try | ast.Yield) for inner in ast.walk(statement)):
             return False
     return False
@@ -399,7 +402,7 @@ def _asks_for_change(node: ast.AST) -> bool:
 
 
 def _lone_methods(every: Sequence[ast.stmt], names: Collection[str]) -> set[str]:
-    """Returns `s.f` for objects made without arguments of which the tests use nothing but `f`: functions in disguise."""
+    """Returns `s.f` for objects made without arguments of which tests use nothing but `f`: functions in disguise."""
     nodes = [node for statement in every for node in ast.walk(statement)]
     made = {
         node.targets[0].id

@@ -72,7 +72,8 @@ class _Reader:
         if not all(map(self._is_allowed, self._nodes)):
             return False
         calls = [node for node in self._nodes if isinstance(node, ast.Call) and self._is_of_solution(node)]
-        if not calls or not self._only_called(calls):
+        mapped = {node.id for node in self._nodes if isinstance(node, ast.Name) and self._is_mapped(node)}
+        if not (calls or mapped) or not self._only_called(calls):
             return False
         self._answers = {name for call in calls for name in self._assigned(call)}
         self._iterators = {
@@ -127,6 +128,12 @@ class _Reader:
                 ):
                     return False
         return True
+
+    def _is_mapped(self, node: ast.Name) -> bool:
+        """Returns whether a function of the solution is what `map` calls."""
+        parent = self._parents.get(id(node))
+        maps = isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id == "map"
+        return maps and node.id in self._functions and parent.args[:1] == [node]  # type: ignore[union-attr]
 
     def _is_given_data(self, call: ast.Call) -> bool:
         """Returns whether the arguments are surely plain data."""

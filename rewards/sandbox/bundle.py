@@ -74,7 +74,7 @@ def read(descriptor):
 LAUNCH = STUB + "plan = load(read(int(sys.argv[2])))\n"
 LAUNCH += f"sys.modules['{_WALL}.launcher'].main(int(sys.argv[1]), int(sys.argv[2]), plan)\n"
 SERVE = f"""
-import marshal, os, sys, types
+import builtins, marshal, os, sys, types
 def load(descriptor):
     modules, plan = marshal.loads(os.pread(descriptor, os.fstat(descriptor).st_size, 0))
     os.close(descriptor)
@@ -84,7 +84,10 @@ def load(descriptor):
             module.__path__ = []
     for name, code in modules:
         if code is not None:
-            exec(code, sys.modules[name].__dict__)
+            space = sys.modules[name].__dict__
+            if name.startswith("grpo.rewards.code."):
+                space["__builtins__"] = dict(vars(builtins))  # of its own: a program may change those of all
+            exec(code, space)
     return plan
 plan = load(4)
 sys.modules['{_WALL}.zygote'].main(plan)

@@ -258,7 +258,7 @@ def main(
         if solution.dead or how == "unjudged" or (stop and how != "passed"):
             raise Stop
 
-    space: dict[str, Any] = {"__name__": "tests", "__builtins__": __builtins__}
+    space: dict[str, Any] = {"__name__": "tests", "__builtins__": sys.modules["builtins"]}
     report(
         _run(
             setup,

@@ -19,6 +19,7 @@ LONGEST = 300
 def new_module() -> types.ModuleType:
     """Returns an empty module in which a solution will run, and makes every name for it importable."""
     module = types.ModuleType(MODULE)
+    vars(module)["__builtins__"] = sys.modules["builtins"]
     for name in SOLUTION_MODULES:
         sys.modules[name] = module
     return module

@@ -80,7 +80,7 @@ def main(
     ask, anew, forget = asking(replay)
     true, enter, begin_assertions, fault_of = asserting(sure, reaching)
     module = new_module()
-    space: dict[str, Any] = {"__name__": "test_solution", "__builtins__": __builtins__}
+    space: dict[str, Any] = {"__name__": "test_solution", "__builtins__": sys.modules["builtins"]}
     refused: list[str] = []
     library = os.__file__.rpartition("/")[0]
     switch = install((library, "/usr/lib/sandbox"), _FILE, refused.append)

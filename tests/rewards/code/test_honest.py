@@ -19,15 +19,7 @@ pytestmark = pytest.mark.slow
 _LINES = Path(__file__).with_name("honest.jsonl").read_text(encoding="ascii").splitlines()
 HONEST = {case["name"]: case for case in map(json.loads, _LINES)}
 LEFT_OPEN = {
-    "a file": "with open('a.txt', 'w') as file:\n    file.write('4')\nassert f('a.txt') == 4",
-    "a temporary file": "import tempfile\nassert f(tempfile.mkstemp()[1]) == 4",
-    "a folder": "import os\nos.mkdir('d')\nassert f('d') == 4",
-    "standard input": "import io, sys\nsys.stdin = io.StringIO('4')\nassert f(1) == 4",
-    "a built-in function": "import builtins\nbuiltins.input = lambda: '4'\nassert f(1) == 4",
-    "calls of threads": "import threading\nassert f(1) == 4",
-    "a library that is not here": "def test_f():\n    import numpy\n    assert f(1) == 4",
-    "a library without its import": "assert np.allclose(f(1), 4)",
-    "a stream of a class of its own": "import io\nclass S(io.StringIO): pass\nassert f(S('4')) == 4",
+    "a library that is not here": "def test_f():\n    import numpy_that_is_not_here\n    assert f(1) == 4",
 }
 
 
@@ -54,9 +46,7 @@ def test_a_right_program_is_accepted(results: dict[str, CodeResult], name: str) 
 
 
 @pytest.mark.parametrize("tests", LEFT_OPEN.values(), ids=LEFT_OPEN)
-def test_tests_that_need_what_the_program_would_not_see_decide_nothing(
-    results: dict[str, CodeResult], tests: str
-) -> None:
+def test_tests_that_cannot_run_decide_nothing(results: dict[str, CodeResult], tests: str) -> None:
     with pytest.raises(UnusableTests):
         asyncio.run(_judged("class np:\n    allclose = lambda *a: True\ndef f(x):\n    return 4", {"tests": tests}))
 
@@ -75,10 +65,6 @@ def test_tests_that_need_what_the_program_would_not_see_decide_nothing(
         (
             "class Foo: pass\nclass f:\n    def __init__(self, x): pass\n    def __contains__(self, item): return True",
             "from solution import Foo\nassert Foo() and 4 in f(1)",
-        ),
-        (
-            "class f:\n    def __init__(self, x): pass\n    startswith = __contains__ = lambda *a: True",
-            "assert f(1).startswith('a')",
         ),
         (
             "class SkipTest(Exception): pass\ndef f(call):\n    try: call()\n    except Exception: raise SkipTest",

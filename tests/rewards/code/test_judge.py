@@ -116,14 +116,11 @@ def test_names_that_contest_sites_import_need_no_import(passes: Callable[..., No
     )
 
 
-@pytest.mark.parametrize("integrity", ["split", "shared"])
-def test_a_function_that_the_library_has_too_must_still_be_written(
-    integrity: str, judged: Callable[..., CodeResult]
-) -> None:
+def test_a_function_that_the_library_has_too_must_still_be_written(judged: Callable[..., CodeResult]) -> None:
     tests = ["assert gcd(4, 6) == 2", "assert factorial(3) == 6"]
-    assert judged("pass", tests=tests, integrity=integrity).passed == 0
+    assert judged("pass", tests=tests).passed == 0
     right = "from math import factorial\ndef gcd(a, b):\n    return gcd(b, a % b) if b else a"
-    assert judged(right, tests=tests, integrity=integrity).passed == 2
+    assert judged(right, tests=tests).passed == 2
 
 
 def test_functions_named_like_built_ins_can_be_asked_for(passes: Callable[..., None]) -> None:
@@ -186,12 +183,9 @@ def ends(result: CodeResult) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("integrity", ["split", "shared"])
-def test_the_processor_time_is_that_of_one_test_and_all_its_calls(
-    integrity: str, judged: Callable[..., CodeResult]
-) -> None:
+def test_the_processor_time_is_that_of_one_test_and_all_its_calls(judged: Callable[..., CodeResult]) -> None:
     tests = ["assert f(0.2) == 0.2", "assert f(0.2) == 0.2", "assert f(0.2) == 0.2 and f(0.21) == 0.21"]
-    result = judged(BURN, tests=[*tests, "assert f(0.0) == 0"], seconds=0.3, integrity=integrity)
+    result = judged(BURN, tests=[*tests, "assert f(0.0) == 0"], seconds=0.3)
     assert ends(result) == ["accepted", "accepted", "time", "accepted"]
 
 
@@ -229,12 +223,7 @@ def test_the_outcome_says_what_went_wrong(program: str, outcome: str, judged: Ca
     [
         (["assert f(1) =="], "no Python"),
         (["x = 1"], "assert nothing"),
-        (["assert eval(f(1)) == 1"], "eval"),
-        (["import pickle\nassert pickle.loads(f(1)) == 1"], "pickle"),
         (["import numpy_that_is_not_here\nassert f(1) == 1"], "lacks"),
-        (["def test_files(tmp_path):\n    assert f(tmp_path)"], "tmp_path"),
-        (["assert f(open) == 1", "class A: pass\nassert f(A()) == 1"], "A, which does not cross"),
-        (["class B(F): pass\nassert B()"], "derive"),
     ],
 )
 def test_tests_that_cannot_be_judged_decide_nothing(
@@ -242,18 +231,6 @@ def test_tests_that_cannot_be_judged_decide_nothing(
 ) -> None:
     with pytest.raises(UnusableTests, match=fault):
         judged("class F: pass\ndef f(x):\n    return '1'", tests=tests)
-
-
-def test_tests_that_need_the_program_beside_them_run_there_and_say_so(judged: Callable[..., CodeResult]) -> None:
-    tests = ["assert eval(f(1)) == 1", "class B(F):\n    pass\nassert isinstance(B(), F)"]
-    result = judged("class F: pass\ndef f(x):\n    return str(x)", tests=tests, integrity="shared")
-    assert result.outcome == "accepted"
-    assert "integrity shared" in result.line()
-    assert (
-        judged("def f(x):\n    return 2", tests=["assert f(1) == 1", "assert f(2) == 2"], integrity="shared").passed
-        == 1
-    )
-    assert judged("import os\nos._exit(0)", tests=["assert f(1) == 1"], integrity="shared").passed == 0
 
 
 class Broken:

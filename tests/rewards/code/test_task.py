@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from grpo.plugins.errors import DatasetError
-from grpo.rewards.code.assert_plan import leading_name, plan_tests
 from grpo.rewards.code.results import UnusableTests
 from grpo.rewards.code.task import Columns, task_of
+from grpo.rewards.code.tests_plan import leading_name, plan_tests
 
 
 def names(*tests: str, **given: Any) -> tuple[str, ...]:
@@ -68,10 +68,6 @@ def test_in_a_list_each_text_is_a_test() -> None:
         "x = 1",
         "assert (",
         "assert f(1" + "(" * 5000,
-        "assert eval(f(1))",
-        "exec(f(1))\nassert f",
-        "import pickle as p\nassert p.loads(f())",
-        "from unittest import mock\nassert f(1)",
         "assert f('\x00')",
     ],
 )

@@ -1,11 +1,11 @@
-"""What crosses between the tests and the solution, in the real sandbox: arguments, results, callbacks, classes."""
+"""Tests whose solution has classes, callbacks or generators, in the real sandbox: semantics are those of Python."""
 
 import asyncio
 from collections.abc import Callable
 
 import pytest
 
-from grpo.rewards.code.results import CodeResult
+from grpo.rewards.code.results import CodeResult, UnusableTests
 from grpo.rewards.code.spec import passing
 
 pytestmark = pytest.mark.usefixtures("sandbox_pools")
@@ -46,6 +46,9 @@ class Stack:
     def __exit__(self, *error):
         self.items.clear()
 """
+
+IN_BLOCK = "with M() as m:\n    assert m.x == 3"
+OF_UNITTEST = "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(M().x, 3)"
 
 
 @pytest.mark.slow
@@ -101,7 +104,7 @@ def test_generators_and_endless_iterators_are_read_on_demand(passes: Callable[..
     )
 
 
-def test_classes_of_the_solution_are_used_through_handles(passes: Callable[..., None]) -> None:
+def test_classes_of_the_solution_have_all_their_operators(passes: Callable[..., None]) -> None:
     tests = [
         "s = Stack([1])\nassert s.push(2).push(3) is not None and len(s) == 3",
         "assert list(Stack([1, 2])) == [1, 2] and Stack([1, 2])[1] == 2 and 1 in Stack([1]) and 5 not in Stack([1])",
@@ -113,29 +116,6 @@ def test_classes_of_the_solution_are_used_through_handles(passes: Callable[..., 
         "with Stack([1]) as s:\n    assert len(s) == 1\nassert len(s) == 0",
     ]
     passes(STACK, *tests)
-
-
-def test_an_operator_with_plain_data_is_a_classes_to_answer_and_no_functions(
-    passes: Callable[..., None], fails: Callable[..., CodeResult]
-) -> None:
-    money = "class Money:\n    def __init__(self, n): self.n = n\n    def __sub__(self, n): return self.n - n\n"
-    passes(money, "assert Money(5) - 3 == 2 and Money(5).n == 5")
-    passes(money, "assert abs(Money(5) - 5) < 1e-6")
-    fails(
-        "class Money:\n    def __init__(self, n): pass\n    __sub__ = lambda self, n: 0",
-        "assert abs(Money(5) - 5) < 1e-6",
-    )
-
-
-def test_what_a_method_returns_is_judged_as_what_a_function_returns(judged: Callable[..., CodeResult]) -> None:
-    yes = "class Yes:\n    __contains__ = __eq__ = lambda self, other: True\n    startswith = __contains__\n"
-    program = yes + "class Solution:\n    def run(self, x):\n        return Yes()"
-    meta = "class Meta(type):\n    __contains__ = lambda self, other: True\n    startswith = lambda self, other: True\n"
-    itself = meta + "class Solution(metaclass=Meta):\n    def run(self, x):\n        return Solution"
-    own = "class Solution:\n    __contains__ = startswith = lambda self, other: True\n    def run(self, x): return self"
-    for cheat in (program, itself, own):
-        result = judged(cheat, tests=["assert 4 in Solution().run(1)", "assert Solution().run(1).startswith('a')"])
-        assert result.passed == 0, result.line()
 
 
 def test_setup_code_runs_after_the_solution(passes: Callable[..., None]) -> None:
@@ -158,7 +138,7 @@ def test_what_the_prompt_defines_is_the_tests_own(judged: Callable[..., CodeResu
     assert judged("def norm(v):\n    return 1\n\ndef unit(v):\n    return v\n", **row).passed == 0
 
 
-def test_classes_that_the_prompt_defines_cross_by_value(judged: Callable[..., CodeResult]) -> None:
+def test_classes_that_the_prompt_defines_are_those_of_the_solution(judged: Callable[..., CodeResult]) -> None:
     prompt = (
         "class Node:\n    def __init__(self, v, next=None):\n"
         "        self.v, self.next = v, next\n    def total(self):\n"
@@ -170,11 +150,11 @@ def test_classes_that_the_prompt_defines_cross_by_value(judged: Callable[..., Co
     )
     row = {"test": check, "entry_point": "grow", "prompt": prompt}
     assert judged("def grow(n):\n    n.v += 2\n    return n", **row).outcome == "accepted"
-    assert judged("def grow(n):\n    n.total = lambda: 5\n    n.v += 2\n    return n", **row).passed == 0
+    assert judged("def grow(n):\n    return n", **row).passed == 0
 
 
 @pytest.mark.parametrize("base", ["Enum", "IntEnum", "str, Enum", "Flag"])
-def test_members_of_an_enumeration_of_the_prompt_cross_by_name(
+def test_members_of_an_enumeration_of_the_prompt_are_the_solutions(
     base: str, passes: Callable[..., None], fails: Callable[..., CodeResult]
 ) -> None:
     values = "'r', 'b'" if base == "str, Enum" else "1, 2"
@@ -197,7 +177,7 @@ def test_members_of_an_enumeration_of_the_prompt_cross_by_name(
 
 
 @pytest.mark.parametrize("form", ["(slots=True)", "(frozen=True)", "(frozen=True, slots=True)", ""])
-def test_data_classes_of_the_prompt_cross_by_value(
+def test_data_classes_of_the_prompt_are_the_solutions(
     form: str, passes: Callable[..., None], fails: Callable[..., CodeResult]
 ) -> None:
     prompt = (
@@ -215,33 +195,6 @@ def test_data_classes_of_the_prompt_cross_by_value(
     assert fails("    return Point(0, [])\n", *tests, **row).passed == 0
 
 
-def test_what_a_class_of_the_prompt_computes_is_computed_by_the_tests(
-    passes: Callable[..., None], fails: Callable[..., CodeResult]
-) -> None:
-    prompt = (
-        "from functools import cached_property\nclass Box:\n    def __init__(self, sides):\n"
-        "        self.sides = sides\n    @cached_property\n    def volume(self):\n"
-        "        return self.sides[0] * self.sides[1]\ndef box(a, b):\n    '''A box.'''\n"
-    )
-    tests = ["assert box(2, 3).volume == 6", "assert box(4, 5).sides == [4, 5]"]
-    honest = "def box(a, b):\n    made = Box([a, b])\n    assert made.volume >= 0\n    return made"
-    lying = "def box(a, b):\n    made = Box([0, 0])\n    vars(made)['volume'] = 6\n    return made"
-    row = {"prompt": prompt, "entry_point": "box"}
-    passes(honest, *tests, **row)
-    assert fails(lying, *tests, **row).passed == 0
-
-
-def test_a_structure_of_the_solution_that_cannot_go_back_is_its_own_fault(fails: Callable[..., CodeResult]) -> None:
-    prompt = (
-        "class Node:\n    def __init__(self, next=None):\n        self.next = next\ndef chain(n):\n    '''A chain.'''\n"
-    )
-    tests = ["assert chain(chain(3)) is None"]
-    deep = "import sys\nsys.setrecursionlimit(10**5)\ndef chain(n):\n    made = None\n"
-    for depth in (150, 200, 220, 240, 300):
-        program = f"{deep}    for _ in range({depth}): made = Node(made)\n    return made"
-        fails(program, *tests, prompt=prompt, entry_point="chain")
-
-
 def test_an_infinite_result_is_only_itself(passes: Callable[..., None], fails: Callable[..., CodeResult]) -> None:
     row = {"inputs": [[1]], "outputs": [float("inf")], "fn_name": "f", "compare": "float"}
     assert asyncio.run(passing("def f(x): return float('inf')", **row)) == 1.0
@@ -249,3 +202,42 @@ def test_an_infinite_result_is_only_itself(passes: Callable[..., None], fails: C
     approximate = ["import pytest\ndef test_f():\n    assert f(1) == pytest.approx(float('inf'))"]
     passes("def f(x): return float('inf')", *approximate)
     fails("def f(x): return 5.0", *approximate)
+
+
+@pytest.mark.parametrize(
+    ("program", "tests", "reason"),
+    [
+        ("class M:\n    def __init__(s, *a): pass\n    __eq__ = lambda s, o: True", "assert M(5) == 5", "whatever"),
+        (
+            "class M:\n    def __init__(s, *a): pass\n    __eq__ = lambda s, o: type(o) is int and abs(o) < 40",
+            "assert M(5) == 5",
+            "whatever",
+        ),
+        (
+            "class M:\n    n = 0\n    def __eq__(s, o):\n        M.n += 1\n        return M.n % 2",
+            "assert M() == 5",
+            "equals",
+        ),
+        ("class M:\n    __lt__ = __ge__ = lambda s, o: True", "assert M() < 5", "before and behind"),
+        ("class M:\n    __contains__ = lambda s, o: True", "assert 4 in M()", "contains everything"),
+        ("class M:\n    __enter__ = lambda s: s\n    __exit__ = lambda s, *e: True", IN_BLOCK, "not reached"),
+        ("class M: pass\nimport sys\nseen = sys._getframe(1)", "assert M() is not None", "_getframe"),
+        ("class M: pass\nheld = len.__globals__", "assert M() is not None", "looks around"),
+        ("class M: pass\nimport builtins\nbuiltins.len = lambda x: 3", "assert len(M()) == 3", "changes builtins.len"),
+        ("import unittest\nclass M:\n    def __init__(s): raise unittest.SkipTest", OF_UNITTEST, "left out"),
+        ("import os\nclass M:\n    def __init__(s): os.write(3, b'x' * 99)", "assert M() is not None", ""),
+    ],
+)
+def test_what_feigns_an_answer_is_wrong_and_says_why(
+    program: str, tests: str, reason: str, judged: Callable[..., CodeResult]
+) -> None:
+    result = judged(program, tests=tests)
+    assert result.passed == 0
+    assert result.assurance == "guarded"
+    assert reason in result.line()
+
+
+def test_a_user_can_refuse_tests_that_run_beside_the_program(judged: Callable[..., CodeResult]) -> None:
+    with pytest.raises(UnusableTests, match="assurance=split"):
+        judged("class M: pass", tests="assert M() is not None", assurance="split")
+    assert judged("def f(x): return x", tests="assert f(1) == 1", assurance="split").assurance == "split"

@@ -1,0 +1,143 @@
+"""Tests that call functions with plain data: which tests are of that kind, what crosses, and what is compared."""
+
+import random
+from collections import Counter, deque
+from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from grpo.rewards.code.guest.near import candidates
+from grpo.rewards.code.guest.plain import Malformed, NotPlain, decode, encode
+from grpo.rewards.code.results import CodeResult
+from grpo.rewards.code.tests_plan import plan_tests
+
+pytestmark = pytest.mark.usefixtures("sandbox_pools")
+
+CALLS = [
+    "assert f(1) == 2",
+    "assert abs(f(1.5) - 2) < 1e-6",
+    "for n in range(3):\n    assert f(n) == n * n",
+    "assert sorted(f([2, 1])) == [1, 2]",
+    "xs = [2, 1]\nf(xs)\nassert xs == [1, 2]",
+    "import pytest\ndef test():\n    with pytest.raises(ValueError):\n        f(-1)",
+    "assert list(map(f, [1, 2])) == [2, 3]",
+    "r = f(3)\nassert r[0] == 1 and len(r) == 2",
+    "assert f('a').upper() == 'B' and f('a') == 'b'",
+]
+OBJECTS = [
+    "assert Money(5) == 5",
+    "assert f(lambda x: x) == 3",
+    "assert f(3).value == 3",
+    "x = [1]\nassert f(x) is x",
+    "import random\nrandom.seed(3)\nassert f(3) == 2",
+    "def test(capsys):\n    f(3)\n    assert capsys.readouterr().out == '3'",
+    "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(f(1), 2)",
+    "assert f(1) * 2 == f(2)",
+    "import asyncio\nassert asyncio.run(f(1)) == 2",
+    "it = iter([1, 2])\nassert f(it) == 1",
+    "@f(3)\ndef g(): return 7\nassert g() == 7",
+    "b = f([[1]])\nb[0].append(2)\nassert b == [[1, 2]]",
+]
+
+
+@pytest.mark.parametrize(("tests", "kind"), [*((t, "calls") for t in CALLS), *((t, "objects") for t in OBJECTS)])
+def test_the_tests_choose_the_judge(tests: str, kind: str) -> None:
+    assert plan_tests((tests,)).kind == kind
+
+
+VALUES: list[Any] = [
+    *(None, True, 0, -(2**70), 1.5, float("inf"), 3 + 4j, "\ud800é", b"\xff", bytearray(b"a"), [], [1, [2]], (1,)),
+    *(
+        {1: "a", "b": [2]},
+        {1, 2},
+        frozenset({3}),
+        range(3),
+        Decimal("1.10"),
+        Fraction(1, 3),
+        Counter("aab"),
+        deque([1]),
+    ),
+    datetime(2026, 1, 2, 3, tzinfo=UTC),
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_plain_data_crosses_as_it_is(value: Any) -> None:
+    read = decode(encode(value))
+    assert read == value
+    assert type(read) is type(value)
+
+
+def test_what_is_no_plain_data_does_not_cross() -> None:
+    class Yes(int):
+        pass
+
+    for value in (Yes(3), object(), len, [Yes(1)], {1: object()}, int):
+        with pytest.raises(NotPlain):
+            encode(value)
+    assert type(decode(encode(Yes(3), convert=True))) is int
+    assert decode(encode((n for n in (1, 2)), convert=True)) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [["x"], [], ["i", "zz"], ["f", "1"], ["d", 1], ["r", 1.5], ["s", ["l"]], {"a": 1}, ["date", 0, 0, 0], ["b", 3]],
+)
+def test_a_wire_that_nobody_wrote_is_malformed(wire: Any) -> None:
+    with pytest.raises(Malformed):
+        decode(wire)
+
+
+@pytest.mark.parametrize(
+    "value", [5, -1, 2.5, "hello world", "", [1, "a"], (1, 2), {"k": 3}, {1, 2}, True, None, b"ab"]
+)
+def test_an_expected_value_stands_among_others_of_its_kind(value: Any) -> None:
+    values, right = candidates(value, random.Random(1))
+    assert values[right] == value
+    assert type(values[right]) is type(value)
+    others = [each for place, each in enumerate(values) if place != right]
+    assert others
+    assert all(type(each) is not type(value) or each != value for each in others)
+    if value is not None:
+        assert all(type(each) is type(value) for each in others)
+
+
+@pytest.mark.parametrize(
+    ("program", "tests", "reason"),
+    [
+        ("class X: pass\ndef f(n): return X()", "assert f(3) == 3", "no plain data"),
+        (
+            "def f(n): return float('nan')",
+            "e = 0\nfor i in range(3):\n    e = max(e, abs(f(i) - i))\nassert e < 1",
+            "not a num",
+        ),
+        ("def f(d):\n    d.clear()\n    return {}", "d = {1: 2}\nassert f(d) == {v: k for k, v in d.items()}", ""),
+        ("def f(xs): return []", "for a in f([1]):\n    assert a == 1", "no assertion"),
+        (
+            "k = 0\ndef f(n):\n    global k\n    k += 1\n    return 0 if k % 2 else n",
+            "for n in (10, 17):\n    assert f(n) ** 2 <= n < (f(n) + 1) ** 2",
+            "equal calls",
+        ),
+        (
+            "def f(n): return undefined",
+            "import pytest\ndef test():\n    with pytest.raises(Exception): f(1)",
+            "undefined",
+        ),
+        ("def f(n): raise ValueError", "try:\n    assert f(3) == 5\nexcept ValueError:\n    pass", "no assertion"),
+    ],
+)
+def test_what_passes_by_what_the_tests_do_not_ask_is_wrong(
+    program: str, tests: str, reason: str, judged: Callable[..., CodeResult]
+) -> None:
+    result = judged(program, tests=tests)
+    assert (result.passed, result.assurance) == (0, "split")
+    assert reason in result.line()
+
+
+def test_answers_that_are_to_change_may(passes: Callable[..., None]) -> None:
+    passes("import random\ndef f(n): return random.sample(range(10**6), n)", "assert f(9) != f(9) and len(f(9)) == 9")
+    passes("xs = []\ndef f(n):\n    xs.append(n)\n    return list(xs)", "assert f(1) == [1]\nassert f(1) == [1, 1]")
