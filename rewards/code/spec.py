@@ -137,12 +137,14 @@ async def code(completion: str, *columns: Any, **options: Any) -> Verdict:
 
     The program is the last fenced block that defines `entry_point`, or the last one, or the text without fences. The
     tests are `tests` (assertions, a test file, or an object with inputs and outputs), HumanEval's `test`, MBPP's
-    `test_list`, or `inputs` and `outputs`; docs/code.md lists the forms. Assertions run in one sandbox and the program
-    in another, so that it cannot touch them; outputs are compared outside. Undecided when the tests cannot be used.
+    `test_list`, or `inputs` and `outputs`; docs/code.md lists the forms. The tests alone decide how they are judged:
+    where plain data is all that crosses, tests and program run in sandboxes of their own (assurance "split"); other
+    tests run with the program in one guarded process, by pytest where they are written for it ("guarded"). Undecided
+    when the tests cannot be used.
 
     Options: sandbox (the SPEC of a sandbox), seconds (processor time of a test), memory (mebibytes), compare (exact,
-    trimmed, tokens, float) with tolerance for outputs, stop_on_first_failure, integrity (split, or shared for tests
-    that only run beside the program, which can then fake them).
+    trimmed, tokens, float) with tolerance for outputs, stop_on_first_failure, assurance (any, or split to refuse tests
+    that have to run in one process with the program).
     """
     try:
         program, result = await judged(completion, *columns, **{"stop_on_first_failure": True, **options})

@@ -32,10 +32,10 @@ def test_a_kill_from_outside_of_a_program_that_prints_blames_nobody(judged: Call
 
 
 @pytest.mark.parametrize("kill", ["os.kill(os.getpid(), 9)", "os.kill(0, 9)", "signal.raise_signal(9)"])
-@pytest.mark.parametrize("integrity", ["split", "shared"])
-def test_a_solution_that_kills_itself_has_failed(judged: Callable[..., Any], kill: str, integrity: str) -> None:
+@pytest.mark.parametrize("tests", ["assert double(2) == 4", "assert double(2) is double(2)"], ids=["calls", "objects"])
+def test_a_solution_that_kills_itself_has_failed(judged: Callable[..., Any], kill: str, tests: str) -> None:
     for program in (f"def double(x):\n    {kill}", f"{kill}\ndef double(x): return 2 * x"):
-        result = judged(f"import os, signal\n{program}", tests=_TESTS, integrity=integrity)
+        result = judged(f"import os, signal\n{program}", tests=tests)
         assert (result.passed, result.outcome) == (0, "policy")
 
 

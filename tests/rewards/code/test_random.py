@@ -8,7 +8,7 @@ from grpo.plugins.errors import TransientError
 from grpo.plugins.sandbox_pools import pool_of
 from grpo.rewards.code.allowance import Allowance
 from grpo.rewards.code.judge import judge
-from grpo.rewards.code.results import Integrity, UnusableTests
+from grpo.rewards.code.results import UnusableTests
 from grpo.rewards.code.task import Columns, task_of
 from tests.rewards.code.random_programs import Case, honest, mutant
 
@@ -17,16 +17,18 @@ AT_ONCE = 64
 TRIES = 3  # as a run tries again what a busy machine caused
 
 
-def outcomes(cases: list[Case], *, integrity: Integrity = "split") -> list[str]:
-    """How the programs did: an outcome for each, or "undecided"."""
+def outcomes(cases: list[Case], *, plain: bool = False) -> list[str]:
+    """How the programs did: an outcome for each, or "undecided"; `plain`: by Python, program and tests as one text."""
 
     async def one(case: Case) -> str:
-        task = task_of(Columns(tests=list(case.tests)))
+        row = Columns(inputs=[""], outputs=["passed"]) if plain else Columns(tests=list(case.tests))
+        task, program = task_of(row), case.program
+        if plain:
+            tests = [test + "\ntest_it()" * ("def test_it" in test) for test in case.tests]
+            program = "\n".join([program, *tests, "print('passed')"])
         for left in reversed(range(TRIES)):
             try:
-                _, result = await judge(
-                    pool_of(), case.program, task, integrity=integrity, allowance=Allowance(seconds=2.0, stop=True)
-                )
+                _, result = await judge(pool_of(), program, task, allowance=Allowance(seconds=2.0, stop=True))
             except UnusableTests as fault:
                 return f"undecided: {fault}"
             except TransientError:
@@ -49,19 +51,18 @@ def outcomes(cases: list[Case], *, integrity: Integrity = "split") -> list[str]:
 def test_no_honest_program_is_blamed(count: int) -> None:
     cases = [honest(seed) for seed in range(count)]
     judged = list(zip(cases, outcomes(cases), strict=True))
-    assert [(case, line) for case, line in judged if not line.startswith(("accepted", "undecided"))] == []
-    assert sum(line.startswith("undecided") for _, line in judged) <= count // 50
+    assert [(case, line) for case, line in judged if not line.startswith("accepted")] == []
 
 
 @pytest.mark.parametrize("count", [30, pytest.param(2500, marks=pytest.mark.nightly)])
 def test_a_mutant_is_accepted_where_plain_python_accepts_it_and_nowhere_else(count: int) -> None:
     cases = [mutant(honest(seed), seed) for seed in range(count)]
-    plain = outcomes(cases, integrity="shared")
+    plain = outcomes(cases, plain=True)
     judged = outcomes(cases)
     differ = [
         (case, there, here)
         for case, there, here in zip(cases, plain, judged, strict=True)
-        if here.startswith("accepted") != there.startswith("accepted") and not here.startswith("undecided")
+        if here.startswith("accepted") != there.startswith("accepted")
     ]
     assert differ == []
     assert sum(not line.startswith("accepted") for line in plain) >= count // 5
