@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from grpo.core.check.gold.report import GoldScores, RefusedRow, Validation
+from grpo.core.check.gold.report import GoldScores, RefusedRow, Validation, WeakRow
 from grpo.core.check.gold.solutions import JudgedGold, acted, best, judge_golds
 from grpo.core.check.report import title_of
 from grpo.core.check.trial import Fault, as_sampled, faults_of, texts_for
@@ -54,7 +54,7 @@ def validate(
 
     The gold solution is the row's demonstration, or else its gold answer in the environment's layout. It is accepted
     when the verifier says that it is right, and the rewards pay more for it than for saying nothing (or each the best
-    that it can).
+    that it can). A row for which the verifier accepts one of its generic cheats (`VerifierSpec.cheats`) is weak.
 
     Args:
         env: a SPEC ("countdown:size=500"), an `EnvSpec`, or a bound environment.
@@ -92,6 +92,7 @@ def validate(
             without.append(episode.place)
     judged: list[JudgedGold] = []
     refused: list[RefusedRow] = []
+    weak: list[WeakRow] = []
     processes = processes_of(bound, env_processes) if bound.spec.played else None
     with Scorer(plugins) as scorer:
         for first in range(0, len(solved), _BLOCK):
@@ -99,6 +100,7 @@ def validate(
             found = _judged(scorer, bound, chosen, verifier, block, seconds, processes)
             judged += found
             refused += _refused(bound, block, found)
+            weak += _weak(scorer, bound, verifier, block)
             on_rows(len(judged), len(solved))
     return Validation(
         env=title_of(bound).removeprefix("env "),
@@ -111,6 +113,7 @@ def validate(
         verdicts=_verdicts(judged) if verifier else {},
         silence_right=sum(one.silence_right for one in judged),
         notes=tuple(_notes(bound, chosen, solved, judged)),
+        weak=tuple(weak),
     )
 
 
@@ -221,6 +224,23 @@ def _refused(env: BoundEnv, block: Sequence[Episode], found: Sequence[JudgedGold
             reason = f"it takes {turns} turns, and env '{env.name}' allows {most}"
         if reason is not None:
             yield RefusedRow(episode.index, episode.place, reason, "\n".join(map(_written, episode.gold_actions)))
+
+
+def _weak(
+    scorer: Scorer, env: BoundEnv, verifier: BoundVerifier | None, block: Sequence[Episode]
+) -> Iterator[WeakRow]:
+    """Yields the rows for which the verifier accepts one of its generic cheats."""
+    if verifier is None or verifier.spec.cheats is None or env.spec.played:
+        return
+    cheats = [(episode, verifier.spec.cheats(episode.row)) for episode in block]
+    wanted = [(episode, (text,)) for episode, texts in cheats for text in texts.values()]
+    rows = [episode.index for episode, _ in wanted]
+    judged = iter(scorer.judge(_acted(env, wanted, 0.0, None), rows=rows)[verifier.name])
+    for episode, texts in cheats:
+        verdicts = [(what, next(judged).verdict) for what in texts]
+        accepted = tuple(what for what, verdict in verdicts if verdict is not None and verdict.ok is True)
+        if accepted:
+            yield WeakRow(episode.index, episode.place, accepted)
 
 
 def _written(action: Action) -> str:
