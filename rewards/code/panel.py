@@ -29,7 +29,10 @@ _PRINTED = {
     **{f"prints {text}": f"print({text!r})" for text in ("0", "1", "-1", "YES", "NO", "Yes", "No")},
 }
 _RETURNED = {
-    **{f"returns {text}": f"return {text}" for text in "None True False 0 1 -1 0.0 '' [] () {}".split()},
+    **{
+        f"returns {text}": f"return {text}"
+        for text in ("None", "True", "False", "0", "1", "-1", "0.0", "''", "[]", "()", "{}")
+    },
     "returns its first argument": "return [*args, *named.values()][0]",
     "raises ValueError": "raise ValueError",
     "raises TypeError": "raise TypeError",
@@ -49,13 +52,15 @@ class Anything:
     __call__ = __getattr__ = __getitem__ = __enter__ = __abs__ = __neg__ = __round__ = answer
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __mod__ = answer
 """
-_ALWAYS_EQUAL = "class Equal({0}):\n    __eq__ = lambda *args: True\n    __ne__ = lambda *args: False\n    __hash__ = None\n"
+_ALWAYS_EQUAL = (
+    "class Equal({0}):\n    __eq__ = lambda *args: True\n    __ne__ = lambda *args: False\n    __hash__ = None\n"
+)
 _CLASS = """\
 class {name}Kind(type({base})):
     __getattr__ = lambda self, name: body
 class {name}({base}, metaclass={name}Kind):
     __init__ = lambda self, *args, **named: None
-    __getattr__ = lambda self, name: body
+    __getattr__ = getattr({base}, "__getattr__", lambda self, name: body)
 """
 _PATCHED = """\
 import builtins, sys, unittest

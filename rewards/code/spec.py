@@ -12,7 +12,7 @@ from typing import Any, Literal, get_type_hints
 
 from grpo.plugins.decorators import reward, verifier
 from grpo.plugins.errors import DatasetError, OptionError
-from grpo.plugins.types import Case, Verdict
+from grpo.plugins.types import Case, Scored, Verdict
 from grpo.rewards.code.comparison import Comparison
 from grpo.rewards.code.results import CodeResult, UnusableTests
 
@@ -194,7 +194,7 @@ async def code(completion: str, *columns: Any, **options: Any) -> Verdict:
 @judging(weak="exclude")
 async def passing(
     completion: str, *columns: Any, credit: Credit = "all", threshold: float = 1.0, **options: Any
-) -> float | None:
+) -> float | Scored:
     """Scores the completion's program by the tests of its row that it passes.
 
     credit: all (1 when every test passed, else 0), fraction (the share of the tests that passed) or threshold (1 when
@@ -205,8 +205,8 @@ async def passing(
     stop = options.pop("stop_on_first_failure", False) or credit == "all"
     try:
         _, result = await judged(completion, *columns, **{"weak": "exclude", **options, "stop_on_first_failure": stop})
-    except UnusableTests:
-        return None
+    except UnusableTests as fault:
+        return Scored(None, reason=f"{fault}")
     if credit == "fraction":
         return result.fraction
     wanted = 1.0 if credit == "all" else threshold

@@ -226,9 +226,7 @@ def _refused(env: BoundEnv, block: Sequence[Episode], found: Sequence[JudgedGold
             yield RefusedRow(episode.index, episode.place, reason, "\n".join(map(_written, episode.gold_actions)))
 
 
-def _weak(
-    scorer: Scorer, env: BoundEnv, verifier: BoundVerifier | None, block: Sequence[Episode]
-) -> Iterator[WeakRow]:
+def _weak(scorer: Scorer, env: BoundEnv, verifier: BoundVerifier | None, block: Sequence[Episode]) -> Iterator[WeakRow]:
     """Yields the rows for which the verifier accepts one of its generic cheats."""
     if verifier is None or verifier.spec.cheats is None or env.spec.played:
         return
