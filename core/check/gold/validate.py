@@ -8,7 +8,7 @@ rollout would be (core/check/gold/solutions.py), in a run where its rollouts are
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -99,8 +99,8 @@ def validate(
             block = solved[first : first + _BLOCK]
             found = _judged(scorer, bound, chosen, verifier, block, seconds, processes)
             judged += found
-            refused += _refused(bound, block, found)
             weak += _weak(scorer, bound, verifier, block)
+            refused += _refused(bound, block, found, {row.index for row in weak})
             on_rows(len(judged), len(solved))
     return Validation(
         env=title_of(bound).removeprefix("env "),
@@ -215,15 +215,25 @@ def _acted(env: BoundEnv, wanted: Sequence[Wanted], seconds: float, processes: E
     return found
 
 
-def _refused(env: BoundEnv, block: Sequence[Episode], found: Sequence[JudgedGold]) -> Iterator[RefusedRow]:
+def _refused(
+    env: BoundEnv, block: Sequence[Episode], found: Sequence[JudgedGold], weak: Container[int] = ()
+) -> Iterator[RefusedRow]:
+    """Yields the rows whose solution is not accepted; a weak one that the rewards only leave out is not among them."""
     most = env.spec.max_turns
     for episode, judged in zip(block, found, strict=True):
         turns = len(episode.gold_actions)
         reason = judged.complaint
         if env.spec.played and turns > most:
             reason = f"it takes {turns} turns, and env '{env.name}' allows {most}"
-        if reason is not None:
+        if reason is not None and not (episode.index in weak and _left_out(judged)):
             yield RefusedRow(episode.index, episode.place, reason, "\n".join(map(_written, episode.gold_actions)))
+
+
+def _left_out(judged: JudgedGold) -> bool:
+    """Returns whether the verifier accepts a solution and every reward abstains."""
+    verdict = None if judged.judgement is None else judged.judgement.verdict
+    abstained = all(outcome.kind == "abstain" for outcome in judged.outcomes.values())
+    return abstained and verdict is not None and verdict.ok is True
 
 
 def _weak(scorer: Scorer, env: BoundEnv, verifier: BoundVerifier | None, block: Sequence[Episode]) -> Iterator[WeakRow]:

@@ -19,7 +19,7 @@ WEAK: dict[str, dict[str, Any]] = {
     "prints its input": {"inputs": ["a\n"], "outputs": ["a"]},
     "prints YES": {"inputs": ["1", "2"], "outputs": ["YES", "YES"]},
 }
-STRONG = [
+STRONG: list[dict[str, Any]] = [
     {"tests": ["assert f(2) == 4", "assert f(0) == 0"], "entry_point": "f"},
     {"inputs": ["ab", "c d"], "outputs": ["ba", "d c"]},
     {"tests": "def test_f():\n    stack = Stack([2, 3])\n    assert stack.pop() == 3\n    assert stack.pop() == 2\n"},
