@@ -26,6 +26,7 @@ _Given = float | Scored | None
 _Score = TypeVar("_Score", bound=_Given | Awaitable[_Given])
 _Scores = TypeVar("_Scores", bound=Sequence[_Given] | Awaitable[Sequence[_Given]])
 _Judged = Verdict | bool
+_Cheats = Callable[[Mapping[str, Any]], Mapping[str, str]] | None
 _Verdict = TypeVar("_Verdict", bound=_Judged | Awaitable[_Judged])
 _Verdicts = TypeVar("_Verdicts", bound=Sequence[_Judged] | Awaitable[Sequence[_Judged]])
 
@@ -191,13 +192,13 @@ def verifier(function: Callable[Parameters, _Verdict], /) -> VerifierFunction[Pa
 
 @overload
 def verifier(
-    *, version: int = ..., batch: Literal[False] = ..., **settings: Unpack[FunctionSettings]
+    *, version: int = ..., batch: Literal[False] = ..., cheats: _Cheats = ..., **settings: Unpack[FunctionSettings]
 ) -> VerifierDecorator: ...
 
 
 @overload
 def verifier(
-    *, version: int = ..., batch: Literal[True], **settings: Unpack[FunctionSettings]
+    *, version: int = ..., batch: Literal[True], cheats: _Cheats = ..., **settings: Unpack[FunctionSettings]
 ) -> BatchVerifierDecorator: ...
 
 
@@ -214,10 +215,14 @@ def verifier(
     prepare: Callable[..., None] | None = None,
     aliases: Mapping[str, Sequence[str]] | None = None,
     as_published: bool | Sequence[str] = False,
+    cheats: _Cheats = None,
 ) -> Any:
     """Makes a verifier of a function that judges one completion and returns a `Verdict`, or True or False.
 
     The arguments mean what they mean for `reward`.
+
+    Args:
+        cheats: takes a row and returns completions that solve nothing, by what they do; see `VerifierSpec`.
 
     Raises:
         SpecError: the signature or the metadata is not allowed.
@@ -245,6 +250,7 @@ def verifier(
             rest=signature.rest,
             prepare=prepare,
             as_published=_published_by(as_published, signature.options, public),
+            cheats=cheats,
         )
 
     return decorate if function is None else decorate(function)

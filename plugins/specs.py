@@ -7,7 +7,7 @@ function's own signature for type checkers too (`RewardFunction` and its like).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, ParamSpec, TypeVar
 
@@ -150,6 +150,10 @@ class VerifierSpec:
     """A verifier function and its contract; the attributes mean what they mean for a `RewardSpec`.
 
     `function` returns a `Verdict` (with `batch`, a list of them).
+
+    Attributes:
+        cheats: takes a row and returns completions that solve nothing, by what they do ("returns True"). A row for
+            which the verifier accepts one is weak, and `grpo plugins validate` lists it. None: there are none to try.
     """
 
     kind: ClassVar[Kind] = "verifier"
@@ -167,6 +171,7 @@ class VerifierSpec:
     prepare: Callable[..., None] | None = None
     as_published: bool | tuple[str, ...] = field(default=False, kw_only=True)
     rest: bool = field(default=False, kw_only=True)
+    cheats: Callable[[Mapping[str, Any]], Mapping[str, str]] | None = field(default=None, kw_only=True)
 
     @property
     def any_column(self) -> bool:

@@ -69,11 +69,13 @@ class Scored:
             the completions that report it, as `rewards/NAME/KEY`. Not `mean`, `std`, `abstain` and `failure`.
         turns: what each turn earned of the score, one finite number for each turn of the rollout; what their sum lacks
             is of the outcome, and belongs to the last turn. None: all of it. Read by advantages of single turns.
+        reason: why it abstains, in one line for people; None, or of a score, says nothing.
     """
 
     score: float | None
     metrics: Mapping[str, float] = field(default_factory=dict)
     turns: Sequence[float] | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

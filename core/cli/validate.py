@@ -41,7 +41,8 @@ def validate(
     """Check that the gold solution of every row is accepted, by the verifier and by the rewards of a run.
 
     A row whose own solution is refused can never be solved. SPEC is an environment with its options, for example
-    gsm8k:dataset=rows.jsonl. The exit code is 1 when a row is refused or has no gold solution, 0 otherwise.
+    gsm8k:dataset=rows.jsonl. Rows that accept a generic cheat of the verifier are listed as weak. The exit code is 1
+    when a row is refused or has no gold solution, 0 otherwise.
     """
     prefix, colon, spec = env.partition(":")
     if colon and prefix in KINDS:

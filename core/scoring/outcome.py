@@ -27,8 +27,8 @@ class Outcome:
     Attributes:
         kind: "score", "abstain" (the reward does not apply to this completion) or "failure" (of the plugin).
         score: the score, finite and inside the reward's range; None unless `kind` is "score".
-        reason: why it failed, in one line that names plugin and row; or which gate of a rubric kept it from being
-            called; None otherwise.
+        reason: why it failed, in one line that names plugin and row; why it abstained, where the reward says so; or
+            which gate of a rubric kept it from being called; None otherwise.
         seconds: wall time of the call; for a batch reward, its share of the batch's call.
         metrics: figures that the reward reports beside its score, or None.
         turns: what each turn earned of the score, where the reward says so; the rest belongs to the last.
@@ -156,7 +156,10 @@ class Reader:
         if not isinstance(read, Outcome):
             return read
         each = None if value.turns is None or read.kind != "score" else tuple(map(float, value.turns))
-        return replace(read, metrics=dict(value.metrics), turns=each)
+        if value.reason is not None and not isinstance(value.reason, str):
+            return self.failure("its Scored has a reason that is not text; it is a str or None.", row, seconds)
+        why = value.reason if read.kind == "abstain" else read.reason
+        return replace(read, reason=why, metrics=dict(value.metrics), turns=each)
 
     def _problem(self, value: Any) -> str | None:
         """Says why a value is no score, or returns None when it is one."""

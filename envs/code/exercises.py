@@ -7,7 +7,7 @@ wording and constants vary; what an exercise asks for is always said in full.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,7 +83,7 @@ def _exercise(rng: random.Random, family: _Family, number: int, argument: str) -
     expression = family.solution.format(a=argument, k=number)
     question = rng.choice(_ASKS).format(call=f"{name}({argument})", what=what)
     results: dict[str, str] = {}
-    while len(results) < _TESTS or len(set(results.values())) == 1:
+    while len(results) < _TESTS or len(set(results.values())) == 1 or set(results.items()) == _unchanged(results):
         value = _value(rng, family.argument, number)
         results[repr(value)] = repr(family.solve(value, number))
     tests = [f"assert {name}({value}) == {result}" for value, result in list(results.items())[-_TESTS:]]
@@ -93,6 +93,11 @@ def _exercise(rng: random.Random, family: _Family, number: int, argument: str) -
         "code": f"def {name}({argument}):\n    return {expression}\n",
         "test_list": tests,
     }
+
+
+def _unchanged(arguments: Iterable[str]) -> set[tuple[str, str]]:
+    """Returns what a function that returns its argument gives for each."""
+    return {(argument, argument) for argument in arguments}
 
 
 def _value(rng: random.Random, kind: str, number: int) -> object:

@@ -36,7 +36,7 @@ class Prepared:
         required: for each unit, those that it asks for whenever it runs to its end.
         sure: for each unit, its assertions that are reached whenever it runs to its end.
         reaching: the units all of whose assertions stand where they may not be reached.
-        several: expected values of one expression for which the tests expect others too.
+        several: expected values of objects that are made alike, for which the tests expect others too.
     """
 
     literals: list[Any] = field(default_factory=list)
@@ -271,7 +271,8 @@ class Instrument(ast.NodeTransformer):
         for one, other in ((left, right), (right, left)):
             place = self._kept(other) if not isinstance(one, ast.Constant) else None
             if place is not None:
-                self._compared.setdefault(ast.unparse(one), []).append(place)
+                if isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id[:1].isupper():
+                    self._compared.setdefault(ast.unparse(one), []).append(place)
                 return ast.Call(_name("__known__"), [self._direct(one), ast.Constant(place)], [])
         return self._compare("__alike__", left, right)
 

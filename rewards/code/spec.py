@@ -7,12 +7,12 @@ then a failure, which masks the completion; it is never a score.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, get_type_hints
 
 from grpo.plugins.decorators import reward, verifier
-from grpo.plugins.errors import OptionError
-from grpo.plugins.types import Case, Verdict
+from grpo.plugins.errors import DatasetError, OptionError
+from grpo.plugins.types import Case, Scored, Verdict
 from grpo.rewards.code.comparison import Comparison
 from grpo.rewards.code.results import CodeResult, UnusableTests
 
@@ -21,7 +21,7 @@ Credit = Literal["all", "fraction", "threshold"]
 _LIMIT = 1800.0
 _MEBIBYTE = 2**20
 _DOUBLE = {"tests": ["assert double(2) == 4", "assert double(-3) == -6"], "entry_point": "double"}
-_ECHO = {"inputs": ["7\n", "a b\n"], "outputs": ["7\n", "a b\n"]}
+_BACKWARDS = {"inputs": ["71\n", "a b\n"], "outputs": ["17\n", "b a\n"]}
 _RIGHT = "Here it is:\n```python\ndef double(x):\n    return 2 * x\n```\n"
 _HALF = "```python\ndef double(x):\n    return x + 2\n```"
 _CHEAT = "```python\nclass Yes(int):\n    __eq__ = lambda a, b: True\ndef double(x):\n    return Yes()\n```"
@@ -68,6 +68,7 @@ async def judged(
     tolerance: float = 1e-6,
     stop_on_first_failure: bool = False,
     assurance: Literal["any", "split"] = "any",
+    weak: Literal["keep", "exclude"] = "keep",
 ) -> tuple[str | None, CodeResult]:
     """Returns the program of a completion, or None, and how it did; the verifier and the reward share one run.
 
@@ -76,7 +77,7 @@ async def judged(
     Raises:
         DatasetError: the row has no tests.
         TransientError: a sandbox failed.
-        UnusableTests: the tests cannot be used.
+        UnusableTests: the tests cannot be used, or pay a generic cheat and `weak` is "exclude".
     """
     from grpo.plugins.sandbox_pools import pool_of
     from grpo.rewards.code.allowance import Allowance
@@ -91,12 +92,30 @@ async def judged(
     program = task.program(completion)
     allowance = Allowance(seconds, memory * _MEBIBYTE, stop_on_first_failure)
 
+    options: dict[str, Any] = {"comparison": compare, "tolerance": tolerance, "assurance": assurance}
+    if weak == "exclude":
+        from grpo.rewards.code.panel import paid_cheats
+
+        paid = await paid_cheats(sandbox, task, memory=allowance.memory_bytes, **options)
+        if paid:
+            raise UnusableTests(f"the tests accept a program that {' and one that '.join(paid[:3])}")
+
     async def run() -> CodeResult:
-        options: dict[str, Any] = {"comparison": compare, "tolerance": tolerance, "assurance": assurance}
         return (await judge(pool_of(sandbox), completion, task, allowance=allowance, **options))[1]
 
     what = (sandbox, program, task, compare, tolerance, assurance, seconds, memory)
     return program, await JUDGEMENTS.once(what, run, stop=stop_on_first_failure)
+
+
+def cheats(row: Mapping[str, Any]) -> Mapping[str, str]:
+    """Returns the generic cheats for a row, none where its tests cannot be used."""
+    from grpo.rewards.code.panel import cheats_for
+    from grpo.rewards.code.task import Columns, task_of
+
+    try:
+        return cheats_for(task_of(Columns(**{name: row.get(name) for name in Columns.__dataclass_fields__})))
+    except (DatasetError, UnusableTests):
+        return {}
 
 
 def judging(**defaults: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -121,9 +140,10 @@ def judging(**defaults: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
     version=4,
     timeout=_LIMIT,
     prepare=prepare,
+    cheats=cheats,
     cases=[
         Case(_RIGHT, _DOUBLE, True),
-        Case("```python\nprint(input())\n```", _ECHO, True),
+        Case("```python\nprint(input()[::-1])\n```", _BACKWARDS, True),
         Case(_HALF, _DOUBLE, False),
         Case(_CHEAT, _DOUBLE, False),
         Case("I do not know.", _DOUBLE, False),
@@ -144,7 +164,8 @@ async def code(completion: str, *columns: Any, **options: Any) -> Verdict:
 
     Options: sandbox (the SPEC of a sandbox), seconds (processor time of a test), memory (mebibytes), compare (exact,
     trimmed, tokens, float) with tolerance for outputs, stop_on_first_failure, assurance (any, or split to refuse tests
-    that have to run in one process with the program).
+    that have to run in one process with the program), weak (exclude: undecided where the tests accept a generic cheat,
+    such as a program that returns True whatever it is given).
     """
     try:
         program, result = await judged(completion, *columns, **{"stop_on_first_failure": True, **options})
@@ -161,7 +182,7 @@ async def code(completion: str, *columns: Any, **options: Any) -> Verdict:
     prepare=prepare,
     cases=[
         Case(_RIGHT, _DOUBLE, 1.0),
-        Case("```python\nprint(input())\n```", _ECHO, 1.0),
+        Case("```python\nprint(input()[::-1])\n```", _BACKWARDS, 1.0),
         Case(_HALF, _DOUBLE, 0.0),
         Case(_HALF, _DOUBLE, 0.5, {"credit": "fraction"}),
         Case(_HALF, _DOUBLE, 1.0, {"credit": "threshold", "threshold": 0.5}),
@@ -171,21 +192,22 @@ async def code(completion: str, *columns: Any, **options: Any) -> Verdict:
         Case(_RIGHT, {"tests": ["assert double(2) =="], "entry_point": "double"}, None),
     ],
 )
-@judging()
+@judging(weak="exclude")
 async def passing(
     completion: str, *columns: Any, credit: Credit = "all", threshold: float = 1.0, **options: Any
-) -> float | None:
+) -> float | Scored:
     """Scores the completion's program by the tests of its row that it passes.
 
     credit: all (1 when every test passed, else 0), fraction (the share of the tests that passed) or threshold (1 when
     that share is at least `threshold`). With stop_on_first_failure the tests after the first failure count as failed.
-    Abstains when the tests cannot be used. Program, tests and the other options are those of the verifier `code`.
+    Abstains when the tests cannot be used, and unless weak=keep where they accept a generic cheat, which is played once
+    for each task. Program, tests and the other options are those of the verifier `code`.
     """
     stop = options.pop("stop_on_first_failure", False) or credit == "all"
     try:
-        _, result = await judged(completion, *columns, stop_on_first_failure=stop, **options)
-    except UnusableTests:
-        return None
+        _, result = await judged(completion, *columns, **{"weak": "exclude", **options, "stop_on_first_failure": stop})
+    except UnusableTests as fault:
+        return Scored(None, reason=f"{fault}")
     if credit == "fraction":
         return result.fraction
     wanted = 1.0 if credit == "all" else threshold

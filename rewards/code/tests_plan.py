@@ -48,7 +48,7 @@ class Plan:
         required: for each unit, those that it asks for whenever it runs to its end.
         sure: for each unit, its assertions that are reached whenever it passes.
         reaching: the units that pass only if an assertion was reached.
-        several: expected values of one expression for which the tests expect others too.
+        several: expected values of objects that are made alike, for which the tests expect others too.
         forgiving: the units that pass although an assertion in them fails.
         numbers: the tests say nothing of what is not a number.
         in_place: what a call does to its arguments matters.

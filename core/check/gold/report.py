@@ -32,6 +32,20 @@ class RefusedRow:
 
 
 @dataclass(frozen=True, slots=True)
+class WeakRow:
+    """A row for which the verifier accepts completions that solve nothing.
+
+    Attributes:
+        index, place: as of a `RefusedRow`.
+        cheats: what the accepted completions do ("returns True").
+    """
+
+    index: int
+    place: str
+    cheats: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class GoldScores:
     """What one reward gave the gold solutions.
 
@@ -65,6 +79,7 @@ class Validation:
         verdicts: "right", "wrong", "undecided" and "failed" to how often it said so; empty without one.
         silence_right: rows where the verifier accepts saying nothing too.
         notes: what to look at although it refuses no row.
+        weak: rows for which the verifier accepts one of its generic cheats.
     """
 
     env: str
@@ -77,6 +92,7 @@ class Validation:
     verdicts: Mapping[str, int]
     silence_right: int = 0
     notes: tuple[str, ...] = ()
+    weak: tuple[WeakRow, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -106,6 +122,11 @@ class Validation:
         if self.silence_right:
             yield f"an empty completion is right too in {self.silence_right} of {counted(self.rows, 'row')}"
         yield from [f"note: {note}" for note in self.notes]
+        if self.weak:
+            yield f"weak: {counted(len(self.weak), 'row')}, for which the verifier accepts a generic cheat"
+            yield from (f"  {row.place}: {', '.join(row.cheats)}" for row in self.weak[:SHOWN])
+        if len(self.weak) > SHOWN:
+            yield f"  and {len(self.weak) - SHOWN} more: --json lists all"
         for row in self.refused[:SHOWN]:
             text = one_line(row.solution, len(row.solution) + 1)
             yield from ("", f"{row.place}: {one_line(row.reason, _WIDE)}")

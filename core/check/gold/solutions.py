@@ -157,7 +157,8 @@ def _rewards(
         return None
     scored = [(reward, score) for reward in rewards if (score := gold[reward.name].score) is not None]
     if not scored:
-        return "no reward scores it: all of them abstain"
+        why = "; ".join(f"{name}: {outcome.reason}" for name, outcome in gold.items() if outcome.reason)
+        return f"no reward scores it: all of them abstain{f' ({why})' if why else ''}"
     close = _CLOSE * max(1.0, abs(nothing))
     if right > nothing + close or (as_good and right > nothing - close):
         return None

@@ -8,11 +8,11 @@ rollout would be (core/check/gold/solutions.py), in a run where its rollouts are
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from grpo.core.check.gold.report import GoldScores, RefusedRow, Validation
+from grpo.core.check.gold.report import GoldScores, RefusedRow, Validation, WeakRow
 from grpo.core.check.gold.solutions import JudgedGold, acted, best, judge_golds
 from grpo.core.check.report import title_of
 from grpo.core.check.trial import Fault, as_sampled, faults_of, texts_for
@@ -54,7 +54,7 @@ def validate(
 
     The gold solution is the row's demonstration, or else its gold answer in the environment's layout. It is accepted
     when the verifier says that it is right, and the rewards pay more for it than for saying nothing (or each the best
-    that it can).
+    that it can). A row for which the verifier accepts one of its generic cheats (`VerifierSpec.cheats`) is weak.
 
     Args:
         env: a SPEC ("countdown:size=500"), an `EnvSpec`, or a bound environment.
@@ -92,13 +92,15 @@ def validate(
             without.append(episode.place)
     judged: list[JudgedGold] = []
     refused: list[RefusedRow] = []
+    weak: list[WeakRow] = []
     processes = processes_of(bound, env_processes) if bound.spec.played else None
     with Scorer(plugins) as scorer:
         for first in range(0, len(solved), _BLOCK):
             block = solved[first : first + _BLOCK]
             found = _judged(scorer, bound, chosen, verifier, block, seconds, processes)
             judged += found
-            refused += _refused(bound, block, found)
+            weak += _weak(scorer, bound, verifier, block)
+            refused += _refused(bound, block, found, {row.index for row in weak})
             on_rows(len(judged), len(solved))
     return Validation(
         env=title_of(bound).removeprefix("env "),
@@ -111,6 +113,7 @@ def validate(
         verdicts=_verdicts(judged) if verifier else {},
         silence_right=sum(one.silence_right for one in judged),
         notes=tuple(_notes(bound, chosen, solved, judged)),
+        weak=tuple(weak),
     )
 
 
@@ -212,15 +215,40 @@ def _acted(env: BoundEnv, wanted: Sequence[Wanted], seconds: float, processes: E
     return found
 
 
-def _refused(env: BoundEnv, block: Sequence[Episode], found: Sequence[JudgedGold]) -> Iterator[RefusedRow]:
+def _refused(
+    env: BoundEnv, block: Sequence[Episode], found: Sequence[JudgedGold], weak: Container[int] = ()
+) -> Iterator[RefusedRow]:
+    """Yields the rows whose solution is not accepted; a weak one that the rewards only leave out is not among them."""
     most = env.spec.max_turns
     for episode, judged in zip(block, found, strict=True):
         turns = len(episode.gold_actions)
         reason = judged.complaint
         if env.spec.played and turns > most:
             reason = f"it takes {turns} turns, and env '{env.name}' allows {most}"
-        if reason is not None:
+        if reason is not None and not (episode.index in weak and _left_out(judged)):
             yield RefusedRow(episode.index, episode.place, reason, "\n".join(map(_written, episode.gold_actions)))
+
+
+def _left_out(judged: JudgedGold) -> bool:
+    """Returns whether the verifier accepts a solution and every reward abstains."""
+    verdict = None if judged.judgement is None else judged.judgement.verdict
+    abstained = all(outcome.kind == "abstain" for outcome in judged.outcomes.values())
+    return abstained and verdict is not None and verdict.ok is True
+
+
+def _weak(scorer: Scorer, env: BoundEnv, verifier: BoundVerifier | None, block: Sequence[Episode]) -> Iterator[WeakRow]:
+    """Yields the rows for which the verifier accepts one of its generic cheats."""
+    if verifier is None or verifier.spec.cheats is None or env.spec.played:
+        return
+    cheats = [(episode, verifier.spec.cheats(episode.row)) for episode in block]
+    wanted = [(episode, (text,)) for episode, texts in cheats for text in texts.values()]
+    rows = [episode.index for episode, _ in wanted]
+    judged = iter(scorer.judge(_acted(env, wanted, 0.0, None), rows=rows)[verifier.name])
+    for episode, texts in cheats:
+        verdicts = [(what, next(judged).verdict) for what in texts]
+        accepted = tuple(what for what, verdict in verdicts if verdict is not None and verdict.ok is True)
+        if accepted:
+            yield WeakRow(episode.index, episode.place, accepted)
 
 
 def _written(action: Action) -> str:

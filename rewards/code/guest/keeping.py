@@ -31,7 +31,7 @@ class Keeper:
         literals: the expected values, as `encode` writes them.
         required: for each unit the expected values that must be asked for before it can pass.
         forgiving: the units that pass although an assertion in them fails.
-        several: expected values of one expression for which the tests expect others too: it is to equal many.
+        several: expected values of objects that are made alike, for which the tests expect others too: they equal many.
         seed: decides the order of the values that are asked for.
     """
 

@@ -1,0 +1,237 @@
+"""Compares the judge of code with plain Python and real pytest on honest programs, and times it beside a plain spawn.
+
+    python benchmarks/judge.py [--generated 5000] [--data FOLDER] [--rounds 5] [--no-cost | --only-cost]
+
+Honest programs are the canonical solutions of HumanEval and MBPP, tests/rewards/code/honest.jsonl and programs drawn by
+lot (tests/rewards/code/random_programs.py). Each runs twice: judged, and as plain Python beside its tests (by pytest
+where they have test functions), which is what a judge is to agree with. A program that the judge refuses and plain
+Python accepts is printed; the exit code is then 1. Data sets that are not in the folder are left out.
+
+Costs are processor time, which holds on a busy machine too: a completion judged by `calls` with four assertions and a
+program of `io` with one input, in times of `pool.run([Job("pass")])` and of a bare `python3 -I -S -c pass`; and a test
+of an `objects` suite in milliseconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import gzip
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sandbox import COMPLETION, TASK, processor
+
+from grpo.plugins.errors import TransientError
+from grpo.plugins.sandbox_job import Job, SandboxPool
+from grpo.rewards.code.allowance import Allowance
+from grpo.rewards.code.guest.customs import SOLUTION_MODULES
+from grpo.rewards.code.judge import judge
+from grpo.rewards.code.results import UnusableTests
+from grpo.rewards.code.task import Columns, Task, task_of
+from grpo.rewards.sandbox.inside import kernel
+from grpo.rewards.sandbox.interpreter import default_python
+from grpo.rewards.sandbox.local import local
+
+ROOT = Path(__file__).resolve().parent.parent
+_SUBREAPER = 36  # prctl: orphans below this process become its children, and so does their processor time
+_AT_ONCE, _TRIES = 8, 3
+_COUNT = 40  # programs of one reading
+_PRELUDE = f"""\
+import sys
+for name in {SOLUTION_MODULES!r}:
+    sys.modules[name] = sys.modules[__name__]
+__near__ = lambda one, two, tolerance: one == two
+"""
+_RUN = "import sys, pytest\nsys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', 'test_program.py']))"
+_TEST = """\
+def test_{0}():
+    stack = Stack([{0}, 2])
+    assert stack.pop() == 2
+    assert stack.pop() == {0}
+"""
+_SUITE = "\n".join(map(_TEST.format, range(10)))
+_STACK = """\
+class Stack:
+    def __init__(self, items):
+        self.items = items
+    def pop(self):
+        return self.items.pop()
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Honest:
+    """A program that is right."""
+
+    source: str
+    name: str
+    completion: str
+    row: dict[str, Any]
+
+
+def honest_programs(data: Path, generated: int) -> Iterator[Honest]:
+    """Yields the programs of every source that is there."""
+    path = data / "humaneval" / "HumanEval.jsonl.gz"
+    if path.is_file():
+        with gzip.open(path, "rt", encoding="utf-8") as lines:
+            for row in map(json.loads, lines):
+                yield Honest("HumanEval", row["task_id"], row["canonical_solution"], row)
+    path = data / "mbpp" / "mbpp.jsonl"
+    if path.is_file():
+        for row in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
+            yield Honest("MBPP", str(row["task_id"]), row["code"], row)
+    path = ROOT / "tests" / "rewards" / "code" / "honest.jsonl"
+    for case in map(json.loads, path.read_text(encoding="ascii").splitlines()):
+        yield Honest("honest.jsonl", case["name"], case["completion"], case["row"])
+    sys.path.insert(0, str(ROOT))
+    from tests.rewards.code.random_programs import honest
+
+    for seed in range(generated):
+        drawn = honest(seed)
+        yield Honest("generated", f"seed {seed}", f"```python\n{drawn.program}\n```", {"tests": list(drawn.tests)})
+
+
+def task_for(row: dict[str, Any]) -> Task:
+    """Returns the task of a row."""
+    return task_of(Columns(**{name: row[name] for name in Columns.__dataclass_fields__ if name in row}))
+
+
+async def verdict(pool: SandboxPool, program: Honest) -> tuple[str, str]:
+    """Returns by which judge a program is judged, and how it did; what a busy machine caused is tried again."""
+    kind = "?"
+    for left in reversed(range(_TRIES)):
+        try:
+            task = task_for(program.row)
+            kind = task.plan().kind if task.sources else "io"
+            _, result = await judge(pool, program.completion, task, allowance=Allowance(15.0, stop=True))
+        except UnusableTests as fault:
+            return kind, f"undecided: {fault}"
+        except TransientError:
+            if not left:
+                raise
+        else:
+            return kind, result.line()
+    raise AssertionError("every try ends")
+
+
+async def reference(pool: SandboxPool, program: Honest) -> bool:
+    """Returns whether plain Python, or real pytest, accepts a program."""
+    task = task_for(program.row)
+    text = task.program(program.completion) or ""
+    if not task.sources:
+        return True  # a program that prints is run as it is by the judge too
+    tests = "\n".join((task.before, *task.sources))
+    if "def check(candidate)" in tests:
+        tests += f"\ncheck({task.entry_point})"
+    whole = "\n".join((_PRELUDE, text, tests))
+    job = Job(whole)
+    if "def test" in tests:
+        job = Job(_RUN, files={"test_program.py": whole.encode()}, profile="pytest")
+    [result] = await pool.run([job])
+    return result.exit_code == 0
+
+
+def agreement(programs: list[Honest], pool: SandboxPool) -> int:
+    """Prints how the judge and plain Python agree; returns how many programs the judge alone refuses."""
+    counts: Counter[tuple[str, str, str]] = Counter()
+    blamed = 0
+
+    async def compare(program: Honest, turn: asyncio.Semaphore) -> None:
+        nonlocal blamed
+        async with turn:
+            kind, line = await verdict(pool, program)
+            accepted = line.startswith("accepted")
+            plain = await reference(pool, program) if kind != "?" else True
+        counts[program.source, kind, "programs"] += 1
+        counts[program.source, kind, "accepted"] += accepted
+        counts[program.source, kind, "agreed"] += accepted == plain
+        if plain and not accepted:
+            blamed += 1
+            print(f"refused: {program.source}, {program.name} ({kind}): {line}", flush=True)
+
+    async def every() -> None:
+        turn = asyncio.Semaphore(_AT_ONCE)
+        await asyncio.gather(*(compare(program, turn) for program in programs))
+
+    asyncio.run(every())
+    print(f"{'source':<14} {'judge':<8} {'accepted':>9} {'programs':>9} {'as plain Python':>16}")
+    for source, kind in sorted({(source, kind) for source, kind, _ in counts}):
+        accepted, total, agreed = (counts[source, kind, what] for what in ("accepted", "programs", "agreed"))
+        print(f"{source:<14} {kind:<8} {accepted:>9} {total:>9} {agreed:>16}")
+    return blamed
+
+
+def costs(pool: SandboxPool, rounds: int) -> None:
+    """Prints what the judges cost."""
+    suite, printing = task_of(Columns(tests=_SUITE)), task_of(Columns(inputs=["1 2"], outputs=["3"]))
+    sums = "```python\nprint(sum(map(int, input().split())))\n```"
+
+    async def accepted(completion: str, task: Task) -> None:
+        _, result = await judge(pool, completion, task, allowance=Allowance())
+        if result.outcome != "accepted":
+            raise SystemExit(f"an honest program was refused: {result.line()}")
+
+    async def bare() -> None:
+        process = await asyncio.create_subprocess_exec(default_python(), "-I", "-S", "-c", "pass")
+        await process.wait()
+
+    rows: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {
+        "interpreter": bare,
+        "spawn": lambda: pool.run([Job("pass")]),
+        "io": lambda: accepted(sums, printing),
+        "calls": lambda: accepted(COMPLETION, TASK),
+        "objects": lambda: accepted(f"```python\n{_STACK}\n```", suite),
+    }
+    busy = dict.fromkeys(rows, 0.0)
+
+    async def reading(make: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        turn = asyncio.Semaphore(_AT_ONCE)
+
+        async def each() -> None:
+            async with turn:
+                await make()
+
+        await asyncio.gather(*(each() for _ in range(_COUNT)))
+
+    for number in range(rounds + 1):
+        for name, make in rows.items():
+            before = processor(set())
+            asyncio.run(reading(make))
+            busy[name] += (processor(set()) - before) * (number > 0)  # the first round warms up
+    milliseconds = {name: spent / rounds / _COUNT * 1000 for name, spent in busy.items()}
+    for name in ("io", "calls"):
+        spawns, bares = (milliseconds[name] / milliseconds[floor] for floor in ("spawn", "interpreter"))
+        print(f"{name}: {spawns:.2f} times a warm sandbox, {bares:.2f} times a bare interpreter (target 1.5)")
+    print(f"objects: {milliseconds['objects'] / 10:.1f} ms a test in a suite of 10 (target 40)")
+
+
+def main() -> int:
+    """Prints the tables; returns 1 when the judge refuses a program that plain Python accepts."""
+    folder = Path(os.environ.get("GRPO_TEST_DATA", ROOT.parent / "shared" / "data"))
+    parser = argparse.ArgumentParser(description="Compare the judge of code with plain Python, and time it.")
+    parser.add_argument("--generated", type=int, default=200, metavar="N", help="programs drawn by lot (default: 200)")
+    parser.add_argument("--data", type=Path, default=folder, help="folder with humaneval/ and mbpp/")
+    parser.add_argument("--rounds", type=int, default=5, help="readings of each cost (default: 5)")
+    parser.add_argument("--no-cost", action="store_true", help="only the agreement")
+    parser.add_argument("--only-cost", action="store_true", help="only the costs")
+    options = parser.parse_args()
+    kernel.prctl(_SUBREAPER, 1)
+    blamed = 0
+    with contextlib.closing(local(slots=4)) as pool:
+        if not options.only_cost:
+            blamed = agreement(list(honest_programs(options.data, options.generated)), pool)
+        if not options.no_cost:
+            costs(pool, options.rounds)
+    return min(blamed, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
