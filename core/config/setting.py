@@ -1,6 +1,6 @@
-"""What a setting is: a field of a configuration in; its key, type, default, text and flag out, for flags and pages.
+"""Reads from a pydantic field what a setting is: its key, type, default, text and flag, for flags and pages.
 
-A setting is declared once, as a pydantic field whose type carries an `About`:
+A setting is declared once, as a field whose type carries an `About`:
 
     steps: Annotated[AtLeastOne | None, About("Optimizer steps.", left_out="60", flag=Flag("--steps"))] = None
 """
@@ -32,11 +32,13 @@ class Flag:
         metavar: what stands for the value in the help; None: its type.
         takes: one value; each: it may be repeated; pairs: repeated, two words each; table: repeated, NAME=VALUE each;
             commas: a list in one word.
+        panel: the group of `grpo run --help` that lists it; "": that of its section.
     """
 
     name: str
     metavar: str | None = None
     takes: Literal["one", "each", "pairs", "table", "commas"] = "one"
+    panel: str = ""
 
     def __str__(self) -> str:
         """Markdown, for the page of settings."""
