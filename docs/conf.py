@@ -62,6 +62,7 @@ def released() -> list[str]:
 
 html_context = {"versions": released()}
 
+REPOSITORY = "https://github.com/grpo-kit/grpo-kit/blob/main/"
 # README.md has full addresses, since PyPI shows it too.
 _LINK = re.compile(
     r"(?P<picture>!?)\[(?P<text>[^\]\n]+)\]\("
@@ -87,6 +88,8 @@ def with_links_inside(text: str, folder: Path) -> str:
             return f"[{match['text']}]({PAGES[outside]}{anchor})"
         if target.parent == DOCS and target.is_file():
             return f"{match['picture']}[{match['text']}]({target.name}{anchor})"
+        if outside.endswith(".md") and target.is_file():  # a page beside a benchmark, which is no page of the site
+            return f"[{match['text']}]({REPOSITORY}{outside}{anchor})"
         return match[0] if match["host"] or (target.is_file() and folder == DOCS) else match["text"]
 
     return _LINK.sub(link, text)
