@@ -19,7 +19,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-NOUNS: dict[Any, str] = {bool: "true or false", int: "whole number", float: "number", str: "text", Path: "path"}
+NOUNS: dict[Any, str] = {bool: "bool", int: "int", float: "float", str: "str", Path: "path"}
 LINK = re.compile(r"\[[^]]*\]\(([^)#]+)[^)]*\)")
 
 
@@ -45,8 +45,8 @@ class Flag:
         names = self.name.split("/")
         if self.takes in ("pairs", "table", "commas"):
             names = [f"{name} {self.metavar}" for name in names]
-        written = f"Flag{'s' if len(names) > 1 else ''} {' and '.join(f'`{name}`' for name in names)}"
-        return f"{written}{', once for each' if self.takes in ('each', 'pairs', 'table') else ''}."
+        written = ", ".join(f"`{name}`" for name in names)
+        return f"{written}{' (repeat)' if self.takes in ('each', 'pairs', 'table') else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Setting:
 
     @property
     def kind(self) -> str:
-        """The type and its bounds in Markdown: "whole number from 1"."""
+        """The type and its bounds in Markdown: "int ≥ 1"."""
         if self.about.kind:
             return self.about.kind + between(self.forms[0][1])
         return ", or ".join(kind_of(form, bounds) for form, bounds in self.forms)
@@ -160,13 +160,12 @@ def kind_of(form: Any, bounds: tuple[Any, ...]) -> str:
 
 
 def between(bounds: tuple[Any, ...]) -> str:
-    """Returns bounds in words, to stand behind a noun."""
-    least = [f" from {bound.ge}" for bound in bounds if isinstance(bound, Ge)]
-    least += [f" above {bound.gt}" for bound in bounds if isinstance(bound, Gt)]
-    joined = " to" if any(isinstance(bound, Ge) for bound in bounds) else ", up to"
-    most = [f"{joined} {bound.le}" for bound in bounds if isinstance(bound, Le)]
-    most += [f", below {bound.lt}" for bound in bounds if isinstance(bound, Lt)]
-    return "".join(least + most)
+    """Returns bounds as signs, to stand behind a noun: " ≥ 0, < 1"."""
+    least = [f" ≥ {bound.ge}" for bound in bounds if isinstance(bound, Ge)]
+    least += [f" > {bound.gt}" for bound in bounds if isinstance(bound, Gt)]
+    most = [f" ≤ {bound.le}" for bound in bounds if isinstance(bound, Le)]
+    most += [f" < {bound.lt}" for bound in bounds if isinstance(bound, Lt)]
+    return ",".join(least + most)
 
 
 def plain(text: str) -> str:
