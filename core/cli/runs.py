@@ -81,9 +81,9 @@ def runs(folder: Path | None, as_json: bool) -> None:
 @click.option("--limit", type=click.IntRange(min=0), help=f"Completions to show; 0: all. Default: {SHOWN}.")
 @click.option("--group", type=click.IntRange(min=0), help="Only the completions of this group.")
 @click.option("--failures", is_flag=True, help="Only completions that a reward failed on.")
-@click.option("--wasted", is_flag=True, help="What was sampled in vain: replaced by others in its step.")
+@click.option("--wasted", is_flag=True, help="Only discarded samples, which were replaced in their step.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list (of all, without --limit).")
-@click.option("--live", is_flag=True, help="Look around in this terminal while the run goes on; needs Textual.")
+@click.option("--live", is_flag=True, help="Browse in this terminal while the run goes on; needs Textual.")
 def show(
     run: Path,
     step: int | None,
@@ -113,7 +113,7 @@ def show(
         return
     step, recorded = read_step(open_run_dir(run), step, wasted=wasted)
     if wasted and not recorded:
-        click.echo("[]" if as_json else f"step {step} of {_named(run)}: nothing was sampled in vain.")
+        click.echo("[]" if as_json else f"step {step} of {_named(run)}: no sample was discarded.")
         return
     matching = choose(recorded, sort=sort, ascending=ascending, group=group, failures=failures)
     if limit is None:
