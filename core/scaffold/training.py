@@ -71,7 +71,7 @@ def test_grpo_finds_it() -> None:
 '''
 
 ADVANTAGE = '''\
-"""The advantage $name: the scores of groups in, what each completion is worth to the loss out.
+"""Computes the advantage $name from the scores of groups.
 
 Keep the imports light: every grpo command that lists plugins makes them, and tensors have all methods that are needed.
 Completions that a reward failed on have the total NaN; what is returned for them does not count.
