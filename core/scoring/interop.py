@@ -163,7 +163,7 @@ def to_trl(
     """Makes a reward function for `trl.GRPOTrainer` of a reward.
 
     The columns of the dataset are those that the reward names. The weight of a SPEC is not used: TRL has
-    `reward_weights`.
+    `GRPOConfig.reward_weights`.
 
     Args:
         source: a SPEC, its table, or what `@reward` or `rubric` returned.
