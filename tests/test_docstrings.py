@@ -12,9 +12,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("core", "plugins", "rewards", "envs", "kernels")
 FOLDERS = (*PACKAGES, "benchmarks", "docs", "examples", "tests")
 DOCSTRING = re.compile(r'^ *r?"""(?!\\)(.*?)"""$', re.DOTALL | re.MULTILINE)
-TEXTS = {
-    file: file.read_text(encoding="utf-8") for folder in FOLDERS for file in sorted((ROOT / folder).rglob("*.py"))
-}
+TEXTS = {file: file.read_text(encoding="utf-8") for folder in FOLDERS for file in sorted((ROOT / folder).rglob("*.py"))}
 DOCSTRINGS = {file: "\n".join(DOCSTRING.findall(text)) for file, text in TEXTS.items()}
 DOTTED = re.compile(r"\bgrpo((?:\.[A-Za-z_]\w*)+)")
 PATH = re.compile(rf"(?<![\w/])(?:{'|'.join(FOLDERS)})/[\w./-]*\w\.(?:py|md|js|json|toml)\b")
