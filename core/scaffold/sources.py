@@ -41,7 +41,7 @@ def $name(completion: str, answer: str, *, tolerance: float = 0.0) -> float | No
     """1 when the answer of a completion states the gold number and no other, else 0.
 
     The answer is what follows a mark ("<answer>", "<SOLUTION>", "####"), or else the last line. Abstains when the gold
-    is no number.
+    is not a number.
 
     Args:
         completion: the text that is scored.

@@ -70,7 +70,7 @@ def test_a_class_becomes_an_environment_that_pays_itself() -> None:
         ("reward", 3, "expected a RewardSpec"),
         ("reward", lambda text: 0.0, "must be named 'completion'"),
         ("reward", spec_of("verifier", near), "expected a RewardSpec, got the verifier 'near'"),
-        ("env", dict, "the class 'dict' is no environment"),
+        ("env", dict, "the class 'dict' is not an environment"),
         ("env", near, "EnvSpec"),
     ],
 )

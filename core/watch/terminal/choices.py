@@ -70,12 +70,12 @@ def span(text: str) -> tuple[int, int]:
     """
     found = _SPAN.fullmatch(text)
     if found is None:
-        raise UsageError(f"'{text}' is no number or range of numbers. Write 3 or 3-9.")
+        raise UsageError(f"'{text}' is not a number or range of numbers. Write 3 or 3-9.")
     return int(found[1]), int(found[2] or found[1])
 
 
 def matching(index: Index, scan: Scan, choices: Choices, places: range) -> list[int]:
-    """Returns those of the places that the choices ask for; what is searched in texts is no part of them.
+    """Returns those of the places that the choices ask for; what is searched in texts is not a part of them.
 
     Args:
         index: of the run.
@@ -113,7 +113,7 @@ def _refuse(name: str, value: str, scan: Scan) -> None:
         except ValueError:
             sound = False
         if not sound:
-            raise UsageError(f"{name}={value} is no number.")
+            raise UsageError(f"{name}={value} is not a number.")
     elif name != "abstained":
         known: Sequence[str] = {
             "env": scan.envs,
