@@ -129,7 +129,7 @@ def pushed_weights(path: Path, *, model: bool) -> tuple[RunDir, Weights | None]:
         model: with its weights.
 
     Raises:
-        UsageError: it is no run, or it has no final model yet.
+        UsageError: it is not a run, or it has no final model yet.
     """
     run = open_run_dir(path)
     if not model:

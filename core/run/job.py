@@ -106,7 +106,7 @@ def resume(
         server_url: where its rollout servers are now; None: where they were.
 
     Raises:
-        UsageError: it is no run directory, or the run is over.
+        UsageError: it is not a run directory, or the run is over.
         RunError: it had to stop again.
     """
     run_dir, stop = open_run_dir(path), StopRequest()

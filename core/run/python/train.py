@@ -215,7 +215,9 @@ def _run_dir(source: Any) -> RunDir:
         UsageError: there is none.
     """
     if not isinstance(source, (str, Path, Run)):
-        raise UsageError(f"resume={source!r} is no run. Give what grpo.train returned, or the path of a run directory.")
+        raise UsageError(
+            f"resume={source!r} is not a run. Give what grpo.train returned, or the path of a run directory."
+        )
     return open_run_dir(source.path if isinstance(source, Run) else Path(source).expanduser())
 
 
