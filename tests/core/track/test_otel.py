@@ -203,7 +203,7 @@ def test_a_collector_that_fails_stops_no_run(
     tiny_model: Path, collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     fail(collector, kind, monkeypatch)
-    monkeypatch.setattr("grpo.core.run.spans.SECONDS", 1.0)
+    monkeypatch.setattr("grpo.core.track.otel.SECONDS", 1.0)
     short(tiny_model, tmp_path / "run")
     assert json.loads((tmp_path / "run" / "state.json").read_text())["status"] == "done"
     assert {*metrics(tmp_path / "run")} == {0, 1, 2}
