@@ -84,7 +84,7 @@ def run(
 
     flags = given(values)
     asked = _asked(place, ray_address, workers, servers, nodes)
-    with lasting_output("The run goes on; see how it does with `grpo runs` and `grpo show`."), ExitStack() as others:
+    with lasting_output("The run continues; follow it with `grpo runs` and `grpo show`."), ExitStack() as others:
         display = display_for(quiet=quiet) if is_first() else Silent()
         results = sys.stdout
         others.enter_context(redirect_stdout(sys.stderr))  # what libraries and plugins print is no result

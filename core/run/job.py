@@ -235,10 +235,10 @@ def _resume(
     progress.planned(
         plan,
         path,
-        [f"resuming after step {step}" if step else "starting again: there is no whole checkpoint yet", *notes],
+        [f"resuming after step {step}" if step else "starting again: there is no complete checkpoint yet", *notes],
     )
     for line in damaged:
-        progress.warned(f"{line} The run goes on after step {step}.")
+        progress.warned(f"{line} The run continues after step {step}.")
     if steps is not None:
         for line in longer_notes(before, plan, step):
             progress.warned(line)
@@ -522,7 +522,7 @@ def _lost(run_dir: RunDir, step: int) -> str | None:
     if step <= kept or not is_first():
         return None
     which = f"step {step}" if step == kept + 1 else f"steps {kept + 1} to {step}"
-    since = f"the last whole checkpoint is of step {kept}" if kept else "there is no whole checkpoint yet"
+    since = f"the last complete checkpoint is of step {kept}" if kept else "there is no complete checkpoint yet"
     return f"{which} will be done again when the run resumes: {since}."
 
 
