@@ -113,7 +113,7 @@ def evaluate(
         _write(output, [row for plan, measurement in found for row in recorded(plan, measurement.evaluation)])
     for _, measurement in found:
         for name, traceback in measurement.first_failure.items():
-            told = f"warning: '{name}' failed; what it failed on is left out. The first time:\n{traceback}"
+            told = f"warning: '{name}' failed; the completions that it failed on are excluded. The first:\n{traceback}"
             click.echo(printable(told), err=True)
         if failures := measurement.evaluation.env_failures:
             count = len(measurement.evaluation.completions)

@@ -50,6 +50,14 @@ COMMANDS = {
     "export": ("grpo.core.cli.model:export", "Write the model of a run for transformers and PEFT."),
     "push": ("grpo.core.cli.push:push", "Publish model, card and report of a run on the hub."),
 }
+# The titled groups of `grpo --help`, in the order of the commands.
+GROUPS = {
+    "Train and measure": ("run", "plan", "launch", "serve-rollouts", "eval"),
+    "Rewards and plugins": ("plugins", "score", "verify", "sandbox", "shrink", "diff"),
+    "Machine": ("doctor",),
+    "Runs": ("runs", "show", "report", "watch", "generate", "export", "push"),
+}
+WIDEST = max(map(len, COMMANDS))
 
 
 class _LazyGroup(click.Group):
@@ -76,8 +84,9 @@ class _LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(WIDEST), COMMANDS[name][1]) for name in names])
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -91,7 +91,7 @@ def run(
 
     flags = given(values)
     asked = _asked(place, ray_address, workers, servers, nodes)
-    with lasting_output("The run goes on; see how it does with `grpo runs` and `grpo show`."), ExitStack() as others:
+    with lasting_output("The run continues; follow it with `grpo runs` and `grpo show`."), ExitStack() as others:
         display = display_for(quiet=quiet) if is_first() else Silent()
         display.reworded = partial(named_by_flags, typed=typed_as_settings(pairs, config_file, values))
         results = sys.stdout

@@ -31,8 +31,8 @@ def refuse_incomplete(folder: Path, model: Any) -> None:
     problem = problem_of(written, _adapter(model) if hasattr(model, "peft_config") else _whole(model))
     if problem is not None:
         raise RunError(
-            f"the weights in {folder} are not whole: {problem}. They were not declared whole, and nothing goes on from "
-            "them. Resume from the checkpoint before, and report this with the model's name and how it was sharded."
+            f"the weights in {folder} are incomplete: {problem}. They will not be used. Resume from the previous "
+            "checkpoint, and please report this with the model's name and its sharding."
         )
 
 

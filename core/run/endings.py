@@ -137,7 +137,7 @@ def lost_steps(run_dir: RunDir, step: int) -> str | None:
     if step <= kept or not is_first():
         return None
     which = f"step {step}" if step == kept + 1 else f"steps {kept + 1} to {step}"
-    since = f"the last whole checkpoint is of step {kept}" if kept else "there is no whole checkpoint yet"
+    since = f"the last complete checkpoint is of step {kept}" if kept else "there is no complete checkpoint yet"
     return f"{which} will be done again when the run resumes: {since}."
 
 

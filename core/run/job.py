@@ -162,10 +162,10 @@ def _resume(
     progress.planned(
         plan,
         path,
-        [f"resuming after step {step}" if step else "starting again: there is no whole checkpoint yet", *notes],
+        [f"resuming after step {step}" if step else "starting again: there is no complete checkpoint yet", *notes],
     )
     for line in damaged:
-        progress.warned(f"{line} The run goes on after step {step}.")
+        progress.warned(f"{line} The run continues after step {step}.")
     if steps is not None:
         for line in longer_notes(before, plan, step):
             progress.warned(line)

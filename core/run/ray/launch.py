@@ -182,8 +182,8 @@ def _run(
     again = f"Continue with: grpo run --resume {path} --on ray"
     if not failures:
         raise RunError(
-            f"a process that trains is gone, and the run with it: {_reason(ranks.error)}. The nodes that are left keep "
-            f"nothing of it but its run directory. {again}"
+            f"a training process was lost, which ended the run: {_reason(ranks.error)}. Its run directory is kept. "
+            f"{again}"
         )
     for kind, told in failures:
         if kind == "KeyboardInterrupt":
