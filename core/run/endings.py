@@ -54,6 +54,7 @@ class RunSummary:
 
 
 def summary(run_dir: RunDir, status: str) -> RunSummary:
+    """Returns how a run ended, with the accuracies of its record."""
     held_out = [row["held_out/accuracy"] for row in read_metrics(run_dir) if "held_out/accuracy" in row]
     return RunSummary(
         path=run_dir.path,

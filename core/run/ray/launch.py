@@ -27,9 +27,8 @@ from grpo.core.display.progress import Progress
 from grpo.core.env import processes
 from grpo.core.rollout.server import placed
 from grpo.core.rollout.server.capabilities import TOKEN
-from grpo.core.run.begin import unused_path
+from grpo.core.run.begin import absolute_paths, unused_path
 from grpo.core.run.endings import RunSummary
-from grpo.core.run.paths import absolute_paths
 from grpo.core.run.ray import download, rank
 from grpo.core.run.ray import mailbox as mailboxes
 from grpo.core.run.ray.placement import Asked, Placement, place
