@@ -1,12 +1,12 @@
-"""What the compiler makes of the Triton passes for GPUs that are not here: registers, spills, occupancy, bytes moved.
+"""Compiles the Triton passes for GPUs that are not here and reports registers, spills, occupancy and bytes moved.
 
-    python benchmarks/gpu_code.py [--write docs/kernels.md | --check docs/kernels.md]
+    python benchmarks/gpu_code.py [--write PAGE | --check PAGE]   # the page is benchmarks/results/kernels.md
 
-It compiles every variant that `linear_logp` can launch, ahead of time, for sm_80, sm_90 and sm_100, reads the machine
-code's own account of its registers, and fails where one spills, leaves no room for TWO programs on a multiprocessor or
-reads less than 16 bytes at a time. Then it compares other launches (CANDIDATES) and prints the tables of
-docs/kernels.md, or writes them there; --check only compares the page with what is launched. No GPU is needed and none
-is used: nothing here is a time. It needs triton, whose release the tables name; about a minute on two cores.
+It compiles every variant that `linear_logp` can launch, ahead of time, for sm_80, sm_90 and sm_100, reads the registers
+from the machine code, and fails where a variant spills, leaves no room for TWO programs on a multiprocessor or reads
+less than 16 bytes at a time. Then it compares other launches (CANDIDATES) and prints the tables, or writes them into
+the page; --check only compares it with what is launched. No GPU is needed and none is used: nothing here is a time.
+It needs triton, whose release the tables name, and about a minute on two cores.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def faults(codes: dict[Variant, Code]) -> list[str]:
 
 
 def launched_tables(codes: dict[Variant, Code]) -> str:
-    """Returns the tables of what is launched, as docs/kernels.md shows them."""
+    """Returns the tables of what is launched, as benchmarks/results/kernels.md shows them."""
     chosen = [("fold", launch) for launch in fold_launches()] + [("gradient", POINTWISE)]
     lines = [
         f"What is launched, in bfloat16 on sm_90, compiled by Triton {importlib.metadata.version('triton')}:",

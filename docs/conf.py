@@ -1,7 +1,7 @@
-"""The documentation as a site: these pages in, HTML that needs no network out (`make docs`).
+"""Builds the documentation as a site that needs no network (`make docs`).
 
-Sphinx, because it is what Python projects have been kept on for fifteen years, reads docstrings, checks every link and
-writes a search that runs in the browser; MyST, because the pages are Markdown that also reads well on a code host.
+Sphinx reads docstrings, checks every link and writes a search that runs in the browser. MyST lets it read these pages,
+which are Markdown, so that they also read well on a code host.
 """
 
 from __future__ import annotations
@@ -62,7 +62,13 @@ def released() -> list[str]:
 
 html_context = {"versions": released()}
 
-_LINK = re.compile(r"(?P<picture>!?)\[(?P<text>[^\]\n]+)\]\((?P<file>[\w./-]+)(?P<anchor>#[^)\s]*)?\)")
+REPOSITORY = "https://github.com/grpo-kit/grpo-kit/blob/main/"
+# README.md has full addresses, since PyPI shows it too.
+_LINK = re.compile(
+    r"(?P<picture>!?)\[(?P<text>[^\]\n]+)\]\("
+    r"(?P<host>https://(?:github\.com/grpo-kit/grpo-kit/blob|raw\.githubusercontent\.com/grpo-kit/grpo-kit)/main/)?"
+    r"(?P<file>[\w./-]+)(?P<anchor>#[^)\s]*)?\)"
+)
 PAGES = {"README.md": "index.md", "CHANGELOG.md": "changes.md", "CONTRIBUTING.md": "contributing.md"}
 
 
@@ -74,14 +80,17 @@ def with_links_inside(text: str, folder: Path) -> str:
         folder: where it stands.
     """
 
-    def link(found: re.Match[str]) -> str:
-        target, anchor = (folder / found["file"]).resolve(), found["anchor"] or ""
+    def link(match: re.Match[str]) -> str:
+        target = ((DOCS.parent if match["host"] else folder) / match["file"]).resolve()
+        anchor = match["anchor"] or ""
         outside = target.relative_to(DOCS.parent).as_posix() if target.is_relative_to(DOCS.parent) else ""
         if outside in PAGES:
-            return f"[{found['text']}]({PAGES[outside]}{anchor})"
+            return f"[{match['text']}]({PAGES[outside]}{anchor})"
         if target.parent == DOCS and target.is_file():
-            return f"{found['picture']}[{found['text']}]({target.name}{anchor})"
-        return found[0] if target.is_file() and folder == DOCS else found["text"]
+            return f"{match['picture']}[{match['text']}]({target.name}{anchor})"
+        if outside.endswith(".md") and target.is_file():  # a page beside a benchmark, which is no page of the site
+            return f"[{match['text']}]({REPOSITORY}{outside}{anchor})"
+        return match[0] if match["host"] or (target.is_file() and folder == DOCS) else match["text"]
 
     return _LINK.sub(link, text)
 

@@ -1,4 +1,4 @@
-"""Writes measured figures into README.md and docs/measured.md, from benchmarks/results.toml.
+"""Writes measured figures into README.md and benchmarks/results/speed.md, from benchmarks/results.toml.
 
     python docs/figures.py
 
@@ -17,7 +17,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results.toml"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "measured.md")
+PAGES = (ROOT / "README.md", ROOT / "benchmarks" / "results" / "speed.md")
 FIGURE = re.compile(r"(<!-- figure (?P<name>\S+) -->).*?(<!-- end -->)", re.DOTALL)
 
 Result = Mapping[str, Any]

@@ -1,10 +1,10 @@
-"""How the Triton passes are launched: the width of a tile in, the block and the warps of each program out.
+"""Chooses the block and the warps with which the Triton passes are launched, from the width of a tile.
 
-Theory of operation. The passes are bound by memory, so what counts is how often a logit is moved and how many programs
-a multiprocessor holds at once: while one waits for its row or for its own warps, another has to have something to read.
-Both follow from the registers that a thread needs, which the compiler tells without a GPU (`benchmarks/gpu_code.py`;
-the table is on docs/kernels.md). A row of up to LARGEST logits stays in registers, is read once, and has 8 to 16 logits
-a thread; wider rows are read twice, in small blocks that leave room for many programs.
+The passes are memory-bound, so what counts is how often a logit is moved and how many programs a multiprocessor holds
+at once: while one waits for its row, another must have something to read. Both follow from the registers of a thread,
+which the compiler reports without a GPU (`benchmarks/gpu_code.py`, tables in benchmarks/results/kernels.md). A row of
+up to LARGEST logits stays in registers, is read once, and has 8 to 16 logits a thread; wider rows are read twice, in
+small blocks that leave room for many programs.
 """
 
 from __future__ import annotations

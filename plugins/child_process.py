@@ -82,6 +82,8 @@ class ChildProcess:
         """Returns whether it has ended; it keeps its number until it is reaped."""
         if self.reaped:
             return True
+        if not hasattr(os, "waitid"):  # macOS before Python 3.13, where asking reaps it
+            return self._process.poll() is not None
         try:
             return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         except ChildProcessError:

@@ -3,7 +3,7 @@
 In: components, each a reward with its weight inside the rubric (by its spec, or by a SPEC that the host looks up).
 Out: a `RubricSpec`, which is a reward spec like any other: a run gives it a weight, an alias and options, and the
 engine scores its components one by one under the names `rubric.component`. What a rubric makes of its components'
-scores is in `_rubric_total`.
+scores is in `_spec.rubric_total`.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def rubric(
         name: the public name.
         components: the parts, gates before what they guard.
         version: the scoring contract; raise it when scores change. It may be left out in a file, not in a package.
-        combine: what is made of their scores; see `_rubric_total`.
+        combine: what is made of their scores; see `_spec.rubric_total`.
         doc: for `grpo plugins show`.
         cases: examples with the expected score of the whole.
 

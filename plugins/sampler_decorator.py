@@ -47,7 +47,7 @@ def sampler(*misplaced: object, version: int = 0, name: str | None = None, fewer
 
     def decorate(function: Callable[Parameters, Sequence[int]], /) -> SamplerFunction[Parameters, Sequence[int]]:
         if not inspect.isfunction(inspect.unwrap(function)):
-            raise SpecError(f"{function!r:.80} is no function. Decorate a function; it may call an object of yours.")
+            raise SpecError(f"{function!r:.80} is not a function. Decorate a function; it may call an object of yours.")
         parameters = inspect.signature(function).parameters.values()
         read = [
             str(parameter).partition(":")[0] for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY

@@ -338,7 +338,7 @@ class LossFunction(LossSpec, Generic[Parameters, Returned]):
 
 @dataclass(frozen=True, slots=True)
 class AdvantageSpec:
-    """What the scores of a group are worth to the loss.
+    """An advantage estimator: turns the scores of a group into advantages.
 
     Attributes:
         function: `(scores: GroupScores, **options)` to [groups, G] advantages, or [groups, G, T] of single turns.

@@ -72,7 +72,7 @@ class LossTokens:
 
 @dataclass(frozen=True, slots=True)
 class TokenCosts:
-    """What tokens cost, with figures of how it came about; a loss without any returns the costs alone.
+    """The cost of each token, with statistics; a loss without statistics may return the costs alone.
 
     Attributes:
         costs: [B, T], or [B, 1] for all tokens of a completion alike.

@@ -149,10 +149,12 @@ def _refuse_other_parameters(function: Callable[..., object], first: str) -> Non
     """Refuses a function that reads something else than the one value that it is given.
 
     Raises:
-        SpecError: it is no function, or has other parameters before its options.
+        SpecError: it is not a function, or has other parameters before its options.
     """
     if not inspect.isfunction(inspect.unwrap(function)):
-        raise SpecError(f"{function!r:.80} is no function. Decorate a function; it may call an object that you have.")
+        raise SpecError(
+            f"{function!r:.80} is not a function. Decorate a function; it may call an object that you have."
+        )
     parameters = inspect.signature(function).parameters.values()
     read = [parameter.name for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY]
     if read != [first]:

@@ -1,4 +1,4 @@
-"""Figures of README.md and docs/measured.md are those of benchmarks/results.toml."""
+"""Figures of README.md and benchmarks/results/speed.md are those of benchmarks/results.toml."""
 
 from __future__ import annotations
 

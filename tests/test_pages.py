@@ -77,3 +77,19 @@ def test_the_workflow_runs_what_anybody_can_run_and_every_form_can_be_read() -> 
         assert {"name", "description", "body"} <= read[name].keys()
         identities = [field["id"] for field in read[name]["body"]]
         assert len(identities) == len(set(identities))
+
+
+def test_the_pages_of_measurements_and_the_links_to_them_lead_somewhere() -> None:
+    pages = sorted((ROOT / "benchmarks" / "results").glob("*.md"))
+    assert len(pages) >= 10
+    lost = []
+    for page in [*pages, *(ROOT / "docs").glob("*.md")]:
+        for link in re.findall(r"\]\(((?:\.\./|[a-z]\w*\.md)[^)\s]*)\)", page.read_text(encoding="utf-8")):
+            target, _, anchor = link.partition("#")
+            file = (page.parent / target).resolve()
+            text = file.read_text(encoding="utf-8") if file.suffix == ".md" and file.is_file() else ""
+            headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+            anchors = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+            if not file.exists() or (anchor and anchor not in anchors):
+                lost.append(f"{page.name}: {link}")
+    assert lost == []

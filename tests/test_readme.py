@@ -1,4 +1,4 @@
-"""README.md and docs/start.md are true: their code runs, the reward keeps its own cases, tables and links are right."""
+"""README.md and docs/start.md are true: their code runs, the check finds what is shown, tables and links are right."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from grpo import Completion
+from grpo import Completion, check_reward
 from grpo.core.cli.main import COMMANDS
-from grpo.envs.text.templates import TEMPLATES
 from grpo.plugins.host import Host
 from grpo.plugins.specs import RewardSpec
 
@@ -20,7 +19,9 @@ ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 START = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
 COMMAND_PAGE = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
-FIRST, REWARD = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+[REWARD] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+[CONSOLE] = re.findall(r"```console\n(.*?)```", README, re.DOTALL)
+BASES = ("https://github.com/grpo-kit/grpo-kit/blob/main/", "https://raw.githubusercontent.com/grpo-kit/grpo-kit/main/")
 
 
 def rows_of_table(page: str, header: str) -> list[list[str]]:
@@ -32,33 +33,27 @@ def rows_of_table(page: str, header: str) -> list[list[str]]:
 def test_the_reward_scores_its_own_cases_as_it_says() -> None:
     names: dict[str, Any] = {}
     exec(REWARD, names)
-    spec = names["near"]
+    spec = names["right"]
     assert isinstance(spec, RewardSpec)
     assert [spec(case.completion, *case.row.values()) for case in spec.cases] == [case.expect for case in spec.cases]
 
 
-def test_the_reward_pays_for_one_right_number_and_for_no_hedge() -> None:
-    names: dict[str, Any] = {}
-    exec(REWARD, names)
-    near, gold = names["near"], "6 * 7 = <<6*7=42>>42\n#### 42"
-    working = gold.partition("\n")[0]
-    for template in TEMPLATES.values():
-        assert near(template.render(working, "42"), gold) == 1.0
-    for hedge in ("41 or 43 or 42", "It is 41 or it is 42.", "#### 41\n#### 42", "41 / 42", "42, 43"):
-        assert near(hedge, gold) == 0.0
-
-
-def test_the_reward_is_found_by_the_specs_that_follow_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "right.py").write_text(FIRST, encoding="utf-8")
-    (tmp_path / "near.py").write_text(REWARD, encoding="utf-8")
+@pytest.mark.core
+@pytest.mark.slow
+def test_the_check_finds_in_the_reward_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "right.py").write_text(REWARD, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    specs = re.findall(r"--reward (\./\S+)", README)
-    assert len(specs) == 2
-    bound = [Host.discover().reward(text) for text in specs]
-    assert [reward.name for reward in bound] == ["right", "near"]
+    monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
+    spec = re.findall(r"^\$ grpo plugins check (\S+)$", CONSOLE, re.MULTILINE)[0]
+    assert str(check_reward(spec)) == CONSOLE.partition("\n")[2].rstrip("\n")
+
+
+def test_the_reward_is_found_by_the_spec_that_follows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "right.py").write_text(REWARD, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    [spec] = re.findall(r"--reward (\./\S+)", README)
     hedge = Completion("41, 42 or 43", row={"answer": "42"})
-    assert [float(reward.call(hedge)) for reward in bound] == [1.0, 0.0]
-    assert [(reward.options.get("scale"), reward.weight) for reward in bound][1] == (5.0, 2.0)
+    assert float(Host.discover().reward(spec).call(hedge)) == 1.0
 
 
 def test_the_table_of_commands_is_the_command_line() -> None:
@@ -70,10 +65,13 @@ def test_the_table_of_extras_is_the_projects() -> None:
     assert [row[0].strip("`") for row in rows_of_table(START, "extra")] == list(extras)
 
 
-def test_every_link_to_a_file_leads_somewhere() -> None:
-    links = [link for link in re.findall(r"\]\(([^)]+)\)", README) if "://" not in link]
-    assert len(links) >= 5
-    assert [link for link in links if not (ROOT / link.partition("#")[0]).exists()] == []
+def test_every_link_is_a_full_address_and_those_to_files_lead_somewhere() -> None:
+    """PyPI shows this page too, and knows no files beside it."""
+    links = re.findall(r"\]\(([^)]+)\)", README)
+    assert [link for link in links if "://" not in link] == []
+    files = [link.removeprefix(base).partition("#")[0] for link in links for base in BASES if link.startswith(base)]
+    assert len(files) >= 20
+    assert [file for file in files if not (ROOT / file).is_file()] == []
 
 
 def test_the_readme_is_short() -> None:

@@ -97,9 +97,9 @@ def _permuted(bound: BoundAdvantage, findings: Findings, scores: torch.Tensor) -
     members, groups = torch.tensor([2, 0, 3, 1]), torch.tensor([1, 2, 0])
     folded = scores.view(3, 4, -1)
     if not _alike(_values(bound, folded[:, members].reshape(scores.shape)), values[:, members]):
-        findings.add("error", "permutation", "the order of a group's members changes what they are worth")
+        findings.add("error", "permutation", "the order of a group's members changes their advantages")
     if not _alike(_values(bound, folded[groups].reshape(scores.shape)), values[groups]):
-        findings.add("error", "permutation", "the order of the groups changes what their members are worth")
+        findings.add("error", "permutation", "the order of the groups changes the advantages of their members")
 
 
 def _missing(bound: BoundAdvantage, findings: Findings, scores: torch.Tensor) -> None:
@@ -126,7 +126,7 @@ def _equal(bound: BoundAdvantage, findings: Findings) -> None:
             values = _values(bound, given)
             _finite(findings, "equal scores", values, f"a group with four scores of {worth}")
             if values.isfinite().all() and (values[0] - values[0, 0]).abs().max() > _CLOSE:
-                findings.add("error", "equal scores", "members of a group with equal scores are worth different things")
+                findings.add("error", "equal scores", "members of a group with equal scores have different advantages")
 
 
 def _lonely(bound: BoundAdvantage, findings: Findings) -> None:
@@ -155,7 +155,7 @@ def _ordered(bound: BoundAdvantage, findings: Findings, generator: torch.Generat
         for totals, values in zip(scores.view(2, 4), _values(bound, scores), strict=True):
             better = totals[:, None] > totals[None]
             if (better & (values[:, None] < values[None] - _CLOSE)).any():
-                findings.add("error", "order", "a better completion of a group is worth less than a worse one")
+                findings.add("error", "order", "a better completion of a group has a lower advantage than a worse one")
 
 
 def _shifted(bound: BoundAdvantage, findings: Findings, scores: torch.Tensor) -> None:

@@ -65,7 +65,7 @@ def _relations(bound: BoundLoss, findings: Findings) -> None:
         found = _found(bound, tokens, everyone)
         findings.tried("finite")
         if not found.finite:
-            findings.add("error", "finite", "the loss, or its gradient, is no finite number", what)
+            findings.add("error", "finite", "the loss, or its gradient, is not a finite number", what)
             return
         _no_advantage(bound, findings, tokens)
         _padding(bound, findings, tokens, found)

@@ -121,7 +121,7 @@ class Relations:
                 self._findings.add(
                     "warning",
                     relation,
-                    "silence is no abstention: it then counts as the mean of its group and costs nothing",
+                    "silence is not an abstention: it then counts as the mean of its group and costs nothing",
                     example.text,
                 )
             if seen.value is not None:

@@ -65,8 +65,8 @@ def _run(bound: BoundSampler, findings: Findings, relation: str, visit: Callable
         findings.add(
             "warning",
             "every row again",
-            f"{len(left)} of {ROWS} rows were not asked in the last {STEPS // 2} of {STEPS} steps ({relation}): what "
-            "the policy learned or forgot of them, nobody sees. Keep some prompts for rows that were asked long ago",
+            f"{len(left)} of {ROWS} rows were not asked in the last {STEPS // 2} of {STEPS} steps ({relation}), so "
+            "nothing shows what the policy learned or forgot of them. Keep some prompts for rows asked long ago",
         )
 
 

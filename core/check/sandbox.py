@@ -70,7 +70,9 @@ def check_sandbox(sandbox: str | SandboxSpec | BoundSandbox, *, attacks: Iterabl
     try:
         pool = bound.make()
         if not isinstance(pool, SandboxPool):
-            findings.add("error", "interface", f"the factory returned a {type(pool).__name__}, which is no SandboxPool")
+            findings.add(
+                "error", "interface", f"the factory returned a {type(pool).__name__}, which is not a SandboxPool"
+            )
             return findings.report(title)
         try:
             asyncio.run(_Check(pool, findings, tuple(all_attacks() if attacks is None else attacks)).all())

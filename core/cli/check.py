@@ -1,4 +1,4 @@
-"""`grpo plugins check` checks plugins and prints a report for each; exit code 1 when there is an error."""
+"""Runs `grpo plugins check`: prints a report for each plugin; exit code 1 for an error."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "note":
 @click.option("--json", "as_json", is_flag=True, help="Print the reports as one JSON list.")
 @click.pass_context
 def check(ctx: click.Context, name: str | None, everything: bool, env: str | None, as_json: bool) -> None:
-    """Check a plugin: does it keep the relations that every honest one of its kind keeps?
+    """Check a plugin: try the relations that every honest plugin of its kind keeps.
 
-    NAME is [kind:]SPEC, for example proximity, reward:proximity:table=qwen3_4b or ./file.py:function. The exit code
-    is 1 when a relation that matters does not hold, 0 otherwise.
+    NAME is [kind:]SPEC, for example proximity, reward:proximity:table=qwen3_4b or ./file.py:function. The exit code is
+    1 if there is an error.
     """
     if (name is None) != everything:
         raise UsageError("name one plugin, as in: grpo plugins check proximity; or check them all with --all.")

@@ -1,4 +1,4 @@
-"""`grpo diff`: recorded completions and two sets of rewards in, what changes for training out."""
+"""Runs `grpo diff`: compares the advantages under two sets of rewards."""
 
 from __future__ import annotations
 
@@ -27,22 +27,21 @@ Recorded = tuple[dict[str, Any], dict[str, float]]  # outcomes and weights by re
 
 @click.command()
 @click.argument("source", type=click.Path(path_type=Path), metavar="RUN_OR_JSONL")
-@click.option("--old", multiple=True, metavar="SPEC", help="A reward as it was; may be repeated.  [default: the run's]")
-@click.option("--new", multiple=True, required=True, metavar="SPEC", help="A reward as it is to be; may be repeated.")
+@click.option("--old", multiple=True, metavar="SPEC", help="Old reward; repeat for several.  [default: the run's]")
+@click.option("--new", multiple=True, required=True, metavar="SPEC", help="New reward; repeat for several.")
 @click.option(
     "--group-column",
     metavar="NAME",
-    help="The column that says which rows of a JSONL file are one group.  [default: group, problem, prompt or "
-    "question]",
+    help="Column that identifies groups in a JSONL file.  [default: group, problem, prompt or question]",
 )
 @click.option(
     "--scale",
     type=click.Choice(["group", "none"]),
     default="group",
     show_default=True,
-    help="Divide advantages by the group's standard deviation, or by nothing.",
+    help="Divide advantages by the group's standard deviation, or not.",
 )
-@click.option("--limit", type=click.IntRange(min=0), default=5, show_default=True, help="How many texts to show.")
+@click.option("--limit", type=click.IntRange(min=0), default=5, show_default=True, help="Texts to show.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def diff(
     source: Path,
@@ -53,11 +52,11 @@ def diff(
     limit: int,
     as_json: bool,
 ) -> None:
-    """Show what a change of rewards does to the advantages of recorded completions.
+    """Show how a change of rewards changes the advantages of recorded completions.
 
-    RUN_OR_JSONL is a run directory, of which all recorded steps count, or a file of rows for `grpo score`. The sets
-    of rewards take SPECs with weights, as `grpo run` does. Without --old, a run's own rewards are meant: the
-    scores that it recorded.
+    RUN_OR_JSONL is a run directory (all its steps) or a file of rows for `grpo score`. Rewards are SPECs with weights.
+    Without
+    --old, the run's recorded scores are used.
     """
     host = Host.discover()
     before, after = host.rewards(old), host.rewards(new)

@@ -1,4 +1,4 @@
-"""`grpo doctor`: this machine in, a line for each thing that runs need out, which may be shown to strangers."""
+"""Runs `grpo doctor`: prints a line for each thing that runs need, without secrets."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
 def doctor(ctx: click.Context, quick: bool, as_json: bool) -> None:
-    """Say what of this machine keeps runs from working, and what to do about it.
+    """Diagnose this machine: what would stop a run?
 
-    Versions, processors, memory, disks, GPU, plugins, sandbox, docker and hub, and two steps of training. What is
-    printed holds no secret and can be pasted into an issue. The exit code is 1 when something is an error.
+    Checks versions, processors, memory, disks, GPU, plugins, sandbox, docker and hub, and trains two steps. The output
+    holds no secrets and can be pasted into an issue. The exit code is 1 if a line is an error.
     """
     from grpo.core.doctor.examine import examine
 

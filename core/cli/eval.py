@@ -1,4 +1,4 @@
-"""`grpo eval` measures a model on environments: accuracy, pass@k and mean rewards, with 95% intervals."""
+"""Runs `grpo eval`: measures accuracy, pass@k and mean rewards with 95% intervals."""
 
 from __future__ import annotations
 
@@ -35,29 +35,35 @@ AT_LEAST_ONE = click.IntRange(min=1)
     "envs",
     metavar="SPEC",
     multiple=True,
-    help="The environment, for example gsm8k; repeat for several. Default: those of the run.",
+    help="Environment, for example gsm8k; repeat for several. Default: the run's.",
 )
-@click.option("--model", metavar="NAME", help="A hub id, a folder or a run directory. Default: the embedded model.")
-@click.option("--adapter", metavar="NAME", help="A folder or hub id of PEFT to put on top.")
+@click.option("--model", metavar="NAME", help="Hub id, folder or run directory. Default: the embedded model.")
+@click.option("--adapter", metavar="NAME", help="PEFT folder or hub id to apply on top.")
 @click.option("-n", "samples", type=AT_LEAST_ONE, default=1, help="Completions per problem, for pass@k. Default: 1.")
-@click.option("--split", type=click.Choice(["test", "train"]), default="test", help="Default: test.")
+@click.option("--split", type=click.Choice(["test", "train"]), default="test", help="Split of the rows. Default: test.")
 @click.option("--size", type=AT_LEAST_ONE, help="Use only the first N problems. Default: all.")
-@click.option("--reward", "rewards", metavar="SPEC", multiple=True, help="A reward; repeat for several.")
+@click.option(
+    "--reward",
+    "rewards",
+    metavar="SPEC",
+    multiple=True,
+    help="Reward; repeat for several. Default: the run's or environment's.",
+)
 @click.option("--dataset", metavar="FILE|ID", help="Rows for the environment: a file or a hub dataset.")
 @click.option(
     "--chat-template-kwargs",
     "variables",
     metavar="NAME=VALUE",
     multiple=True,
-    help="Values for variables of the chat template; repeat for several. Default: those of the run.",
+    help="Variables of the chat template; repeat for several. Default: the run's.",
 )
-@click.option("--temperature", type=click.FloatRange(min=0), help="Default: 0 (greedy) for -n 1, else 1.")
-@click.option("--max-completion-length", "max_tokens", type=AT_LEAST_ONE, help="New tokens per completion.")
-@click.option("--batch-size", type=AT_LEAST_ONE, default=128, help="Completions decoded at once. Default: 128.")
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Seeds the sampling. Default: 0.")
 @click.option(
-    "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write every completion, as JSON lines."
+    "--temperature", type=click.FloatRange(min=0), help="Sampling temperature. Default: 0 (greedy) for -n 1, else 1."
 )
+@click.option("--max-completion-length", "max_tokens", type=AT_LEAST_ONE, help="Longest completion, in tokens.")
+@click.option("--batch-size", type=AT_LEAST_ONE, default=128, help="Completions decoded at once. Default: 128.")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Seed of the sampling. Default: 0.")
+@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write every completion as JSON lines.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def evaluate(
     model: str | None,
@@ -70,9 +76,9 @@ def evaluate(
 ) -> None:
     """Measure a model on an environment, without training.
 
-    With a run directory as --model, the run's environment, rewards, dataset and lengths are the defaults; naming --env
-    leaves its rewards and dataset behind. Several environments are measured one after the other; --json then prints a
-    list. The name of one of a run's several environments stands for it as the run had it.
+    With a run directory as --model, its environment, rewards, dataset and lengths are the defaults; --env replaces
+    environment, rewards and dataset. Several environments are measured one after the other, and --json then prints a
+    list. The name of one of a run's environments selects that one.
     """
     from grpo.core.measure.model import Choices, for_each_env, measure, plan_evaluation, recorded
     from grpo.core.policy.weights import find_weights
@@ -107,7 +113,7 @@ def evaluate(
         _write(output, [row for plan, measurement in found for row in recorded(plan, measurement.evaluation)])
     for _, measurement in found:
         for name, traceback in measurement.first_failure.items():
-            told = f"warning: '{name}' failed; what it failed on is left out. The first time:\n{traceback}"
+            told = f"warning: '{name}' failed; the completions that it failed on are excluded. The first:\n{traceback}"
             click.echo(printable(told), err=True)
         if failures := measurement.evaluation.env_failures:
             count = len(measurement.evaluation.completions)

@@ -1,7 +1,7 @@
-"""Makes a click option of every setting that has a flag, and reads what a user gave as dotted keys and values.
+"""Makes a click option of every setting that has a flag, and turns given flags into dotted keys and values.
 
-The help lists options in panels, one for each section of settings. An error names the flag where the user typed, or
-could have typed, a flag, and not the setting that it stands for.
+The help lists options in titled groups. An error names the flag that the user typed, or could have typed, not the
+setting behind it.
 """
 
 from __future__ import annotations
@@ -22,19 +22,22 @@ from grpo.plugins.errors import GrpoError, UsageError
 SETTINGS = settings_of(RunConfig)
 FLAGS = {key: setting.about.flag for key, setting in SETTINGS.items() if setting.about.flag is not None}
 TYPES: dict[Any, click.ParamType[Any]] = {int: click.INT, float: click.FLOAT, Path: click.Path(path_type=Path)}
-# The panels of the help in order, by the section of their settings; options of no setting stand in the last.
+# The groups of the help in order, by section; a flag may name another one. Options of no setting are in the last.
 PANELS = {
-    "": "What is trained on what",
-    "train": "Steps, batches and learning rate",
-    "loss": "Objective",
+    "": "Task",
+    "model": "Model",
+    "lora": "LoRA",
+    "train": "Training",
+    "loss": "Loss",
     "rollout": "Sampling",
-    "lora": "Adapter",
-    "evaluation": "Held-out accuracy",
-    "output": "Checkpoints and trackers",
+    "evaluation": "Evaluation",
+    "output": "Output",
+    "trackers": "Trackers",
     "canaries": "Canaries",
+    "machine": "Machine",
 }
 QUOTES = "'\""
-OTHERS = "This command"
+OTHERS = "Command"
 _DOTTED = "|".join(re.escape(key) for key in sorted(FLAGS, key=len, reverse=True) if "." in key)
 _BARE = "|".join(key for key in FLAGS if "." not in key)
 VALUE = r"'[^']*'|\"[^\"]*\"|[\w./+:-]*\w"
@@ -96,7 +99,7 @@ def every_flag(command: Callable[..., Any]) -> Callable[..., Any]:
     for key, flag in reversed(FLAGS.items()):
         setting = SETTINGS[key]
         words = setting.words
-        panel = PANELS[key.rpartition(".")[0]]
+        panel = PANELS[flag.panel or key.rpartition(".")[0]]
         attributes = {
             "cls": PanelOption,
             "panel": panel,

@@ -1,4 +1,4 @@
-"""`grpo launch` writes the batch script that starts a run, and its rollout servers, on several machines."""
+"""Writes the batch script of `grpo launch`, which starts a run and its rollout servers on several machines."""
 
 from __future__ import annotations
 
@@ -24,28 +24,40 @@ LONGEST = re.compile(r"(\d+-)?\d{1,3}(:\d{2}){0,2}")  # 90, 12:00:00, 2-00:00:00
 
 @click.command(name="launch")
 @click.option("--slurm", is_flag=True, help="Write a batch script for SLURM.")
-@click.option("--nodes", type=AT_LEAST_ONE, default=1, help="Machines that train. Default: 1.")
-@click.option("--gpus-per-node", "gpus", type=click.IntRange(min=0), default=8, help="In each machine. Default: 8.")
+@click.option("--nodes", type=AT_LEAST_ONE, default=1, help="Training machines. Default: 1.")
+@click.option(
+    "--gpus-per-node", "gpus", type=click.IntRange(min=0), default=8, help="GPUs of each machine. Default: 8."
+)
 @click.option(
     "--processes-per-node",
     "processes",
     type=AT_LEAST_ONE,
-    help="That train on each machine. Default: one for each GPU.",
+    help="Training processes on each machine. Default: one per GPU.",
 )
-@click.option("--server-nodes", type=click.IntRange(min=0), default=0, help="More machines, which sample. Default: 0.")
-@click.option("--tensor-parallel", "split", type=AT_LEAST_ONE, default=1, help="GPUs for each server. Default: 1.")
-@click.option("--gpu", metavar="SIZE", help="Of the machines, as H100 or 80GB. Default: this machine's, else 80GB.")
+@click.option(
+    "--server-nodes", type=click.IntRange(min=0), default=0, help="Additional machines for rollout servers. Default: 0."
+)
+@click.option("--tensor-parallel", "split", type=AT_LEAST_ONE, default=1, help="GPUs per server. Default: 1.")
+@click.option(
+    "--gpu", metavar="SIZE", help="GPU of the machines, for example H100 or 80GB. Default: this machine's, else 80GB."
+)
 @click.option(
     "--sharding",
     type=click.Choice(["auto", "none", "fsdp2"]),
     default="auto",
-    help="How GPUs share the policy. Default: auto, FSDP 2 where one GPU cannot hold the run.",
+    help="Sharding of the policy. Default: auto, which is FSDP 2 if one GPU cannot hold the run.",
 )
-@click.option("--context", type=AT_LEAST_ONE, help="Tokens, prompt and completion, for what one GPU can hold.")
-@click.option("--time", "longest", metavar="D-HH:MM:SS", help="The longest that it may run. Default: the partition's.")
-@click.option("--option", "options", multiple=True, metavar="TEXT", help="For sbatch, as --partition=gpu; repeat.")
-@click.option("--python", metavar="PATH", default=sys.executable, help="On the machines. Default: this one.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="A file for the script. Default: print it.")
+@click.option("--context", type=AT_LEAST_ONE, help="Tokens of prompt and completion, to decide what fits one GPU.")
+@click.option("--time", "longest", metavar="D-HH:MM:SS", help="Time limit. Default: the partition's.")
+@click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="TEXT",
+    help="Option for sbatch, for example --partition=gpu; repeat for several.",
+)
+@click.option("--python", metavar="PATH", default=sys.executable, help="Python on the machines. Default: this one.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File for the script. Default: print it.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def launch(
     slurm: bool,
@@ -63,9 +75,9 @@ def launch(
     output: Path | None,
     arguments: tuple[str, ...],
 ) -> None:
-    """Write the batch script that starts a run on a cluster, and continues it when it is started again.
+    """Write the batch script that starts a run on a cluster and continues it when submitted again.
 
-    The arguments of `grpo run` follow after `--`, with --out: a folder that all machines see.
+    The arguments of `grpo run` follow after `--`, with --out in a folder that all machines share.
     """
     from grpo.core.record.run_dir import is_run
 

@@ -1,4 +1,4 @@
-"""The `grpo` command: finds the subcommand, loads only what it needs, and turns deliberate errors into one line.
+"""Finds the subcommand of `grpo`, loads only what it needs, and turns deliberate errors into one line.
 
 Exit codes: 0 done, 1 a run or a plugin failed, 2 something the user wrote cannot be used, 130 interrupted.
 """
@@ -32,24 +32,32 @@ GRACE = 5.0  # seconds that threads of plugins have to end in when all else has
 COMMANDS = {
     "run": ("grpo.core.cli.run:run", "Train a policy on an environment."),
     "plan": ("grpo.core.cli.plan:plan", "Show where a run's memory goes and which settings fit."),
-    "launch": ("grpo.core.cli.launch:launch", "Write the batch script of a run on a cluster."),
-    "serve-rollouts": ("grpo.core.cli.serve:serve_rollouts", "Start vLLM as a server that samples for a run."),
+    "launch": ("grpo.core.cli.launch:launch", "Write a SLURM batch script for a run."),
+    "serve-rollouts": ("grpo.core.cli.serve:serve_rollouts", "Start vLLM as a rollout server."),
     "eval": ("grpo.core.cli.eval:evaluate", "Measure a model on an environment, without training."),
-    "plugins": ("grpo.core.cli.plugins:plugins", "List the installed plugins; show, check or start one."),
+    "plugins": ("grpo.core.cli.plugins:plugins", "List the installed plugins; show, check, validate or create one."),
     "score": ("grpo.core.cli.score:score", "Score recorded completions with rewards."),
     "verify": ("grpo.core.cli.score:verify", "Judge recorded completions with a verifier."),
     "sandbox": ("grpo.core.cli.sandbox:sandbox", "Run a program in a sandbox; check a sandbox."),
     "shrink": ("grpo.core.cli.shrink:shrink", "Find the smallest text that keeps a suspicious score."),
-    "diff": ("grpo.core.cli.diff:diff", "Show what a change of rewards does to the advantages."),
-    "doctor": ("grpo.core.cli.doctor:doctor", "Say what of this machine keeps runs from working."),
+    "diff": ("grpo.core.cli.diff:diff", "Show how a change of rewards changes advantages."),
+    "doctor": ("grpo.core.cli.doctor:doctor", "Diagnose this machine: what would stop a run?"),
     "runs": ("grpo.core.cli.runs:runs", "List the runs of this folder."),
     "show": ("grpo.core.cli.runs:show", "Browse the rollouts of a run."),
-    "report": ("grpo.core.cli.report:report", "Write a run as one HTML page that opens anywhere."),
-    "watch": ("grpo.core.cli.watch:watch", "Look at runs in a browser while they go on."),
+    "report": ("grpo.core.cli.report:report", "Write runs as one HTML page."),
+    "watch": ("grpo.core.cli.watch:watch", "Follow runs in a browser."),
     "generate": ("grpo.core.cli.model:generate", "Try the model of a run on a prompt."),
     "export": ("grpo.core.cli.model:export", "Write the model of a run for transformers and PEFT."),
-    "push": ("grpo.core.cli.push:push", "Put the model, a card and the report of a run on the hub."),
+    "push": ("grpo.core.cli.push:push", "Publish model, card and report of a run on the hub."),
 }
+# The titled groups of `grpo --help`, in the order of the commands.
+GROUPS = {
+    "Train and measure": ("run", "plan", "launch", "serve-rollouts", "eval"),
+    "Rewards and plugins": ("plugins", "score", "verify", "sandbox", "shrink", "diff"),
+    "Machine": ("doctor",),
+    "Runs": ("runs", "show", "report", "watch", "generate", "export", "push"),
+}
+WIDEST = max(map(len, COMMANDS))
 
 
 class _LazyGroup(click.Group):
@@ -76,8 +84,9 @@ class _LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(WIDEST), COMMANDS[name][1]) for name in names])
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,4 +1,4 @@
-"""`grpo generate` tries a trained model on prompts, `grpo export` writes it to a folder for other programs."""
+"""Runs `grpo generate`, which tries a model on prompts, and `grpo export`, which writes it to a folder."""
 
 from __future__ import annotations
 
@@ -18,20 +18,24 @@ AT_LEAST_ONE = click.IntRange(min=1)
 
 @click.command()
 @click.argument("model", metavar="[RUN]", required=False)
-@click.option("-p", "--prompt", "prompts", metavar="TEXT", multiple=True, help="A prompt; repeat for several.")
-@click.option("--file", type=click.Path(path_type=Path), help="Prompts from a text file, one on each line.")
+@click.option("-p", "--prompt", "prompts", metavar="TEXT", multiple=True, help="Prompt; repeat for several.")
+@click.option("--file", type=click.Path(path_type=Path), help="Text file with one prompt per line.")
 @click.option("-n", "samples", type=AT_LEAST_ONE, default=1, help="Completions per prompt. Default: 1.")
-@click.option("--temperature", type=click.FloatRange(min=0), help="Default: 0 (greedy) for -n 1, else 1.")
-@click.option("--max-new-tokens", "max_tokens", type=AT_LEAST_ONE, help="Default: what the run trained with.")
-@click.option("--env", metavar="SPEC", help="Ask as this environment does. Default: that of the run.")
+@click.option(
+    "--temperature", type=click.FloatRange(min=0), help="Sampling temperature. Default: 0 (greedy) for -n 1, else 1."
+)
+@click.option(
+    "--max-new-tokens", "max_tokens", type=AT_LEAST_ONE, help="Longest completion, in tokens. Default: the run's."
+)
+@click.option("--env", metavar="SPEC", help="Environment whose prompt to use. Default: the run's.")
 @click.option(
     "--chat-template-kwargs",
     "variables",
     metavar="NAME=VALUE",
     multiple=True,
-    help="Values for variables of the chat template; repeat for several. Default: those of the run.",
+    help="Variables of the chat template; repeat for several. Default: the run's.",
 )
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Seeds the sampling. Default: 0.")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Seed of the sampling. Default: 0.")
 def generate(
     model: str | None,
     prompts: tuple[str, ...],
@@ -45,9 +49,9 @@ def generate(
 ) -> None:
     """Try the model of RUN on prompts of your own.
 
-    RUN is a run directory, a model's folder or a hub id; without it the embedded model answers. The prompt takes the
-    place of the question in a prompt of the run's environment, so that the model sees what it was trained on. A model
-    that no run made gets the bare prompt, unless --env names an environment.
+    RUN is a run directory, a model folder or a hub id. Default: the embedded model. Your prompt replaces the question
+    in a prompt of the run's environment, so the model sees what it was trained on. A model without a run gets the bare
+    prompt, unless --env names an environment.
     """
     texts = [*prompts, *(_lines(file) if file is not None else [])]
     if not texts:
@@ -92,12 +96,12 @@ def generate(
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--merge", is_flag=True, help="Add a LoRA adapter to its base model and write a plain model.")
+@click.option("--merge", is_flag=True, help="Merge a LoRA adapter into its base model.")
 def export(run: Path, folder: Path, merge: bool) -> None:
-    """Write the model of RUN to DIR, for transformers, PEFT and whatever reads their folders.
+    """Write the model of RUN to DIR, for transformers and PEFT.
 
-    DIR must be new or empty; it appears whole or not at all. Of a run that is not done, the last checkpoint is written.
-    RUN may be a folder of PEFT, too.
+    DIR must be new or empty; it appears whole or not at all. If the run is not done, the last checkpoint is written.
+    RUN may also be a PEFT folder.
     """
     from grpo.core.policy.export import export_weights
     from grpo.core.policy.weights import BASE_FOLDER, find_run_weights, find_weights, is_adapter

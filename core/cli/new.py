@@ -1,4 +1,4 @@
-"""`grpo plugins new`: a kind and a name in, the folder of a new plugin package out."""
+"""Runs `grpo plugins new`: writes the folder of a new plugin package."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from grpo.plugins.specs import KINDS, Kind
     "parent",
     type=click.Path(path_type=Path, file_okay=False),
     default=Path(),
-    help="Where to make the folder.  [default: here]",
+    help="Parent folder.  [default: here]",
 )
 def new(kind: Kind, name: str, parent: Path) -> None:
-    """Start a plugin package: KIND is reward, verifier, env, sandbox, loss, advantage or sampler.
+    """Create a plugin package: KIND is reward, verifier, env, sandbox, loss, advantage or sampler.
 
-    The package works as it is: it installs, passes its own tests and is listed by grpo plugins.
+    The package installs, passes its own tests and is listed by grpo plugins.
     """
     files = package_files(kind, name)
     folder = parent / distribution_of(kind, name)

@@ -42,16 +42,16 @@ class PlanCommand(SettingsCommand):
 @click.option(
     "--context",
     type=AT_LEAST_ONE,
-    help=f"Tokens, prompt and completion. Default: what the rows of --env ask for, else {CONTEXT}.",
+    help=f"Tokens of prompt and completion. Default: what the rows of --env need, else {CONTEXT}.",
 )
-@click.option("--gpu", metavar="SIZE", help="A GPU, as H100, or its memory in GB, as 24. Default: this machine's.")
+@click.option("--gpu", metavar="SIZE", help="GPU, for example H100, or its memory in GB. Default: this machine's.")
 @click.option(
     "--nodes",
     type=AT_LEAST_ONE,
-    help="Machines: calculates what a step costs on so many, with --gpu NAME, for example H100.",
+    help="Machines for which to calculate the cost of a step, with --gpu NAME.",
 )
 @click.option("--gpus-per-node", type=AT_LEAST_ONE, default=8, help="GPUs in each machine. Default: 8.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, in bytes.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object; sizes in bytes.")
 @every_flag
 def plan(
     context: int | None,
@@ -63,10 +63,10 @@ def plan(
     pairs: tuple[str, ...],
     **values: Any,
 ) -> None:
-    """Show where the memory of a run goes and which settings fit, from a configuration alone.
+    """Show where the memory of a run goes and which settings fit.
 
-    Takes what `grpo run` takes; --lora 16 is short for --lora --lora-rank 16. --model may also be a built-in shape. No
-    weights are loaded and nothing is downloaded for the built-in shapes.
+    Takes the flags of `grpo run`; --lora 16 is short for --lora --lora-rank 16. --model may be a built-in shape. No
+    weights are loaded, and nothing is downloaded for built-in shapes.
     """
     from grpo.core.config.schema import load_config
 

@@ -44,11 +44,11 @@ class _Group(click.Group):
 
 @click.group(cls=_Group, invoke_without_command=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object: plugins and problems.")
-@click.option("--again", is_flag=True, help="Forget how loading packages went before, and load them again.")
+@click.option("--again", is_flag=True, help="Load all packages again, ignoring cached results.")
 @click.option("-v", "--verbose", is_flag=True, help="Print the traceback of every broken plugin.")
 @click.pass_context
 def plugins(ctx: click.Context, as_json: bool, again: bool, verbose: bool) -> None:
-    """List the installed plugins; show one, check one, validate an environment's rows, or start a new one.
+    """List the installed plugins; show, check, validate or create one.
 
     GRPO_PLUGINS=a,b restricts the list to those entry points or distributions.
     """

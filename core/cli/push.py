@@ -1,4 +1,4 @@
-"""`grpo push`: a run in, a repository of the Hugging Face hub with its model, a card and its report out."""
+"""Runs `grpo push`: publishes model, card and report of a run on the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ SHOWN = 5  # names of files in a note
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("repo", metavar="REPO")
-@click.option("--private", is_flag=True, help="Make a repository that only its owner sees.")
-@click.option("--revision", "--branch", metavar="BRANCH", help="Commit to this branch, which is made. Default: main.")
-@click.option("--message", metavar="TEXT", help="Of the commit. Default: what was trained.")
-@click.option("--no-model", is_flag=True, help="Push the card, the settings and the report alone.")
-@click.option("--no-report", is_flag=True, help="Leave out the report, in which prompts and completions stand.")
+@click.option("--private", is_flag=True, help="Create a private repository.")
+@click.option(
+    "--revision", "--branch", metavar="BRANCH", help="Commit to this branch, created if needed. Default: main."
+)
+@click.option("--message", metavar="TEXT", help="Commit message. Default: what was trained.")
+@click.option("--no-model", is_flag=True, help="Push only card, settings and report.")
+@click.option("--no-report", is_flag=True, help="Leave out the report, which holds prompts and completions.")
 @click.option(
     "--dry-run",
     "folder",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="Write to DIR what would be pushed, and ask no network.",
+    help="Write to DIR what would be pushed, without a network.",
 )
 def push(
     run: Path,
@@ -40,11 +42,10 @@ def push(
     no_report: bool,
     folder: Path | None,
 ) -> None:
-    """Put the final model of RUN, a card and its report into REPO on the Hugging Face hub.
+    """Publish model, card and report of RUN in the repository REPO of the Hugging Face hub.
 
-    REPO is OWNER/NAME, and is made where there is none. It takes a token: hf auth login, or HF_TOKEN. An adapter goes
-    as it is where its base model has a hub id, else added to it as a whole model. It is one commit, which replaces
-    files of the same names and removes none.
+    REPO is OWNER/NAME and is created if needed. Log in with hf auth login, or set HF_TOKEN. An adapter is merged if
+    its base model has no hub id. It is one commit, which replaces files of the same names and removes none.
     """
     from grpo.core.report.push import make_folder, pushed_weights, refuse_names, refuse_without_token, upload
 

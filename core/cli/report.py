@@ -1,4 +1,4 @@
-"""`grpo report`: run directories in, one HTML file to read them in out."""
+"""Runs `grpo report`: writes runs as one HTML file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MEGABYTE = 1_000_000
     type=click.Path(path_type=Path, dir_okay=False),
     default=Path("report.html"),
     show_default=True,
-    help="The file to write.",
+    help="File to write.",
 )
 @click.option(
     "--max-size",
@@ -27,13 +27,15 @@ MEGABYTE = 1_000_000
     default=30,
     show_default=True,
     metavar="MB",
-    help="Leave out rollouts, none that failed, where the file would be larger.",
+    help="Leave out rollouts, but none that failed, if the file would be larger.",
 )
-@click.option("--new", multiple=True, metavar="SPEC", help="Score everything with this reward too; may be repeated.")
+@click.option(
+    "--new", multiple=True, metavar="SPEC", help="Also score everything with this reward; repeat for several."
+)
 def report(runs: tuple[Path, ...], output: Path, max_size: float, new: tuple[str, ...]) -> None:
-    """Write curves, settings and rollouts of each RUN as one HTML file, which opens without a network.
+    """Write curves, settings and rollouts of each RUN as one HTML file that needs no network.
 
-    Several runs are laid over each other. The rewards of --new are compared, together, with the run's own.
+    Several runs are drawn over each other. The rewards of --new are compared, together, with the run's own.
     """
     from grpo.core.report.report import write_report
 

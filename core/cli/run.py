@@ -1,4 +1,4 @@
-"""`grpo run` trains, from flags and files."""
+"""Runs `grpo run`: trains, from flags and files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from grpo.core.run.endings import RunSummary
     from grpo.core.run.ray.placement import Asked
 
-_cluster_option = partial(click.option, cls=PanelOption, panel="On a Ray cluster")
+_cluster_option = partial(click.option, cls=PanelOption, panel="Ray cluster")
 
 
 def _print_schema(context: click.Context, option: click.Parameter, asked: bool) -> None:
@@ -46,23 +46,19 @@ def _print_schema(context: click.Context, option: click.Parameter, asked: bool) 
     is_eager=True,
     expose_value=False,
     callback=_print_schema,
-    help="Print the JSON schema of configuration files, for editors, and exit.",
+    help="Print the JSON schema of configuration files.",
 )
 @click.option(
     "--resume",
     "resume_from",
     type=click.Path(path_type=Path),
-    help="Continue this run; --steps N makes it N steps long, --server-url names servers that moved.",
+    help="Continue this run; --steps N makes it longer, --server-url names moved servers.",
 )
 @_cluster_option("--on", "place", type=click.Choice(["ray"]), help="Run on a Ray cluster; see docs/scale.md.")
-@_cluster_option("--ray-address", metavar="HOST:PORT", help="With --on ray. Default: RAY_ADDRESS, or this machine's.")
-@_cluster_option(
-    "--workers", type=click.IntRange(min=1), help="With --on ray: processes that train together. Default: 1."
-)
-@_cluster_option("--servers", type=click.IntRange(min=1), help="With --on ray: rollout servers (vLLM) to start.")
-@_cluster_option(
-    "--nodes", type=click.IntRange(min=1), help="With --on ray: machines that train. Default: as few as fit."
-)
+@_cluster_option("--ray-address", metavar="HOST:PORT", help="Address. Default: RAY_ADDRESS, or this machine's cluster.")
+@_cluster_option("--workers", type=click.IntRange(min=1), help="Training processes. Default: 1.")
+@_cluster_option("--servers", type=click.IntRange(min=1), help="Rollout servers (vLLM) to start.")
+@_cluster_option("--nodes", type=click.IntRange(min=1), help="Machines. Default: as few as fit.")
 @click.option("--dry-run", is_flag=True, help="Check everything, show the plan, train nothing.")
 @click.option("--quiet", is_flag=True, help="Print warnings and errors only.")
 def run(
@@ -80,8 +76,8 @@ def run(
 ) -> int:
     """Train a policy on an environment.
 
-    Without --model it trains the embedded demonstration model on embedded problems: no network, no GPU, about a
-    minute. Every setting of docs/configuration.md can be given with --set or in a --config file.
+    Without --model it trains the embedded demonstration model: no network, no GPU, about a minute. --set and --config
+    take every setting of docs/configuration.md.
     """
     from grpo.core.config.python_objects import refuse_missing
     from grpo.core.display.progress import Silent
@@ -95,7 +91,7 @@ def run(
 
     flags = given(values)
     asked = _asked(place, ray_address, workers, servers, nodes)
-    with lasting_output("The run goes on; see how it does with `grpo runs` and `grpo show`."), ExitStack() as others:
+    with lasting_output("The run continues; follow it with `grpo runs` and `grpo show`."), ExitStack() as others:
         display = display_for(quiet=quiet) if is_first() else Silent()
         display.reworded = partial(named_by_flags, typed=typed_as_settings(pairs, config_file, values))
         results = sys.stdout

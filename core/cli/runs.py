@@ -43,8 +43,8 @@ LEAD = {LINE: "", QUOTED: "  | ", DETAIL: "    "}
 def runs(folder: Path | None, as_json: bool) -> None:
     """List the runs in FOLDER (default: runs), oldest first.
 
-    A run is running, done, interrupted, failed, or killed: nobody works on it although it was not done. Its time is
-    that of its steps, held-out evaluations and checkpoints until now; held out are the first and the last accuracy.
+    A run is running, done, interrupted, failed, or killed (its process is gone). Its time counts steps, held-out
+    evaluations and checkpoints. "held out" has the first and last accuracy.
     """
     from grpo.core.record.list import list_runs
 
@@ -72,13 +72,13 @@ def runs(folder: Path | None, as_json: bool) -> None:
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--step", type=click.IntRange(min=1), help="Default: the last step.")
-@click.option("--sort", type=click.Choice(["reward", "advantage", "length"]), help="Highest first.")
+@click.option("--step", type=click.IntRange(min=1), help="Step. Default: the last.")
+@click.option("--sort", type=click.Choice(["reward", "advantage", "length"]), help="Sort key, highest first.")
 @click.option("--ascending", is_flag=True, help="With --sort: lowest first.")
 @click.option("--limit", type=click.IntRange(min=0), help=f"Completions to show; 0: all. Default: {SHOWN}.")
 @click.option("--group", type=click.IntRange(min=0), help="Only the completions of this group.")
 @click.option("--failures", is_flag=True, help="Only completions that a reward failed on.")
-@click.option("--wasted", is_flag=True, help="What was sampled in vain: replaced by others in its step.")
+@click.option("--wasted", is_flag=True, help="Only discarded samples, which were replaced in their step.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list (of all, without --limit).")
 def show(
     run: Path,
@@ -91,7 +91,7 @@ def show(
     wasted: bool,
     as_json: bool,
 ) -> None:
-    """Show recorded completions of RUN: prompt, completion, what each reward said, advantage."""
+    """Show recorded completions of RUN: prompt, completion, outcome of each reward, advantage."""
     from grpo.core.record.browse import as_json as rollout_json
     from grpo.core.record.browse import choose, read_step
     from grpo.core.record.run_dir import open_run_dir
@@ -102,7 +102,7 @@ def show(
         raise UsageError(f"{run} does not exist. List the runs with: grpo runs. For a plugin: grpo plugins show {run}")
     step, recorded = read_step(open_run_dir(run), step, wasted=wasted)
     if wasted and not recorded:
-        click.echo("[]" if as_json else f"step {step} of {_named(run)}: nothing was sampled in vain.")
+        click.echo("[]" if as_json else f"step {step} of {_named(run)}: no sample was discarded.")
         return
     matching = choose(recorded, sort=sort, ascending=ascending, group=group, failures=failures)
     if limit is None:

@@ -24,10 +24,10 @@ _DEFAULT = Limits()
 
 @click.group()
 def sandbox() -> None:
-    """Run a program in a sandbox, check a sandbox, or clean up after a crash."""
+    """Run a program in a sandbox, attack a sandbox, or clean up after a crash."""
 
 
-_backend = click.option("--backend", default="local", metavar="SPEC", help="The sandbox; default: local.")
+_backend = click.option("--backend", default="local", metavar="SPEC", help="Sandbox. Default: local.")
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
@@ -35,9 +35,11 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON 
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--stdin", "stdin_file", type=click.Path(path_type=Path), metavar="FILE")
 @_backend
-@click.option("--profile", metavar="NAME", help="The language; default: by the file's ending, else python.")
+@click.option("--profile", metavar="NAME", help="Language. Default: by the file's ending, else python.")
 @click.option("--cpu", type=click.FloatRange(min=0.01), default=_DEFAULT.cpu_seconds, metavar="SECONDS")
-@click.option("--wall", type=click.FloatRange(min=0.01), metavar="SECONDS", help="Default: twice --cpu and one.")
+@click.option(
+    "--wall", type=click.FloatRange(min=0.01), metavar="SECONDS", help="Wall time. Default: twice --cpu plus one."
+)
 @click.option("--memory", type=click.IntRange(min=16), default=_DEFAULT.memory_bytes >> 20, metavar="MB")
 @click.option("--output", type=click.IntRange(min=1), default=_DEFAULT.output_bytes >> 10, metavar="KB")
 @click.option("--disk", type=click.IntRange(min=1), default=_DEFAULT.disk_bytes >> 20, metavar="MB")
@@ -58,9 +60,9 @@ def run(
     processes: int,
     as_json: bool,
 ) -> None:
-    """Run the program FILE and print what happened to it.
+    """Run the program FILE in a sandbox and print what happened to it.
 
-    The exit code is 0 whatever the program did, and 1 when the sandbox itself failed.
+    The exit code is 1 only if the sandbox itself failed.
     """
     limits = Limits(
         cpu_seconds=cpu,
@@ -90,9 +92,9 @@ def run(
 @_as_json
 @click.pass_context
 def check(ctx: click.Context, backend: str, as_json: bool) -> None:
-    """Run programs whose end is known and hostile ones, and report what does not hold.
+    """Attack a sandbox: run hostile programs and programs of known result.
 
-    The exit code is 1 when something that matters does not hold, 0 otherwise.
+    The exit code is 1 if a relation that matters does not hold.
     """
     from grpo.core.check.sandbox import check_sandbox
 
@@ -104,7 +106,7 @@ def check(ctx: click.Context, backend: str, as_json: bool) -> None:
 @sandbox.command()
 @_backend
 def reap(backend: str) -> None:
-    """Remove what crashed runs left behind: containers, control groups."""
+    """Remove what crashed runs left: containers, control groups."""
     pool: SandboxPool = Host.discover().sandbox(backend).make()
     try:
         type(pool).reap()  # a pool has mostly done so already, when it was made

@@ -41,14 +41,14 @@ _FILES = (
         "--input", "source", default="-", show_default=True, help="A run, or a JSONL, Parquet or CSV file; - for stdin."
     ),
     click.option("--output", "target", default="-", show_default=True, help="JSONL file to write; - for stdout."),
-    click.option("--json", "as_json", is_flag=True, help="Print the rows on a terminal, too, and not only a summary."),
+    click.option("--json", "as_json", is_flag=True, help="Print the rows on a terminal too."),
     click.option(
         "--opened",
         default="",
         metavar="TEXT",
-        help="What the chat template opens each completion with, as '<think>'; it belongs to the message.",
+        help="What the chat template opens each completion with, such as '<think>'.",
     ),
-    click.option("--workers", type=click.IntRange(min=1), help="Worker processes.  [default: the processors]"),
+    click.option("--workers", type=click.IntRange(min=1), help="Worker processes.  [default: one per processor]"),
 )
 
 
@@ -59,11 +59,11 @@ def _files(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @click.command()
-@click.option("--reward", "rewards", multiple=True, required=True, metavar="SPEC", help="A reward; may be repeated.")
+@click.option("--reward", "rewards", multiple=True, required=True, metavar="SPEC", help="Reward; repeat for several.")
 @click.option(
     "--group-column",
     metavar="NAME",
-    help="The column that says which rows are one group, for a reward that scores groups.  [default: group, "
+    help="Column that identifies groups, for group rewards.  [default: group, "
     "problem, prompt or question, with step and env]",
 )
 @_files
@@ -76,12 +76,12 @@ def score(
     opened: str,
     workers: int | None,
 ) -> None:
-    """Score recorded completions with rewards; exit code 1 where one fails on every row.
+    """Score recorded completions with rewards.
 
-    A row is {"completion": "...", <columns>}; the output row adds "scores": for each reward its outcome (score,
-    abstain or failure), its score and the reason of a failure. The components of a rubric follow it as
-    rubric.component. A completion may be a list of chat messages. Of a run, all recorded completions are scored. On a
-    terminal the summary alone is printed, unless the rows are asked for.
+    A row is {"completion": "...", <columns>}; the completion may be a list of chat messages. The output row adds
+    "scores": for each reward its outcome (score, abstain or failure), its score and the reason of a failure.
+    Components of a rubric are listed as rubric.component. Of a run, all recorded completions are scored. On a terminal
+    only the summary is printed, unless you add --json. The exit code is 1 if a reward fails on every row.
     """
     summary_only = _is_summary_enough(target, as_json=as_json)
     with _results_apart(target) as stdout:
@@ -119,10 +119,10 @@ def score(
 @click.option("--verifier", required=True, metavar="SPEC", help="The verifier.")
 @_files
 def verify(verifier: str, source: str, target: str, as_json: bool, opened: str, workers: int | None) -> None:
-    """Judge recorded completions with a verifier; exit code 1 where it fails on every row.
+    """Judge recorded completions with a verifier.
 
-    Rows are those of `grpo score`; the output row adds "verdict": its outcome (verdict or failure), ok (true, false,
-    or null for undecided), the answer that was extracted, and a reason.
+    Rows are those of `grpo score`. The output row adds "verdict": its outcome (verdict or failure), ok (true, false,
+    or null for undecided), the extracted answer, and a reason. The exit code is 1 if the verifier fails on every row.
     """
     summary_only = _is_summary_enough(target, as_json=as_json)
     with _results_apart(target) as stdout:

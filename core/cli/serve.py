@@ -1,4 +1,4 @@
-"""`grpo serve-rollouts`: a model and what its runs need in; a server that samples for them until it is stopped."""
+"""Runs `grpo serve-rollouts`: serves rollouts by vLLM until it is stopped."""
 
 from __future__ import annotations
 
@@ -23,23 +23,25 @@ AT_LEAST_ONE = click.IntRange(min=1)
 
 
 @click.command(name="serve-rollouts")
-@click.option("--model", metavar="NAME", help="A hub id, a folder or a run directory. Default: the embedded model.")
-@click.option("--lora", "lora", is_flag=True, help="Serve adapters, of rank 16 or --lora-rank.")
+@click.option("--model", metavar="NAME", help="Hub id, folder or run directory. Default: the embedded model.")
+@click.option("--lora", "lora", is_flag=True, help="Serve adapters of rank 16, or --lora-rank.")
 @click.option("--lora-rank", type=AT_LEAST_ONE, help="Serve adapters up to this rank.")
-@click.option("--lora-targets", metavar="A,B", help="Modules that they adapt. Default: all linear layers.")
-@click.option("--dtype", type=click.Choice(["float32", "bfloat16", "float16"]), help="Default: as grpo run chooses it.")
-@click.option("--context", type=AT_LEAST_ONE, help="Tokens, prompt and completion. Default: the model's own limit.")
-@click.option("--raw-logprobs", is_flag=True, help="For runs with rollout.top_p, top_k or min_p.")
+@click.option("--lora-targets", metavar="A,B", help="Adapted modules. Default: all linear layers.")
+@click.option(
+    "--dtype", type=click.Choice(["float32", "bfloat16", "float16"]), help="Data type. Default: as in grpo run."
+)
+@click.option("--context", type=AT_LEAST_ONE, help="Tokens of prompt and completion. Default: the model's limit.")
+@click.option("--raw-logprobs", is_flag=True, help="Needed for runs with rollout.top_p, top_k or min_p.")
 @click.option(
     "--memory-share",
     type=click.FloatRange(0, 1, min_open=True),
     default=0.9,
-    help="Of the GPU's memory. Default: 0.9.",
+    help="Share of the GPU's memory. Default: 0.9.",
 )
 @click.option("--tensor-parallel", type=AT_LEAST_ONE, default=1, help="Devices that share each layer. Default: 1.")
-@click.option("--host", default="127.0.0.1", help=f"Elsewhere than on the loopback it needs {TOKEN}.")
+@click.option("--host", default="127.0.0.1", help=f"Address to listen on. Beyond loopback it needs {TOKEN}.")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=SERVER_PORT, help=f"Default: {SERVER_PORT}; 0: any free one."
+    "--port", type=click.IntRange(0, 65535), default=SERVER_PORT, help=f"Port. Default: {SERVER_PORT}; 0: any free one."
 )
 def serve_rollouts(
     model: str | None,
@@ -54,10 +56,11 @@ def serve_rollouts(
     host: str,
     port: int,
 ) -> None:
-    """Start vLLM as a server that samples for `grpo run --rollout vllm-server`, until it is stopped.
+    """Start vLLM as a rollout server for `grpo run --rollout vllm-server`.
 
-    The weights come from the run, so one server serves run after run of the same model; one at a time. With a run
-    directory as --model it is the server that this run needs.
+    The weights come from the run, so one server serves any run of the same model, one at a time. With a run directory
+    as
+    --model it is the server that this run needs.
     """
     from grpo.core.config.defaults import dtype_of
     from grpo.core.rollout.engine.release import refuse_missing_vllm

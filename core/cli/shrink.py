@@ -1,4 +1,4 @@
-"""`grpo shrink`: a recorded completion and a reward in, the smallest text with that score out, as a regression case."""
+"""Runs `grpo shrink`: finds the smallest text with a suspicious score and prints it as a regression case."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _CLOSE = 1e-9
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path), required=False)
-@click.option("--reward", required=True, metavar="SPEC", help="The reward whose score is suspicious.")
-@click.option("--step", type=click.IntRange(min=1), help="The step of RUN.  [default: the last]")
-@click.option("--index", type=click.IntRange(min=0), help="The completion of that step, as numbered by grpo show.")
-@click.option("--input", "source", type=click.Path(path_type=Path), help="A JSONL file of rows, instead of RUN.")
-@click.option("--row", type=click.IntRange(min=1), help="The line of that file, from 1.")
-@click.option("--min-score", type=float, help="Keep any score from here up.  [default: keep exactly this score]")
-@click.option("--calls", type=click.IntRange(min=1), default=2000, show_default=True, help="Texts to try at most.")
+@click.option("--reward", required=True, metavar="SPEC", help="Reward with the suspicious score.")
+@click.option("--step", type=click.IntRange(min=1), help="Step of RUN.  [default: the last]")
+@click.option("--index", type=click.IntRange(min=0), help="Completion of that step, as numbered by grpo show.")
+@click.option("--input", "source", type=click.Path(path_type=Path), help="JSONL file of rows, instead of RUN.")
+@click.option("--row", type=click.IntRange(min=1), help="Line of that file, from 1.")
+@click.option("--min-score", type=float, help="Keep any score from here up.  [default: exactly this score]")
+@click.option("--calls", type=click.IntRange(min=1), default=2000, show_default=True, help="Most texts to try.")
 def shrink(
     run: Path | None,
     reward: str,
@@ -39,10 +39,10 @@ def shrink(
     min_score: float | None,
     calls: int,
 ) -> None:
-    """Find the smallest text that keeps a suspicious score, and print it as a Case for the reward.
+    """Find the smallest text with a suspicious score, and print it as a Case for the reward.
 
-    The completion is number INDEX of a step of RUN, or line ROW of a JSONL file. With a reward that scores groups, the
-    others of its group stay as they are; in a file, those are the lines that `grpo score` takes for one group.
+    The completion is number INDEX of a step of RUN, or line ROW of a JSONL file. With a group reward, the other
+    completions of its group stay as they are; in a file, groups are those of `grpo score`.
     """
     bound = Host.discover().reward(reward)
     group, place = _recorded(run, step, index, source, row, grouped=bound.grouped)

@@ -1,4 +1,4 @@
-"""`grpo plugins validate`: an environment in, a report on the gold solution of every row; exit code 1 for a refusal."""
+"""Runs `grpo plugins validate`: plays the gold solution of every row; exit code 1 for a refusal."""
 
 from __future__ import annotations
 
@@ -17,17 +17,21 @@ from grpo.plugins.specs import KINDS
 
 @click.command()
 @click.argument("env", metavar="[env:]SPEC")
-@click.option("--split", type=click.Choice(["train", "test"]), default="train", help="Default: train.")
+@click.option(
+    "--split", type=click.Choice(["train", "test"]), default="train", help="Split of the rows. Default: train."
+)
 @click.option("--size", type=click.IntRange(min=1), help="Only the first N rows. Default: all.")
-@click.option("--reward", "rewards", metavar="SPEC", multiple=True, help="A reward of the run; repeat for several.")
+@click.option(
+    "--reward", "rewards", metavar="SPEC", multiple=True, help="Reward; repeat for several. Default: the environment's."
+)
 @click.option(
     "--env-processes",
     type=click.IntRange(min=0),
     default=0,
     metavar="N",
-    help="Processes that step a multi-turn environment, which may crash there. Default: 0, threads of this process.",
+    help="Processes that step a multi-turn environment. Default: 0, threads.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with every refused row in full.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object with every refused row in full.")
 @click.pass_context
 def validate(
     ctx: click.Context,
@@ -38,11 +42,11 @@ def validate(
     env_processes: int,
     as_json: bool,
 ) -> None:
-    """Check that the gold solution of every row is accepted, by the verifier and by the rewards of a run.
+    """Check that verifier and rewards accept the gold solution of every row.
 
-    A row whose own solution is refused can never be solved. SPEC is an environment with its options, for example
-    gsm8k:dataset=rows.jsonl. Rows that accept a generic cheat of the verifier are listed as weak. The exit code is 1
-    when a row is refused or has no gold solution, 0 otherwise.
+    If a row's own solution is refused, the row can never be solved. SPEC is an environment with its options, for
+    example gsm8k:dataset=rows.jsonl. Rows that accept a generic cheat of the verifier are listed as weak. The exit
+    code is 1 if a row is refused or has no gold solution.
     """
     prefix, colon, spec = env.partition(":")
     if colon and prefix in KINDS:

@@ -1,4 +1,4 @@
-"""`grpo watch`: a run or a folder of runs in; pages in a browser, until it is stopped."""
+"""Runs `grpo watch`: serves pages of runs to a browser until it is stopped."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ RUNS = Path("runs")
 
 @click.command()
 @click.argument("path", metavar="[RUN]", type=click.Path(path_type=Path), default=RUNS)
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of this machine. Default: any free one.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port of this machine. Default: any free one.")
 @click.option("--edit", is_flag=True, help="Let the page tag, note, hide and delete runs.")
 def watch(path: Path, port: int, edit: bool) -> None:
-    """Look at RUN, or at all runs of a folder (default: runs), in a browser while they go on.
+    """Follow RUN, or all runs of a folder (default: runs), in a browser.
 
-    Only this machine is answered, and only at the address that is printed. Ctrl-C ends it.
+    It answers only this machine, and only at the printed address. Ctrl-C ends it.
     """
     from grpo.core.watch.folder import WatchedFolder
     from grpo.core.watch.server import WatchServer

@@ -203,8 +203,8 @@ class Cluster:
         if not guarded and os.environ.get(MODE) == "token":
             self._ray.kill(actor)
             raise UsageError(
-                f"node {node.address} asks for no token: whoever reaches its ports can run code there. {HOW_TO_START} "
-                "In a network that nobody else reaches: export RAY_AUTH_MODE=disabled, here too."
+                f"node {node.address} requires no token: anybody who reaches its ports can run code there. "
+                f"{HOW_TO_START} In a private network: export RAY_AUTH_MODE=disabled, here too."
             )
         self._actors.append(actor)
         return Hosted(node, actor)

@@ -1,7 +1,7 @@
-"""The run's configuration: a TOML file, `--set` pairs and flags in; one frozen, checked `RunConfig` out.
+"""Merges a TOML file, `--set` pairs and flags into one frozen, validated `RunConfig`.
 
-Every value that can be wrong on its own is refused here, before anything is loaded. What depends on other things
-(a plugin's options, the model's context) is refused by core/planning/decide.py.
+It refuses every value that is wrong on its own, before anything is loaded. core/planning/decide.py refuses what depends
+on other things (a plugin's options, the model's context).
 """
 
 import json
@@ -27,9 +27,9 @@ class RunConfig(Section):
     env: Annotated[
         PluginRef | Annotated[tuple[PluginRef, ...], Field(min_length=1)],
         About(
-            "The environment, for example gsm8k.",
-            "Or several ([environments.md](environments.md#several-environments-in-one-run)). A table has the key "
-            "`name` and may have `options`, `weight` and `as`.",
+            "Environment, for example gsm8k.",
+            "Or [several](environments.md#several-environments-in-one-run). A table has `name`, `options`, `weight` "
+            "and `as`.",
             kind="SPEC or table, or a list of them",
             flag=Flag("--env", "SPEC", "each"),
         ),
@@ -37,9 +37,8 @@ class RunConfig(Section):
     rewards: Annotated[
         tuple[PluginRef, ...],
         About(
-            "What is scored, for example proximity.",
-            "An empty list: the rewards that the environment names. A table has the key `name` and may have "
-            "`options`, `weight`, `as` and `timeout`.",
+            "Reward, for example proximity.",
+            "An empty list: the environment's. A table has `name`, `options`, `weight`, `as` and `timeout`.",
             kind="list of SPECs or tables",
             flag=Flag("--reward", "SPEC", "each"),
         ),
@@ -47,7 +46,7 @@ class RunConfig(Section):
     env_rewards: Annotated[
         dict[str, Annotated[tuple[PluginRef, ...], Field(min_length=1)]],
         About(
-            "Rewards for one environment of several, by the environment's name.",
+            "Reward of one environment of several.",
             "Each name has a list.",
             kind="table",
             flag=Flag("--env-reward", "ENV SPEC", "pairs"),
@@ -56,7 +55,7 @@ class RunConfig(Section):
     verifier: Annotated[
         PluginRef | None,
         About(
-            "What decides accuracy.",
+            "Verifier, which decides accuracy.",
             "Of several environments it judges those whose rows have its columns.",
             left_out="the environment's",
             kind="SPEC or table",
@@ -66,9 +65,9 @@ class RunConfig(Section):
     sampler: Annotated[
         PluginRef | None,
         About(
-            "What chooses the prompts of a step, for example curriculum.",
-            "From what became of those before; see [rollouts.md](rollouts.md).",
-            left_out="an order that is fixed before the run starts: shuffled, or the rows' own",
+            "Sampler of the prompts of a step, for example curriculum.",
+            "See [rollouts.md](rollouts.md#curriculum).",
+            left_out="a fixed order: shuffled, or the rows' own",
             kind="SPEC or table",
             flag=Flag("--sampler", "SPEC"),
         ),
@@ -76,18 +75,18 @@ class RunConfig(Section):
     model: Annotated[
         str | None,
         About(
-            "The policy to train: a hub id, or a folder saved by transformers.",
+            "Policy to train: a hub id, a folder, or a run.",
             left_out="the embedded model",
-            flag=Flag("--model", "NAME"),
+            flag=Flag("--model", "NAME", panel="model"),
         ),
     ] = None
     chat_template_kwargs: Annotated[
         dict[str, bool | int | float | str],
         About(
-            "Values for variables of the model's chat template, for example enable_thinking=false.",
-            "They become defaults in the template of the run's tokenizer, so evaluation and exported models have them.",
+            "Variables of the chat template, for example enable_thinking=false.",
+            "They become defaults of the run's tokenizer, so evaluation and exported models have them.",
             kind="table",
-            flag=Flag("--chat-template-kwargs", "NAME=VALUE", "table"),
+            flag=Flag("--chat-template-kwargs", "NAME=VALUE", "table", panel="model"),
         ),
     ] = Field(default_factory=dict)
     dataset: Annotated[
@@ -95,22 +94,21 @@ class RunConfig(Section):
         About(
             "Rows for the environment: a file or a hub dataset.",
             "The environment's option `dataset`.",
-            left_out="the environment's; its hub rows when `model` is named",
+            left_out="the environment's; its hub rows with `--model`",
             flag=Flag("--dataset", "FILE|ID"),
         ),
     ] = None
     out: Annotated[
         Path | None,
         About(
-            "The run directory.",
-            "It must not exist yet, or be empty.",
-            left_out="`runs/` and the time and environment",
-            flag=Flag("--out"),
+            "Run directory, new or empty.",
+            left_out="`runs/TIME-ENV`",
+            flag=Flag("--out", panel="output"),
         ),
     ] = None
     seed: Annotated[
         Annotated[int, Field(ge=0, lt=2**32)],
-        About("Seeds the order of the rows, the sampling and a fresh adapter.", flag=Flag("--seed")),
+        About("Seed of the row order, the sampling and a new adapter.", flag=Flag("--seed", panel="train")),
     ] = 0
     train: TrainSection = Field(default_factory=TrainSection)
     loss: LossSection = Field(default_factory=LossSection)

@@ -1,6 +1,6 @@
-"""What a setting is: a field of a configuration in; its key, type, default, text and flag out, for flags and pages.
+"""Reads from a pydantic field what a setting is: its key, type, default, text and flag, for flags and pages.
 
-A setting is declared once, as a pydantic field whose type carries an `About`:
+A setting is declared once, as a field whose type carries an `About`:
 
     steps: Annotated[AtLeastOne | None, About("Optimizer steps.", left_out="60", flag=Flag("--steps"))] = None
 """
@@ -19,7 +19,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-NOUNS: dict[Any, str] = {bool: "true or false", int: "whole number", float: "number", str: "text", Path: "path"}
+NOUNS: dict[Any, str] = {bool: "bool", int: "int", float: "float", str: "str", Path: "path"}
 LINK = re.compile(r"\[[^]]*\]\(([^)#]+)[^)]*\)")
 
 
@@ -32,19 +32,21 @@ class Flag:
         metavar: what stands for the value in the help; None: its type.
         takes: one value; each: it may be repeated; pairs: repeated, two words each; table: repeated, NAME=VALUE each;
             commas: a list in one word.
+        panel: the group of `grpo run --help` that lists it; "": that of its section.
     """
 
     name: str
     metavar: str | None = None
     takes: Literal["one", "each", "pairs", "table", "commas"] = "one"
+    panel: str = ""
 
     def __str__(self) -> str:
         """Markdown, for the page of settings."""
         names = self.name.split("/")
         if self.takes in ("pairs", "table", "commas"):
             names = [f"{name} {self.metavar}" for name in names]
-        written = f"Flag{'s' if len(names) > 1 else ''} {' and '.join(f'`{name}`' for name in names)}"
-        return f"{written}{', once for each' if self.takes in ('each', 'pairs', 'table') else ''}."
+        written = ", ".join(f"`{name}`" for name in names)
+        return f"{written}{' (repeat)' if self.takes in ('each', 'pairs', 'table') else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ class Setting:
 
     @property
     def kind(self) -> str:
-        """The type and its bounds in Markdown: "whole number from 1"."""
+        """The type and its bounds in Markdown: "int ≥ 1"."""
         if self.about.kind:
             return self.about.kind + between(self.forms[0][1])
         return ", or ".join(kind_of(form, bounds) for form, bounds in self.forms)
@@ -158,13 +160,12 @@ def kind_of(form: Any, bounds: tuple[Any, ...]) -> str:
 
 
 def between(bounds: tuple[Any, ...]) -> str:
-    """Returns bounds in words, to stand behind a noun."""
-    least = [f" from {bound.ge}" for bound in bounds if isinstance(bound, Ge)]
-    least += [f" above {bound.gt}" for bound in bounds if isinstance(bound, Gt)]
-    joined = " to" if any(isinstance(bound, Ge) for bound in bounds) else ", up to"
-    most = [f"{joined} {bound.le}" for bound in bounds if isinstance(bound, Le)]
-    most += [f", below {bound.lt}" for bound in bounds if isinstance(bound, Lt)]
-    return "".join(least + most)
+    """Returns bounds as signs, to stand behind a noun: " ≥ 0, < 1"."""
+    least = [f" ≥ {bound.ge}" for bound in bounds if isinstance(bound, Ge)]
+    least += [f" > {bound.gt}" for bound in bounds if isinstance(bound, Gt)]
+    most = [f" ≤ {bound.le}" for bound in bounds if isinstance(bound, Le)]
+    most += [f" < {bound.lt}" for bound in bounds if isinstance(bound, Lt)]
+    return ",".join(least + most)
 
 
 def plain(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What a run calls beside its libraries: sandboxes, docker, the hub, plugins; and two steps of training themselves."""
+"""Diagnoses sandboxes, docker, the hub and plugins, and trains two steps."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def sandbox() -> Iterator[Line]:
         return
     for name in result.degraded:
         yield Line("sandbox", "warning", f"programs run without {name}", "grpo sandbox check")
-    yield Line("sandbox", "ok", "a program ran in it; what it keeps out is tried by: grpo sandbox check")
+    yield Line("sandbox", "ok", "a program ran in it; attack it with: grpo sandbox check")
 
 
 def docker() -> Iterator[Line]:
@@ -70,7 +70,7 @@ def hub() -> Iterator[Line]:
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE:
-        yield Line("hub", "ok", "not asked: HF_HUB_OFFLINE is set, so names are looked up in the cache alone")
+        yield Line("hub", "ok", "not checked: HF_HUB_OFFLINE is set, so only the cache is used")
         return
     said = None
     try:

@@ -1,4 +1,4 @@
-"""What the machine gives: processors, memory, disks, a GPU that torch can use, the clock and the locale."""
+"""Diagnoses processors, memory, disks, the GPU, the clock and the locale."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def clock(now: float) -> Line:
     """Returns the line about the time of day, in seconds since 1970."""
     text = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(now))
     if now < RELEASED:
-        return Line("clock", "error", text, "set the clock: certificates and file times are judged by it")
+        return Line("clock", "error", text, "set the clock: certificates and file times depend on it")
     return Line("clock", "ok", text)
 
 

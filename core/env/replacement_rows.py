@@ -1,6 +1,6 @@
-"""Which prompts take the place of those that taught nothing: rows in, other rows of their environments out.
+"""Chooses the rows that replace zero-signal groups, from the same environments.
 
-They are chosen by the seed and the step alone, or by the sampler of the run, which sees to its own record.
+The choice depends on seed and step, or on the run's sampler, which keeps its own record.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ReplacementRows:
     Args:
         envs: of the run.
         seed: of the run.
-        chosen: rows of an environment, so many, for a step, and not some, as the sampler of the run chooses them.
+        chosen: rows chosen by the run's sampler, given an environment, a count, a step and the rows to exclude.
     """
 
     def __init__(self, envs: Sequence[RunEnv], seed: int, chosen: Chosen | None = None) -> None:

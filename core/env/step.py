@@ -129,5 +129,5 @@ def _number(value: Any) -> Any:
         TypeError: it is something else.
     """
     if getattr(value, "shape", None) != ():
-        raise TypeError(f"a {type(value).__name__} is no number")
+        raise TypeError(f"a {type(value).__name__} is not a number")
     return value.item()

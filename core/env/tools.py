@@ -3,7 +3,7 @@
 An environment offers tools by an attribute `tools`, a sequence of functions (its own methods, mostly); one that has an
 attribute `json_schema` is described by that, any other by its annotations and docstring. What a tool raises is an
 answer too, since the policy may have asked for something impossible; an error of grpo's own tree
-(`SandboxUnavailable`, `TransientError`) says that the machine is at fault and is no answer.
+(`SandboxUnavailable`, `TransientError`) says that the machine is at fault and is not an answer.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def functions_of(env: Any) -> dict[str, Callable[..., Any]]:
     for function in offered:
         name = getattr(function, "__name__", None)
         if not callable(function) or not isinstance(name, str):
-            raise TypeError(f"its attribute 'tools' holds {function!r}, which is no function with a name")
+            raise TypeError(f"its attribute 'tools' holds {function!r}, which is not a function with a name")
         if name in found:
             raise ValueError(f"two of its tools are named '{name}'")
         found[name] = function

@@ -1,7 +1,4 @@
-"""Watches the first steps of a run for the ways in which GRPO fails quietly.
-
-In: batches and metrics. Out: plain warnings, each at most once, that say what was seen and what to try.
-"""
+"""Warns of the ways in which GRPO fails silently, each at most once, with what to try."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from grpo.core.monitor.trends import GAIN, RISE, SOLVED, WINDOW, Course, Trends
 from grpo.core.text.stats import mean
 from grpo.plugins.types import Completion
 
-HEALTH = "the watch over health"
+HEALTH = "the health check"
 FIRST_STEPS = WINDOW  # look for broken output in these
 STREAK = 5  # steps in a row before a flat reward counts
 REACH = 0.02  # a mean accuracy of the first steps below this leaves hardly anything to reinforce
@@ -47,7 +44,7 @@ class HealthWatch:
                 warnings += self._once(
                     "empty",
                     f"{empty:.0%} of the completions of step {step} are empty. The chat template may end the answer "
-                    "at once: try the prompt with `grpo generate`, another template, or --warmup-steps.",
+                    "at once. Try the prompt with `grpo generate`, another template, or --warmup-steps.",
                 )
             if looping > REPEATED_SHARE:
                 warnings += self._once(
@@ -68,15 +65,15 @@ class HealthWatch:
         if all(total is None for total in totals):
             warnings += self._once(
                 "unscored",
-                f"no completion of step {step} has a reward: every reward abstained or failed on each of them, and "
-                "nothing is learned. See which in `grpo show`, and when a reward returns None.",
+                f"no completion of step {step} has a reward, because every reward abstained or failed. Nothing is "
+                "learned. Look at them with `grpo show`, and check when a reward returns None.",
             )
         self._zero_steps = self._zero_steps + 1 if all(total == 0 for total in totals) else 0
         if self._zero_steps >= STREAK:
             warnings += self._once(
                 "zero",
-                f"every reward was exactly 0 for {STREAK} steps. Score a few completions by hand with `grpo score`, "
-                "and check the format that the reward expects against a sample in `grpo show`.",
+                f"every reward was exactly 0 for {STREAK} steps. Score a few completions with `grpo score`, and "
+                "compare the format that the reward expects with a sample in `grpo show`.",
             )
         return warnings
 
@@ -90,18 +87,18 @@ class HealthWatch:
         if self._flat_steps >= STREAK:
             warnings += self._once(
                 "flat",
-                f"no group had two different rewards for {STREAK} steps, up to step {step}: nothing is learned. The "
-                "task may be solved or out of reach: change its level, raise train.group_size or the temperature, "
-                "use a reward with partial credit, replace such groups with --dynamic 2, or leave "
-                "such rows out with --sampler curriculum.",
+                f"no group had two different rewards for {STREAK} steps, up to step {step}, so nothing is learned. The "
+                "task may be solved or too hard. Change its level, raise train.group_size or the temperature, use a "
+                "reward with partial credit, replace such groups with --dynamic 2, or skip such rows with "
+                "--sampler curriculum.",
             )
         difference = row.get("sampling/sampling_logp_difference/max")
         if difference is not None and difference > self._difference_limit:
             warnings += self._once(
                 "difference",
-                f"sampling and training disagree by up to {difference:.3g} nats per token in step {step}: the policy "
-                "that is trained is not the one that wrote the completions. Try train.dtype='float32' to see whether "
-                "rounding explains it, and lora.dropout=0, which sampling does without.",
+                f"sampling and training disagree by up to {difference:.3g} nats per token in step {step}, so the "
+                "policy that trains is not the one that sampled. Try train.dtype='float32' to see whether rounding "
+                "explains it, and lora.dropout=0.",
             )
         reward, accuracy = row.get("reward"), row.get("accuracy")
         if reward is not None and accuracy is not None:
@@ -118,9 +115,9 @@ class HealthWatch:
             return []
         return self._once(
             "reach",
-            f"{share:.1%} of the answers of the first {FIRST_STEPS} steps were right. GRPO "
-            "strengthens what a policy sometimes does and can hardly teach what it never does: take easier problems, a "
-            "stronger model, or --warmup-steps first.",
+            f"{share:.1%} of the answers of the first {FIRST_STEPS} steps were correct. GRPO reinforces answers that a "
+            "policy sometimes gives and rarely finds new ones. Use easier problems, a stronger model, or "
+            "--warmup-steps first.",
         )
 
     def _diverging(self, step: int) -> list[str]:
@@ -133,9 +130,8 @@ class HealthWatch:
             return self._once(
                 "diverging",
                 f"the reward rose from {before:.3g} to {after:.3g} by step {step} while accuracy went from {was:.0%} "
-                f"to {now:.0%}: the policy learns to be paid and not to be right. See the best paid wrong "
-                "completions for what pays them; where it is the form, give that a smaller weight or warm up with "
-                "--warmup-steps.",
+                f"to {now:.0%}: the reward pays for something else than correct answers. Look at wrong completions "
+                "with high rewards. If the format pays them, lower its weight or use --warmup-steps.",
             )
         return []
 

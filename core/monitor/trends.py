@@ -1,11 +1,10 @@
-"""Compares the last steps of a run with its first ones: metrics of each step in, warnings out.
+"""Compares the last steps of a run with its first ones and warns of three things that a mean reward hides.
 
-Three things that a mean reward does not show, each looked for in windows of WINDOW steps:
+Each is checked in windows of WINDOW steps:
 
-- the entropy of the policy collapses, and nothing is gained by it;
-- of several rewards one decides all advantages, which it did not at first, and nothing is gained by it;
-- a reward gives its lowest score ever more often, in calls that take long: a time limit, or a service under load, that
-  somebody turned into a zero.
+- the entropy of the policy collapses without a gain;
+- one of several rewards comes to dominate all advantages without a gain;
+- a reward gives its lowest score more and more often, in slow calls: a timeout or a busy service became a zero.
 """
 
 from __future__ import annotations
@@ -84,8 +83,8 @@ class Trends:
             yield (
                 "entropy",
                 f"the entropy of the policy fell from {windows[0]:.3g} to {windows[1]:.3g} nats per token by step "
-                f"{step}, and nothing was gained: it has settled on few answers. Lower train.lr, raise the "
-                "temperature, or train with --loss entropy_bonus.",
+                f"{step} without a gain: it gives only few different answers. Lower train.lr, raise the temperature, "
+                "or train with --loss entropy_bonus.",
             )
 
     def _taken_over(self, step: object, name: str, reward: str) -> Iterator[tuple[str, str]]:
@@ -93,9 +92,9 @@ class Trends:
         if windows and windows[0] < EVEN and windows[1] > ALONE and not self._gained():
             yield (
                 f"alone {reward}",
-                f"reward '{reward}' decides {windows[1]:.0%} of the differences within groups by step {step}, "
-                f"{windows[0]:.0%} at first, and nothing was gained: the others no longer teach. Lower its weight, or "
-                "compare each reward by itself with --advantage gdpo.",
+                f"reward '{reward}' makes up {windows[1]:.0%} of the reward differences within groups by step {step}, "
+                f"up from {windows[0]:.0%}, without a gain: the other rewards have no effect. Lower its weight, or "
+                "normalise each reward with --advantage gdpo.",
             )
 
     def _slow_zeros(self, step: object, name: str, reward: str) -> Iterator[tuple[str, str]]:
@@ -103,9 +102,9 @@ class Trends:
         if windows and windows[1] > windows[0] + MORE and times and mean(times) > SLOWER:
             yield (
                 f"slow {reward}",
-                f"reward '{reward}' gives its lowest score to {windows[1]:.0%} of the completions by step {step}, "
-                f"{windows[0]:.0%} at first, and such a call takes {mean(times):.1f} times as long as others. If a "
-                "time limit or a service under load ends as a zero there, raise TransientError or return None instead.",
+                f"reward '{reward}' gives its lowest score to {windows[1]:.0%} of the completions by step {step}, up "
+                f"from {windows[0]:.0%}, and these calls take {mean(times):.1f} times as long as others. If a timeout "
+                "or a busy service becomes a zero there, raise TransientError or return None instead.",
             )
 
     def _gained(self) -> bool:

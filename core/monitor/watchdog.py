@@ -1,7 +1,6 @@
-"""Lets a watch look at a run until an error of its own ends it: looks in, what they found or one warning out.
+"""Runs a check on a run until the check itself fails; then it warns once and stops checking.
 
-A run is worth more than a watch over it, so such an error does not end the run. Nor does it end the watch in silence,
-which would read as if there were nothing to say.
+An error of a check must not end the run, and must not disable the check silently.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ class Watchdog:
             self._ended = True
             self._told(
                 step,
-                f"{self._name} has ended for this run: it failed in step {step}, {type(error).__name__}: "
-                f"{one_line(str(error))}. Later steps are not looked at; the run itself is not touched by it. Please "
-                "report this with the rollouts and metrics of the step.",
+                f"{self._name} is off for the rest of this run: it failed in step {step} with {type(error).__name__}: "
+                f"{one_line(str(error))}. The run itself continues. Please report this with the rollouts and metrics "
+                "of the step.",
             )
             return []

@@ -85,7 +85,7 @@ def refuse_replacing_what_teaches(config: RunConfig, advantage: BoundAdvantage, 
     found = group_advantages(scores, torch.zeros(len(scores), dtype=torch.bool), weights, 4, advantage, each)
     if found.teaches[:8].any():
         raise UsageError(
-            f"rollout.dynamic replaces groups whose scores are all alike, and with advantage '{advantage.name}' these "
-            "teach too: it compares their completions with those of other groups. Leave --dynamic out, or take an "
-            "advantage that compares within the group, such as group_mean or reinforce_plus_plus:baseline=group."
+            f"rollout.dynamic replaces groups whose scores are all equal, but with advantage '{advantage.name}' these "
+            "have a signal too, because it compares completions across groups. Leave --dynamic out, or use one "
+            "that compares within the group, such as group_mean or reinforce_plus_plus:baseline=group."
         )

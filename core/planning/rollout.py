@@ -1,4 +1,4 @@
-"""Who samples, and whether training can use what it says: a configuration in, how its tokens are weighed out."""
+"""Chooses the rollout backend and how its tokens are weighed, and refuses settings that it cannot serve."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ def slips(config: RunConfig, facts: Facts, optimizer: OptimizerPart, model_confi
     usual = usual_rate(config, facts)
     if round(optimizer.lr / usual) > MOST_TIMES_USUAL:
         yield (
-            f"a learning rate of {optimizer.lr:g} is {optimizer.lr / usual:,.0f} times the {usual:g} that is usual "
-            "here: the policy may fall apart in its first steps. Try a lower one first."
+            f"a learning rate of {optimizer.lr:g} is {optimizer.lr / usual:,.0f} times the usual {usual:g}: "
+            "the policy may collapse in its first steps. Try a lower one first."
         )
     if config.rollout.temperature > HOTTEST:
         yield (

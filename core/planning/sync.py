@@ -71,8 +71,8 @@ def refuse_impossible_ahead(config: RunConfig) -> None:
     """
     if config.rollout.backend == "hf":
         raise UsageError(
-            "--ahead: the backend hf samples with the very weights that train, so it cannot sample beside training. "
-            "Add --rollout vllm, whose engine has weights of its own, or leave --ahead out."
+            "--ahead: the backend hf samples with the weights that train, so it cannot sample during training. "
+            "Add --rollout vllm, which has its own weights, or leave --ahead out."
         )
     asked, several = f"--ahead {config.rollout.ahead}", config.rollout.ahead > 1
     wrong = {

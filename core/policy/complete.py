@@ -1,8 +1,7 @@
-"""Are the weights in a folder all of them? A folder and the model that it was written from in, or an error, out.
+"""Checks that a folder holds all weights of the model that it was written from.
 
-Read are the heads of the files, which say the name and shape of each tensor, and no weights. What has to be there is
-known without the tensors that were written: for a model from its own configuration, for an adapter from the shapes that
-its matrices have when they are whole.
+Reads only the safetensors headers (names and shapes), not the weights. The expected shapes come from elsewhere: for a
+model from its configuration, for an adapter from the whole shapes of its matrices.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ def refuse_incomplete(folder: Path, model: Any) -> None:
     problem = problem_of(written, _adapter(model) if hasattr(model, "peft_config") else _whole(model))
     if problem is not None:
         raise RunError(
-            f"the weights in {folder} are not whole: {problem}. They were not declared whole, and nothing goes on from "
-            "them. Resume from the checkpoint before, and report this with the model's name and how it was sharded."
+            f"the weights in {folder} are incomplete: {problem}. They will not be used. Resume from the previous "
+            "checkpoint, and please report this with the model's name and its sharding."
         )
 
 

@@ -171,7 +171,6 @@ def _missed(said: str, what: str, limit: float) -> str:
         return f"the connection between the processes broke, {waited}: {said}"
     missing = found[1] if found else "0"
     return (
-        f"process {missing} of {count()} did not come within {limit:g} s, {waited}. See what it does there; if it only "
-        "takes long, raise failures.wait_limit. The run resumes from its last whole checkpoint, "
-        "or from its beginning when it has none yet."
+        f"process {missing} of {count()} did not arrive within {limit:g} s, {waited}. Check what it does. If it is "
+        "only slow, raise failures.wait_limit. The run resumes from its last complete checkpoint, or from the start."
     )

@@ -161,7 +161,7 @@ def refuse_unsharded(sharding: Sharding | None, wrapped: Any, *, sharded: bool) 
     engine = type(wrapped).__name__ == "DeepSpeedEngine"
     if sharded != sharding.weights or engine != (sharding.library == "DeepSpeed"):
         raise RunError(
-            f"{sharding} was asked for, and the policy trains as a {type(wrapped).__name__} whose weights are "
+            f"{sharding} was requested, but the policy trains as a {type(wrapped).__name__} whose weights are "
             f"{'sharded' if sharded else 'whole on every process'}. Nothing was trained. Check accelerate's "
             "configuration, and that its auto wrap policy names layers of this model."
         )

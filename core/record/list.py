@@ -94,7 +94,7 @@ def _line(path: Path) -> RunLine:
         model = (_read(run.base / ORIGIN) or {}).get("trained") or config["model"] or "embedded"
         steps = config["train"]["steps"]
         if not isinstance(model, str) or not isinstance(steps, int | None):
-            raise TypeError("its model is no name, or its steps are no number")
+            raise TypeError("its model is not a name, or its steps are no number")
         return RunLine(
             path=path,
             env=", ".join(map(_spec, envs)),

@@ -70,7 +70,7 @@ def refuse_other_values(table: Any) -> None:
         if part == "outcome":
             _refuse_unless_one_of(table[name], OUTCOMES, name)
         elif part == "score":
-            _refuse_unless(pc.all(pc.is_finite(table[name])).as_py() is not False, name, "is no number in a row")
+            _refuse_unless(pc.all(pc.is_finite(table[name])).as_py() is not False, name, "is not a number in a row")
         elif name == "token_ids":
             _refuse_outside(pc.list_flatten(table[name]), name)
         elif name in ("turn_rewards", "turn_advantages"):
@@ -78,7 +78,7 @@ def refuse_other_values(table: Any) -> None:
         elif name == "sampled_by":
             pairs = pc.list_flatten(table[name])
             twos = pc.all(pc.equal(pc.list_value_length(pairs), 2)).as_py() is not False
-            _refuse_unless(twos and pairs.null_count == 0, name, "is no list of pairs in a row")
+            _refuse_unless(twos and pairs.null_count == 0, name, "is not a list of pairs in a row")
             _refuse_outside(pc.list_flatten(pairs), name)
     _refuse_other_json(table)
 
@@ -89,11 +89,11 @@ def _refuse_other_json(table: Any) -> None:
             try:
                 value = None if text is None else parsed(text, counted_with=False)
             except ValueError as error:
-                raise ValueError(f"'{name}' is no JSON in a row: {error}.") from None
+                raise ValueError(f"'{name}' is not JSON in a row: {error}.") from None
             if name in ("columns", "info"):
-                _refuse_unless(isinstance(value, dict) or text is None, name, "is no JSON object in a row")
+                _refuse_unless(isinstance(value, dict) or text is None, name, "is not a JSON object in a row")
             else:
-                _refuse_unless(_are_messages(value) or text is None, name, "is no list of chat messages in a row")
+                _refuse_unless(_are_messages(value) or text is None, name, "is not a list of chat messages in a row")
 
 
 def _are_messages(value: Any) -> bool:

@@ -260,7 +260,7 @@ class Hold:
                 f"cannot write in {self._run.path}: {error.strerror}. Copy the run to where you may write."
             ) from None
         if file is None:
-            raise UsageError(f"{self._run.lock} is no file that a run makes. Remove it.")
+            raise UsageError(f"{self._run.lock} is not a file that a run makes. Remove it.")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -432,7 +432,7 @@ def _measured(line: bytes) -> dict[str, Any]:
         raise ValueError(f"no run has a step {row['step']}")
     for name, value in row.items():
         if not isinstance(value, int | float | None):
-            raise ValueError(f"{name!r} is no number")
+            raise ValueError(f"{name!r} is not a number")
     return row
 
 

@@ -38,9 +38,9 @@ WORDS = {
     401: f"the hub does not accept the token. {LOG_IN}",
     402: "the account cannot hold it. Free some room there, or push without --private.",
     403: f"the token may not write there. Name a repository of yours. {LOG_IN}",
-    404: f"there is no such place, or the token may not see it. Check the name. {LOG_IN}",
+    404: f"it does not exist, or the token may not see it. Check the name. {LOG_IN}",
     409: "somebody else is changing it. Run the same command again.",
-    412: "somebody else has changed it meanwhile, and that is not written over. Look at it, then push again.",
+    412: "somebody else has changed it meanwhile. Look at the change, then push again.",
     413: "a file is too large for the hub. Leave out the report with --no-report.",
     429: "the hub has had too many requests. Wait some minutes, then run the same command again.",
 }
@@ -129,7 +129,7 @@ def pushed_weights(path: Path, *, model: bool) -> tuple[RunDir, Weights | None]:
         model: with its weights.
 
     Raises:
-        UsageError: it is no run, or it has no final model yet.
+        UsageError: it is not a run, or it has no final model yet.
     """
     run = open_run_dir(path)
     if not model:

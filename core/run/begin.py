@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo.core.config.defaults import dtype_of
+from grpo.core.config.plugin_ref import PluginRef
 from grpo.core.config.schema import RunConfig
 from grpo.core.display.progress import Progress
 from grpo.core.env.episodes import hash_of
@@ -32,6 +33,7 @@ from grpo.core.record.versions import installed_versions
 from grpo.core.run.resize import sharded_as
 from grpo.core.train.stop import StopRequest
 from grpo.plugins._spec.binding import BoundAdvantage, BoundEnv, BoundLoss, BoundReward, BoundSampler, BoundVerifier
+from grpo.plugins._spec.spec_text import is_file
 from grpo.plugins.host import Host
 
 UNFIT = r"[^\w.+-]+"  # for the name of a folder
@@ -55,6 +57,39 @@ def connect_all(config: RunConfig) -> None:
     connect(config.failures.wait_limit)
     refuse_lost_sharding(sharding, join(sharding))
     settle_launcher(sharding)
+
+
+def absolute_paths(config: RunConfig) -> RunConfig:
+    """Makes the relative paths of a configuration absolute, so that its run resumes from any folder."""
+
+    def whole(text: str | None) -> str | None:
+        return str(Path(text).expanduser().resolve()) if text and Path(text).expanduser().exists() else text
+
+    def plugin(source: PluginRef) -> PluginRef:
+        if not isinstance(source, str):
+            return {**source, "name": plugin(str(source["name"]))} if "name" in source else source
+        family, _, member = source.partition(":")
+        if family == "trl" and is_file(member):
+            return f"trl:{plugin(member)}"
+        head, suffix, rest = source.partition(".toml" if ".toml" in source.partition(":")[0] else ".py")
+        return f"{whole(head + suffix)}{rest}" if suffix and is_file(source) else source
+
+    canaries = config.canaries.file
+    return config.model_copy(
+        update={
+            "env": tuple(map(plugin, config.env)) if isinstance(config.env, tuple) else plugin(config.env),
+            "rewards": tuple(map(plugin, config.rewards)),
+            "env_rewards": {env: tuple(map(plugin, rewards)) for env, rewards in config.env_rewards.items()},
+            "verifier": config.verifier and plugin(config.verifier),
+            "loss": config.loss.model_copy(
+                update={"type": plugin(config.loss.type), "advantage": plugin(config.loss.advantage)}
+            ),
+            "sampler": config.sampler and plugin(config.sampler),
+            "model": whole(config.model),
+            "dataset": whole(config.dataset),
+            "canaries": config.canaries.model_copy(update={"file": canaries and Path(canaries).expanduser().resolve()}),
+        }
+    )
 
 
 def unused_path(name: str) -> Path:

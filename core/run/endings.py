@@ -54,6 +54,7 @@ class RunSummary:
 
 
 def summary(run_dir: RunDir, status: str) -> RunSummary:
+    """Returns how a run ended, with the accuracies of its record."""
     held_out = [row["held_out/accuracy"] for row in read_metrics(run_dir) if "held_out/accuracy" in row]
     return RunSummary(
         path=run_dir.path,
@@ -137,7 +138,7 @@ def lost_steps(run_dir: RunDir, step: int) -> str | None:
     if step <= kept or not is_first():
         return None
     which = f"step {step}" if step == kept + 1 else f"steps {kept + 1} to {step}"
-    since = f"the last whole checkpoint is of step {kept}" if kept else "there is no whole checkpoint yet"
+    since = f"the last complete checkpoint is of step {kept}" if kept else "there is no complete checkpoint yet"
     return f"{which} will be done again when the run resumes: {since}."
 
 

@@ -27,22 +27,19 @@ from grpo.core.record.checkpoint import checkpoint_step, last_checkpoint, rewind
 from grpo.core.record.disk import refuse_full_disk
 from grpo.core.record.run_dir import Hold, RunDir, create_run_dir, open_run_dir, read_json, write_json
 from grpo.core.record.versions import drift, silence_libraries
-from grpo.core.run.begin import connect_all, held, open_stores, policy_of, unused_path, versions_of, with_own_base
-from grpo.core.run.endings import (
-    DONE,
-    RunSummary,
-    broken_off,
-    draw_curves,
-    ended,
-    explained,
-    finish,
-    last_step,
-    observe,
-    set_state,
-    summary,
+from grpo.core.run import endings
+from grpo.core.run.begin import (
+    absolute_paths,
+    connect_all,
+    held,
+    open_stores,
+    policy_of,
+    unused_path,
+    versions_of,
+    with_own_base,
 )
+from grpo.core.run.endings import DONE, RunSummary
 from grpo.core.run.extend import longer_notes, refuse_steps
-from grpo.core.run.paths import absolute_paths
 from grpo.core.run.resize import resized
 from grpo.core.scoring.process_state import ProcessState
 from grpo.core.text.streams import limited_prints
@@ -106,7 +103,7 @@ def resume(
         server_url: where its rollout servers are now; None: where they were.
 
     Raises:
-        UsageError: it is no run directory, or the run is over.
+        UsageError: it is not a run directory, or the run is over.
         RunError: it had to stop again.
     """
     run_dir, stop = open_run_dir(path), StopRequest()
@@ -129,17 +126,17 @@ def _resume(
         raise UsageError(f"{run_dir.config} was damaged: it holds no settings. Fix it, or start a new run.")
     before = run_config(run_dir)
     connect_all(before)
-    over = run_dir.model.is_dir() and last_step(run_dir) >= (before.train.steps or 0)
+    over = run_dir.model.is_dir() and endings.last_step(run_dir) >= (before.train.steps or 0)
     damaged: list[str] = []
     checkpoint = agreed(last_checkpoint(run_dir, damaged.append) if is_first() else None, "the last checkpoint")
     step = checkpoint_step(checkpoint) if checkpoint else 0
     if steps is not None:
         refuse_steps(before, steps, step, over=over, path=path)
     elif over:
-        if agreed(finish(run_dir, progress.warned) if is_first() else None, "how the run ended"):
-            observe(host, RunEnded(str(path), last_step(run_dir), DONE))
-            progress.ended(DONE, path, last_step(run_dir))
-            return summary(run_dir, DONE)
+        if agreed(endings.finish(run_dir, progress.warned) if is_first() else None, "how the run ended"):
+            endings.observe(host, RunEnded(str(path), endings.last_step(run_dir), DONE))
+            progress.ended(DONE, path, endings.last_step(run_dir))
+            return endings.summary(run_dir, DONE)
         raise UsageError(
             f"{path} is complete: it has all {before.train.steps} steps and its model. Make it longer with --steps, as "
             f"in: grpo run --resume {path} --steps {2 * (before.train.steps or 0)}; or start a new run with --model."
@@ -162,10 +159,10 @@ def _resume(
     progress.planned(
         plan,
         path,
-        [f"resuming after step {step}" if step else "starting again: there is no whole checkpoint yet", *notes],
+        [f"resuming after step {step}" if step else "starting again: there is no complete checkpoint yet", *notes],
     )
     for line in damaged:
-        progress.warned(f"{line} The run goes on after step {step}.")
+        progress.warned(f"{line} The run continues after step {step}.")
     if steps is not None:
         for line in longer_notes(before, plan, step):
             progress.warned(line)
@@ -191,20 +188,20 @@ def _execute(
     """Trains, and leaves the run directory saying how the run ended."""
     step = checkpoint_step(checkpoint) if checkpoint else 0
     try:
-        with explained(run_dir):
+        with endings.explained(run_dir):
             if is_first():
                 rewind(run_dir, step if checkpoint else -1)
-            set_state(run_dir, "running", step)
-            observe(host, RunStarted(str(run_dir.path), plan.config.model_dump(mode="json")))
+            endings.set_state(run_dir, "running", step)
+            endings.observe(host, RunStarted(str(run_dir.path), plan.config.model_dump(mode="json")))
             with limited_prints():
                 status = _train(plan, host, run_dir, progress, stop, hold, checkpoint)
     except BaseException as error:
-        broken_off(run_dir, error, host, progress)
+        endings.broken_off(run_dir, error, host, progress)
         raise
-    ended(run_dir, status, host, progress, plan)
+    endings.ended(run_dir, status, host, progress, plan)
     wait("the end of the run")
     stop.over()
-    return summary(run_dir, status)
+    return endings.summary(run_dir, status)
 
 
 def _train(
@@ -285,7 +282,7 @@ def _train(
             if trainer.state.global_step < trainer.state.max_steps:  # as all processes decided together
                 return "interrupted"
             if is_first():
-                draw_curves(run_dir, progress.warned)
+                endings.draw_curves(run_dir, progress.warned)
             trainer.save_final(run_dir.model)
             if is_first():
                 seal(run_dir.model)

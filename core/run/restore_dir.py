@@ -56,6 +56,6 @@ class RunDirRestorer(Part):
         self._hold.renew()
         self._removed = True
         self._warned(
-            f"{self._run_dir.path} was removed while the run goes on. What it had recorded so far is lost; it was made "
-            "again, and a checkpoint follows after this step. To end the run, press Ctrl-C."
+            f"{self._run_dir.path} was removed during the run. Its records so far are lost. It was created again, and "
+            "a checkpoint follows after this step. To end the run, press Ctrl-C."
         )

@@ -31,7 +31,7 @@ CHANGED = (
     "a plugin changed global state of this process, which was restored: {}. A reward with isolation='process' "
     "has a process of its own."
 )
-VERIFIER_FAILED = "a verifier failed; what it failed on is left out of accuracy and counts as neither right nor wrong."
+VERIFIER_FAILED = "a verifier failed; the completions that it failed on are excluded from accuracy."
 
 
 class Scoring(Part):

@@ -60,7 +60,9 @@ class LentReward:
         elif isinstance(source, (str, Mapping)):
             self.bound = Host.discover().reward(source)
         else:
-            raise UsageError(f"{source!r:.80} is no reward of grpo. Give a SPEC, or what @reward or rubric returned.")
+            raise UsageError(
+                f"{source!r:.80} is not a reward of grpo. Give a SPEC, or what @reward or rubric returned."
+            )
         self._scorer: Scorer | None = None
         self._lock = threading.Lock()
 
@@ -98,7 +100,7 @@ class LentReward:
 
     def failed(self, reason: str | None) -> PluginError:
         """Returns the error that a failure is."""
-        return PluginError(f"{reason} (a failure is no score; find its cause with grpo score on this completion)")
+        return PluginError(f"{reason} (a failure is not a score; find its cause with grpo score on this completion)")
 
 
 class TrlReward:
@@ -163,7 +165,7 @@ def to_trl(
     """Makes a reward function for `trl.GRPOTrainer` of a reward.
 
     The columns of the dataset are those that the reward names. The weight of a SPEC is not used: TRL has
-    `reward_weights`.
+    `GRPOConfig.reward_weights`.
 
     Args:
         source: a SPEC, its table, or what `@reward` or `rubric` returned.
@@ -266,7 +268,7 @@ def to_inspect(source: Source, *, target: str = "answer") -> InspectScorer:
 
 
 def _rows(columns: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
-    """Returns one row for each completion; what is no column (TRL's state and its callables) is left out."""
+    """Returns one row for each completion; what is not a column (TRL's state and its callables) is left out."""
     lists = {name: values for name, values in columns.items() if isinstance(values, list) and len(values) == count}
     return [{name: values[index] for name, values in lists.items()} for index in range(count)]
 

@@ -162,7 +162,7 @@ class Reader:
         return replace(read, reason=why, metrics=dict(value.metrics), turns=each)
 
     def _problem(self, value: Any) -> str | None:
-        """Says why a value is no score, or returns None when it is one."""
+        """Says why a value is not a score, or returns None when it is one."""
         if not isinstance(value, numbers.Real):
             return (
                 f"it returned {_short(value)}, a {type(value).__name__}; a reward returns a float, or None to abstain."
@@ -170,7 +170,7 @@ class Reader:
         try:
             number = float(value)
         except (OverflowError, ValueError, TypeError) as error:
-            return f"it returned {_short(value)}, which is no float: {error}"
+            return f"it returned {_short(value)}, which is not a float: {error}"
         if not math.isfinite(number):
             return f"it returned {number}; a score is finite. Return None where nothing can be scored."
         if not self.low <= number <= self.high:

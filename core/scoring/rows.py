@@ -202,7 +202,7 @@ def _messages(content: Any, role: str) -> tuple[Message, ...]:
 def _message(message: Any) -> Message:
     """Returns a message; content in parts is joined, and content that is null is empty."""
     if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-        raise ValueError("a message is no object with a 'role'")
+        raise ValueError("a message is not an object with a 'role'")
     content = message.get("content")
     if isinstance(content, list):
         content = "".join(

@@ -1,11 +1,11 @@
-"""Scores completions with all rewards of a batch at once: completions in, one outcome per reward and completion out.
+"""Scores completions with all rewards of a batch at once: one outcome per reward and completion.
 
-Theory of operation. An async function runs on the event loop (`score_loop`); any other runs where its spec says: in a
-worker process (`workers`), in a thread (`threads`) or inline, in the calling thread (`executors`). They get
+Theory of operation. An async function runs on the event loop (`core/scoring/loop.py`). Any other runs where its spec
+says: in a worker process (`workers`), in a thread (`threads`) or inline, in the calling thread (`executors`). They get
 their tasks first, then the caller runs the inline ones, then it waits. Executors start with their first task: a scorer
 with inline rewards only starts no thread and no process. A failure of a plugin is an outcome like any other: it names
 the plugin and the row, and it is never a zero. Of a rubric each component is a task; those behind a gate are a second
-wave (`score_rubric`).
+wave (`core/scoring/rubric.py`).
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Timeline:
     def tokens(self) -> str:
         """Returns what became of the tokens, as one line; "" where nothing is worth a word."""
         said = [f"{self.speed:,.0f} sampled a second"] if self.speed else []
-        said += [f"{self.idle:.0%} taught nothing"] if self.idle >= SHOWN else []
+        said += [f"{self.idle:.0%} without signal"] if self.idle >= SHOWN else []
         said += [f"{self.padding:.0%} of the update is padding"] if self.padding >= SHOWN else []
         return ", ".join(said)
 

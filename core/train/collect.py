@@ -103,7 +103,7 @@ class Collector:
         sampled_by = [one.sampled_by for one in generation.rollouts]
         rows = list(zip(completions, sizes, zip(*outcomes.values(), strict=True), places, sampled_by, strict=True))
         rows = rows_of_all(rows, "the scored completions")
-        wasted = rows_of_all(generation.wasted, "what was sampled in vain")
+        wasted = rows_of_all(generation.wasted, "discarded samples")
         early = generation.score_seconds if not generation.staleness else 0.0  # else while the last batch trained
         batch = self._batch(names, rows, wasted, step, sampled - began - early, scored - sampled + early)
         tensors = padded(generation.prompts, generation.rollouts, self._pad_id, self._device)

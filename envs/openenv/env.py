@@ -131,7 +131,7 @@ class RemoteEnv(gymnasium.Env[str, str]):
 
         Raises:
             TransientError: the server cannot be reached.
-            ServerError: it answers with an error, or with what is no answer.
+            ServerError: it answers with an error, or with what is not an answer.
         """
         super().reset(seed=seed)
         start = seed if seed is not None else int(self.np_random.integers(2**31))
@@ -230,7 +230,9 @@ class RemoteEnv(gymnasium.Env[str, str]):
             reward = float(0.0 if found.get("reward") is None else found["reward"])
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             self.close()
-            raise ServerError(f"{received[:200]!r}, which is no answer to '{kind}'", type(error).__name__) from error
+            raise ServerError(
+                f"{received[:200]!r}, which is not an answer to '{kind}'", type(error).__name__
+            ) from error
         return self._text(found.get("observation") or {}), reward, bool(found.get("done"))
 
     def _text(self, observation: Any) -> str:

@@ -86,7 +86,7 @@ def resolve(member: str) -> EnvSpec:
     """Returns the spec of the environment behind an address.
 
     Raises:
-        PluginNotFound: it is no address.
+        PluginNotFound: it is not an address.
     """
     from urllib.parse import urlsplit
 
@@ -94,7 +94,7 @@ def resolve(member: str) -> EnvSpec:
 
     parts = urlsplit(member)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise PluginNotFound(f"'{member}' is no address of a server. Write openenv:http://HOST:PORT.")
+        raise PluginNotFound(f"'{member}' is not an address of a server. Write openenv:http://HOST:PORT.")
     dataset = partial(rows, member) if offers_tasks(member.rstrip("/")) else None
     return replace(OPENENV, name=f"openenv:{member}", factory=partial(make, member), dataset=dataset, resolve=None)
 

@@ -113,7 +113,7 @@ def _refused(member: str, answer: str, entry: Entry) -> str:
 
 
 def _no_program(answer: str, entry: Entry) -> str:
-    """Refuses what Python would run and is no list of plain values; what it cannot parse it does not run."""
+    """Refuses what Python would run and is not a list of plain values; what it cannot parse it does not run."""
     try:
         ast.parse(answer.lstrip(" \t"), mode="eval")
     except (SyntaxError, ValueError):
@@ -174,12 +174,12 @@ def _formula(text: str, *, functions: frozenset[str], names: bool = True, powers
     while at < len(text):
         found = _TOKENS.match(text, at)
         if found is None:
-            return f"{text[at]!r} is no part of a formula"
+            return f"{text[at]!r} is not a part of a formula"
         token, at = found[0], found.end()
         if token == "(" and (before[:1].isalnum() or before[:1] in ("_", ")")) and before not in functions:
-            return f"{before[:40]!r} is no function of a formula"
+            return f"{before[:40]!r} is not a function of a formula"
         if (token[0].isalpha() or token[0] == "_") and (not names or keyword.iskeyword(token) or "__" in token):
-            return f"{token[:40]!r} is no part of a formula"
+            return f"{token[:40]!r} is not a part of a formula"
         if token == "**" and not powers:
             return "it uses a power, which the problem does not allow"
         before = before if token.isspace() else token
@@ -187,8 +187,8 @@ def _formula(text: str, *, functions: frozenset[str], names: bool = True, powers
 
 
 def _no_nan(answer: str, entry: Entry) -> str:
-    """Refuses what is no number: it is in order with every other, and at no distance from any."""
-    return "nan is no number" if "nan" in answer.lower() else ""
+    """Refuses what is not a number: it is in order with every other, and at no distance from any."""
+    return "nan is not a number" if "nan" in answer.lower() else ""
 
 
 def _right_or_wrong(answer: str, entry: Entry) -> str:
@@ -211,7 +211,7 @@ def _concluded(answer: str, entry: Entry) -> str:
         return ""
     names = sorted({*about["variables"], *(name for premise in premises for name in _names(premise))})
     if strange := _names(said) - set(names):
-        return f"{min(strange)!r} is no variable of the problem"
+        return f"{min(strange)!r} is not a variable of the problem"
     rows = [dict(zip(names, row, strict=True)) for row in itertools.product((False, True), repeat=len(names))]
     true_in = [[row for row in rows if premise.evaluate(row)] for premise in premises]
     if not any(all(premise.evaluate(row) for premise in premises) for row in rows):

@@ -266,7 +266,7 @@ def _gold(given: Any, what: str) -> str:
         return given.isoformat()
     if isinstance(given, float | Decimal):
         if not math.isfinite(given):
-            raise DatasetError(f"{what} is {given}, which is no answer. Write a number, or leave the row out.")
+            raise DatasetError(f"{what} is {given}, which is not an answer. Write a number, or leave the row out.")
         if isinstance(given, Decimal):
             return f"{given:.0f}" if given == given.to_integral_value() else f"{given.normalize():f}"
         return f"{given:.0f}" if given.is_integer() and abs(given) < 1e15 else repr(given)

@@ -119,7 +119,7 @@ class Rows:
         }
         said = ", ".join(f"{name}={value or 'none'}" for name, value in guessed.items() if value is not None)
         said += " (where the run names none)" if guessed["verifier"] is not None else ""
-        notes = [f"guessed {said}. Name in the SPEC what is to be otherwise."] if said else []
+        notes = [f"guessed {said}. To change one, set it in the SPEC."] if said else []
         first = (row for _, row in islice(placed, _LOOKED_AT))
         unused = dict.fromkeys(name for row in first if isinstance(row, dict) for name in unused_columns(row, columns))
         if unused:

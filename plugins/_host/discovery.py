@@ -56,7 +56,7 @@ def pinned(entries: Sequence[Entry], pins: str) -> tuple[Entry, ...]:
         if not any(_matches(entry, name) for entry in entries):
             known = sorted({known for entry in entries for known in (entry.name, entry.distribution)})
             raise UsageError(
-                f"{PIN_VARIABLE} names '{name}', which is no installed entry point or distribution."
+                f"{PIN_VARIABLE} names '{name}', which is not an installed entry point or distribution."
                 f"{did_you_mean(name, known)} Installed: {', '.join(known) or 'none'}. "
                 f"Change or unset {PIN_VARIABLE}."
             )

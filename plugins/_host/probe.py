@@ -4,7 +4,7 @@ In: the entry points of other distributions. Out: for each why it must not be im
 raises Ctrl-C's error), or "".
 
 Theory of operation. What a plugin raises is caught where it is loaded; what ends or holds the whole process cannot be.
-So a package that is new or has changed is loaded in a child first (`_probe_child`), under a time limit. What came of it
+So a new or changed package is loaded in a child first (`_host.probe_child`), under a time limit. What came of it
 is a line in a file of the cache folder, by a hash of what is installed: the distribution's version, and path, size and
 time of each of the package's files. Later starts read that line and ask the file system, nothing more. Where the folder
 cannot be written, nothing is remembered, and each start tries again.
@@ -222,7 +222,7 @@ def _fault(child: int, status: int | None, said: list[str], limit: float) -> str
     Args:
         child: the process that tried.
         status: its exit status, or None when it did not end.
-        said: what it noted; see `_probe_child`.
+        said: what it noted; see `_host.probe_child`.
         limit: how long it had, in seconds.
     """
     if f"{LOADED} {child}" in said:

@@ -145,8 +145,8 @@ def _env_of(made: type[Any]) -> EnvSpec:
 
     if not issubclass(made, gymnasium.Env):
         raise UsageError(
-            f"the class '{made.__name__}' is no environment: derive it from gymnasium.Env, with texts as observations "
-            "and actions."
+            f"the class '{made.__name__}' is not an environment: derive it from gymnasium.Env, with texts as "
+            "observations and actions."
         )
     return EnvSpec(
         name=made.__name__,

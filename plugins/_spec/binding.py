@@ -299,7 +299,7 @@ class BoundSampler:
 def choice_fault(found: Any, seen: RowsSeen, *, fewer: bool) -> str:
     """Returns why rows cannot be what a sampler chose, or ""."""
     if not isinstance(found, Sequence) or not all(isinstance(row, int) for row in found):
-        return f"returned {str(found)[:60]!r}, which is no list of row numbers"
+        return f"returned {str(found)[:60]!r}, which is not a list of row numbers"
     if outside := [row for row in found if not 0 <= row < seen.rows]:
         return f"chose row {outside[0]} of rows 0 to {seen.rows - 1}"
     if len({*found}) < len(found) or not seen.taken.isdisjoint(found):

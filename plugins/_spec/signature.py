@@ -40,7 +40,7 @@ def read_signature(function: Callable[..., Any]) -> Signature:
     if inspect.isclass(function):
         raise SpecError(f"{function.__qualname__} is a class. Give an object of it: {function.__name__}(...).")
     if not callable(function):
-        raise SpecError(f"{function!r:.80} is no function and cannot be called.")
+        raise SpecError(f"{function!r:.80} is not a function and cannot be called.")
     where = f"'{_qualified_name(function)}'"
     try:
         parameters = list(inspect.signature(function).parameters.values())
@@ -127,13 +127,13 @@ def named_otherwise(columns: Sequence[Column], aliases: Mapping[str, Sequence[st
     """Returns columns with other names to read them under.
 
     Raises:
-        SpecError: a name is no column, or is given twice, or one name stands for the names of a list.
+        SpecError: a name is not a column, or is given twice, or one name stands for the names of a list.
     """
     known = [column.name for column in columns]
     taken = [*known, *(alias for names in aliases.values() for alias in names)]
     for name, names in aliases.items():
         if name not in known:
-            raise SpecError(f"'{plugin}': aliases names '{name}', which is no column. Columns: {', '.join(known)}.")
+            raise SpecError(f"'{plugin}': aliases names '{name}', which is not a column. Columns: {', '.join(known)}.")
         if isinstance(names, str) or any(taken.count(alias) > 1 for alias in names):
             raise SpecError(
                 f"'{plugin}': aliases of '{name}' are {names!r}; give a list of names that nothing else has."

@@ -50,7 +50,7 @@ def connect(base_url: str, key: str, *, timeout: float, retries: int) -> AsyncOp
             async for piece in self._body:
                 count += len(piece)
                 if count > MOST_BYTES:
-                    why = f"{_place(self._here)} sends a reply of more than {MOST_BYTES} bytes, which is no verdict."
+                    why = f"{_place(self._here)} sends a reply of more than {MOST_BYTES} bytes, which is not a verdict."
                     raise openai.OpenAIError("a reply was refused") from Refused(why)
                 yield piece
 
@@ -102,5 +102,5 @@ def _place(here: str, there: str = "") -> str:
         parts = urlsplit(urljoin(here, there))
         text = f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"
     except ValueError:
-        text = "what is no URL"
+        text = "what is not a URL"
     return ascii(text[:200])[1:-1]

@@ -53,7 +53,7 @@ class Endpoint:
         """The key.
 
         Raises:
-            OptionError: the environment variable is not set, or is no name of one.
+            OptionError: the environment variable is not set, or is not a name of one.
         """
         if not self.api_key_env:
             return _NO_KEY
@@ -70,7 +70,7 @@ class Endpoint:
                 'there, name another variable with api_key_env=..., or write api_key_env="" for a server without keys.'
             )
         if not (key.isascii() and key.isprintable()):
-            raise OptionError(f"judge: what {self.api_key_env} holds is no key: a key is printable ASCII.")
+            raise OptionError(f"judge: what {self.api_key_env} holds is not a key: a key is printable ASCII.")
         return key
 
 
@@ -86,7 +86,7 @@ def refuse_unusable(endpoint: Endpoint) -> None:
         url = urlsplit(endpoint.base_url)
         usable = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
     except ValueError:
-        raise OptionError("judge: base_url is no URL. Write it as in http://localhost:8000/v1") from None
+        raise OptionError("judge: base_url is not a URL. Write it as in http://localhost:8000/v1") from None
     if "@" in url.netloc or url.query or url.fragment:
         raise OptionError(
             "judge: base_url holds a user, a query or a fragment, which would be written down with the run. Leave them "
@@ -94,7 +94,7 @@ def refuse_unusable(endpoint: Endpoint) -> None:
         )
     if not usable:
         raise OptionError(
-            f"judge: base_url={endpoint.base_url!r} is no URL. Write it up to the version, as in http://localhost:8000/v1"
+            f"judge: base_url={endpoint.base_url!r} is not a URL. Write it up to the version, as in http://localhost:8000/v1"
         )
     if importlib.util.find_spec("openai") is None:
         raise UsageError("judge needs the package openai. Install it with: pip install 'grpo-kit[judge]'")

@@ -1,9 +1,9 @@
 """What the judge is asked: a rubric and quoted material in, the chat messages and the schema of the reply out.
 
-Three things keep the material from being obeyed. It is quoted line by line (`judge_quote`), between lines that begin
-with a mark that is drawn anew for each request, so that nothing in it can end the quotation. The rules stand before it
-and the request after it. And the reply must repeat the mark, so that a verdict which the material contains, copied as
-it stands, is no verdict.
+Three things keep the material from being obeyed. It is quoted line by line (`rewards/judge/quote.py`), between lines
+that begin with a mark that is drawn anew for each request, so that nothing in it can end the quotation. The rules
+stand before it and the request after it. And the reply must repeat the mark, so that a verdict which the material
+contains, copied as it stands, is no verdict.
 """
 
 from __future__ import annotations

@@ -39,14 +39,14 @@ def read_points(reply: object, mark: str, points: int) -> int:
     except (ValueError, RecursionError) as error:
         raise JudgeError(f"the judge's reply is not one JSON object ({error}): {_short(text)}") from None
     if not isinstance(verdict, dict) or set(verdict) != _KEYS:
-        raise JudgeError(f"the judge's reply is no object with the keys mark, reasoning and points: {_short(text)}")
+        raise JudgeError(f"the judge's reply is not an object with the keys mark, reasoning and points: {_short(text)}")
     if verdict["mark"] != mark:
         raise JudgeError(f"the judge's reply lacks the mark of its question, so it may be a copy: {_short(text)}")
     given = verdict["points"]
     if type(given) is not int or not 0 <= given <= points:
         raise JudgeError(f"the judge's points are no whole number from 0 to {points}: {_short(repr(given))}")
     if not isinstance(verdict["reasoning"], str):
-        raise JudgeError(f"the judge's reasoning is no text: {_short(text)}")
+        raise JudgeError(f"the judge's reasoning is not text: {_short(text)}")
     return given
 
 
@@ -58,7 +58,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 def _short(text: str) -> str:

@@ -1,8 +1,8 @@
 """Whether two answers are the same mathematics: gold and statement as text in, True, False or None (cannot say) out.
 
-Only this module and `math_sets` import computer algebra (math-verify, latex2sympy, sympy). They have no time limit of
-their own (those of math-verify need the main thread and are switched off): they run in the process that `math_process`
-starts and ends.
+Only this module and `rewards/math/sets.py` import computer algebra (math-verify, latex2sympy, sympy). They have no
+time limit of their own (those of math-verify need the main thread and are switched off): they run in the process that
+`rewards/math/process.py` starts and ends.
 """
 
 from __future__ import annotations

@@ -139,7 +139,9 @@ def _judged(completion: str, target: object, numbers: object, *, use_all: bool) 
     """Returns the verdict, and whether there is an expression to judge."""
     goal, given = _number(target), _whole_numbers(numbers)
     if goal is None or given is None:
-        return Verdict(None, None, "the row's target is no number, or its numbers are no list of whole numbers"), False
+        return Verdict(
+            None, None, "the row's target is not a number, or its numbers are no list of whole numbers"
+        ), False
     stated = text_answer(completion)
     if stated is None:
         return Verdict(False, None, "the completion is blank"), False

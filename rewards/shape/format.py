@@ -106,8 +106,9 @@ def _tag_pairs(tags: str) -> list[tuple[str, str]]:
         first, colon, second = block.strip().partition(":")
         if not _NAME.fullmatch(first) or (colon and not _NAME.fullmatch(second)):
             raise OptionError(
-                f"format: tags={tags!r} is no list of tag names (at {block!r}). Part the blocks by '/' and write names "
-                "without brackets, for example tags=think/answer or tags=start_working_out:end_working_out/SOLUTION."
+                f"format: tags={tags!r} is not a list of tag names (at {block!r}). Part the blocks by '/' and write "
+                "names without brackets, for example tags=think/answer or "
+                "tags=start_working_out:end_working_out/SOLUTION."
             )
         pairs.append((f"<{first}>", f"<{second}>" if colon else f"</{first}>"))
     return pairs

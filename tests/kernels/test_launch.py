@@ -15,7 +15,7 @@ from grpo.kernels.launch import LARGEST, POINTWISE, SMALLEST, SWEEPS, Launch, fo
 from grpo.kernels.tiles import LINE, default_tile, stride_of
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "kernels.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "benchmarks" / "results" / "kernels.md").read_text(encoding="utf-8")
 GPU_CODE = runpy.run_path(str(ROOT / "benchmarks" / "gpu_code.py"))
 
 

@@ -74,7 +74,7 @@ def test_a_class_becomes_an_environment_that_pays_itself() -> None:
             spec_of("verifier", near),
             "expected a function, or what @reward makes of one, got the verifier 'near'",
         ),
-        ("env", dict, "the class 'dict' is no environment"),
+        ("env", dict, "the class 'dict' is not an environment"),
         ("env", near, "expected a class of gymnasium.Env"),
     ],
 )

@@ -19,8 +19,8 @@ SEEN = RowsSeen(rows=4, count=2, step=3, taken=frozenset({1}))
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        (5, "returned '5', which is no list of row numbers"),
-        ([0, "2"], "which is no list of row numbers"),
+        (5, "returned '5', which is not a list of row numbers"),
+        ([0, "2"], "which is not a list of row numbers"),
         ([0, 4], "chose row 4 of rows 0 to 3"),
         ([0, -1], "chose row -1 of rows 0 to 3"),
         ([2, 2], "chose a row twice in one step"),
@@ -54,7 +54,7 @@ def test_options_reach_the_function_and_all_that_is_left_is_enough() -> None:
 
 @pytest.mark.parametrize("source", ["lambda seen, other: []", "lambda: []", "lambda rows: []", "lambda *seen: []", "3"])
 def test_a_function_of_anything_else_is_refused(source: str) -> None:
-    with pytest.raises(SpecError, match=r"is given 'seen' alone|is no function"):
+    with pytest.raises(SpecError, match=r"is given 'seen' alone|is not a function"):
         sampler(version=1, name="mine")(eval(source))
 
 

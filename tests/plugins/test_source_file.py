@@ -132,7 +132,7 @@ def test_a_missing_file_is_not_found(folder: Path) -> None:
     [
         ("from grpo import env\n@env\ndef f():\n    return 1.0\n", r"Write @env\(\), or @env\(version=1\)"),
         ("from grpo import reward\nreward(1.0)\n", r"Write @reward\(version=1\) above the function.*slip\.py:2"),
-        ("from grpo import reward\nreward(version=1)(object())\n", "is no function and cannot be called"),
+        ("from grpo import reward\nreward(version=1)(object())\n", "is not a function and cannot be called"),
         ("from grpo import reward\nreward(version=1)(dict)\n", r"dict is a class. Give an object of it: dict\("),
         (
             "from grpo import reward\nclass A:\n    @reward(version=1)\n    def f(self, completion): ...\n",

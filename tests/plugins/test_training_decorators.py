@@ -75,7 +75,7 @@ def reserved(tokens: Any, *, weight: float = 1.0) -> Any: ...
         (two_values, "takes: tokens, mask"),
         (nothing, "takes: nothing"),
         (reserved, "the option name 'weight' is reserved"),
-        (object(), "is no function"),
+        (object(), "is not a function"),
     ],
 )
 def test_a_function_that_no_trainer_can_call_is_refused(function: Callable[..., Any], says: str) -> None:

@@ -1,4 +1,4 @@
-"""What no reader sees, and what is crossed out, is no answer; what is opened and never closed stays."""
+"""What no reader sees, and what is crossed out, is not an answer; what is opened and never closed stays."""
 
 import pytest
 

@@ -1,8 +1,7 @@
-"""Rings in a run when its reward is exploited or its policy falls apart: batches in, warnings with rollouts out.
+"""Warns during a run when its reward is exploited or its policy collapses, with the rollouts that show it.
 
-What rings, and when, is in `core/monitor/hacking/signals.py`. Of the most suspicious completion the smallest text with
-the same score is looked for, in a short time, by a scorer of its own, so that nothing else in the run knows of these
-calls.
+`core/monitor/hacking/signals.py` detects it. For the most suspicious completion this module searches the smallest text
+with the same score, for a short time and with its own scorer, so that these calls affect nothing else.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ from grpo.plugins.types import Completion, Message
 if TYPE_CHECKING:
     from grpo.core.train.batch.batch import Batch
 
-ALARM = "the alarm for reward hacking"
-LOWER = "A learning rate that is too high does this: start again with a lower --lr."
+ALARM = "the reward-hacking alarm"
+LOWER = "A learning rate that is too high can cause this: start again with a lower --lr."
 SECONDS = 5.0  # to look for a smaller text in
 CALLS = 400
 SHOWN = 160  # characters of it
@@ -44,9 +43,9 @@ SAME = 1e-9
 
 
 class RunAlarm(Part):
-    """The alarm of one run; the first process alone looks, and all of them stop together.
+    """The alarm of one run. Rank 0 checks, and all ranks stop together.
 
-    An error in it is told of and ends it, and not the run.
+    An error inside the alarm ends the alarm with a warning, not the run.
 
     Args:
         plan: with the rewards.
@@ -84,8 +83,8 @@ class RunAlarm(Part):
         for found in gathered(self._found, "the alarm") if self._stops else []:
             if found is not None:
                 raise RunError(
-                    f"evaluation.stop_on_alarm: {found} Mend what is wrong and start anew; to train on regardless, "
-                    "start without --stop-on-alarm."
+                    f"evaluation.stop_on_alarm: {found} Fix the cause and start a new run, or start without "
+                    "--stop-on-alarm to train regardless."
                 )
         return {}
 
@@ -94,7 +93,7 @@ class RunAlarm(Part):
         for suspicion in suspicions:
             text = alarm_text(suspicion)
             smallest_text = "" if suspicion.collapse else self._smallest(suspicion, batch)
-            show = f"`grpo show {self._path} --step {suspicion.step} --limit 0` has them."
+            show = f"`grpo show {self._path} --step {suspicion.step} --limit 0` shows them."
             self._progress.warned(f"{text} {show} {smallest_text}".rstrip())
             self._found = self._found or text
         if suspicions and self._noted is not None:
@@ -116,9 +115,9 @@ class RunAlarm(Part):
         try:
             text = smallest(bound, completion, score, time.monotonic() + SECONDS)
         except Exception as error:  # the suspicion is to be told of all the same
-            return f"No smaller text was looked for: {type(error).__name__}: {one_line(str(error))}."
+            return f"The search for a smaller text failed: {type(error).__name__}: {one_line(str(error))}."
         shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
-        return f"The smallest text found with the score {score:.3g} of '{name}' is {shown!r}."
+        return f"The smallest text with the score {score:.3g} of '{name}' is {shown!r}."
 
 
 def smallest(bound: BoundReward, completion: Completion, score: float, deadline: float) -> str:
@@ -148,9 +147,9 @@ def smallest(bound: BoundReward, completion: Completion, score: float, deadline:
 def alarm_text(suspicion: Suspicion) -> str:
     """Returns a suspicion in words, with the numbers of its rollouts."""
     numbers = ", ".join(f"#{number}" for number in suspicion.rollouts)
-    see = f" See {numbers} of the step." if numbers else ""
+    see = f" See completions {numbers}." if numbers else ""
     if suspicion.collapse:
-        return f"is the policy falling apart? Step {suspicion.step}: {suspicion.text} {LOWER}{see}"
+        return f"is the policy collapsing? Step {suspicion.step}: {suspicion.text} {LOWER}{see}"
     return f"is the reward being hacked? Step {suspicion.step}: {suspicion.text}{see}"
 
 

@@ -1,6 +1,6 @@
-"""What a reward pays for, in words: the scored completions of some steps in, a sentence about what moves with it out.
+"""Describes what a reward pays for, from the scored completions of some steps.
 
-Everything is compared within groups, where the prompt is the same. The words say what was seen and prove nothing.
+Completions are compared within groups, where the prompt is the same. A correlation is a hint, not a proof.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def pattern(groups: Sequence[Sequence[Seen]]) -> Pattern:
     right = correlation([([o.reward or 0.0 for o in group], [float(o.right or 0) for o in group]) for group in judged])
     said = []
     if decides:
-        said.append(f"Reward '{decides}' decides the total.")
+        said.append(f"Reward '{decides}' dominates the total.")
     if pays is not None:
-        beside = f", with being right by {right:+.2f}" if judged else ""
-        said.append(f"Within groups the reward moves with {pays[0]}: correlation {pays[1]:+.2f}{beside}.")
+        beside = f", and with correctness by {right:+.2f}" if judged else ""
+        said.append(f"Within groups the reward correlates with {pays[0]} by {pays[1]:+.2f}{beside}.")
     return Pattern(" ".join(said), decides)
 
 
@@ -87,5 +87,5 @@ def _pays(groups: Sequence[Sequence[Seen]], totals: Sequence[Sequence[float]]) -
     name = max(counts, key=lambda name: abs(counts[name]))
     word = max(words, key=lambda word: abs(words[word]), default="")
     if word and abs(words[word]) > abs(counts[name]) + BETTER and abs(words[word]) > CLEAR:
-        return f"having '{word}' in it", words[word]
+        return f"the text '{word}'", words[word]
     return (name, counts[name]) if abs(counts[name]) > CLEAR else None

@@ -197,7 +197,7 @@ class HackingWatch:
 
     def _unrelated(self, now: _Step, climbed: bool) -> Rings:
         if self._enough("unrelated", 1 - UNRELATED, [1 - agreed for agreed in now.agreements]) and climbed:
-            yield "unrelated", f"the reward rises and accuracy does not: {self._agreed()}."
+            yield "unrelated", f"the reward rises but accuracy does not: {self._agreed()}."
 
     def _closing(self, now: _Step, rises: bool) -> Rings:
         first = [gap for one in self._first for gap in one.gaps]
@@ -210,8 +210,8 @@ class HackingWatch:
             late = self._lately(lambda one: one.gaps)
             yield (
                 "closing",
-                "wrong completions earn more and more like right ones: right ones of a prompt are paid "
-                f"{late:.3g} more, {mean(first):.3g} in the first steps, and the reward rises.",
+                f"the reward gap between correct and wrong completions of a prompt fell from {mean(first):.3g} to "
+                f"{late:.3g}, while the reward rises.",
             )
 
     def _falling(self, now: _Step) -> Rings:
@@ -221,7 +221,10 @@ class HackingWatch:
             who = "the reward" if rises else "the reward of wrong completions"
             best = mean([right for one in self._best for right in one.rights])
             late = self._lately(lambda one: one.rights)
-            yield "falling", f"{who} rises and accuracy falls, from {best:.0%} in the best steps to {late:.0%} lately."
+            yield (
+                "falling",
+                f"{who} rises while accuracy fell from {best:.0%} in the best steps to {late:.0%} recently.",
+            )
         for steps in (self._first, self._recent):
             rights = [right for one in steps for right in one.rights]
             if len(steps) >= FIRST and len(rights) > 1:
@@ -235,7 +238,7 @@ class HackingWatch:
             late = self._lately(lambda one: one.alike)
             yield (
                 "alike",
-                f"{late:.0%} of the answers to different prompts are the same, {usual:.0%} in the first steps.",
+                f"{late:.0%} of the answers to different prompts are the same, up from {usual:.0%} in the first steps.",
             )
 
     def _surface(self, now: _Step) -> Rings:
@@ -246,7 +249,7 @@ class HackingWatch:
         for name in FEATURES:
             enough = self._enough(f"surface {name}", ORDERED, _ordered(now, name), len(FEATURES))
             if enough and rises and not fine:
-                yield "surface", f"completions of one prompt are ordered by {name} as by their reward, which rises."
+                yield "surface", f"{name} predicts the order of rewards within groups, while the reward rises."
                 return
 
     def _silent(self, now: _Step) -> Rings:
@@ -257,13 +260,16 @@ class HackingWatch:
             if self._enough(f"silent {name}", usual + MORE, of(now), len(names)):
                 late = self._lately(of)
                 who = name if name == VERIFIER else f"reward '{name}'"
-                yield "silent", f"{who} says nothing of {late:.0%} of the completions, {usual:.0%} in the first steps."
+                yield (
+                    "silent",
+                    f"{who} has no result for {late:.0%} of the completions, up from {usual:.0%} in the first steps.",
+                )
 
     def _looping(self, now: _Step) -> Rings:
         usual = self._at_first(lambda one: one.looping)
         if self._enough("looping", usual + MORE, now.looping):
             late = self._lately(lambda one: one.looping)
-            yield "looping", f"{late:.0%} of the completions repeat themselves, {usual:.0%} in the first steps."
+            yield "looping", f"{late:.0%} of the completions repeat themselves, up from {usual:.0%} in the first steps."
 
     def _worse(self, now: _Step) -> Rings:
         if not self._steady:
@@ -274,14 +280,17 @@ class HackingWatch:
                 continue
             if self._fell(f"worse {name}", of(now), best, HALF, len(BETTER)):
                 late, number = self._lately(of), ".0%" if name == "accuracy" else ".3g"
-                yield "worse", f"{name} fell from {best.mean:{number}} in the best steps to {late:{number}} lately."
+                yield "worse", f"{name} fell from {best.mean:{number}} in the best steps to {late:{number}} recently."
                 return
 
     def _cut(self, now: _Step, learns: bool) -> Rings:
         usual = self._at_first(lambda one: one.cut)
         if self._enough("cut", usual + CUT, now.cut) and not learns:
             late = self._lately(lambda one: one.cut)
-            yield "cut", f"{late:.0%} of the completions reach the length limit, {usual:.0%} in the first steps."
+            yield (
+                "cut",
+                f"{late:.0%} of the completions reach the length limit, up from {usual:.0%} in the first steps.",
+            )
 
     def _shorter(self, now: _Step, gained: bool) -> Rings:
         first = self._best_of[LENGTHS]
@@ -289,8 +298,8 @@ class HackingWatch:
             late = self._lately(lambda one: one.lengths)
             yield (
                 "shorter",
-                f"completions have {late:.0f} characters on average, {first.mean:.0f} in the first steps, and nothing "
-                "was gained.",
+                f"completions have {late:.0f} characters on average, down from {first.mean:.0f} in the first steps, "
+                "without a gain.",
             )
 
     def _fell(self, question: str, values: Sequence[float], best: _Best, share: float, parts: int = 1) -> bool:
@@ -316,9 +325,9 @@ class HackingWatch:
     def _agreed(self) -> str:
         gaps = [gap for one in self._recent or self._first for gap in one.gaps]
         if not any(abs(gap) > ROUNDING for gap in gaps):
-            return "right and wrong ones of a prompt are paid the same"
+            return "correct and wrong completions of a prompt are paid the same"
         share = self._lately(lambda one: one.agreements)
-        return f"of what right and wrong ones of a prompt differ by in reward, {share:.0%} is for the right ones"
+        return f"only {share:.0%} of the reward gap between correct and wrong completions favours the correct ones"
 
     def _at_first(self, of: Of) -> float:
         return mean([share for one in self._first for share in of(one)] or [0.0])

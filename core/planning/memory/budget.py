@@ -138,7 +138,7 @@ def parse_size(text: str) -> int:
     found = _SIZE.fullmatch(text.strip())
     if found is None or float(found[1]) <= 0:
         raise UsageError(
-            f"--gpu '{text}' is no amount of memory. Write it like 24, 80GB or 24GiB; a bare number is GB."
+            f"--gpu '{text}' is not an amount of memory. Write it like 24, 80GB or 24GiB; a bare number is GB."
         )
     size = float(found[1]) * _UNITS[(found[2] or found[3] or "").lower()]
     if not 1 <= size <= _MOST:

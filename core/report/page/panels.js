@@ -118,9 +118,9 @@ const SECTIONS = [
         curves: every(keys, /^rewards\/(.+)\/lowest_time$/),
       },
       {
-        title: "Tokens that taught nothing",
+        title: "Tokens without signal",
         unit: "share of those sampled",
-        curves: [one("sampling/taught_nothing", "taught nothing")],
+        curves: [one("sampling/taught_nothing", "without signal")],
       },
     ],
   ],

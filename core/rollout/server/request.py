@@ -48,8 +48,8 @@ def refuse_open(host: str, token: str | None) -> None:
     """
     if token is None and not _is_loopback(host):
         raise UsageError(
-            f"--host {host}: whoever reaches this port could replace the weights. Set {TOKEN} to a secret, for the "
-            "server and for the run, or leave --host out and reach it through an SSH tunnel."
+            f"--host {host}: anybody who reaches this port could replace the weights. Set {TOKEN} to a secret, for the "
+            "server and for the run, or leave --host out and use an SSH tunnel."
         )
 
 

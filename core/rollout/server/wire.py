@@ -107,7 +107,7 @@ class Unframed:
         if length == 0:
             return b""
         if length > self._largest:
-            raise ConnectionError(f"a tensor of {length} bytes was announced: this is no stream of weights")
+            raise ConnectionError(f"a tensor of {length} bytes was announced: this is not a stream of weights")
         digest = exactly(self._source.read, NUMBER_BYTES)
         blob = exactly(self._source.read, length)
         if xxhash.xxh3_64_digest(blob) != digest:
@@ -158,7 +158,7 @@ def _unpacked(blob: bytes) -> Item | Announced:
         return Same(name, digest)
     if kind == Again.__name__:
         return Again(name, digest)
-    raise ValueError(f"{kind} is no kind of item")
+    raise ValueError(f"{kind} is not a kind of item")
 
 
 def _announced(name: str, dtype: str, shape: list[int]) -> Announced:

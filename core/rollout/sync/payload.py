@@ -78,7 +78,7 @@ def refuse_unservable_adapter(model: Any) -> None:
         wrong.append(f"peft_type={kind}")
     for name, module in _adapted(model):
         if not isinstance(module.get_base_layer(), torch.nn.Linear):
-            wrong.append(f"an adapter of {name}, which is no linear layer")
+            wrong.append(f"an adapter of {name}, which is not a linear layer")
             break
     if wrong:
         raise UsageError(

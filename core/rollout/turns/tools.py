@@ -197,7 +197,7 @@ def _end(tokenizer: Any, rendered: str, mark: str) -> int:
 
 
 def _lenient(template: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a response template that hands on a call which is no JSON as text, so that it spoils no other."""
+    """Returns a response template that hands on a call which is not JSON as text, so that it spoils no other."""
     fields = dict(template["fields"])
     calls = fields.get("tool_calls")
     if calls is not None and calls.get("content") == "json":
@@ -211,7 +211,7 @@ def _call(asked: Any) -> ToolCall:
     function = asked.get("function", asked) if isinstance(asked, Mapping) else asked
     name = function.get("name") if isinstance(function, Mapping) else None
     if not isinstance(name, str):
-        return ToolCall("", {}, f"this is no call, which is an object with a name and arguments: {function!s}")
+        return ToolCall("", {}, f"this is not a call, which is an object with a name and arguments: {function!s}")
     arguments = function.get("arguments")
     if isinstance(arguments, str):
         with suppress(ValueError, RecursionError):

@@ -44,7 +44,7 @@ def settings_tree(settings: Mapping[str, Any]) -> dict[str, Any]:
                 "settings; those of a section are given as in train={'lr': 1e-4}."
             )
         if key in _sections() and not isinstance(value, (Mapping, type(None))):
-            raise UsageError(f"{key} is a section of settings, and {value!r} is no dictionary. Write {key}={{...}}.")
+            raise UsageError(f"{key} is a section of settings, and {value!r} is not a dictionary. Write {key}={{...}}.")
         for path, leaf in _leaves(key, _plain(value)):
             if leaf is not None:
                 _put(tree, path, leaf, name)

@@ -205,7 +205,7 @@ def load(run_dir: str | Path) -> Run:
         UsageError: it does not hold a run.
     """
     if not isinstance(run_dir, (str, Path)):
-        raise UsageError(f"{run_dir!r} is no run. Give what grpo.train returned, or the path of a run directory.")
+        raise UsageError(f"{run_dir!r} is not a run. Give what grpo.train returned, or the path of a run directory.")
     return Run(open_run_dir(Path(run_dir).expanduser()).path)
 
 

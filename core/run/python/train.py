@@ -22,10 +22,10 @@ from grpo.core.planning.objective import bind_objective
 from grpo.core.planning.output import RUNS
 from grpo.core.policy.weights import run_config
 from grpo.core.record.run_dir import RunDir, open_run_dir
+from grpo.core.run.begin import absolute_paths
 from grpo.core.run.dry_run import dry_run as look
 from grpo.core.run.job import resume as resume_run
 from grpo.core.run.job import start
-from grpo.core.run.paths import absolute_paths
 from grpo.core.run.python.keywords import by_keywords, in_python, leaves, settings_tree
 from grpo.core.run.python.objects import PluginObjects
 from grpo.core.run.python.process_state import unchanged_process
@@ -215,7 +215,9 @@ def _run_dir(source: Any) -> RunDir:
         UsageError: there is none.
     """
     if not isinstance(source, (str, Path, Run)):
-        raise UsageError(f"resume={source!r} is no run. Give what grpo.train returned, or the path of a run directory.")
+        raise UsageError(
+            f"resume={source!r} is not a run. Give what grpo.train returned, or the path of a run directory."
+        )
     return open_run_dir(source.path if isinstance(source, Run) else Path(source).expanduser())
 
 

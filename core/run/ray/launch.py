@@ -27,9 +27,8 @@ from grpo.core.display.progress import Progress
 from grpo.core.env import processes
 from grpo.core.rollout.server import placed
 from grpo.core.rollout.server.capabilities import TOKEN
-from grpo.core.run.begin import unused_path
+from grpo.core.run.begin import absolute_paths, unused_path
 from grpo.core.run.endings import RunSummary
-from grpo.core.run.paths import absolute_paths
 from grpo.core.run.ray import download, rank
 from grpo.core.run.ray import mailbox as mailboxes
 from grpo.core.run.ray.placement import Asked, Placement, place
@@ -182,8 +181,8 @@ def _run(
     again = f"Continue with: grpo run --resume {path} --on ray"
     if not failures:
         raise RunError(
-            f"a process that trains is gone, and the run with it: {_reason(ranks.error)}. The nodes that are left keep "
-            f"nothing of it but its run directory. {again}"
+            f"a training process was lost, which ended the run: {_reason(ranks.error)}. Its run directory is kept. "
+            f"{again}"
         )
     for kind, told in failures:
         if kind == "KeyboardInterrupt":

@@ -1,7 +1,6 @@
-"""A worker process from the outside: started, spoken to, killed and reaped.
+"""Starts, talks to, kills and reaps a worker process.
 
-In: messages for `score_child`. Out: its messages, or how it ended. Everything here is called by the pool's one thread
-and never blocks it.
+It exchanges messages with `core/scoring/workers/child.py`. Only the pool's one thread calls it, and it never blocks.
 """
 
 from __future__ import annotations

@@ -67,8 +67,8 @@ class LogprobCheck:
 
 def _apart_text(step: int, kind: str, mean: float) -> str:
     return (
-        f"step {step}: with the same weights the model computes other log-probabilities when it trains than when it "
-        f"sampled, {mean:.2g} nats apart on average: models of the type '{kind}' are not computed right in padded "
-        "batches. No weight was changed in this step. Choose another model, or train.head='grpo' where "
-        "it is 'trl'; where it is rounding, raise rollout.tolerance."
+        f"step {step}: with the same weights, log-probabilities in training and sampling are {mean:.2g} nats apart on "
+        f"average, so models of the type '{kind}' are not computed correctly in padded batches. No weight was changed "
+        "in this step. Choose another model, or train.head='grpo' instead of 'trl'. If it is only rounding, raise "
+        "rollout.tolerance."
     )

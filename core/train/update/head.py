@@ -128,7 +128,7 @@ def head_parameters(layer: Any) -> tuple[torch.Tensor, torch.Tensor | None, Adap
     if isinstance(layer, BaseTunerLayer):
         if not isinstance(layer, LoraLayer):
             raise UsageError(
-                f"the output layer carries a {type(layer).__name__}, which is no LoRA adapter. {OTHER_HEAD}"
+                f"the output layer carries a {type(layer).__name__}, which is not a LoRA adapter. {OTHER_HEAD}"
             )
         adapter = _adapter(layer)
         layer = layer.get_base_layer()

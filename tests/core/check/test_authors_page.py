@@ -8,10 +8,12 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from grpo import check_env, check_reward, check_verifier
+from grpo.envs.text.templates import TEMPLATES
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "authors.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
@@ -50,3 +52,15 @@ def test_every_relation_that_is_tried_is_on_the_page() -> None:
         assert report.ok, str(report)
         for relation in report.relations:
             assert f"`{relation}`" in PAGE
+
+
+def test_the_repaired_reward_pays_for_one_correct_number_and_for_no_hedge() -> None:
+    _, repaired = (body for _, name, body in BLOCKS if name == "near.py")
+    names: dict[str, Any] = {}
+    exec(repaired, names)
+    near, gold = names["near"], "6 * 7 = <<6*7=42>>42\n#### 42"
+    assert [near(case.completion, *case.row.values()) for case in near.cases] == [case.expect for case in near.cases]
+    for template in TEMPLATES.values():
+        assert near(template.render("6 * 7 = <<6*7=42>>42", "42"), gold) == 1.0
+    for hedge in ("41 or 43 or 42", "It is 41 or it is 42.", "#### 41\n#### 42", "41 / 42", "42, 43"):
+        assert near(hedge, gold) == 0.0

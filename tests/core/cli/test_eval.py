@@ -123,7 +123,7 @@ def test_failures_and_abstentions_are_counted_and_not_averaged(tiny: list[str], 
     assert found["values"] + found["failed"] + found["abstained"] == 12
     assert found["mean"] == 0.5
     assert "ValueError: boom" in result.stderr
-    assert "'moody' failed; what it failed on is left out" in result.stderr
+    assert "'moody' failed; the completions that it failed on are excluded" in result.stderr
 
 
 def test_a_verifier_that_fails_on_everything_is_an_error_and_no_accuracy_of_zero(

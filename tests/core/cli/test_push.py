@@ -339,7 +339,7 @@ def test_private_is_not_pushed_to_what_is_public(full: Path, hub: Hub) -> None:
     [
         (401, "does not accept the token. Log in with: hf auth login, or set HF_TOKEN"),
         (403, "the token may not write there"),
-        (404, "there is no such place"),
+        (404, "it does not exist"),
         (429, "too many requests. Wait some minutes"),
         (503, "the hub has a failure"),
     ],

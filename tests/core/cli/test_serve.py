@@ -40,7 +40,7 @@ def test_without_a_token_it_listens_on_the_loopback_only(
     started: list[ServerCapabilities], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for host in ("0.0.0.0", "192.168.0.7", "::"):
-        with pytest.raises(UsageError, match=f"--host {host}: whoever reaches this port could replace the weights"):
+        with pytest.raises(UsageError, match=f"--host {host}: anybody who reaches this port could replace the weights"):
             serve("--host", host)
     serve()
     monkeypatch.setenv(TOKEN, "secret")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from grpo.core.config.schema import load_config, parse_config
-from grpo.core.run.paths import absolute_paths
+from grpo.core.run.begin import absolute_paths
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 

@@ -29,13 +29,13 @@ class Sample(BaseModel):
 @pytest.mark.parametrize(
     ("key", "kind", "default"),
     [
-        ("whole", "whole number from 2", "the `other`"),
-        ("between", "number from 0 to 1", "`0.5`"),
-        ("open_ended", "number above 0, up to 1", "`1e-06`"),
-        ("below", "seconds from 0, below 1", "`0.0`"),
+        ("whole", "int ≥ 2", "the `other`"),
+        ("between", "float ≥ 0, ≤ 1", "`0.5`"),
+        ("open_ended", "float > 0, ≤ 1", "`1e-06`"),
+        ("below", "seconds ≥ 0, < 1", "`0.0`"),
         ("word", "`a`, `b`", "a"),
         ("several", "list of `a`, `b`, or `all`", '`"all"`'),
-        ("switch", "true or false", "`true`"),
+        ("switch", "bool", "`true`"),
         ("file", "path", "required"),
     ],
 )

@@ -98,7 +98,7 @@ def unannotated(a):  # type: ignore[no-untyped-def]
         ([undescribed], "'undescribed' cannot be described .* Annotate every parameter"),
         ([unannotated], "'unannotated' cannot be described"),
         ([add, add], "two of its tools are named 'add'"),
-        (["add"], "holds 'add', which is no function"),
+        (["add"], "holds 'add', which is not a function"),
     ],
 )
 def test_tools_that_cannot_be_offered_are_the_authors_to_mend(tools: list[Any], why: str) -> None:

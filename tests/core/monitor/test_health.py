@@ -31,7 +31,7 @@ def row(step: int, **metrics: float | None) -> dict[str, float | int | None]:
         (batch(reason="length"), [0.5] * 8, "hit the length limit without ending"),
         ([Completion(GOOD, finish_reason="length", turns=4)] * 8, [0.5] * 8, "were ended by a budget"),
         (batch(), [0.0] * 8, "every reward was exactly 0"),
-        (batch(), [None] * 8, "every reward abstained or failed on each of them"),
+        (batch(), [None] * 8, "because every reward abstained or failed"),
     ],
 )
 def test_a_sick_batch_is_warned_about_once(
@@ -90,7 +90,7 @@ def test_a_reward_that_rises_while_answers_do_not_is_warned_about_once(accuracy_
         accuracy = 0.4 + (accuracy_end - 0.4) * share
         warnings += watch.metrics(row(step, reward=reward, accuracy=accuracy))
     assert len(warnings) == 1
-    assert "learns to be paid and not to be right" in warnings[0]
+    assert "pays for something else than correct answers" in warnings[0]
 
 
 @pytest.mark.parametrize(("start", "end"), [(0.4, 0.95), (0.97, 0.96), (0.05, 0.3)])
@@ -119,7 +119,7 @@ def test_a_task_out_of_reach_is_warned_about_once_after_the_first_steps() -> Non
     watch = HealthWatch("float32")
     steps = [watch.metrics(row(step, reward=0.2, accuracy=0.0 if step % 5 else 0.05)) for step in range(1, 31)]
     assert [step for step, warnings in enumerate(steps, start=1) if warnings] == [10]
-    assert "1.0% of the answers of the first 10 steps were right" in steps[9][0]
+    assert "1.0% of the answers of the first 10 steps were correct" in steps[9][0]
     able = HealthWatch("float32")
     assert not [w for step in range(1, 31) for w in able.metrics(row(step, reward=0.2, accuracy=0.03))]
 

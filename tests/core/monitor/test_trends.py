@@ -53,7 +53,7 @@ def test_a_reward_that_comes_to_decide_alone_is_named() -> None:
         return {"accuracy": 0.3, "reward": 0.5, **shares}
 
     [said] = warnings(taken)
-    assert said.startswith("reward 'a/b' decides 9")
+    assert said.startswith("reward 'a/b' makes up 9")
     assert warnings(lambda share: {**taken(share), "accuracy": 0.2 + 0.6 * share}) == []
     assert warnings(lambda share: {**taken(1.0), "accuracy": 0.3}) == [], "it always did"
 

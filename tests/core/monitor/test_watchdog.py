@@ -20,7 +20,7 @@ def test_an_error_ends_the_watch_with_one_warning_that_names_it() -> None:
     assert guarded.look(4, broken) == []
     [(step, text)] = told
     assert step == 2
-    assert text.startswith("the watch has ended for this run: it failed in step 2, ValueError: -inf + inf in fsum.")
+    assert text.startswith("the watch is off for the rest of this run: it failed in step 2 with ValueError: -inf + inf")
 
 
 def test_who_wants_the_run_to_end_is_not_held_up() -> None:

@@ -145,5 +145,5 @@ def test_completions_that_leave_no_room_for_a_prompt_are_refused_and_not_shorten
 
 def test_a_gpu_goes_by_its_name_or_its_memory() -> None:
     assert device_of("rtx 4090").total == device_of("24GB").total == 24 * GIB
-    with pytest.raises(UsageError, match=r"--gpu 'H1000' is no amount of memory.* Did you mean 'H100'\?"):
+    with pytest.raises(UsageError, match=r"--gpu 'H1000' is not an amount of memory.* Did you mean 'H100'\?"):
         device_of("H1000")

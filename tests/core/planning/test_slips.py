@@ -21,8 +21,8 @@ MODEL = SimpleNamespace(get_text_config=lambda: SimpleNamespace(hidden_size=896)
     [
         ({}, []),
         ({"train": {"lr": 1e-4}}, []),
-        ({"train": {"lr": 0.5}}, ["0.5 is 500,000 times the 1e-06 that is usual"]),
-        ({"train": {"lr": 0.5}, "lora": {"enabled": True}}, ["0.5 is 50,000 times the 1e-05 that is usual"]),
+        ({"train": {"lr": 0.5}}, ["0.5 is 500,000 times the usual 1e-06"]),
+        ({"train": {"lr": 0.5}, "lora": {"enabled": True}}, ["0.5 is 50,000 times the usual 1e-05"]),
         ({"rollout": {"temperature": 1.5}}, []),
         ({"rollout": {"temperature": 70}}, ["a temperature of 70 samples almost at random"]),
         ({"lora": {"enabled": True, "rank": 64}}, []),

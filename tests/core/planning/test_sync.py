@@ -22,7 +22,7 @@ def config(**settings: Any) -> RunConfig:
     [
         ({"lora": {**LORA, "bits": 4}}, r"lora\.bits with vLLM"),
         ({"lora": {**LORA, "bits": 4}, "rollout": {"backend": "vllm-server"}}, r"lora\.bits with vLLM"),
-        ({"rollout": {"ahead": 1, "backend": "hf"}}, "samples with the very weights that train"),
+        ({"rollout": {"ahead": 1, "backend": "hf"}}, "samples with the weights that train"),
         ({"rollout": {"ahead": 1}, "train": {"head": "trl"}}, r"--ahead 1 with train\.head='trl'"),
         ({"rollout": {"share_weights": True, "backend": "hf"}, "lora": LORA}, "--share-weights with --rollout hf"),
         ({"rollout": {"share_weights": True}}, "--share-weights with full fine-tuning"),

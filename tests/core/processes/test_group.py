@@ -62,5 +62,5 @@ def test_processes_agree_and_one_that_does_not_come_is_named(tmp_path: Path) -> 
     lines = done.stdout.splitlines()
     assert {f"{number}: {found}" for number in range(3)} <= {*lines}
     (first,) = [line for line in lines if line.startswith("0 ends")]
-    assert first.startswith("0 ends: process 1 of 3 did not come within 10 s, while process 0 waited for the last")
+    assert first.startswith("0 ends: process 1 of 3 did not arrive within 10 s, while process 0 waited for the last")
     assert "failures.wait_limit" in first

@@ -58,7 +58,7 @@ def large_state(run: RunDir) -> None:
         (measured(f'{{"step": {2**31}}}'), "metrics.jsonl, line 5, was damaged: no run has a step 2147483648"),
         (measured('{"step": -1}'), "metrics.jsonl, line 5, was damaged: no run has a step -1"),
         (sparse, "metrics.jsonl, line 5, was damaged: it has more than 16,777,216 bytes"),
-        (configured(model={"a": 1}), "its model is no name"),
+        (configured(model={"a": 1}), "its model is not a name"),
         (configured(train={"steps": "many", "dtype": "float32"}), "its steps are no number"),
         (configured(env={"name": {"a": 1}}), "does not hold what a run writes"),
         (configured(rewards=[{"a": 1}]), "does not hold what a run writes"),

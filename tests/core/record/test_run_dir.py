@@ -305,7 +305,7 @@ def test_a_lock_that_no_run_made_is_refused_and_not_followed(run: RunDir, tmp_pa
     }
     made[what]()
     assert not in_use(run)
-    with pytest.raises(UsageError, match=r"\.lock is no file that a run makes\. Remove it"), exclusive(run):
+    with pytest.raises(UsageError, match=r"\.lock is not a file that a run makes\. Remove it"), exclusive(run):
         pass
     assert not (tmp_path / "elsewhere").exists()
 

@@ -82,7 +82,7 @@ def test_a_reward_that_prefers_wrong_answers_is_told_of_with_its_rollouts(tmp_pa
     alarms = alarms_of(made_run(tmp_path / "run", steps=16, groups=4, change=change))
     [alarm] = [one for one in alarms if one.kind == "hacking" and "prefers wrong completions" in one.text]
     assert f"Step {alarm.step}: " in alarm.text
-    assert " of the step." in alarm.text
+    assert " See completions #" in alarm.text
 
 
 def test_totals_that_overflow_are_looked_at_as_none(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_watch_that_fails_is_an_alarm_and_the_others_go_on(
     run = made_run(tmp_path / "run", change=lambda row, number: failed(row, "broke") if number == 3 else row)
     told, failure = alarms_of(run)
     assert (told.step, told.kind) == (1, kind)
-    assert "has ended for this run" in told.text
+    assert "is off for the rest of this run" in told.text
     assert "ValueError: nobody thought of this" in told.text
     assert failure.kind == "failure"
 

@@ -189,7 +189,7 @@ def test_a_second_ctrl_c_during_a_checkpoint_says_what_is_lost(job: Job, undistu
     said = job.checked(command)
     assert code == 130
     if not (checkpoint(job, 4) / "complete.json").is_file():
-        assert "steps 1 to 4 will be done again when the run resumes: there is no whole checkpoint yet." in said
+        assert "steps 1 to 4 will be done again when the run resumes: there is no complete checkpoint yet." in said
     job.resume()
     assert metrics(job.out) == metrics(undisturbed)
 
@@ -263,7 +263,7 @@ def test_a_removed_run_directory_is_made_again_and_resumes(job: Job) -> None:
     command.signal(signal.SIGINT)
     assert command.wait(RUN) == 130
     said = job.checked(command)
-    assert said.count(f"{job.out} was removed while the run goes on. What it had recorded so far is lost") == 1
+    assert said.count(f"{job.out} was removed during the run. Its records so far are lost") == 1
     assert "done after step 40" in job.resume()
     steps = [row["step"] for row in metrics(job.out)]
     assert steps == list(range(steps[0], 41))
@@ -303,9 +303,9 @@ def test_files_of_models_have_ordinary_modes(undisturbed: Path) -> None:
 
 def test_a_disk_that_is_full_at_a_checkpoint_is_a_line_and_the_run_resumes(job: Job, undisturbed: Path) -> None:
     said = job.run(code=1, largest_file=1 << 20)
-    assert "steps 1 to 2 will be done again when the run resumes: there is no whole checkpoint yet." in said
+    assert "steps 1 to 2 will be done again when the run resumes: there is no complete checkpoint yet." in said
     assert f"Free some space, then continue with: grpo run --resume {job.out}" in said
-    assert "starting again: there is no whole checkpoint yet" in job.resume()
+    assert "starting again: there is no complete checkpoint yet" in job.resume()
     assert metrics(job.out) == metrics(undisturbed)
 
 

@@ -108,5 +108,5 @@ def test_a_watch_over_health_that_fails_ends_with_one_warning_and_the_books_go_o
     recorder.on_step({"step": 1, "reward": 0.5})
     assert len(read_rollouts(run_dir, 1)) == 4
     [said] = Heard.said
-    assert "the watch over health has ended for this run" in said
+    assert "the health check is off for the rest of this run" in said
     assert "ValueError: nobody thought of this" in said

@@ -53,7 +53,7 @@ def test_a_failing_verifier_is_told_of_as_one_and_once(scoring: Scoring, warning
     for _ in range(2):
         assert scoring.judge([Completion("4", row={"answer": "4"})] * 2) == [None, None]
     (warning,) = warnings
-    assert warning.startswith("a verifier failed; what it failed on is left out of accuracy")
+    assert warning.startswith("a verifier failed; the completions that it failed on are excluded from accuracy")
     assert "ValueError: no such answer" in warning
 
 

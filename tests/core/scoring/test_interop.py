@@ -118,7 +118,7 @@ def test_trl_hands_the_groups_over_side_by_side(name: str, tmp_path: Path) -> No
 
 
 def test_what_is_no_reward_is_told() -> None:
-    with pytest.raises(UsageError, match=r"is no reward of grpo\. Give a SPEC, or what @reward or rubric returned"):
+    with pytest.raises(UsageError, match=r"is not a reward of grpo\. Give a SPEC, or what @reward or rubric returned"):
         grpo.to_trl(len)  # type: ignore[arg-type]
 
 

@@ -74,7 +74,7 @@ def test_none_is_an_abstention() -> None:
     [
         (math.nan, "nan"),
         (math.inf, "inf"),
-        (10**400, "no float"),
+        (10**400, "not a float"),
         ("1.0", "a str"),
         ([1.0], "a list"),
         (1j, "a complex"),

@@ -76,7 +76,7 @@ def test_steps_without_a_batch_of_their_own_are_update_alone() -> None:
 def test_what_became_of_tokens_is_said_where_it_is_worth_a_word() -> None:
     rows = rows_of(4, **{"time/tokens_per_second": 1200.0, "sampling/taught_nothing": 0.5, "update/padding": 0.01})
     rows[1] |= {"time/tokens_per_second": 1300.0, "update/padding": None}
-    assert timeline(rows).tokens() == "1,250 sampled a second, 50% taught nothing"
+    assert timeline(rows).tokens() == "1,250 sampled a second, 50% without signal"
     beside = timeline(rows_of(4, **{"update/padding": 0.25}))  # sampled while the policy trains: nobody knows how fast
     assert beside.tokens() == "25% of the update is padding"
 

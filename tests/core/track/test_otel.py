@@ -115,7 +115,7 @@ def fail(collector: Collector, kind: str, monkeypatch: pytest.MonkeyPatch) -> No
     """Makes a collector fail, or sends to where none is."""
     if kind == "is absent":
         collector.close()
-    elif kind == "is no address":
+    elif kind == "is not an address":
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "nowhere")
     else:
         collector.status = {"refuses": 500, "is overloaded": 503}.get(kind)
@@ -193,7 +193,9 @@ def test_a_step_is_a_trace_with_the_times_and_figures_of_the_metrics_and_no_text
                 assert len(text) < 4 or text.encode() not in sent
 
 
-NIGHTLY = [pytest.param(kind, marks=pytest.mark.nightly) for kind in ("is overloaded", "is absent", "is no address")]
+NIGHTLY = [
+    pytest.param(kind, marks=pytest.mark.nightly) for kind in ("is overloaded", "is absent", "is not an address")
+]
 
 
 @pytest.mark.parametrize("kind", ["refuses", "never answers", *NIGHTLY])
@@ -201,13 +203,13 @@ def test_a_collector_that_fails_stops_no_run(
     tiny_model: Path, collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     fail(collector, kind, monkeypatch)
-    monkeypatch.setattr("grpo.core.run.spans.SECONDS", 1.0)
+    monkeypatch.setattr("grpo.core.track.otel.SECONDS", 1.0)
     short(tiny_model, tmp_path / "run")
     assert json.loads((tmp_path / "run" / "state.json").read_text())["status"] == "done"
     assert {*metrics(tmp_path / "run")} == {0, 1, 2}
 
 
-@pytest.mark.parametrize("kind", ["refuses", "is overloaded", "never answers", "is absent", "is no address"])
+@pytest.mark.parametrize("kind", ["refuses", "is overloaded", "never answers", "is absent", "is not an address"])
 def test_lost_spans_are_one_warning_and_no_line_of_a_log(
     collector: Collector,
     tmp_path: Path,

@@ -124,7 +124,7 @@ def test_labels_and_deletion_follow_no_link_that_a_run_brought_along(tmp_path: P
     watched = WatchedFolder(tmp_path / "runs")
     watched.label("one", {"note": "x"})
     assert (precious.read_text(), read_labels(run).note) == ("mine", "x")
-    with pytest.raises(UsageError, match="no file that a run makes"):
+    with pytest.raises(UsageError, match="not a file that a run makes"):
         watched.delete("one", "one")
     assert not elsewhere.exists()
 

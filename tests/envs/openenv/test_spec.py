@@ -232,7 +232,7 @@ def test_an_answer_that_is_none_fails_and_ends_the_episode(answer: str) -> None:
     with answering(TEXT, '{"data": {"observation": {"hint": "Go."}}}', answer) as address:
         env = remote(address)
         assert env.reset(seed=0)[0] == "hint: Go."
-        with pytest.raises(ServerError, match="no answer to 'step'"):
+        with pytest.raises(ServerError, match="not an answer to 'step'"):
             env.step("1")
         with pytest.raises(ResetNeeded):
             env.step("1")
@@ -256,7 +256,7 @@ def test_a_server_that_hangs_or_leaves_is_trouble_worth_a_retry() -> None:
 def test_a_server_that_is_not_there_is_named(host: Host) -> None:
     with pytest.raises(OptionError, match=r"no OpenEnv server answers at http://127.0.0.1:9/schema"):
         host.env("openenv:http://127.0.0.1:9").make()
-    with pytest.raises(PluginNotFound, match="no address of a server"):
+    with pytest.raises(PluginNotFound, match="not an address of a server"):
         host.env("openenv:localhost")
     with pytest.raises(TransientError, match="broke off"):
         remote("http://127.0.0.1:9", seconds=2.0).reset(seed=0)

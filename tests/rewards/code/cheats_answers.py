@@ -1,4 +1,4 @@
-"""More programs that try to pass tests without doing the task of `code_cheats`, by what they answer or how they end."""
+"""More programs that try to pass tests without doing the task of `cheats.py`, by what they answer or how they end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""More programs that try to pass tests without doing the task of `code_cheats`, by what they reach for.
+"""More programs that try to pass tests without doing the task of `cheats.py`, by what they reach for.
 
 `SEARCHES` look for what is expected, `FORGERIES` answer in the judge's place, `KERNEL` ask the kernel for a way out.
 """

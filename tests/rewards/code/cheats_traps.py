@@ -1,4 +1,4 @@
-"""Still more programs that try to pass tests without doing the task of `code_cheats`: traps for whoever judges them."""
+"""Still more programs that try to pass tests without doing the task of `cheats.py`: traps for whoever judges them."""
 
 from __future__ import annotations
 

@@ -97,16 +97,16 @@ def test_it_warns_once_with_the_rollouts_and_the_smallest_text_that_pays(plan: P
     for step in range(1, ENOUGH):
         alarm.on_batch(batch_of(plan, step))  # to stop is opt-in
     [said] = [text for text in heard.said if "prefers wrong completions" in text]
-    assert "See #1, #3 of the step" in said
+    assert "See completions #1, #3." in said
     assert f"grpo show {run_dir.path} --step" in said
-    assert re.search(r"The smallest text found with the score 0\.\d+ of 'vowels' is '[aeiou]'\.", said)
+    assert re.search(r"The smallest text with the score 0\.\d+ of 'vowels' is '[aeiou]'\.", said)
 
 
 def test_a_run_that_is_to_stop_stops_with_what_was_seen(plan: Plan, run_dir: RunDir) -> None:
     section = plan.config.evaluation.model_copy(update={"stop_on_alarm": True})
     alarm = RunAlarm(replace(plan, config=plan.config.model_copy(update={"evaluation": section})), run_dir, Silent())
     steps = map(alarm.on_batch, (batch_of(plan, step) for step in range(1, ENOUGH)))
-    with pytest.raises(RunError, match=r"evaluation.stop_on_alarm: .*prefers wrong completions.*start anew"):
+    with pytest.raises(RunError, match=r"evaluation.stop_on_alarm: .*prefers wrong completions.*start a new run"):
         deque(steps, maxlen=0)
 
 
@@ -135,7 +135,7 @@ def test_an_error_in_the_alarm_ends_it_with_one_warning_and_not_the_run(
         for step in (2, 3):
             assert alarm.on_batch(batch_of(plan, step)) == {}
         [said] = heard.said
-        assert "the alarm for reward hacking has ended for this run" in said
+        assert "the reward-hacking alarm is off for the rest of this run" in said
         assert "ValueError: nobody thought of this" in said
 
 
@@ -148,7 +148,7 @@ def test_a_suspicion_is_told_of_though_the_search_for_a_smaller_text_fails(
     for step in range(1, ENOUGH):
         alarm.on_batch(batch_of(plan, step))
     [said] = [text for text in heard.said if "prefers wrong completions" in text]
-    assert said.endswith("No smaller text was looked for: ValueError: nobody thought of this.")
+    assert said.endswith("The search for a smaller text failed: ValueError: nobody thought of this.")
 
 
 def test_no_smaller_text_is_looked_for_when_the_time_is_over(plan: Plan) -> None:
@@ -182,13 +182,13 @@ def test_a_run_that_falls_apart_ends_with_the_alarm_and_the_report_tells_of_it(t
 
     out = tmp_path / "run"
     command = f"run --env gsm8k --reward proximity --lr 1e-3 --seed 61 --steps 25 --eval-size 0 --out {out}"
-    with pytest.raises(RunError, match=r"--stop-on-alarm: is the policy falling apart\? .* fell .* lower --lr"):
+    with pytest.raises(RunError, match=r"--stop-on-alarm: is the policy collapsing\? .* fell .* lower --lr"):
         cli([*command.split(), "--quiet", "--stop-on-alarm"], standalone_mode=False)
     watch = AlarmWatch("float32", [])
     for step, rows in recorded_steps(open_run_dir(out)):
         watch.rollouts(step, rows)
     [line] = list_runs(out)
-    assert any("falling apart" in alarm.text for alarm in watch.alarms(line) if alarm.kind == "health")
+    assert any("collapsing" in alarm.text for alarm in watch.alarms(line) if alarm.kind == "health")
 
 
 @pytest.mark.slow

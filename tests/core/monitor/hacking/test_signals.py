@@ -99,13 +99,13 @@ def looping(noise: random.Random, over: float, group: int, gold: int) -> Seen:
     ("makes", "signal", "words"),
     [
         (backwards, "against", "the reward prefers wrong completions"),
-        (chatting, "unrelated", "having 'honestly' in it: correlation +1.00"),
-        (matching, "closing", "wrong completions earn more and more like right ones: right ones of a prompt are paid"),
-        (decaying, "falling", "the reward rises and accuracy falls"),
-        (collapsing, "falling", "the reward of wrong completions rises and accuracy falls"),
+        (chatting, "unrelated", "correlates with the text 'honestly' by +1.00"),
+        (matching, "closing", "the reward gap between correct and wrong completions of a prompt fell from"),
+        (decaying, "falling", "the reward rises while accuracy fell"),
+        (collapsing, "falling", "the reward of wrong completions rises while accuracy fell"),
         (constant, "alike", "answers to different prompts are the same"),
-        (longer, "surface", "are ordered by the length as by their reward"),
-        (silencing, "silent", "reward 'mine' says nothing of"),
+        (longer, "surface", "the length predicts the order of rewards within groups"),
+        (silencing, "silent", "reward 'mine' has no result for"),
         (looping, "looping", "of the completions repeat themselves"),
     ],
 )
@@ -239,7 +239,7 @@ def test_of_several_rewards_the_one_that_decides_is_named() -> None:
 
     found = run(mixed)
     assert found[0].reward == "style"
-    assert "Reward 'style' decides the total." in found[0].text
+    assert "Reward 'style' dominates the total." in found[0].text
 
 
 def test_a_step_without_completions_and_one_without_rewards_are_looked_at() -> None:
@@ -271,9 +271,9 @@ def dwindling(noise: random.Random, over: float, group: int, gold: int) -> Seen:
 @pytest.mark.parametrize(
     ("makes", "signals", "words"),
     [
-        (falling_apart, {"worse", "cut"}, "of the completions reach the length limit, 0% in the first steps"),
+        (falling_apart, {"worse", "cut"}, "of the completions reach the length limit, up from 0% in the first steps"),
         (unlearning, {"worse"}, "in the best steps to"),
-        (dwindling, {"shorter"}, "in the first steps, and nothing was gained"),
+        (dwindling, {"shorter"}, "in the first steps, without a gain"),
     ],
 )
 def test_a_policy_that_falls_apart_rings_by_what_becomes_worse(
@@ -353,4 +353,4 @@ def test_a_prompt_whose_right_and_wrong_completions_are_paid_the_same_is_said_so
         return said(noise, group, gold, noise.random() < 0.5, over)
 
     [one] = [suspicion for suspicion in run(indifferent) if suspicion.signal == "unrelated"]
-    assert "right and wrong ones of a prompt are paid the same" in one.text
+    assert "correct and wrong completions of a prompt are paid the same" in one.text

@@ -50,7 +50,7 @@ def test_sizes_are_read_as_makers_of_gpus_write_them(text: str, size: int) -> No
 
 @pytest.mark.parametrize("text", ["", "big", "-3GB", "0GB", "3 GB 4", "1e9"])
 def test_what_is_no_size_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="is no amount of memory"):
+    with pytest.raises(UsageError, match="is not an amount of memory"):
         parse_size(text)
 
 
@@ -165,7 +165,7 @@ def test_the_plan_of_a_built_in_model_needs_no_network_and_proposes_settings(
     ("words", "says"),
     [
         (["--bits", "4"], "would do nothing without an adapter. Add --lora"),
-        (["--gpu", "large"], "is no amount of memory"),
+        (["--gpu", "large"], "is not an amount of memory"),
         (["--model", "./nothing"], "cannot load the configuration of './nothing'"),
         (["--share-weights"], "it is for vLLM in this process"),
         (["--gpu", "80000000000"], "A bare number is GB"),

@@ -143,7 +143,7 @@ def test_headers_that_trickle_in_are_given_up(server: Running, monkeypatch: pyte
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.168.0.7", "::ffff:10.0.0.1"])
 def test_without_a_token_it_does_not_listen_where_others_reach(host: str) -> None:
-    with pytest.raises(UsageError, match="whoever reaches this port could replace the weights"):
+    with pytest.raises(UsageError, match="anybody who reaches this port could replace the weights"):
         RolloutServer((host, 0), None)
     refuse_open(host, "secret")
 

@@ -96,9 +96,9 @@ def test_whatever_a_turn_holds_is_calls_or_plain_text(tokenizer: Any, text: str,
         ('<tool_call>{"name": "add", "arguments": "3"}</tool_call>', ["no object by name: 3"]),
         ('<tool_call>{"name": "add", "arguments": {"a": "three"}}</tool_call>', ["'a' has to be of type integer"]),
         ('<tool_call>{"name": "add", "arguments": {"a": "3", "b": 4}}</tool_call>', [CALL]),
-        ('<tool_call>{"name": "add", "arg</tool_call><tool_call>{CALL}</tool_call>', ["no call, which is", CALL]),
-        ("<tool_call>{CALL}</tool_call> and <tool_call>add 3 4</tool_call>", [CALL, "no call, which is"]),
-        ("<tool_call>{CALL}</tool_call><tool_call>{}</tool_call>", [CALL, "no call, which is"]),
+        ('<tool_call>{"name": "add", "arg</tool_call><tool_call>{CALL}</tool_call>', ["not a call, which is", CALL]),
+        ("<tool_call>{CALL}</tool_call> and <tool_call>add 3 4</tool_call>", [CALL, "not a call, which is"]),
+        ("<tool_call>{CALL}</tool_call><tool_call>{}</tool_call>", [CALL, "not a call, which is"]),
     ],
 )
 def test_a_call_that_cannot_be_made_says_why_and_leaves_those_beside_it(

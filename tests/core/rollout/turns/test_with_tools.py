@@ -183,7 +183,7 @@ def test_budgets_end_a_rollout_that_only_calls(tokenizer: Any) -> None:
         assert (one.completion.finish_reason, one.completion.turns) == ("length", 3), limits
         assert one.completion.info["sum"] == 0 + 1 + 2, "the environment is asked what the calls came to"
         assert one.completion.info["rewards"] == [0.0, 0.0, 0.5]
-        assert one.completion.text == "", "a call is no answer, whatever numbers it holds"
+        assert one.completion.text == "", "a call is not an answer, whatever numbers it holds"
         assert one.sampled[-1]
 
 

@@ -54,7 +54,7 @@ def test_keywords_become_the_tree_of_a_configuration(settings: dict[str, Any], t
         ({"trian": {"lr": 1}}, "Did you mean 'train'?"),
         ({"verifiers": "gsm8k"}, "Did you mean 'verifier'?"),
         ({"steps": 3, "train": {"steps": 3}}, "'train.steps' is given twice"),
-        ({"steps": 3, "train": 3}, "train is a section of settings, and 3 is no dictionary. Write train={...}."),
+        ({"steps": 3, "train": 3}, "train is a section of settings, and 3 is not a dictionary. Write train={...}."),
     ],
 )
 def test_a_slip_is_told(settings: dict[str, Any], why: str) -> None:

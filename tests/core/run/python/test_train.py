@@ -124,11 +124,11 @@ def test_what_is_wrong_with_the_call_is_said_before_anything_loads(tmp_path: Pat
         ({"env": "gsm8k", "rewards": [lambda text: 1.0]}, "the first parameter must be named 'completion'"),
         ({"env": "gsm8k", "rewards": [3]}, "expected a function, or what @reward makes of one, got int '3'"),
         ({"env": "gsm8k", "verifier": "gsm8"}, "Did you mean 'gsm8k'?"),
-        ({"env": Path}, "the class 'Path' is no environment"),
+        ({"env": Path}, "the class 'Path' is not an environment"),
         ({"env": gymnasium.Env()}, "Give its class: Env."),
         ({"env": "gsm8k", "env_rewards": [vowels]}, "env_rewards is a dictionary"),
         ({"resume": tmp_path / "nothing"}, "does not exist"),
-        ({"resume": 3}, "resume=3 is no run"),
+        ({"resume": 3}, "resume=3 is not a run"),
     ]
     for settings, says in calls:
         with pytest.raises(UsageError) as refused:
@@ -300,7 +300,7 @@ def test_a_run_leaves_the_process_as_it_was_and_the_next_one_is_that_of_a_fresh_
     with pytest.raises(RunError):
         grpo.train(rewards=[broken], **{**tiny, "out": tmp_path / "broken"})
     assert changed(before, state_of_the_process()) == []
-    random.seed(7)  # what a user does in between is no part of a run
+    random.seed(7)  # what a user does in between is not a part of a run
     second = grpo.train(rewards=["length"], train={"warmup_steps": 2}, **{**tiny, "out": tmp_path / "second"})
     script = "import grpo, json, sys; grpo.train(**json.loads(sys.argv[1]))"
     settings = {**tiny, "rewards": ["length"], "train": {"warmup_steps": 2}, "out": tmp_path / "fresh"}
@@ -328,7 +328,7 @@ def state_of_the_process() -> dict[str, Any]:
     from transformers.utils import logging as transformers
 
     import grpo.core.run.recorder
-    import grpo.core.train.trainer  # noqa: F401 - importing is no part of it
+    import grpo.core.train.trainer  # noqa: F401 - importing is not a part of it
 
     loggers = [
         logging.root,

@@ -113,7 +113,7 @@ def test_a_node_that_trains_is_removed_and_the_run_ends_and_says_how_to_resume(
     remove()
     output = ended(process)
     assert process.returncode == 1, output
-    assert "a process that trains is gone, and the run with it" in output
+    assert "a training process was lost, which ended the run" in output
     assert f"grpo run --resume {run} --on ray" in output
 
 

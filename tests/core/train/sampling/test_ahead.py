@@ -164,7 +164,7 @@ def test_an_engine_that_breaks_beside_training_ends_the_run_with_its_own_words(j
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"rollout": {"backend": "hf"}}, "samples with the very weights that train"),
+        ({"rollout": {"backend": "hf"}}, "samples with the weights that train"),
         ({"loss": {"num_iterations": 2}}, "several steps old"),
         ({"train": {"head": "trl"}}, "only our head"),
         ({"loss": {"rollout_correction": "none"}}, "need to be corrected"),

@@ -107,7 +107,7 @@ def test_a_model_that_sees_its_padding_is_trained_only_where_there_is_none(
 ) -> None:
     model = of_kind("rwkv", tiny_model, tmp_path / "model")
     assert train(model, vowels, tmp_path / "right").status == "done"  # our head lays rows out without left padding
-    with pytest.raises(RunError, match=r"step 1: .* 'rwkv' are not computed right in padded batches"):
+    with pytest.raises(RunError, match=r"step 1: .* 'rwkv' are not computed correctly in padded batches"):
         train(model, vowels, tmp_path / "wrong", head="trl")
     assert json.loads((tmp_path / "wrong" / "state.json").read_text())["status"] == "failed"
 
