@@ -70,6 +70,7 @@ class Instrument(ast.NodeTransformer):
         self._places = 0
         self._in_function = 0  # outside of functions; in one, the number of the assertion that it begins with, or -1
         self._changing = self._caught = self._in_assert = False
+        self._pinned_names: set[str] = set()
         self.units = 0
 
     def finished(self) -> Prepared:
@@ -94,7 +95,8 @@ class Instrument(ast.NodeTransformer):
             sure: they run whenever the unit passes.
         """
         self._unit, self._assertions = number, []
-        self._changing = any(_asks_for_change(node) for statement in body for node in ast.walk(statement))
+        self._changing = _asks_for_change(body, self._names | self._methods)
+        self._pinned_names = _pinned_names(body)
         done = self._block(body, sure=sure and self._none_skipped)
         if self._assertions and not any(self._assertions):
             self.prepared.reaching.append(number)
@@ -143,6 +145,12 @@ class Instrument(ast.NodeTransformer):
         return [node, _call_of("__true__", True, self._place(sure))]
 
     visit_AsyncWith = visit_With  # noqa: N815
+
+    def visit_Assign(self, node: ast.Assign) -> ast.Assign:
+        """Rewrites an assignment; what is only compared with known values may change."""
+        pinned = isinstance(node.targets[0], ast.Name) and node.targets[0].id in self._pinned_names
+        node.value = self._direct(node.value) if pinned else self.visit(node.value)
+        return node
 
     def visit_If(self, node: ast.If) -> ast.stmt:
         """Rewrites a condition; one that raises an AssertionError is an assertion."""
@@ -218,12 +226,7 @@ class Instrument(ast.NodeTransformer):
         return ast.Call(_name("__get__"), [node.value, ast.Constant(node.attr)], [])
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        if isinstance(node.func, ast.Attribute):
-            node.func.value = self.visit(node.func.value)
-        else:
-            node.func = self.visit(node.func)
-        node.args = [self.visit(each) for each in node.args]
-        node.keywords = [self.visit(each) for each in node.keywords]
+        self._visit_parts(node)
         if self._unit < 0 or self._changing or not (node.args or node.keywords):
             return node
         if not self._split and isinstance(node.func, ast.Name) and node.func.id in _CONVERSIONS and len(node.args) == 1:
@@ -235,6 +238,15 @@ class Instrument(ast.NodeTransformer):
         if not asked and not function:
             return node
         return ast.Call(_name("__ask__"), [node.func, *node.args], node.keywords)
+
+    def _visit_parts(self, node: ast.Call) -> None:
+        """Rewrites what a call is made of; the call itself and its method stay."""
+        if isinstance(node.func, ast.Attribute):
+            node.func.value = self.visit(node.func.value)
+        else:
+            node.func = self.visit(node.func)
+        node.args = [self.visit(each) for each in node.args]
+        node.keywords = [self.visit(each) for each in node.keywords]
 
     def _is_made_anew(self, node: ast.expr) -> bool:
         """Returns whether an object of the solution is made without arguments, for the one call: `Solution().f(3)`."""
@@ -258,7 +270,10 @@ class Instrument(ast.NodeTransformer):
             kept = self._kept(test.args[1])
             if kept is not None:
                 return ast.Call(_name("__known__"), [self.visit(test.args[0]), ast.Constant(kept), test.args[2]], [])
-        if self._pinned(test):
+        pinned = _pinned_sides(test) if isinstance(test, ast.Compare) else []
+        if pinned and isinstance(test, ast.Compare):
+            test.left = self._direct(test.left)
+            test.comparators = [self._direct(test.comparators[0])]
             return test
         rewritten: ast.expr = self.visit(test)
         return rewritten
@@ -282,30 +297,19 @@ class Instrument(ast.NodeTransformer):
             left, right = right, left
         return ast.Call(_name(name), [self.visit(right), self.visit(left)], [])
 
-    def _pinned(self, test: ast.expr) -> bool:
-        """Rewrites a comparison with a known value: a call that is one side of it may change its answer."""
-        if not isinstance(test, ast.Compare) or len(test.ops) > 1 or not isinstance(test.ops[0], ast.Eq | ast.Is):
-            return False
-        if _literal(test.comparators[0]) is not None:
-            test.left = self._direct(test.left)
-        elif _literal(test.left) is not None:
-            test.comparators = [self._direct(test.comparators[0])]
-        else:
-            return False
-        return True
-
     def _direct(self, node: ast.expr) -> ast.expr:
-        """Returns what is compared with a known value; a call that is all of it may change its answer."""
-        if isinstance(node, ast.Call):
-            node.args = [self.visit(each) for each in node.args]
-            node.keywords = [self.visit(each) for each in node.keywords]
-            if isinstance(node.func, ast.Attribute):
-                node.func.value = self.visit(node.func.value)
-            elif not isinstance(node.func, ast.Name):
-                node.func = self.visit(node.func)
-            return node
-        done: ast.expr = self.visit(node)
-        return done
+        """Returns what is compared with a known value: answers that are all of it, or items of it, may change."""
+        if isinstance(node, ast.List | ast.Tuple):
+            node.elts = [self._direct(each) for each in node.elts]
+        elif isinstance(node, ast.ListComp):
+            node.elt, node.generators = self._direct(node.elt), [self.visit(each) for each in node.generators]
+        elif isinstance(node, ast.Attribute):
+            node.value = self.visit(node.value)
+        elif isinstance(node, ast.Call):
+            self._visit_parts(node)
+        else:
+            node = self.visit(node)
+        return node
 
     def _kept(self, node: ast.expr) -> int | None:
         """Takes a value out of the tests, if the node is one; returns its place."""
@@ -395,11 +399,50 @@ def _begins_with_assertion(body: list[ast.stmt]) -> bool:
     return False
 
 
-def _asks_for_change(node: ast.AST) -> bool:
-    """Returns whether two answers are to differ."""
-    if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.NotEq | ast.IsNot):
-        return _literal(node.left) is None and _literal(node.comparators[0]) is None
-    return isinstance(node, ast.Call) and _name_of(node) in _UNEQUAL
+def _asks_for_change(body: Sequence[ast.stmt], functions: Collection[str]) -> bool:
+    """Returns whether tests want answers that differ: one is asked for again and again, or is true and then is not."""
+    wanted: set[str] = set()
+    unwanted: set[str] = set()
+    for node in (inner for statement in body for inner in ast.walk(statement)):
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.NotEq | ast.IsNot):
+            if _literal(node.left) is None and _literal(node.comparators[0]) is None:
+                return True
+        elif isinstance(node, ast.Call) and _name_of(node) in _UNEQUAL:
+            return True
+        elif isinstance(node, ast.For | ast.ListComp | ast.SetComp | ast.GeneratorExp) and _repeats(node, functions):
+            return True
+        elif isinstance(node, ast.Assert) and isinstance(node.test, ast.UnaryOp):
+            unwanted.add(ast.unparse(node.test.operand))
+        elif isinstance(node, ast.Assert):
+            wanted.add(ast.unparse(node.test))
+    return bool(wanted & unwanted)
+
+
+def _repeats(node: ast.For | ast.ListComp | ast.SetComp | ast.GeneratorExp, functions: Collection[str]) -> bool:
+    """Returns whether a loop calls one of the functions and does the same each time."""
+    targets = [node.target] if isinstance(node, ast.For) else [each.target for each in node.generators]
+    inside = list(ast.walk(node))
+    names = {inner.id for target in targets for inner in ast.walk(target) if isinstance(inner, ast.Name)}
+    used = {inner.id for inner in inside if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load)}
+    calls = (inner for inner in inside if isinstance(inner, ast.Call) and inner.args)
+    return not names & used and any(ast.unparse(call.func) in functions for call in calls)
+
+
+def _pinned_names(body: Sequence[ast.stmt]) -> set[str]:
+    """Returns the names of which nothing is asked but whether they equal a known value."""
+    nodes = [inner for statement in body for inner in ast.walk(statement)]
+    pinned = {id(side) for node in nodes if isinstance(node, ast.Compare) for side in _pinned_sides(node)}
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    loads = [node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
+    return names - {node.id for node in loads if id(node) not in pinned}
+
+
+def _pinned_sides(node: ast.Compare) -> list[ast.expr]:
+    """Returns the side of a comparison that must equal a known value."""
+    if len(node.ops) > 1 or not isinstance(node.ops[0], ast.Eq | ast.Is):
+        return []
+    sides = [node.left, node.comparators[0]]
+    return [side for side, other in zip(sides, reversed(sides), strict=True) if _literal(other) is not None]
 
 
 def _lone_methods(every: Sequence[ast.stmt], names: Collection[str]) -> set[str]:

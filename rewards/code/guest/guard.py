@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import Any
 
 _NAMES = re.compile(
-    r"__globals__|__closure__|__builtins__|cell_contents|\bf_(?:back|globals|locals|builtins)\b|\b(?:gi|cr|ag|tb)_frame\b"
-    r"|\b_pytest\b|\b_current_frames\b|\bget_(?:objects|referrers|referents)\b|\baddaudithook\b|/proc/self"
+    r"__globals__|__closure__|__builtins__|cell_contents|\.f_(?:back|globals|locals|builtins)\b|\b(?:gi|cr|ag|tb)_frame\b"
+    r"|\b_pytest\b|/proc/self"
 )
 
 
@@ -35,7 +35,7 @@ _ATTRIBUTES = _words("tb_frame gi_frame cr_frame ag_frame f_locals f_globals f_b
 # Functions of the standard library that hand out frames, or what others hold.
 _HANDING = _words(
     "currentframe stack trace getouterframes getinnerframes getframeinfo getclosurevars walk_stack walk_tb"
-    " _getframe settrace setprofile"
+    " _getframe settrace setprofile get_stack extract <lambda>"
 )
 _TRANSPARENT = ("<string>", "<frozen")
 
@@ -63,10 +63,10 @@ def install(files: tuple[str, ...], own: str, refused: Callable[[str], None]) ->
         name = ""
         while frame is not None:
             file = frame.f_code.co_filename
-            if file == own or (not file.startswith((*files, *_TRANSPARENT, "<tests>")) and file.startswith("<")):
-                return not name or name in _HANDING
-            if not file.startswith((*files, *_TRANSPARENT)):
+            if file == "<tests>":
                 return False
+            if not file.startswith((*files, *_TRANSPARENT)):  # whatever the program calls the file of its code
+                return not name or name in _HANDING
             if not file.startswith(_TRANSPARENT):
                 name = frame.f_code.co_name
             frame = frame.f_back
@@ -81,7 +81,7 @@ def install(files: tuple[str, ...], own: str, refused: Callable[[str], None]) ->
             return
         if event == "object.__setattr__" and args[1] != "__code__":
             return
-        if event == "open" and not (args[0] > 2 if type(args[0]) is int else str(args[0]).startswith("/proc")):
+        if event == "open" and not str(args[0]).startswith("/proc"):
             return
         state[1] = True
         try:

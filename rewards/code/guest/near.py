@@ -11,6 +11,7 @@ import random
 from typing import Any
 
 _MANY = 8
+_TRIES = 4
 _STEPS = (1, -1, 2, -2, 3)
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -26,9 +27,9 @@ def candidates(expected: Any, rng: random.Random, count: int = _MANY) -> tuple[l
         values = [expected]
         if type(expected) is int:
             values += [expected + 1, expected - 1]
-        while len(values) < count:
+        for _ in range(count * _TRIES):
             other = near(rng.choice(values), rng)
-            if not any(type(value) is type(other) and value == other for value in values):
+            if len(values) < count and not any(type(value) is type(other) and value == other for value in values):
                 values.append(other)
     order = list(range(len(values)))
     rng.shuffle(order)

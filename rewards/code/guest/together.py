@@ -9,7 +9,9 @@ This module runs inside sandboxes and needs the standard library alone.
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import copy
 import json.encoder
 import os
 import signal
@@ -27,7 +29,8 @@ from grpo.rewards.code.guest.units import Stop, asking, asserting, is_skip, same
 
 _FILE = f"<{MODULE}>"
 _HEAD = 4
-_COUNTING = (int, float, str, bool, type(None), list)
+_HOLDING = (list, dict, set, collections.deque, collections.Counter, collections.defaultdict)
+_COUNTING = (int, float, str, bool, type(None), *_HOLDING)
 _WATCHED = ("builtins", "unittest.case", "unittest.mock", "pytest")
 
 
@@ -330,15 +333,16 @@ def _without_trace(module: types.ModuleType, *values: Any) -> Iterator[None]:
             holders += [kind for kind in type(value).__mro__ if kind.__module__ == MODULE]
             holders += [value] if type(getattr(value, "__dict__", None)) is dict else []
     before = [
-        (holder, name, held, list(held) if type(held) is list else held)
+        (holder, name, held, copy.copy(held) if type(held) in _HOLDING else held)
         for holder in holders
         for name, held in list(vars(holder).items())
         if type(held) in _COUNTING and not name.startswith("__")
     ]
     yield
     for holder, name, held, content in before:
-        if type(held) is list and held != content:
-            held[:] = content
+        if type(held) in _HOLDING and held != content:
+            held.clear()
+            getattr(held, "extend", getattr(held, "update", None))(content)
         elif vars(holder).get(name, held) is not held:
             setattr(holder, name, held)
 
@@ -383,7 +387,7 @@ def _marks(names: list[str]) -> dict[tuple[str, str], int]:
         if module is None:
             continue
         for key, value in list(vars(module).items()):
-            if callable(value):
+            if callable(value) and "<locals>" not in getattr(value, "__qualname__", ""):  # pytest sets these anew
                 marks[name, key] = id(value)
                 if isinstance(value, type) and value.__module__ == name:
                     marks |= {(f"{name}.{key}", part): id(held) for part, held in vars(value).items() if callable(held)}
