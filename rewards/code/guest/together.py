@@ -342,7 +342,7 @@ def _without_trace(module: types.ModuleType, *values: Any) -> Iterator[None]:
     for holder, name, held, content in before:
         if type(held) in _HOLDING and held != content:
             held.clear()
-            getattr(held, "extend", getattr(held, "update", None))(content)
+            (held.extend if hasattr(held, "extend") else held.update)(content)
         elif vars(holder).get(name, held) is not held:
             setattr(holder, name, held)
 
