@@ -205,6 +205,36 @@ def test_tests_that_share_a_fixture_of_their_module_run_in_one_process(tmp_path:
     assert len(set(ran)) == len(files)
 
 
+CRASHING = """
+import os
+from pathlib import Path
+import pytest
+from patience import wait_for
+
+HERE = Path(__file__).parent / os.environ["PYTEST_XDIST_WORKER"]
+pytestmark = pytest.mark.slow
+
+def test_first():
+    os._exit(1)
+
+@pytest.mark.parametrize("number", range(20))
+def test_later(number):
+    HERE.touch()
+    assert wait_for((HERE.parent / "gw2").exists)
+"""
+
+
+@pytest.mark.slow
+def test_a_process_takes_the_place_of_one_that_crashed(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").symlink_to(ROOT / "tests" / "conftest.py")
+    (tmp_path / "test_crash.py").write_text(CRASHING, encoding="utf-8")
+    where = ("-p", "no:cacheprovider", "-c", ROOT / "pyproject.toml", "--rootdir", tmp_path, "--lane", "long")
+    done = run(
+        "-m", "pytest", *where, "-n2", "--dist", "loadscope", "--no-loadscope-reorder", "-k", "later or first", tmp_path
+    )
+    assert "20 passed" in done.stdout, done.stdout
+
+
 def test_the_longest_tests_begin(request: pytest.FixtureRequest) -> None:
     items = request.session.items
     root, last = request.config.rootpath, function_of(items[-1].nodeid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,7 +27,7 @@ def complaint(line: Any, root: type[BaseModel]) -> str:
         return f"unknown setting '{where}'.{_meant(where, known)} See docs/configuration.md for all of them"
     message = line["msg"].removeprefix("Value error, ")
     message = message.replace("valid tuple", "list").partition(" or instance of ")[0].replace("dictionary", "table")
-    message = message.replace("not a valid path for <class 'pathlib.Path'>", "not a path")
+    message = re.sub(r"not a valid path for <class '[\w.]+'>", "not a path", message)
     shown = "" if line["type"] == "value_error" else f", not {line['input']!r}"
     return f"{where or 'configuration'}: {message[0].lower()}{message[1:]}{shown}"
 

@@ -151,7 +151,7 @@ def _target(point: EntryPoint) -> tuple[str, str]:
     """Returns the module and the attribute that an entry point names; "" where it does not name any."""
     try:
         return point.module, point.attr
-    except AttributeError:  # how `importlib.metadata` says so
+    except (AttributeError, AssertionError):  # how `importlib.metadata` says so, up to Python 3.12 and from 3.13 on
         return "", ""
 
 

@@ -142,7 +142,7 @@ def test_a_change_of_a_class_is_seen(change: tuple[str, str]) -> None:
 
 def test_a_source_that_is_not_at_hand_is_no_hash() -> None:
     values: dict[str, Callable[..., float]] = {"__name__": "__main__"}  # type: ignore[dict-item]
-    exec("def near(completion):\n    return 1.0\n", values)
+    exec(compile("def near(completion):\n    return 1.0\n", "<nowhere>", "exec"), values)
     with pytest.raises(OSError, match="source"):
         inspect.getsource(values["near"])
     assert written_sha256(values["near"]) is None

@@ -108,7 +108,11 @@ def test_one_bad_reward_of_a_file_leaves_the_others_usable(folder: Path) -> None
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("misspelt", r"unexpected keyword argument 'verison' \(at .*mixed\.py:8\)\. The file also offers: good, plain"),
+        (
+            "misspelt",
+            r"unexpected keyword argument 'verison'(\. Did you mean 'version'\?)? \(at .*mixed\.py:8\)\. "
+            "The file also offers: good, plain",
+        ),
         ("empty_range", r"range \(2\.0, 1\.0\) is empty.*mixed\.py:12"),
         ("unnamed", r"'unnamed': the first parameter must be named 'completion'.*mixed\.py:16"),
         ("by_call", r"first parameter must be named 'completion'.*mixed\.py:20"),

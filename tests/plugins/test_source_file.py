@@ -177,3 +177,20 @@ def test_a_file_that_changes_within_a_second_runs_as_it_stands(folder: Path, mon
         assert bound.spec("") == value
         with Scorer([bound]) as scorer:  # in a process of its own
             assert scorer.score([Completion("")])["score"][0].score == value
+
+
+def test_what_a_file_imports_is_to_be_used_and_does_not_hide_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "theirs.py").write_text("def imported(completions, **kwargs):\n    return [0.0] * len(completions)\n")
+    own = "def own(completions, **kwargs):\n    return [1.0] * len(completions)\n"
+    (tmp_path / "mine.py").write_text(f"import json\nfrom theirs import imported\n{own}")
+    (tmp_path / "only.py").write_text("from theirs import imported\n")
+    assert HOST.reward("./mine.py").spec.name == "own"
+    assert HOST.reward("./mine.py:imported").spec.name == "imported"
+    assert HOST.reward("./only.py").spec.name == "imported"
+    with pytest.raises(UsageError, match=r"expected a function, or what @reward makes of one"):
+        HOST.reward("./mine.py:json")
+    with pytest.raises(PluginNotFound, match=r"Is it the one in mine\.py\? Write \./mine\.py:mine\."):
+        HOST.reward("mine")

@@ -16,6 +16,7 @@ import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
@@ -98,6 +99,25 @@ class UnitScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no
 
     def _split_scope(self, nodeid: str) -> str:
         return unit_of(nodeid, self.config.rootpath)
+
+    def schedule(self) -> None:
+        """Hands out units; also to a process that takes the place of one that crashed, and that xdist gives one test.
+
+        A process begins a test when it has the one after it.
+        """
+        super().schedule()
+        for node in self.nodes:
+            self._reschedule(node)
+
+    def remove_node(self, node: Any) -> str | None:
+        """Takes a process away; returns the test that it crashed in, which xdist would begin once more elsewhere."""
+        units = self.assigned_work[node].values()
+        crashed = next((test for unit in units for test, done in unit.items() if not done), None)
+        for unit in units:
+            if crashed in unit:
+                unit[crashed] = True
+        super().remove_node(node)
+        return crashed
 
 
 def longest_first(items: list[pytest.Item], seconds: dict[str, float]) -> list[pytest.Item]:

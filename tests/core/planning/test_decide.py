@@ -213,11 +213,11 @@ def test_a_reward_whose_column_some_row_lacks_is_refused_with_that_row(plan_of: 
     (tmp_path / "mine.py").write_text(REWARDS)
     reward = [f"{tmp_path}/mine.py:level"]
     message = refusal(plan_of, rewards=reward)
-    assert "reward 'level' needs the column difficulty, but row 0 has:" in message
+    assert "reward 'level' needs the column difficulty, but embedded (mixed, data_seed 0, train), row 1 has:" in message
     rows = problems(20, difficulty="easy")
     del rows[7]["difficulty"]
     message = refusal(plan_of, rewards=reward, dataset=write_rows(tmp_path / "rows.jsonl", rows))
-    assert "row 7 has:" in message
+    assert "rows.jsonl, line 8 has:" in message
 
 
 def test_a_warm_up_without_worked_answers_is_refused(plan_of: MakePlan, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ def test_two_runs_are_compared(tmp_path: Path) -> None:
     assert compared.settings.loc["train.steps"].to_list() == [3, 4]
     assert compared.settings.loc["rewards"].to_list() == [["proximity"], ["format"]]
     assert "train.lr" not in compared.settings.index
+    assert "train.warmup_lr" not in compared.settings.index
     assert compared.results.loc["step"].to_list() == [3, 4]
     assert compared.results.loc["before"].to_list() == [0.4, 0.4]
     assert compared.metrics["reward"].columns.to_list() == ["a", "b"]

@@ -9,7 +9,7 @@ import pytest
 
 from grpo.core.cli.run import run
 from grpo.core.config.schema import RunConfig, parse_config
-from grpo.core.run.python.keywords import in_python, leaves, settings_tree, short_names
+from grpo.core.run.python.keywords import by_keywords, in_python, leaves, settings_tree, short_names
 from grpo.plugins.errors import UsageError
 
 NO_SETTINGS = {"env", "reward", "env_reward", "verifier", "config_file", "pairs", "print_schema", "resume_from"}
@@ -80,3 +80,9 @@ def test_a_slip_is_told(settings: dict[str, Any], why: str) -> None:
 )
 def test_a_message_names_keywords_in_the_place_of_flags(told: str, in_words_of_python: str) -> None:
     assert in_python(told) == in_words_of_python
+
+
+def test_a_setting_that_was_given_by_a_short_keyword_goes_by_it() -> None:
+    told = "train.lr: input should be greater than 0; 'train.lr' and train.lrs stay"
+    assert by_keywords(told, {"lr": 0}) == "lr: input should be greater than 0; 'train.lr' and train.lrs stay"
+    assert by_keywords(told, {"train": {"lr": 0}}) == told
