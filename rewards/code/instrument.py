@@ -24,6 +24,7 @@ _EXPECTING = tuple(_words("raises warns deprecated_call assertRaises assertWarns
 _FORGIVES = r"\((?:AssertionError|Exception|BaseException)\b"
 _UNEQUAL = frozenset(("assertNotEqual", "assertIsNot"))
 _CONVERSIONS = _words("int float complex str repr bytes len bool abs round hash")
+_LOOPS = (ast.For, ast.ListComp, ast.SetComp, ast.GeneratorExp)
 _LARGEST_BASE, _LARGEST_FACTOR = 200, 10_000
 
 
@@ -403,13 +404,13 @@ def _asks_for_change(body: Sequence[ast.stmt], functions: Collection[str]) -> bo
     """Returns whether tests want answers that differ: one is asked for again and again, or is true and then is not."""
     wanted: set[str] = set()
     unwanted: set[str] = set()
-    for node in (inner for statement in body for inner in ast.walk(statement)):  # noqa: SIM114 - one kind a branch
+    for node in (inner for statement in body for inner in ast.walk(statement)):
         if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.NotEq | ast.IsNot):
             if _literal(node.left) is None and _literal(node.comparators[0]) is None:
                 return True
-        elif isinstance(node, ast.Call) and _name_of(node) in _UNEQUAL:
+        elif isinstance(node, ast.Call) and _name_of(node) in _UNEQUAL:  # noqa: SIM114 - another kind of node
             return True
-        elif isinstance(node, ast.For | ast.ListComp | ast.SetComp | ast.GeneratorExp) and _repeats(node, functions):
+        elif isinstance(node, _LOOPS) and _repeats(node, functions):
             return True
         elif isinstance(node, ast.Assert) and isinstance(node.test, ast.UnaryOp):
             unwanted.add(ast.unparse(node.test.operand))

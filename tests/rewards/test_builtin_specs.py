@@ -13,7 +13,7 @@ import pytest
 
 from grpo import Case, RewardSpec, VerifierSpec
 from grpo.plugins.rubric import RubricSpec
-from grpo.plugins.types import Completion
+from grpo.plugins.types import Completion, Scored
 from grpo.rewards import grpo_rewards, grpo_verifiers
 
 # What an environment says of a rollout has no text for a case: test_environment.py makes rollouts.
@@ -76,6 +76,7 @@ def test_the_public_names_are_these() -> None:
 def test_each_case_scores_what_it_says(spec: RewardSpec | VerifierSpec, case: Case) -> None:
     assert isinstance(case.completion, str)
     got = call(spec, case.completion, case.row, case.options)
+    got = got.score if isinstance(got, Scored) else got
     if isinstance(case.expect, float):
         assert got == pytest.approx(case.expect, abs=1e-12)
     else:
