@@ -438,6 +438,9 @@ def _run_pytest(code: Any, tests: Any, items: dict[str, int], wanted: tuple[int,
         if report.failed:
             trouble.append(str(report.longrepr).strip().splitlines()[-1][:300])
 
+    def pytest_internalerror(excrepr: Any) -> None:
+        trouble.append(str(excrepr).strip().splitlines()[-1][:300])
+
     def pytest_pyfunc_call(pyfuncitem: Any) -> Any:
         import inspect
 
@@ -486,6 +489,7 @@ def _run_pytest(code: Any, tests: Any, items: dict[str, int], wanted: tuple[int,
     for hook in (
         pytest_pycollect_makemodule,
         pytest_collectreport,
+        pytest_internalerror,
         pytest_collection_modifyitems,
         pytest_pyfunc_call,
         pytest_runtest_makereport,
