@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from grpo.rewards.code.guest.plain import NotPlain, encode
 
@@ -67,6 +67,8 @@ class Instrument(ast.NodeTransformer):
         self._assertions: list[bool] = []
         self._methods = _lone_methods(every, self._names)
         self._compared: dict[str, list[int]] = {}
+        stored = [node.id for top in every for node in ast.walk(top) if _is_stored(node)]
+        self._assigned_again = {name for name in stored if stored.count(name) > 1}
         self._forgiven = _called_where_failing_is_expected(every)
         self._places = 0
         self._in_function = 0  # outside of functions; in one, the number of the assertion that it begins with, or -1
@@ -287,7 +289,7 @@ class Instrument(ast.NodeTransformer):
         for one, other in ((left, right), (right, left)):
             place = self._kept(other) if not isinstance(one, ast.Constant) else None
             if place is not None:
-                if isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id[:1].isupper():
+                if self._is_made_anew(one) or (isinstance(one, ast.Name) and one.id not in self._assigned_again):
                     self._compared.setdefault(ast.unparse(one), []).append(place)
                 return ast.Call(_name("__known__"), [self._direct(one), ast.Constant(place)], [])
         return self._compare("__alike__", left, right)
@@ -349,6 +351,10 @@ def _is_cheap(node: ast.AST) -> bool:
 
 def _name(name: str) -> ast.Name:
     return ast.Name(name, ast.Load())
+
+
+def _is_stored(node: ast.AST) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
 
 
 def _mentions(node: ast.expr, names: Collection[str]) -> bool:

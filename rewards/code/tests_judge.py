@@ -252,11 +252,11 @@ def _conclude(
         report.over = True
     elif last[0] == "done":
         report.over = True
-    elif last[0] != "stopped":
+    elif last[0] != "stopped" or not report.tests:
         outcome = _outcome_of_job(result, "no_verdict")
         report.rest = UnitResult(outcome, "the tests ended on what the program returned")
         report.tests.append(report.rest)
-    elif report.tests:
+    else:
         report.rest = report.tests[-1]
 
 

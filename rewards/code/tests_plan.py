@@ -14,7 +14,7 @@ import ast
 import functools
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -170,26 +170,35 @@ def _for_pytest(every: list[ast.stmt], instrument: Instrument) -> tuple[list[ast
     """Returns tests for pytest, and the units by the names of their functions."""
     items: dict[str, int] = {}
     top: list[ast.stmt] = []
+    parents = {ast.unparse(kind) for node in every if isinstance(node, ast.ClassDef) for kind in node.bases}
     for node in every:
         if isinstance(node, _FUNCTIONS) and node.name.startswith("test"):
             items.setdefault(node.name, len(items))
             node.body = instrument.unit(items[node.name], node.body, sure=_is_sure(node))
         elif isinstance(node, ast.ClassDef):
-            methods = _test_methods(node)
-            for method in sorted(methods) if _bases(node) else methods:  # in the order in which they will run
-                items.setdefault(f"{node.name}.{method}", len(items))
-            for inner in node.body:
-                if isinstance(inner, _FUNCTIONS) and inner.name in methods:
-                    name = f"{node.name}.{inner.name}"
-                    inner.body = instrument.unit(items[name], inner.body, sure=_is_sure(inner))
-                else:
-                    instrument.visit(inner)
+            _class_for_pytest(node, node.name, parents, items, instrument)
         elif _is_main(node):
             continue
         else:
             node = instrument.visit(node)
         top.append(node)
     return top, items
+
+
+def _class_for_pytest(
+    node: ast.ClassDef, name: str, parents: set[str], items: dict[str, int], instrument: Instrument
+) -> None:
+    """Makes units of the methods of a test class, of a class that others derive from, and of the classes in it."""
+    methods = _test_methods(node, parents)
+    for method in sorted(methods) if _bases(node) else methods:  # in the order in which they will run
+        items.setdefault(f"{name}.{method}", len(items))
+    for inner in node.body:
+        if isinstance(inner, _FUNCTIONS) and inner.name in methods:
+            inner.body = instrument.unit(items[f"{name}.{inner.name}"], inner.body, sure=_is_sure(inner))
+        elif isinstance(inner, ast.ClassDef):
+            _class_for_pytest(inner, f"{name}.{inner.name}", parents, items, instrument)
+        else:
+            instrument.visit(inner)
 
 
 def _is_sure(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -395,9 +404,10 @@ def _mentions(node: ast.stmt, names: set[str]) -> bool:
     return any(isinstance(inner, ast.Name) and inner.id in names for inner in ast.walk(node))
 
 
-def _test_methods(node: ast.ClassDef) -> list[str]:
+def _test_methods(node: ast.ClassDef, parents: Collection[str] = ()) -> list[str]:
     methods = [inner.name for inner in node.body if isinstance(inner, _FUNCTIONS) and inner.name.startswith("test")]
-    return methods if node.name.startswith("Test") or _bases(node) or _inherits(node) else []
+    collected = node.name.startswith("Test") or node.name in parents or _bases(node) or _inherits(node)
+    return methods if collected else []
 
 
 def _inherits(node: ast.ClassDef) -> bool:

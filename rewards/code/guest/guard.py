@@ -46,15 +46,15 @@ def looks_around(source: str) -> str:
     return match[0] if match else ""
 
 
-def install(files: tuple[str, ...], own: str, refused: Callable[[str], None]) -> Callable[[bool], None]:
+def install(files: tuple[str, ...], refused: Callable[[str], None]) -> Callable[[bool], None]:
     """Installs the hook; returns what switches it on and off, which only the judge has.
 
     Args:
         files: beginnings of the paths of the standard library.
-        own: the file name of the solution's code.
         refused: is told what the solution asked for, before it gets a `PermissionError`.
     """
     frame_of = sys._getframe
+    judge = (install.__code__.co_filename, frame_of(1).f_code.co_filename)
     state = [False, False]
 
     def by_solution() -> bool:
@@ -63,7 +63,7 @@ def install(files: tuple[str, ...], own: str, refused: Callable[[str], None]) ->
         name = ""
         while frame is not None:
             file = frame.f_code.co_filename
-            if file == "<tests>":
+            if file in ("<tests>", *judge):
                 return False
             if not file.startswith((*files, *_TRANSPARENT)):  # whatever the program calls the file of its code
                 return not name or name in _HANDING

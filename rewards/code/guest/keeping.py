@@ -21,7 +21,7 @@ from grpo.rewards.code.guest.units import same
 
 _LAST_WORD = 0.2
 _LONGEST = 300
-_LARGE = 20_000
+_LARGE, _FEW, _MANY = 20_000, 3, 8
 
 
 class Keeper:
@@ -69,7 +69,7 @@ class Keeper:
         if place >= 0:
             self._known.add(place)
             value = self._literals[place]
-        count = 3 if len(str(encode(value))) > _LARGE else 8
+        count = _FEW if len(str(encode(value))) > _LARGE else _MANY
         values, right = candidates(value, self._rng, count)
         channel.send([encode(each) for each in values])
         _, kind, answers = channel.receive()
@@ -77,7 +77,8 @@ class Keeper:
             raise Garbled
         if place in self._several:
             return right
-        if answers[right] == "yes" and all(each == "yes" for n, each in enumerate(answers) if n != right):
+        most = len(values) - (len(values) == _MANY)  # of many values, equal to all but one is equal to all
+        if answers[right] == "yes" and answers.count("yes") >= most:
             self._fault = "an object that equals whatever it is compared with"
         elif answers[right] == "both":
             self._fault = "an object that equals a value and does not"
@@ -122,7 +123,7 @@ def main(
     channel = Channel(descriptor, trusted=True)
     channel.deadline = time.monotonic() + seconds
     keeper = Keeper(literals, required, several, forgiving, seed)
-    unit, began, loaded = -1, time.monotonic(), False
+    unit, began, loaded, depth = -1, time.monotonic(), False, 0
     try:
         while True:
             message = channel.receive()
@@ -136,7 +137,9 @@ def main(
                 report(["load", *parts])
                 return
             elif kind == "begin":
-                keeper.begin()
+                if depth == 0:
+                    keeper.begin()
+                depth += 1
                 unit, began = parts[0], time.monotonic()
                 channel.deadline = began + seconds
             elif kind == "known":
@@ -145,6 +148,7 @@ def main(
                 value = decode(parts[1]) if parts[0] < 0 else None
                 channel.send(keeper.asked(parts[0], value, channel))
             elif kind == "end":
+                depth -= 1
                 how, why = parts[0], str(parts[1])[:_LONGEST]
                 fault = keeper.fault(unit) if how == "passed" else ""
                 how, why = ("failed", fault) if fault else (how, why)

@@ -31,7 +31,8 @@ _FILE = f"<{MODULE}>"
 _HEAD = 4
 _HOLDING = (list, dict, set, collections.deque, collections.Counter, collections.defaultdict)
 _COUNTING = (int, float, str, bool, type(None), *_HOLDING)
-_WATCHED = ("builtins", "unittest.case", "unittest.mock", "pytest")
+_RUNNER = ("unittest.case", "unittest.mock", "pytest")
+_WATCHED = ("builtins", *_RUNNER)
 
 
 def from_input(descriptor: int) -> None:
@@ -86,7 +87,7 @@ def main(
     space: dict[str, Any] = {"__name__": "test_solution", "__builtins__": sys.modules["builtins"]}
     refused: list[str] = []
     library = os.__file__.rpartition("/")[0]
-    switch = install((library, "/usr/lib/sandbox"), _FILE, refused.append)
+    switch = install((library, "/usr/lib/sandbox"), refused.append)
     try:
         run_sources(module, [setup] if setup else [], "<setup>")
         for name in modules:
@@ -103,7 +104,7 @@ def main(
     space.update({name: value for name, value in before.items() if not name.startswith("__")})
     watched = [*_WATCHED, *modules]
     marks = _marks(watched)
-    runner = [name for name in sys.modules if name.startswith("_pytest")]
+    runner = [*_RUNNER, *(name for name in sys.modules if name.startswith("_pytest"))]
     runner_marks = _marks(runner)
     for name in [name for name in sys.modules if name.partition(".")[0] == "grpo"]:
         del sys.modules[name]
