@@ -153,6 +153,9 @@ def agreement(programs: list[Honest], pool: SandboxPool) -> int:
         counts[program.source, kind, "programs"] += 1
         counts[program.source, kind, "accepted"] += accepted
         counts[program.source, kind, "agreed"] += accepted == plain
+        done = sum(count for (*_, what), count in counts.items() if what == "programs")
+        if done % 500 == 0:
+            print(f"{done} of {len(programs)}", file=sys.stderr, flush=True)
         if plain and not accepted:
             blamed += 1
             print(f"refused: {program.source}, {program.name} ({kind}): {line}", flush=True)
