@@ -118,7 +118,7 @@ def test_the_verifier_and_the_reward_run_a_program_once(options: str) -> None:
     pool = pool_of(sandbox)
     assert isinstance(pool, LocalPool)
     before = sum(running.slot.jobs for running in pool._idle)
-    host, spec = Host.discover(), f'code{options or ":credit=all"},sandbox="{sandbox}"'
+    host, spec = Host.discover(), f'code{options or ":credit=all"},weak=keep,sandbox="{sandbox}"'
     with Scorer([host.reward(spec), host.verifier(f'code:sandbox="{sandbox}"')]) as scorer:
         assert [outcome.score for outcome in scorer.score(completions)["code"]] == [1.0] * 4
         assert all(outcome.verdict.ok for outcome in scorer.judge(completions)["code"])
