@@ -180,7 +180,7 @@ def test_a_group_that_has_advantages_stays_though_its_totals_are_alike(collect: 
 def test_groups_that_teach_though_their_scores_are_alike_are_not_to_be_replaced(
     collect: Collect, advantage: str
 ) -> None:
-    with pytest.raises(UsageError, match=r"(?s)'reinforce_plus_plus' these teach too.*Leave --dynamic out"):
+    with pytest.raises(UsageError, match=r"(?s)'reinforce_plus_plus' these have a signal too.*Leave --dynamic out"):
         collect("even", advantage=advantage, dynamic=1.0)
     assert not collect("even", advantage=advantage).batch.wasted
     assert collect("even", "flat", advantage="reinforce_plus_plus:baseline=group", dynamic=20.0).batch.wasted
