@@ -28,7 +28,7 @@ def _words(text: str) -> frozenset[str]:
 _EVENTS = _words(
     "sys._getframe sys._current_frames sys._current_exceptions sys.settrace sys.setprofile gc.get_objects"
     " gc.get_referrers gc.get_referents sys.addaudithook socket.__new__ code.__new__ open object.__getattr__"
-    " object.__setattr__ import"
+    " object.__setattr__ import compile marshal.loads"
 )
 _MODULES = _words("ctypes _ctypes _testcapi _pytest _xxsubinterpreters _interpreters")
 _ATTRIBUTES = _words("tb_frame gi_frame cr_frame ag_frame f_locals f_globals f_back")
@@ -76,6 +76,10 @@ def install(files: tuple[str, ...], refused: Callable[[str], None]) -> Callable[
         if not state[0] or state[1] or (event not in _EVENTS and not event.startswith("ctypes.")):
             return
         if event == "import" and str(args[0]).partition(".")[0] not in _MODULES:
+            return
+        if event == "compile" and not str(args[1]).startswith((*files, *judge, "<frozen", "<tests>")):
+            return
+        if event == "marshal.loads" and frame_of(1).f_code.co_filename.startswith("<frozen"):
             return
         if event == "object.__getattr__" and args[1] not in _ATTRIBUTES:
             return
