@@ -14,14 +14,14 @@ import time
 from typing import Any
 
 from grpo.rewards.code.guest.channel import Channel, Garbled, Gone, Late, given
-from grpo.rewards.code.guest.near import candidates
+from grpo.rewards.code.guest.near import MANY, candidates
 from grpo.rewards.code.guest.plain import Malformed, decode, encode
 from grpo.rewards.code.guest.reporting import reporter
 from grpo.rewards.code.guest.units import same
 
 _LAST_WORD = 0.2
 _LONGEST = 300
-_LARGE, _FEW, _MANY = 20_000, 3, 8
+_LARGE, _FEW = 20_000, 3
 
 
 class Keeper:
@@ -69,7 +69,7 @@ class Keeper:
         if place >= 0:
             self._known.add(place)
             value = self._literals[place]
-        count = _FEW if len(str(encode(value))) > _LARGE else _MANY
+        count = _FEW if len(str(encode(value))) > _LARGE else MANY
         values, right = candidates(value, self._rng, count)
         channel.send([encode(each) for each in values])
         _, kind, answers = channel.receive()
@@ -77,7 +77,7 @@ class Keeper:
             raise Garbled
         if place in self._several:
             return right
-        most = len(values) - (len(values) == _MANY)  # of many values, equal to all but one is equal to all
+        most = len(values) - (len(values) == MANY)  # of many values, equal to all but one is equal to all
         if answers[right] == "yes" and answers.count("yes") >= most:
             self._fault = "an object that equals whatever it is compared with"
         elif answers[right] == "both":

@@ -10,13 +10,13 @@ from __future__ import annotations
 import random
 from typing import Any
 
-_MANY = 8
+MANY = 8
 _TRIES = 4
 _STEPS = (1, -1, 2, -2, 3)
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-def candidates(expected: Any, rng: random.Random, count: int = _MANY) -> tuple[list[Any], int]:
+def candidates(expected: Any, rng: random.Random, count: int = MANY) -> tuple[list[Any], int]:
     """Returns values, the expected one among them, and its place."""
     values: list[Any]
     if type(expected) is bool:
