@@ -11,6 +11,7 @@ A unit is what can pass or fail on its own: a top-level assertion with the state
 from __future__ import annotations
 
 import ast
+import builtins
 import functools
 import re
 import unicodedata
@@ -96,6 +97,11 @@ def plan_tests(tests: tuple[str, ...], *, before: str = "", prompt: str = "", en
     if entry == entry_point and "candidate" in free_names(every) - names:
         imports += ast.parse(f"candidate = {entry}").body
     by_pytest = _needs_pytest(every)
+    methods = set() if by_pytest else _methods_of_new(every, names)
+    if methods:  # `Solution().f` is a function like any other
+        bodies = [[_Methods().visit(node) for node in body] for body in bodies]
+        every = [*leading, *(statement for body in bodies for statement in body)]
+        names = names - {"Solution"} | methods
     sure = not re.search(r"skip|xfail|expectedFailure", "\n".join((before, *tests)))
     split = not by_pytest and calls_only(every, setup, names)
     if split and "." in entry_point:
@@ -131,6 +137,25 @@ def plan_tests(tests: tuple[str, ...], *, before: str = "", prompt: str = "", en
         "nan" not in " ".join((*tests, before)).lower(),
         in_place,
     )
+
+
+def _methods_of_new(every: Sequence[ast.stmt], names: set[str]) -> set[str]:
+    """Returns the methods of `Solution()` that tests use, where they use nothing else of it and no such names."""
+    nodes = [node for statement in every for node in ast.walk(statement)]
+    made = [node for node in nodes if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "Solution()"]
+    methods = {node.attr for node in made}
+    others = {node.id for node in nodes if isinstance(node, ast.Name)} | set(dir(builtins))
+    mentions = sum(isinstance(node, ast.Name) and node.id == "Solution" for node in nodes)
+    alone = "Solution" in names and mentions == len(made) and not methods & others
+    return methods if alone else set()
+
+
+class _Methods(ast.NodeTransformer):
+    """Writes `f` for `Solution().f`."""
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        self.generic_visit(node)
+        return ast.Name(node.attr, ast.Load()) if ast.unparse(node.value) == "Solution()" else node
 
 
 def leading_name(entry_point: str) -> str:

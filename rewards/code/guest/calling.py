@@ -39,13 +39,14 @@ class Solution:
         dead: why the solution answers no more: "gone", "late", "garbled", or "".
         raised: what its last call raised.
         wrong: why the unit cannot pass any more, or "".
+        other: what an answer of the unit was that is no plain data, or "".
         begins: the next call is the first of a unit.
     """
 
     def __init__(self, channel: Channel, in_place: bool, numbers: bool, names: bool) -> None:
         self._channel = channel
         self._in_place, self._numbers, self._names = in_place, numbers, names
-        self.dead = self.wrong = ""
+        self.dead = self.wrong = self.other = ""
         self.raised: BaseException | None = None
         self.begins = False
 
@@ -106,13 +107,23 @@ class Solution:
                 self.wrong = "the answer is not a number"
             return value, None
         if kind == "other":
-            self.wrong = f"the answer is {str(parts[0])[:200]}, and no plain data"
-            return None, AssertionError(self.wrong)
+            self.other = f"the answer is {str(parts[0])[:200]}, and no plain data"
+            return Other(parts[1] is True), None
         kinds, held, _ = parts
         self.raised = _exception(kinds, [decode(each) for each in held])
         if self._names and "NameError" in kinds:
             self.wrong = str(parts[2])[:200]
         return None, self.raised
+
+
+class Other:
+    """An answer that is no plain data: it is true or not, equals nothing but itself and has nothing to ask for."""
+
+    def __init__(self, truth: bool) -> None:
+        self._truth = truth
+
+    def __bool__(self) -> bool:
+        return self._truth
 
 
 def _exception(kinds: list[str], held: list[Any]) -> BaseException:
@@ -231,7 +242,7 @@ def main(
         if not first <= unit <= last:
             return False
         anew()
-        solution.wrong, solution.raised, solution.begins = "", None, True
+        solution.wrong, solution.other, solution.raised, solution.begins = "", "", None, True
         begin_assertions()
         began[0] = time.monotonic()
         channel.deadline = began[0] + seconds
@@ -248,7 +259,7 @@ def main(
         elif wrong:
             how, why = "failed", wrong
         elif error is not None and not (is_skip(error) and error is not raised):
-            how, why = "raised" if error is raised else "failed", line_of(error)
+            how, why = "raised" if error is raised else "failed", solution.other or line_of(error)
             if isinstance(error, ModuleNotFoundError) and error is not raised:
                 how = "unjudged"
         elif error is None and fault(unit):

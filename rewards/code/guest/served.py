@@ -63,9 +63,11 @@ def _answer(function: Any, arguments: list[Any], named: dict[str, Any]) -> list[
     args = [decode(each) for each in arguments]
     keywords = {name: decode(each) for name, each in named.items()}
     try:
-        answer = ["value", encode(function(*args, **keywords), convert=True)]
-    except NotPlain as error:
-        answer = ["other", str(error)]
+        result = function(*args, **keywords)
+        try:
+            answer = ["value", encode(result, convert=True)]
+        except NotPlain as error:
+            answer = ["other", str(error), bool(result)]
     except BaseException as error:  # whatever the program raises, sys.exit() included, is an answer
         kinds = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins"]
         try:

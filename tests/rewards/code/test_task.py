@@ -26,7 +26,7 @@ def test_the_solution_must_define_what_the_tests_use_and_nothing_else_defines() 
     assert names("assert sum(1, 2) == 3") == ("sum",)
     assert names("assert [x for x in f(1)] == [y for y in range(2)]") == ("f",)
     assert names("def check(candidate):\n    assert candidate(1) == 1", entry_point="f") == ("f",)
-    assert names("def check(c):\n    assert c(1)\ncheck(Solution().run)") == ("Solution",)
+    assert names("def check(c):\n    assert c(1)\ncheck(Solution().run)") == ("run",)
     assert names("assert heapq(1) == 2") == ("heapq",)
 
 
