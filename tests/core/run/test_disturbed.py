@@ -215,7 +215,7 @@ def test_kill_9_while_a_file_is_written_loses_only_what_follows_the_last_checkpo
 
 def test_a_full_stdout_is_told_of_on_stderr_and_the_run_goes_on(job: Job, undisturbed: Path) -> None:
     said = job.run(output="/dev/full")
-    assert said.count("the output cannot be written any more: No space left on device. The run goes on") == 1
+    assert said.count("the output cannot be written any more: No space left on device. The run continues") == 1
     assert metrics(job.out) == metrics(undisturbed)
 
 
@@ -227,7 +227,7 @@ def test_a_reader_that_went_away_is_told_of_and_the_run_goes_on(job: Job, undist
     read_until(reader, b"step 1")
     os.close(reader)
     assert command.wait(RUN) == 0
-    assert "the output cannot be written any more: Broken pipe. The run goes on" in job.checked(command)
+    assert "the output cannot be written any more: Broken pipe. The run continues" in job.checked(command)
     assert metrics(job.out) == metrics(undisturbed)
 
 
