@@ -212,11 +212,12 @@ import pytest
 from patience import wait_for
 
 HERE = Path(__file__).parent / os.environ["PYTEST_XDIST_WORKER"]
-pytestmark = pytest.mark.slow
 
+@pytest.mark.slow
 def test_first():
     os._exit(1)
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(20))
 def test_later(number):
     HERE.touch()
