@@ -40,7 +40,6 @@ OPTIONAL = {
     "inspect_ai": "interop",
     "minigrid": "minigrid",
     "openai": "judge",
-    "pytest": "dev",
     "ray": "ray",
     "reasoning_gym": "reasoning-gym",
     "tensorboard": "tensorboard",
