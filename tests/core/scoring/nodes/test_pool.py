@@ -181,8 +181,8 @@ def test_programs_are_judged_on_nodes_and_rewards_of_this_thread_stay_here() -> 
         seen.add(threading.get_ident())
         return 1.0
 
-    row = {"tests": ["assert f() == 1"], "entry_point": "f"}
-    batch = [Completion("```python\ndef f():\n    return 1\n```", row=row), Completion("def f(): return 2", row=row)]
+    row = {"tests": ["assert f(2) == 4", "assert f(-3) == -6"], "entry_point": "f"}
+    batch = [Completion(f"```python\ndef f(x):\n    return {result}\n```", row=row) for result in ("2 * x", "x + 2")]
     with scored_on(nodes, [Host.discover().reward("code"), BoundReward(local, "__main__")]) as scorer:
         outcomes = scorer.score(batch)
     assert [outcome.score for outcome in outcomes["code"]] == [1.0, 0.0]
