@@ -261,12 +261,13 @@ def main(
         elif error is not None and not (is_skip(error) and error is not raised):
             how, why = "raised" if error is raised else "failed", solution.other or line_of(error)
             if isinstance(error, ModuleNotFoundError) and error is not raised:
-                how = "unjudged"
+                report(["unjudged", f"the tests need a module that the sandbox lacks: {error.name}"])
+                raise Stop
         elif error is None and fault(unit):
             how, why = "failed", fault(unit)
         report(["unit", unit, how, why, seconds_taken, changed])
         channel.deadline = time.monotonic() + seconds
-        if solution.dead or how == "unjudged" or (stop and how != "passed"):
+        if solution.dead or (stop and how != "passed"):
             raise Stop
 
     space: dict[str, Any] = {"__name__": "tests", "__builtins__": sys.modules["builtins"]}

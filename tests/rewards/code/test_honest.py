@@ -19,6 +19,7 @@ pytestmark = pytest.mark.slow
 _LINES = Path(__file__).with_name("honest.jsonl").read_text(encoding="ascii").splitlines()
 HONEST = {case["name"]: case for case in map(json.loads, _LINES)}
 LEFT_OPEN = {
+    "a library that tests of plain calls need": "def test_f():\n    import numpy\n    assert f(1) == numpy.int64(4)",
     "a library that is not here": "def test_f():\n    import numpy_that_is_not_here\n    assert f(1) == 4",
 }
 
