@@ -1,4 +1,4 @@
-"""Modules that a SPEC names, `my_package.games` or `./games.py`: a name in, the imported module out."""
+"""Imports the module that a SPEC names, as `my_package.games` or `./games.py`."""
 
 from __future__ import annotations
 

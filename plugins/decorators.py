@@ -1,4 +1,4 @@
-"""`@reward` and `@verifier`: a plain function in, a callable spec out that keeps the function's types.
+"""Provides `@reward` and `@verifier`, which turn a function into a callable spec and keep its types.
 
 A type checker refuses a function that returns what no score or verdict can be, and a wrong call of the spec.
 """

@@ -1,4 +1,4 @@
-"""`@env` and `@sandbox`: a factory in, a callable spec out that keeps the factory's types.
+"""Provides `@env` and `@sandbox`, which turn a factory into a callable spec and keep its types.
 
 A factory is a function with its options as keyword-only parameters, or a class of which they make an instance. A class
 whose instances are no environments but the options of one has the method `env()`, which makes the environment; where it

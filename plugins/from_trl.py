@@ -1,4 +1,4 @@
-"""Reward functions written for TRL: a function (or callable object) in, a reward spec out. TRL itself is not needed.
+"""Adapts reward functions and callables written for TRL to reward specs. TRL itself is not needed.
 
 TRL calls `f(prompts=, completions=, completion_ids=, **columns)` with lists and takes a list of numbers and None back.
 The spec takes our completions, makes that call, and returns what the function returned; None stays an abstention.

@@ -1,4 +1,4 @@
-"""`@sampler`: a function that chooses rows in, a callable spec out that keeps the function's types."""
+"""Provides `@sampler`, which turns a function that chooses rows into a callable spec and keeps its types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`@loss` and `@advantage`: a function of tensors in, a callable spec out that keeps the function's types."""
+"""Provides `@loss` and `@advantage`, which turn a function of tensors into a callable spec and keep its types."""
 
 from __future__ import annotations
 

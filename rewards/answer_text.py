@@ -1,4 +1,4 @@
-"""Where a completion states its answer when that is no number: text in, the stated text out."""
+"""Extracts the stated answer from a completion where it is not a number."""
 
 from __future__ import annotations
 

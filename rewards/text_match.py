@@ -1,4 +1,4 @@
-"""The reward `text_match`: a completion and gold texts in, equality or shared words out."""
+"""Scores whether a completion equals one of the gold texts or shares words with it."""
 
 from __future__ import annotations
 

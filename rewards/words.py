@@ -1,4 +1,4 @@
-"""Answers in words, as people compare them: texts in, texts without case, punctuation and articles out."""
+"""Normalises answers in words: without case, punctuation and articles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a plugin what it says it is? Rewards, environments and sandboxes in, reports out, before anything trains.
+"""Checks rewards, environments and sandboxes before anything trains.
 
 One module for each kind of plugin, and one for each family of relations.
 """

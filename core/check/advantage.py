@@ -1,4 +1,4 @@
-"""Is an advantage fit to train with? An advantage in, a report out.
+"""Checks an advantage estimator before it is used in training.
 
 It is called as the trainer calls it, with made-up scores. The relations hold of every advantage, but for those that it
 claims: `unbiased`, with its default options, is held against the exact gradient of two small policies, over every batch

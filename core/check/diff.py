@@ -1,4 +1,4 @@
-"""What a change of rewards does to training: groups of completions and the scores of both sides in, differences out.
+"""Computes how replacing one set of rewards with another would change the training signal of recorded groups.
 
 The advantages are those that the trainer computes (`core/advantage`); a group whose rewards are all alike teaches
 nothing, so a group that loses or gains its signal matters more than any change of its mean.

@@ -1,4 +1,4 @@
-"""The pytest fixture `grpo_check`: a plugin in, a failed test with the report out when a relation does not hold.
+"""Provides the pytest fixture `grpo_check`, which fails a test when a plugin breaks a relation and shows the report.
 
 pytest loads this module in every project of an environment with grpo installed, so it imports nothing but pytest.
 """

@@ -1,4 +1,4 @@
-"""What checking a plugin found: findings in, a report for people, programs and tests out."""
+"""Holds the findings of a plugin check, and prints them for people and programs."""
 
 from __future__ import annotations
 

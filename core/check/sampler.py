@@ -1,4 +1,4 @@
-"""Checks a sampler before it chooses what is learned: a sampler in, a report out.
+"""Checks a sampler before it chooses what a run learns from.
 
 It goes through runs that are made up: rows that are always right, sometimes right and never right, and rewards without
 a lowest score. What it chooses must be rows that there are, the same ones whenever it is asked the same, and none may

@@ -1,4 +1,4 @@
-"""Checks the tools of an environment: hostile and worked calls in, what does not hold out."""
+"""Checks the tools of an environment with hostile calls and calls from worked examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`grpo runs` and `grpo show`: run directories in, a table of runs or the rollouts of a step out.
+"""Implements `grpo runs`, which lists runs, and `grpo show`, which prints the rollouts of a step.
 
 Neither loads torch. What models, datasets and plugins wrote is printed without escape sequences and never as markup,
 and each text of theirs stands behind a mark, so that none can pass for something that this program says.

@@ -1,4 +1,4 @@
-"""`grpo score` and `grpo verify`: recorded completions in, the same rows with outcomes out, a summary on stderr.
+"""Implements `grpo score` and `grpo verify`: adds outcomes to recorded completions and prints a summary on stderr.
 
 On a terminal the summary alone is printed, unless the rows are asked for.
 

@@ -1,4 +1,4 @@
-"""An object in a process of its own on this machine: messages as bytes in, answers out, as with one on another node.
+"""Runs an object in a process of its own on this machine; it answers messages like an object on another node.
 
 Theory of operation. The process is started as in plugins/child_process.py. Each message is answered in a thread of
 its own there. When the process ends, whatever it was asked fails; it ends by itself when this

@@ -1,4 +1,4 @@
-"""The one door to Ray: an address in; the nodes of its cluster and objects that live on them out.
+"""Connects to a Ray cluster, lists its nodes and starts objects on them. Only this module imports ray.
 
 Theory of operation. An object is named by its module and class, made on a node by an actor of its own, and spoken to in
 bytes: what is in them is the business of the two who speak. So Ray itself pickles names, numbers and bytes of ours

@@ -1,4 +1,4 @@
-"""What pydantic says of a wrong setting, in our words: its errors in, one line each out."""
+"""Rewords pydantic's errors about settings, one line for each."""
 
 from __future__ import annotations
 

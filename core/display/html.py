@@ -1,4 +1,4 @@
-"""Small pieces of HTML for notebooks: texts of models and data in, escaped cells out.
+"""Escapes text from models and datasets into HTML cells for notebooks.
 
 No text is ever markup: it is escaped, has no control characters, and is set as it is where a page typesets formulas.
 Colours are those of the page, light or dark.

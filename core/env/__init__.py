@@ -1,4 +1,4 @@
-"""Environments: rows in, episodes out; actions in, observations out.
+"""Turns rows into episodes and steps environments.
 
 One module for each step from a row to an observation.
 """

@@ -1,4 +1,4 @@
-"""The environments of one batch of rollouts: episodes, actions and calls of tools in; what they answered or raised out.
+"""Steps the environments of one batch of rollouts and collects what they return or raise.
 
 Theory of operation. `LocalEnvBatch` has them in threads of this process (core/env/threads.py). Tools are functions of
 an environment and are called beside it, each rollout's in a thread of its own, one call at a time.

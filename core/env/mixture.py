@@ -1,4 +1,4 @@
-"""The environments of a run: what the user named in; each with its rewards, verifier and share of the prompts out.
+"""Binds the environments of a run to their rewards, verifiers and shares of the prompts.
 
 With several of them every prompt, and so every group of completions, belongs to one environment; a batch may hold
 groups of all. Rewards and verifiers then carry the environment's name (`gsm8k.proximity`) and score its completions

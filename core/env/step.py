@@ -1,4 +1,4 @@
-"""One step of an environment: an action as text in, what gymnasium's contract says came of it out, checked.
+"""Takes one step of an environment and checks the result against gymnasium's contract.
 
 Beside actions an environment may want to know of turns that called its tools, and of a budget that ended its rollout.
 """

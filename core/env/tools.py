@@ -1,4 +1,4 @@
-"""The tools of an environment: typed functions in, their schemas for the chat template and their answers as text out.
+"""Describes an environment's typed functions as tool schemas and calls them.
 
 An environment offers tools by an attribute `tools`, a sequence of functions (its own methods, mostly); one that has an
 attribute `json_schema` is described by that, any other by its annotations and docstring. What a tool raises is an

@@ -1,4 +1,4 @@
-"""Decides and refuses before a model loads: a configuration in, a `Plan` or a clear error out.
+"""Turns a configuration into a `Plan`, or refuses it with a clear error before a model loads.
 
 One module for each topic that is decided.
 """

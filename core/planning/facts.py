@@ -1,4 +1,4 @@
-"""What planning decides from: a configuration and the host in, what its names mean on this machine out.
+"""Collects the facts that planning needs about this machine, the model and the plugins.
 
 Each fact is found once and handed on: `Facts` before a row is read, `ModelFacts` before weights load.
 """

@@ -1,4 +1,4 @@
-"""What a run minimises: the names in its configuration in, the bound loss and advantage out."""
+"""Binds the loss and the advantage estimator that a configuration names."""
 
 from __future__ import annotations
 

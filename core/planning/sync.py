@@ -1,4 +1,4 @@
-"""How the weights that train reach the engine that samples: a configuration in, whether all of them travel out."""
+"""Decides how trained weights reach the rollout engine, and refuses weights that cannot be transferred."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far rollouts of several turns may go: the user's budgets and the environments in, checked budgets out."""
+"""Checks the token and turn budgets of multi-turn rollouts against the environments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the processes of a run say to each other: a value of each one in, the values of all out, alike on each.
+"""Exchanges values among the ranks of a run so that all of them get the same result.
 
 A launcher (torchrun, accelerate, SLURM, Ray) starts the processes and numbers them in RANK and WORLD_SIZE. A run alone
 is process 0 of 1, for which all of this costs nothing. Whatever is said goes over gloo, beside what the trainer sends

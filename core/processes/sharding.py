@@ -1,4 +1,4 @@
-"""The sharding that a launcher asked for: the variables of `accelerate launch` in; what it is, or a refusal, out.
+"""Reads the sharding from the variables of `accelerate launch`, and refuses what is not supported.
 
     nothing             every process has the whole policy and its optimizer (DDP)
     FSDP 2              weights, gradients and optimizer are sharded, by torch

@@ -1,4 +1,4 @@
-"""Lists runs: a folder in, one `RunLine` per run directory in it out, oldest first.
+"""Lists the run directories of a folder, oldest first, one `RunLine` for each.
 
 A run directory that cannot be read is a line that says so and hides no other.
 """

@@ -1,4 +1,4 @@
-"""A run as one page for reading: run directories in, one HTML file out that needs nothing else.
+"""Renders runs as one self-contained HTML page.
 
 One module for each thing that a page holds.
 """

@@ -1,4 +1,4 @@
-"""What went wrong in a run, from its record: metrics and rollouts in, alarms with the rollouts they are about out.
+"""Finds the alarms in a run's record, with the rollouts that each one is about.
 
 Warnings on the way a run goes are found again by the same watch that gave them while it ran, so the words are the same.
 """

@@ -1,4 +1,4 @@
-"""Puts a run on the Hugging Face hub: a run in, a folder with its model, card and report out, and a commit of that.
+"""Publishes a run on the Hugging Face hub, with its model, model card and report.
 
     README.md           the card
     grpo_config.json    the settings, as `grpo run --config` reads them elsewhere

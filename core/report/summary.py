@@ -1,4 +1,4 @@
-"""What a page says of a run before any rollout is looked at: its record in, a value for JSON out."""
+"""Summarises a run's record for its page as one JSON value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts what samples: a plan and its policy in, an open `Rollouts` out, which is the caller's to close."""
+"""Opens the rollout backend of a plan and returns its `Rollouts`, which the caller closes."""
 
 from __future__ import annotations
 

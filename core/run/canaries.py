@@ -1,4 +1,4 @@
-"""Watches the rewards of a run by its canaries: known completions in, metrics, warnings and the end of a run out.
+"""Scores known completions during a run, and warns or stops it when their scores are wrong.
 
 Each canary is scored beside the training batches, outside the loss. What is measured per plugin, as shares:
 

@@ -1,4 +1,4 @@
-"""A run that is made longer: its settings and the steps that it is to have in, refusals and what will differ out.
+"""Extends a finished run to more steps, and refuses or reports what would differ.
 
 It goes on from its last checkpoint, so that its steps are those that it would have had if it had been asked for all of
 them from the beginning, but for what depends on how many there are.

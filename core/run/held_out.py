@@ -1,4 +1,4 @@
-"""Held-out accuracy between steps: the policy as it is in, the share of right greedy answers out."""
+"""Measures held-out accuracy between steps by greedy answers of the current policy."""
 
 from __future__ import annotations
 

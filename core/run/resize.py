@@ -1,4 +1,4 @@
-"""A run that goes on in other processes: its settings and checkpoint in, settings that fit them or a refusal out."""
+"""Continues a run on another number of processes with settings that fit, or refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scoring in a run: completions in, outcomes and right or wrong out; a plugin that fails is told of once.
+"""Scores the completions of a run and decides which are correct; a failing plugin is reported once.
 
 Every process scores its own completions.
 """

@@ -1,4 +1,4 @@
-"""One plugin, called: a completion in, one result out, whatever the plugin does.
+"""Calls one plugin for one completion and returns one result, whatever the plugin does.
 
 The same code runs in the caller's thread, in a scoring thread and in a worker process: it calls, retries transient
 trouble, reads the value, and turns every exception into a failure whose traceback is reported.

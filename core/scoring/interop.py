@@ -1,4 +1,4 @@
-"""Our rewards, unmodified, elsewhere: a SPEC in, a reward function of TRL or verifiers, or a scorer of Inspect out.
+"""Wraps our rewards, unmodified, as reward functions of TRL and verifiers or scorers of Inspect.
 
 Each scores through `core/score`, so that a reward keeps its executor, its time limit and its retries there too. What is
 no score becomes what the library has for it, and never a zero that nobody sees:

@@ -1,4 +1,4 @@
-"""Recorded completions: lines of JSON in, completions with their columns out.
+"""Reads recorded completions and their columns from JSON lines.
 
 A row is `{"completion": ..., <columns>}`; the completion is a string or a list of chat messages. Which rows answer one
 prompt, for rewards that score groups and for advantages, is read from their columns.

@@ -1,4 +1,4 @@
-"""What would make a run faster: its metrics and settings in, changes with their calculated gain out.
+"""Suggests changes that would make a run faster, with the gain computed from its metrics.
 
 Each gain follows from what was measured in that run and nothing else: what is done half as often takes half of the
 time, what is done by two workers half as long, and of two things beside each other the longer one is left.

@@ -1,4 +1,4 @@
-"""What a run will take, said before it begins: settings and the runs of this machine in; time, tokens and calls out.
+"""Predicts the time, tokens and calls of a run before it begins, from earlier runs on this machine.
 
 How long a step takes is not guessed: it is what it took in an earlier run with the same model, environment, batch and
 way of sampling. Without such a run nothing is said about time.

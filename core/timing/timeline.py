@@ -1,4 +1,4 @@
-"""Where the time of a run went, and what became of its tokens: rows of metrics in, seconds and shares out.
+"""Breaks down where the time and the tokens of a run went.
 
 The parts follow each other on the first process, so they add up. What goes on beside them (the samples of the next
 batches with --ahead, scores of completions that ended early) counts where something waited for it.

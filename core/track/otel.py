@@ -1,4 +1,4 @@
-"""Spans of a run's steps for OpenTelemetry: rows of metrics in, one trace for each step out, by OTLP over HTTP.
+"""Exports a run's steps as OpenTelemetry traces by OTLP over HTTP, one trace for each step.
 
 Theory of operation. What a step took is measured once, by the metrics of `core/timing/timeline.py`; the spans have
 these durations. Where a part began is worked out from their order, in which the parts of a step follow each other. A

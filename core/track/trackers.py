@@ -1,4 +1,4 @@
-"""Where a run's metrics go besides its own files: names of trackers and a run directory in, callbacks out.
+"""Creates the callbacks that send a run's metrics to experiment trackers.
 
 W&B and MLflow show a run under an id that is kept in the run directory: a run that is resumed continues its chart, and
 two runs of one process have one chart each. trackio knows a run by its name, which is kept too.

@@ -1,4 +1,4 @@
-"""What a policy is trained on, made: episodes in, scored rollouts with advantages and tensors out.
+"""Collects scored rollouts with advantages, as tensors, from the episodes of a batch.
 
     episodes → rollouts → outcomes → advantages → tensors
 

@@ -1,4 +1,4 @@
-"""A plan in TRL's words: a `Plan` in, the keyword arguments of its configurations out. Imports nothing of TRL."""
+"""Translates a `Plan` into keyword arguments of TRL's configurations. Imports nothing of TRL."""
 
 from __future__ import annotations
 

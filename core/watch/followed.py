@@ -1,4 +1,4 @@
-"""A run that is read while it goes on: its directory in; its line, curves, alarms and the numbers of its rollouts out.
+"""Follows the directory of a running run: its line, curves, alarms and rollout numbers.
 
 Texts are read step by step when somebody looks at them, and those of few steps are kept: a run may have more of them
 than memory has room for. Whatever reads files here is made for a thread of its own beside the one that draws.

@@ -1,4 +1,4 @@
-"""Jobs in a process with limits and an empty environment, in the place of a sandbox: a job in, what happened out.
+"""Runs grader jobs in a process with limits and an empty environment, where there is no sandbox.
 
 It serves one job at a time; the process is started when it is first needed, and again after it was lost.
 """

@@ -1,4 +1,4 @@
-"""A process of its own for graders where no sandbox holds them: requests in over a socket, what was printed out.
+"""Forks a process for each grader request where no sandbox is used, and sends back what it printed.
 
 Theory of operation. The process is a fresh interpreter with an empty environment. It imports the library once and
 forks for each request; the child gets limits of processor time, memory and files (it may write none), runs the

@@ -1,1 +1,1 @@
-"""Environments of other libraries, each in a process of its own: calls in, what they returned or raised out."""
+"""Runs environments of other libraries in processes of their own."""

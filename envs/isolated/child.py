@@ -1,4 +1,4 @@
-"""The process in which environments are made, and those in which they are played: calls in over sockets, answers out.
+"""Serves environments in a child process: forks one process for each and answers calls over sockets.
 
 Theory of operation. The first process is a fresh interpreter with the environment variables that it was given. It
 calls a function of ours, which loads what all episodes share and returns how an environment is made. Each environment

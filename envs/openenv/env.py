@@ -1,4 +1,4 @@
-"""A session on an OpenEnv server as an environment of texts: an address in, observations and rewards out.
+"""Wraps a session on an OpenEnv server as a text environment.
 
 Theory of operation. The server keeps one environment for each WebSocket at /ws. Messages are JSON objects with `type`
 and `data`: "reset" (its data are the arguments, the seed among them) and "step" (its data are the fields of the action)

@@ -1,4 +1,4 @@
-"""The graders of reasoning-gym inside a sandbox: a problem and an answer in, a score or a refusal out.
+"""Runs the graders of reasoning-gym inside a sandbox.
 
 Some graders pay for what is no solution, and nine run an answer as Python. Here such answers are refused before the
 grader sees them, or its score is. What it gives for every other answer is left as it is. The table of what was found

@@ -1,4 +1,4 @@
-"""Tries answers that solve nothing on every dataset: nothing in, the table of what their graders pay for them out.
+"""Tries answers that solve nothing on every reasoning-gym dataset and tabulates what its grader pays.
 
     python -m grpo.envs.reasoning_gym.probe        # writes probed.json anew, for the version that is installed
 

@@ -1,4 +1,4 @@
-"""Reads a rubric from a TOML file: a path in, a rubric out whose components are named by SPEC.
+"""Reads a rubric, whose components are named by SPEC, from a TOML file.
 
 name = "tidy"            # default: the file's name
 version = 1

@@ -1,4 +1,4 @@
-"""Finds the components that a rubric names by SPEC: a rubric and a way to look rewards up in, the whole rubric out."""
+"""Looks up the components that a rubric names by SPEC."""
 
 from __future__ import annotations
 

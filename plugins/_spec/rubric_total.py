@@ -1,4 +1,4 @@
-"""What a rubric makes of its components' scores: one value per component in, the rubric's value out.
+"""Combines the values of a rubric's components into one.
 
 A value is a score, None (the component abstained), `FAILED`, or `STOPPED` (a gate before it did not pass, so it was
 not called). An abstention is never a zero, and a failure of what is needed makes the whole rubric fail:

@@ -1,4 +1,4 @@
-"""What a row asks of a program: its columns in, a task out.
+"""Reads from a row's columns what a program must do.
 
 Three forms of tests are known: assertions (HumanEval's `test`, MBPP's `test_list`, `tests` as source or a list of
 sources), calls with expected results (`fn_name` or `entry_point` with `inputs` and `outputs`), and programs that read

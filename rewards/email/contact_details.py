@@ -1,4 +1,4 @@
-"""Phone numbers, mailboxes and postal addresses in a signature: its lines in, what is there out.
+"""Finds phone numbers, mailboxes and postal addresses in a signature.
 
 The shapes are loose on purpose: a signature is meant for people. A placeholder ("[Your phone]", "XXX-XXXX") has none
 of them. Everything is linear in the text.

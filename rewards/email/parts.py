@@ -1,4 +1,4 @@
-"""What makes a good e-mail, one reward each: a completion and the row's expectations in, a score out.
+"""Scores the parts of a good e-mail, with one reward for each.
 
 Each looks at one thing only, so that each shows in the metrics under its own name. They pay for form and named facts;
 whether the e-mail says the right thing is for a judge, or for people.

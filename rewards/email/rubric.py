@@ -1,4 +1,4 @@
-"""The e-mail rubric: a completion and the row's expectations in, the sum of five parts out, each logged by its name."""
+"""Sums five parts into the e-mail rubric and logs each by its name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guide's two-part arithmetic reward: a completion and the gold answer in, number found and number right out."""
+"""Implements the two-part arithmetic reward: one part for a number, one for the correct number."""
 
 from __future__ import annotations
 

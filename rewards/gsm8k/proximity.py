@@ -1,4 +1,4 @@
-"""How near the answer comes: a completion and the gold answer in, a bounded score out.
+"""Scores how close the answer is to the gold answer, within bounds.
 
 Our own score is continuous in the distance; the published stepped tables are options of it, and their companion
 functions stand beside it under the same names as published.

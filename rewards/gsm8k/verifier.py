@@ -1,4 +1,4 @@
-"""The GSM8K verifier: a completion and the gold answer in, a verdict out. It judges and never scores."""
+"""Verifies answers to GSM8K problems. It judges and never scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the judge is and how it is asked: options in, a checked endpoint out.
+"""Checks the options that say where the LLM judge is and how it is called.
 
 Whatever cannot work is refused here, before a model loads: an option, a missing package, a missing key, a server that
 does not answer. The key itself stays in the environment, and is taken out of every text.

@@ -1,4 +1,4 @@
-"""What the judge is asked: a rubric and quoted material in, the chat messages and the schema of the reply out.
+"""Builds the chat messages for the LLM judge and the schema of its reply.
 
 Three things keep the material from being obeyed. It is quoted line by line (`rewards/judge/quote.py`), between lines
 that begin with a mark that is drawn anew for each request, so that nothing in it can end the quotation. The rules

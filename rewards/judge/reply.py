@@ -1,4 +1,4 @@
-"""The judge's reply, read strictly: text in, points out; anything but the one object that was asked for is an error."""
+"""Parses the LLM judge's reply strictly: anything but the requested object is an error."""
 
 from __future__ import annotations
 

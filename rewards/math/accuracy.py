@@ -1,4 +1,4 @@
-"""The reward `math`: a completion and the gold answer in, 1 or 0 out, or an abstention where nothing can be said."""
+"""Scores 1 or 0 for a correct or wrong mathematical answer, and abstains where it cannot be decided."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process that compares, from the inside: requests of JSON in, replies of JSON out, until the parent hangs up.
+"""Serves comparisons in a child process: reads JSON requests and writes JSON replies until the parent hangs up.
 
 The kernel ends it when a comparison passes its processor time or its wall time (alarms with their default action stop
 C code too, and an orphan) and refuses it memory beyond `MEMORY` (Linux). How it is started: plugins/child_process.py.

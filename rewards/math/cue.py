@@ -1,4 +1,4 @@
-"""What prose states as its answer: a statement without marks in, the same with its answer marked out.
+"""Marks the answer that unmarked prose states.
 
 "The answer is x^2+1.", "**Answer:** (1, 2)", "Respuesta: 2√3" and a last sentence such as "So the area is 25π." all
 name an answer behind a cue. Where that is mathematics and nothing else, it is taken as if it stood in a block; a reason

@@ -1,4 +1,4 @@
-"""Whether two answers are the same mathematics: gold and statement as text in, True, False or None (cannot say) out.
+"""Decides whether two answers are mathematically equal; None where it cannot tell.
 
 Only this module and `rewards/math/sets.py` import computer algebra (math-verify, latex2sympy, sympy). They have no
 time limit of their own (those of math-verify need the main thread and are switched off): they run in the process that

@@ -1,4 +1,4 @@
-"""Answers where the gold is a plain number: a statement and the number in, right, wrong or None (needs algebra) out."""
+"""Compares an answer with a plain number; None where algebra is needed."""
 
 from __future__ import annotations
 

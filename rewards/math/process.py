@@ -1,4 +1,4 @@
-"""Compares answers under a hard time limit: a request in, a reply out, or `Undecided`, from any thread of any process.
+"""Compares answers under a hard time limit, from any thread of any process.
 
 Theory of operation. Computer algebra can hang inside one C call and can fill the memory, and no thread can be ended.
 So a comparison runs in a process of its own (`rewards/math/child.py`), which is kept for the next one and killed when

@@ -1,4 +1,4 @@
-"""The verifier `math`: a completion and the gold answer in, a verdict out.
+"""Verifies a mathematical answer against the gold answer.
 
 Every step either decides or leaves it to the next, from the cheapest to the dearest: text, words, letter, objections,
 number, and only then computer algebra, in a process of its own with a hard time limit.

@@ -1,4 +1,4 @@
-"""The final answer of a completion: text in, an `Answer` out; and the gold number of a dataset row.
+"""Reads the final number of a completion as an `Answer`, and the gold number of a dataset row.
 
 What follows the reasoning is read first, the reasoning itself only
 when nothing follows. In each part the last explicit form wins (`<answer>`, `<SOLUTION>`, `\\boxed{}`, `#### 72`), then

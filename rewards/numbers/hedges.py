@@ -1,4 +1,4 @@
-"""How people avoid to name one number: a text and where a number stands in it in, whether it is stated at all out.
+"""Detects whether a number in a text is stated or hedged.
 
 "near 72", "72 or something else", "72 unless it is 73", "If it is not 71, it is 72" name no number; "72, no wait, 71"
 names the second; "It is 70. It is 71. It is 72." guesses once in each sentence. Every step is linear in the text, of

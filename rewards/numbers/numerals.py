@@ -1,4 +1,4 @@
-"""Numbers as people write them: text in, exact `Number` values out, never a float and never an exception.
+"""Parses numbers as people write them into exact `Number` values; never a float, never an exception.
 
 Every step is linear in the length of the text, whatever the text is; digits beyond `DIGITS` places are rounded away
 from equality, so that a number of a million digits costs no more than reading it.

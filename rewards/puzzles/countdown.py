@@ -1,4 +1,4 @@
-"""Countdown: a completion, the numbers and the target in; whether its expression reaches the target out.
+"""Checks whether a Countdown expression uses the given numbers and reaches the target.
 
 The verifier judges, the reward scores; both read the expression with `grpo.rewards.puzzles.expression`, exactly and
 without executing anything.

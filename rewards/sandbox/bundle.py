@@ -1,4 +1,4 @@
-"""Our own modules for a fresh interpreter that cannot see our files: their sources in, a memory file out.
+"""Packs our own modules into a memory file for an interpreter that cannot see our files.
 
 The launcher and the zygote run in interpreters without site packages, the zygote moreover where no file of ours
 exists. They get the modules through a descriptor, the zygote as code that its launcher compiled: what compiling leaves

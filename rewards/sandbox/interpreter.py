@@ -1,4 +1,4 @@
-"""What an interpreter needs to run: its executable in, the files to show inside the sandbox out.
+"""Finds the files that an interpreter needs inside a sandbox.
 
 The executable, its standard library without site packages, and exactly those shared libraries that the interpreter and
 its extension modules map, found by letting it import them all once. Inside, everything lies where a system Python

@@ -1,4 +1,4 @@
-"""What each sandbox of a pool shall be: options and the machine in, plans for the launcher out.
+"""Plans what the launcher sets up for each sandbox of a pool, from options and the machine.
 
 Here it is decided which protections there are. One that the machine does not give is refused by name, with what to do
 about it, unless it may be missing; it then stands in every result.

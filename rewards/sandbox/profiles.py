@@ -1,4 +1,4 @@
-"""The languages that a sandbox runs: a name in, what must be shown inside and which commands run a program out.
+"""Defines the languages that a sandbox runs: the files to show inside and the commands to run.
 
 `python` runs in the zygote itself, and so does `pytest`, where pytest is loaded already. `c` and `javascript` replace
 the process; they are offered where gcc and node are installed, and show the compiler, its headers and the system's

@@ -1,4 +1,4 @@
-"""Cosine length shaping: a completion and the gold answer in, a score out that depends on right or wrong and on length.
+"""Scores correct and wrong answers by length along a cosine.
 
 Short right answers earn more than long ones, and long wrong ones lose less than short ones, so that a policy thinks
 longer where it does not know the answer.

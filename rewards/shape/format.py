@@ -1,4 +1,4 @@
-"""Whether a completion keeps to a layout of tagged blocks: a completion in, the share of the layout that holds out.
+"""Scores how far a completion keeps to a layout of tagged blocks.
 
 The layout is an option; the five format functions that TRL and open-r1 publish are variants.
 """

@@ -1,4 +1,4 @@
-"""What validating an environment by its gold solutions found: figures and refused rows in, a report out."""
+"""Holds the result of validating an environment with its gold solutions, and prints it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that may be looked at after every step: numbers between 0 and 1 in, how much evidence there is out.
+"""Accumulates evidence against a hypothesis as e-values, which may be checked after every step.
 
 A test by betting (Waudby-Smith and Ramdas, JRSS B 2024): a stake is bet against "the mean is at most the bound", and
 where that holds, the wealth is a supermartingale. By Ville's inequality it then ever reaches 1 / p with a chance of p

@@ -1,4 +1,4 @@
-"""Rings when a reward is hacked or a policy falls apart: scored completions of each step in, suspicions out.
+"""Detects reward hacking and policy collapse in the scored completions of each step.
 
 Theory of operation. A policy that exploits a hole in its reward is paid for something other than being right. Within
 a group the prompt is the same, so what a reward pays for can be read off there, whatever the difficulty of the

@@ -1,4 +1,4 @@
-"""Does it fit, and how: memory of a device and a model's shape in, settings out."""
+"""Chooses settings with which a run fits into the memory of a device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memory of a run, line by line, before anything is loaded: shapes and settings in, bytes out.
+"""Estimates the memory of a run in bytes, item by item, before anything loads.
 
 Weights, adapter, gradients and optimizer are counted from the model's own modules, activations from a forward pass
 without data (core/planning/memory/activations.py). The rest is arithmetic:

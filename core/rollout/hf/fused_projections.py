@@ -1,4 +1,4 @@
-"""A model that decodes in fewer, larger calls: its attention, MLP or norm in, what computes the same out.
+"""Replaces attention, MLP and norm layers by equivalents that decode in fewer, larger calls.
 
 A decoding step of few rows makes hundreds of small calls, each of which takes longer to begin than to compute. Here the
 queries, keys and values of a layer are one product, as are both inner products of an MLP; queries and keys are rotated

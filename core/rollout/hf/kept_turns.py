@@ -1,4 +1,4 @@
-"""Keys and values kept between the turns of rollouts: those of a generation in, the start of the next one out.
+"""Keeps the keys and values of a generation for the next turn of its rollouts.
 
 Theory of operation. The context of a turn is that of the turn before and a few tokens more, so only these need a
 forward pass. A generation hands over the cache of its rows: those that left the batch early when they do, the others

@@ -1,4 +1,4 @@
-"""Keys and values with room for tokens to come: a cache of transformers in, the same one that grows without copies out.
+"""Gives a transformers cache room to grow, so that new tokens are added without copying keys and values.
 
 A `DynamicLayer` copies all it holds for each new token. Here tokens are written into slots that were allocated before;
 `keys` and `values` are views of those that are taken. Room is made by a quarter of what is there, so that a completion

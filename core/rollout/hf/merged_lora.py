@@ -1,4 +1,4 @@
-"""The weights that a policy samples with: a model in, the same with its adapter added and its weights laid out, out.
+"""Merges a policy's adapter into its weights and lays them out for sampling.
 
 Each adapted layer otherwise makes three products of one, at every token. Weights in float32 are folded into a copy that
 lasts as long as the sampling, and then the frozen ones are back, bit for bit. Weights of lower precision would lose

@@ -1,4 +1,4 @@
-"""What a model carries from token to token, whatever its kind: the output of a forward pass in, its cache out.
+"""Reads the cache or recurrent state from the output of a forward pass, whatever its class.
 
 Attention's keys and values have a slot for each token, and a mask hides those of padding. States (of state-space
 models, linear attention, short convolutions) have none: what padding writes into them stays. So rows of models with

@@ -1,4 +1,4 @@
-"""Tensors on their way to a rollout server: items of a sync in, frames of bytes out, and back; one item at a time.
+"""Writes the tensors of a weight sync as frames of bytes and reads them back, one item at a time.
 
 A frame is eight bytes of length, eight of the XXH3 digest of what follows, and a safetensors file. The file holds one
 tensor under its name, or what changed in one (positions and new values), or nothing but the notice that a tensor is

@@ -1,4 +1,4 @@
-"""Rollouts a part at a time: those under way in, the same ones a few tokens further out.
+"""Samples rollouts in parts: continues unfinished ones by a few tokens at a time.
 
 Theory of operation. A rollout is a prompt and the tokens that followed it, so it can be left at any token and gone on
 with later, by another version of the policy: the next part is sampled from all tokens so far, which the engine reads

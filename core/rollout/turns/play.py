@@ -1,4 +1,4 @@
-"""Rollouts of several turns: episodes in, trajectories of tokens out, some sampled and some observed.
+"""Plays multi-turn rollouts: turns episodes into token sequences, of which some are sampled and some observed.
 
 Theory of operation. All rollouts of a batch advance together: one generation for those still alive, then one step of
 each of their environments, side by side (core/env/env_batch.py), until the environment ends the episode or a budget is

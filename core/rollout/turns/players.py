@@ -1,4 +1,4 @@
-"""Who plays the rollouts of an environment: its budgets and a chat template in, a `Player` or None out."""
+"""Chooses the `Player` for an environment by its budgets and chat template."""
 
 from __future__ import annotations
 

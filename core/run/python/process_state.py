@@ -1,4 +1,4 @@
-"""Leaves a process as a run found it: what is everybody's in, the same out, however the run ends.
+"""Restores global process state (random generators, loggers, warning filters) after a run in Python ends.
 
 A run seeds every generator, hushes progress bars, and lets libraries set what they like. In a script or a notebook all
 of that is the user's. What importing a library does once and for all (filters for its own warnings, its loggers) is

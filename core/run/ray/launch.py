@@ -1,4 +1,4 @@
-"""A run on a Ray cluster: a configuration and what was asked for in; the same run directory as on one machine out.
+"""Starts a run on a Ray cluster and writes the same run directory as on one machine.
 
 Theory of operation. The command connects with the cluster, places everything (`placement`) and has the node of the
 first process plan the run, so that what cannot work is refused before anything starts. Then it starts the rollout

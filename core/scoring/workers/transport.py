@@ -1,4 +1,4 @@
-"""How a plugin travels to a worker process: a bound plugin in, bytes out, and back again.
+"""Serialises a bound plugin for a worker process and restores it there.
 
 A function that a fresh interpreter can import goes by reference (module, name and, for a module that was loaded from a
 file, the file). Anything else (a closure, a lambda, something defined in a script or a notebook) goes by value,

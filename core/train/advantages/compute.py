@@ -1,4 +1,4 @@
-"""What a batch's scores are worth: scores in, totals and advantages out. A zero and no score are different things.
+"""Computes the advantages of a batch from its scores. A score of zero and a missing score differ.
 
 In: one score per completion and reward, NaN where the reward abstained, and which completions failed to be scored.
 Out: totals, and what the run's advantage makes of them (core/train/advantages/, or a plugin's). The rules, whichever:

@@ -1,4 +1,4 @@
-"""One generation as the policy is trained on it: completions and outcomes in, advantages, metrics and a verdict out."""
+"""Builds the training batch of one generation: advantages, metrics and verdicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a batch says about each environment of a run: a batch in, metrics named `env/NAME/...` out."""
+"""Computes the metrics of each environment in a batch, named `env/NAME/...`."""
 
 from __future__ import annotations
 

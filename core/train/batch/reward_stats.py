@@ -1,4 +1,4 @@
-"""What of a batch's rewards is worth watching over a run: scores and their calls in, named shares out."""
+"""Computes statistics of a batch's rewards that show trends over a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rollouts as training reads them: token ids in, padded tensors and micro batches of them out.
+"""Pads the token ids of rollouts into tensors and splits them into micro batches.
 
 The names are TRL's, whose own loss may be asked for (train.head='trl'): `prompt_ids` and `prompt_mask` [N, P],
 `completion_ids`, `completion_mask`, `tool_mask` and `sampling_per_token_logps` [N, T], `advantages` [N], or [N, T]

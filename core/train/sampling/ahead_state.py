@@ -1,4 +1,4 @@
-"""The batches that are sampled ahead, in a checkpoint: rollouts in, and the same rollouts out for a resumed run.
+"""Saves the batches that were sampled ahead in a checkpoint, and restores them.
 
 What its prompts are and what rewards may read of their rows is known from the episodes; written are the tokens and what
 the policy said. Of several processes that train together, each has a file of its own.

@@ -1,4 +1,4 @@
-"""The policy as it was: the weights of a step in, a model out that has them for as long as somebody samples with them.
+"""Keeps a copy of the policy with the weights of an earlier step for as long as it is sampled from.
 
 Only what trains is copied; the frozen weights of an adapter's base are the policy's own. A copy that is given back is
 written over for the next one, so there are no more of them than were in use at a time.

@@ -1,4 +1,4 @@
-"""The rollouts that are under way, in a checkpoint: groups of them in, and the same groups out for a resumed run.
+"""Saves unfinished rollouts in a checkpoint, and restores them.
 
 Written are the tokens of an answer so far and what the policy said of each. A rollout that has ended is written as the
 batches that are sampled ahead are (core/train/sampling/ahead_state.py), with what its environment made of it.

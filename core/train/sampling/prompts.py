@@ -1,4 +1,4 @@
-"""Which prompts a step asks: batches that were scored in, the episodes of the next one out.
+"""Chooses which prompts the next step asks, given the batches that were scored.
 
 Without a sampler the order of the whole run is fixed before it starts (core/env/order.py). A sampler chooses the rows
 of each step from what became of those of all steps before; how many prompts an environment has in a step stays.

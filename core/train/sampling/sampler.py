@@ -1,4 +1,4 @@
-"""Has the rollouts of a batch sampled, and scored as they end: episodes in, a `Generation` out.
+"""Samples the rollouts of a batch and starts scoring each one as it ends.
 
 `PolicySampler` samples when it is asked. What samples otherwise (ahead of time, again, more than was asked for) has the
 same form, `Sampler`, and stands around another one.

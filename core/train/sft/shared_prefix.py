@@ -1,4 +1,4 @@
-"""The start that all rows of a supervised batch have in common: a padded batch in, the batch without it out.
+"""Finds the prefix that all rows of a supervised batch share and removes it from the batch.
 
 Demonstrations of one environment begin alike: the system message and the tools, often most of the tokens. They are
 computed once, with their gradient, and every row attends to their keys and values. The loss is that of the whole rows,

@@ -1,4 +1,4 @@
-"""Supervised steps before GRPO: worked answers in, a policy that has seen them out."""
+"""Trains on worked answers for some supervised steps before GRPO begins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AdamW for weights of 16 bits that keeps what they round away: gradients in, updated weights out.
+"""Implements AdamW for 16-bit weights, and keeps the rounding errors of each update.
 
 Theory of operation. A bfloat16 number has 8 significant bits, so a weight w only changes when it is moved by more than
 about |w| / 512. At a learning rate of 1e-6 that is next to no weight: full fine-tuning would run, and learn nothing.

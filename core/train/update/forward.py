@@ -1,4 +1,4 @@
-"""Forward passes over prompts and completions: token ids in, log-probabilities [B, T] of the completions out."""
+"""Runs forward passes and returns log-probabilities of completions, shape [B, T]."""
 
 from __future__ import annotations
 

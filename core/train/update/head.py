@@ -1,4 +1,4 @@
-"""The policy's output layer, used without making logits: a model with labels in, log-probabilities and entropies out.
+"""Computes log-probabilities and entropies from the policy's output layer without making logits.
 
 `attach_logps(model)` teaches a model's forward one more way to be called: with `logp_labels`, it runs the backbone,
 over packed rows where the model takes them (core/train/update/packing.py), and hands the labelled positions to

@@ -1,4 +1,4 @@
-"""The first steps of a learning rate: a schedule that rises from 0 in, one that rises from above 0 out.
+"""Starts a learning-rate schedule above zero, so that the first step is not lost.
 
 A schedule with n steps of rise gives the first optimizer step a rate of 0: its completions are sampled and scored, and
 teach nothing. Here step s of the rise, from 0, has (s + 1) / (n + 1) of the rate.

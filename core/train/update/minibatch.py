@@ -1,4 +1,4 @@
-"""The rows of a micro batch that have something to learn from: its tensors in, fewer rows and columns of them out.
+"""Drops the rows and columns of a micro batch from which nothing is learned.
 
 A completion without an advantage has a gradient of exactly zero unless the loss has a KL term, and one that is masked
 has none at all. Leaving them out of the forward pass changes no gradient as long as averages still count them.

@@ -1,4 +1,4 @@
-"""The objectives: log-probabilities [B, T] and advantages [B] in, one loss out. Plain torch.
+"""Computes the objectives from log-probabilities [B, T] and advantages [B]. Plain torch.
 
 What a token costs is said by the run's loss (core/train/losses/, or a plugin's). To its costs this adds
 

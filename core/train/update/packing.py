@@ -1,4 +1,4 @@
-"""Lays prompts and completions out for a forward pass: a padded batch in, rows without what need not be computed out.
+"""Packs prompts and completions for a forward pass, without padding or repeated prompts.
 
 In: rows of prompt and completion. Out: rows in which every token sees exactly what it saw before, and the way back to
 [B, T].

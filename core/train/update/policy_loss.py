@@ -1,4 +1,4 @@
-"""The loss of a micro batch: a policy and scored rollouts in; the loss, and what it says about itself, out.
+"""Computes the policy loss of a micro batch and its metrics.
 
 The first pass over a batch finds the log-probabilities of the policy that sampled it; with several passes
 (loss.num_iterations) they are kept in the micro batch for those that follow.

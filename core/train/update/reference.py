@@ -1,4 +1,4 @@
-"""The frozen policy that a KL term holds on to: rollouts in, its log-probabilities out."""
+"""Computes log-probabilities of the frozen reference policy for the KL term."""
 
 from __future__ import annotations
 

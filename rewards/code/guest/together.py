@@ -1,8 +1,8 @@
 """Runs tests in one process with the solution, by real pytest where they are written for it.
 
-So semantics are Python's own. What the tests expect is not here: a comparison with an expected value asks the keeper in
-another sandbox (`keeping`). What the judge itself needs lives in the locals of running functions, where only frames
-lead, and `guard` refuses frames. Of the judge no class and no module is left for the solution to find and change.
+Semantics are therefore Python's own. The expected values are not in this process: a comparison with one asks the keeper
+in another sandbox (`keeping`). The judge keeps its state in the locals of running functions, which only frames reveal,
+and `guard` refuses frames. The judge's modules are removed before the solution loads, so that it cannot change them.
 
 This module runs inside sandboxes and needs the standard library alone.
 """
@@ -110,7 +110,7 @@ def main(
         del sys.modules[name]
     fault = looks_around(program)
     if fault:
-        say(["failed", "raised", f"it looks around: {fault}"])
+        say(["failed", "raised", f"it uses {fault}, which could reveal the tests"])
         return
     signal.setitimer(signal.ITIMER_PROF, seconds)
     switch(True)
@@ -121,7 +121,7 @@ def main(
         say(["failed", "raised", line_of(error)])
         return
     if refused:
-        say(["failed", "raised", f"it asks for {refused[0]}"])
+        say(["failed", "raised", f"it uses {refused[0]}, which could reveal the tests"])
         return
     changed = _difference(marks, _marks(watched)) or _difference(runner_marks, _marks(runner))
     if changed:
@@ -157,7 +157,7 @@ def main(
         if isinstance(error, Stop):
             raise error
         if refused:
-            how, why = "failed", f"it asks for {refused[0]}"
+            how, why = "failed", f"it uses {refused[0]}, which could reveal the tests"
         elif _is_skip(error):
             how = "passed"
         elif error is not None and not how:
@@ -218,7 +218,7 @@ def main(
                     against = _agrees(lambda: _ORDERS[_AGAINST[name]](one, two))  # noqa: B023
                     still = _agrees(lambda: _ORDERS[name](one, two))  # noqa: B023
                 if against or not still:
-                    faults.append("an object that is before and behind another")
+                    faults.append("an object that gives an order and its opposite")
         return True
 
     def get(value: Any, name: str) -> Any:
@@ -310,7 +310,7 @@ def _refuse(value: Any) -> Any:
 
 
 def _asked(value: Any, place: int, expected: Any, say: Callable[[list[Any]], Any]) -> tuple[Any, Exception | None]:
-    """Asks an object for several values; returns the expected one, which the keeper knows, and what it raised at it."""
+    """Asks an object which of several values it equals; returns the expected value and what that comparison raised."""
     values = [decode(wire) for wire in say(["object", place, encode(expected)])]
     answers, raised = [], {}
     for at, other in enumerate(values):
@@ -327,7 +327,7 @@ def _asked(value: Any, place: int, expected: Any, say: Callable[[list[Any]], Any
 
 @contextlib.contextmanager
 def _without_trace(module: types.ModuleType, *values: Any) -> Iterator[None]:
-    """Undoes what questions of the judge's own do to plain data of the solution: a test may count comparisons."""
+    """Restores the solution's plain data after extra questions of the judge, as a test may count comparisons."""
     holders: list[Any] = [module]
     for value in values:
         if type(value).__module__ == MODULE:
@@ -358,7 +358,7 @@ _AGAINST = {"Lt": "GtE", "LtE": "Gt", "Gt": "LtE", "GtE": "Lt"}
 
 
 def _has_own_eq(value: Any) -> bool:
-    """Returns whether Python code says what a value equals."""
+    """Returns whether the class of a value defines `__eq__` in Python."""
     return isinstance(type(value).__eq__, types.FunctionType)
 
 
@@ -381,7 +381,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _marks(names: list[str]) -> dict[tuple[str, str], int]:
-    """Returns what functions and classes stand in modules, and in the classes that are defined there."""
+    """Returns the ids of the functions and classes in some modules and in the classes that they define."""
     marks: dict[tuple[str, str], int] = {}
     for name in names:
         module = sys.modules.get(name)
@@ -396,7 +396,7 @@ def _marks(names: list[str]) -> dict[tuple[str, str], int]:
 
 
 def _difference(before: dict[tuple[str, str], int], after: dict[tuple[str, str], int]) -> str:
-    """Returns the name of something that is not what it was, or ""."""
+    """Returns the name of a function or class that was replaced, or ""."""
     if before == after:
         return ""
     keys = {key for key in before if before[key] != after.get(key)}
@@ -414,7 +414,7 @@ def _is_of_solution(error: BaseException) -> bool:
 
 
 def _is_skip(error: BaseException | None) -> bool:
-    """Returns whether the tests skip what follows; a solution cannot."""
+    """Returns whether the tests skip the rest; a skip raised by the solution does not count."""
     return is_skip(error) and error is not None and not _is_of_solution(error)
 
 

@@ -25,20 +25,20 @@ class Stop(BaseException):
 
 
 def is_skip(error: BaseException | None) -> bool:
-    """Returns whether an exception is how pytest or unittest leave a test out."""
+    """Returns whether an exception is a skip of pytest or unittest."""
     places = (("_pytest.outcomes", "Skipped"), ("_pytest.outcomes", "XFailed"), ("unittest.case", "SkipTest"))
     kinds = [getattr(sys.modules.get(module), name, None) for module, name in places]
     return isinstance(error, tuple(kind for kind in kinds if isinstance(kind, type)))
 
 
 def asking(replay: int, *, apart: bool = False) -> tuple[Callable[..., Any], Callable[[], bool], Callable[[], None]]:
-    """Returns `__ask__`, what begins a unit anew and says whether an answer changed in the last one, and `__forget__`.
+    """Returns `__ask__`, what starts a unit and says whether an answer changed in the last one, and `__forget__`.
 
     Args:
-        replay: a question that was asked before gets the first answer again; with 2 that is the second of two, which
-            takes answers that alternate out of step with the tests.
-        apart: functions are called with copies and outlive their units. So a question may be asked once more than the
-            tests ask it, as the first one of a unit is at its end, and answers are remembered from unit to unit.
+        replay: 0 to call the function each time; 1 to repeat the first answer to an equal call; 2 to repeat the second
+            answer, so that answers that alternate fall out of step with the tests.
+        apart: functions get copies of their arguments. The first call of a unit is then repeated at its end, and
+            answers are remembered across units.
     """
     answers: dict[str, Any] = {}
     changed: list[bool] = []
@@ -100,7 +100,7 @@ def asking(replay: int, *, apart: bool = False) -> tuple[Callable[..., Any], Cal
 def asserting(
     sure: list[list[int]], reaching: list[int]
 ) -> tuple[Callable[..., Any], Callable[[int], None], Callable[[], None], Callable[[int], str]]:
-    """Returns `__true__`, `__enter__`, what begins a unit anew, and what says why one that ended has not passed.
+    """Returns `__true__`, `__enter__`, a function that starts a unit, and one that says why a unit has not passed.
 
     Args:
         sure: for each unit, its assertions that are reached whenever it passes.
@@ -126,12 +126,12 @@ def asserting(
 
     def fault(unit: int) -> str:
         if failed:
-            return "an assertion failed, and what failed did not reach the test"
+            return "an assertion failed, and the failure did not reach the test"
         if unit in reaching and not reached:
             return "no assertion of the test was reached"
         missing = [place for place in sure[unit] if place not in reached]
         if missing or any(reached.get(place, 0) < count for place, count in entered.items()):
-            return "an assertion was not reached, and the test does not know why"
+            return "an assertion was not reached, and no exception reached the test"
         return ""
 
     return true, enter, anew, fault

@@ -1,4 +1,4 @@
-"""The advantage leave_one_out: the scores of groups in, what each completion is worth to the loss out.
+"""Computes the leave-one-out advantage of each completion in its group.
 
 Keep the imports light: every grpo command that lists plugins makes them, and tensors have all methods that are needed.
 Completions that a reward failed on have the total NaN; what is returned for them does not count.

@@ -1,4 +1,4 @@
-"""The loss clipped_ratio: tokens in, what each of them costs out.
+"""Computes the clipped-ratio policy loss of each token.
 
 Keep the imports light: every grpo command that lists plugins makes them, and tensors have all methods that are needed.
 The trainer leaves out what does not count, averages, adds the KL term and corrects for a rollout engine.

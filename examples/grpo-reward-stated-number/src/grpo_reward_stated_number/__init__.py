@@ -1,4 +1,4 @@
-"""The reward stated_number: a completion and the gold in, a score out.
+"""Scores whether a completion states the gold number.
 
 Keep the imports light: every grpo command that lists plugins makes them. A reward that compares the completions of a
 prompt with each other declares scope="group", and takes and returns lists.

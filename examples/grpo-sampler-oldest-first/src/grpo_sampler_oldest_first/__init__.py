@@ -1,4 +1,4 @@
-"""The sampler oldest_first: what became of the rows of an environment in, the rows to ask next out.
+"""Chooses the rows that were asked longest ago.
 
 Keep the imports light: every grpo command that lists plugins makes them.
 """

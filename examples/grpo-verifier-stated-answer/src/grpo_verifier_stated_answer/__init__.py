@@ -1,4 +1,4 @@
-"""The verifier stated_answer: a completion and the gold in, a verdict out.
+"""Verifies that a completion states the gold answer.
 
 Keep the imports light: every grpo command that lists plugins makes them.
 """
