@@ -59,6 +59,22 @@ class TurnLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class Branch:
+    """A row of a rollout that is a tree: what was asked from the root to a leaf.
+
+    Attributes:
+        prompt: token ids before the first token that trains in this row.
+        token_ids, logprobs, sampled: as of a `Trajectory`; a token that trains in an earlier row is part of the prompt
+            or not `sampled` here.
+    """
+
+    prompt: tuple[int, ...]
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    sampled: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Trajectory:
     """One rollout, without its prompt.
 
@@ -69,6 +85,8 @@ class Trajectory:
         completion: what rewards see of it.
         sampled_by: (step, tokens): how many of the sampled tokens the policy of which optimizer step sampled, in order;
             empty: all are from one.
+        branches: the rows of a rollout that is a tree, at least one, in the order in which `token_ids` (and the tokens
+            of the completion) has theirs one after the other; empty: it is one row, after its episode's prompt.
     """
 
     token_ids: tuple[int, ...]
@@ -76,6 +94,7 @@ class Trajectory:
     sampled: tuple[bool, ...]
     completion: Completion
     sampled_by: tuple[tuple[int, int], ...] = ()
+    branches: tuple[Branch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

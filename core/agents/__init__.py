@@ -1,0 +1,1 @@
+"""Starts agent programs, one for each episode, and ends everything that they started."""

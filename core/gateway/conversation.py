@@ -1,0 +1,152 @@
+"""Defines a request and its answer as all APIs have them in common.
+
+A request is compared with earlier ones by its messages, so what programs change on the way is not part of a message's
+equality: ids, the order of a call's arguments and their spelling, marks for caches, None in the place of "", blanks
+around what the assistant said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+Role = Literal["system", "user", "assistant", "tool"]
+Finish = Literal["stop", "length", "calls"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    """A call of a tool.
+
+    Attributes:
+        name: of the tool.
+        arguments: as parsed JSON.
+        id: by which an answer names it.
+    """
+
+    name: str
+    arguments: Mapping[str, Any]
+    id: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatTurn:
+    """One message.
+
+    Attributes:
+        role: who speaks; a developer's message is a system message.
+        text: what is said, "" for nothing; what an assistant says is without blanks at its ends.
+        calls: tools that an assistant asks for.
+        answers: the id of the call that a tool message answers.
+    """
+
+    role: Role
+    text: str
+    calls: tuple[ToolUse, ...] = ()
+    answers: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a program asks for.
+
+    Attributes:
+        messages: the whole conversation.
+        tools: schemas in the form {"type": "function", "function": {"name", "description", "parameters"}}.
+        model: the name that was asked for.
+        max_tokens: the most tokens to sample; None: no limit of the program's own.
+        stop: texts that end an answer and are not part of it.
+        count: how many answers.
+        stream: whether the answer is to be sent in events.
+        thread: which of its own conversations the program says that this is ("" where it does not say).
+        ignored: parameters that the run decides or that are not supported, for the record.
+    """
+
+    messages: tuple[ChatTurn, ...]
+    tools: tuple[Mapping[str, Any], ...] = ()
+    model: str = ""
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    count: int = 1
+    stream: bool = False
+    thread: str = ""
+    ignored: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One sampled answer.
+
+    Attributes:
+        turn: the assistant's message.
+        finish: why it ended: the policy ended it, a limit of tokens, or calls of tools.
+        prompt_tokens, sampled_tokens: how many the policy read and wrote.
+        stopped_by: the text of `Ask.stop` that ended it; None: another reason.
+    """
+
+    turn: ChatTurn
+    finish: Finish
+    prompt_tokens: int
+    sampled_tokens: int
+    stopped_by: str | None = None
+
+
+class Answered(Protocol):
+    """The answers to a request, and whether they reached the program.
+
+    Attributes:
+        replies: as many as were asked for.
+    """
+
+    replies: tuple[Reply, ...]
+
+    def delivered(self) -> None:
+        """The whole answer was sent to a client that was still there; what nobody received is never trained."""
+        ...
+
+
+class Refused(Exception):
+    """A request that gets no answer.
+
+    Attributes:
+        status: of HTTP: 400 for what cannot be answered or an episode that has ended, 401 for an unknown key, 404 for
+            another model, 413 for too many bytes.
+        code: one word that clients look at, such as `context_length_exceeded`.
+    """
+
+    def __init__(self, status: int, message: str, code: str = "invalid_request_error") -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+class Desk(Protocol):
+    """Answers requests. All is called in the event loop of the gateway.
+
+    Attributes:
+        model: the name of the policy, for lists of models.
+    """
+
+    model: str
+
+    def known(self, key: str) -> bool:
+        """Returns whether an episode, running or ended, has this key."""
+        ...
+
+    async def ask(self, key: str, ask: Ask) -> Answered:
+        """Answers a request, however long it takes; a client that goes away cancels it.
+
+        Raises:
+            Refused: unknown key, ended episode, another model, no room in the context, a conversation that the model's
+                chat template cannot render.
+        """
+        ...
+
+    def count(self, key: str, ask: Ask) -> int:
+        """Returns how many tokens a request's prompt has.
+
+        Raises:
+            Refused: as `ask`.
+        """
+        ...
