@@ -7,7 +7,7 @@ question that quotes the end of a message does not end it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +50,7 @@ def encode_prompts(
     """
     if not prompts:
         return []
-    spelt = re.compile("|".join([*map(re.escape, special_tokens(tokenizer)), _MARK.format("[0-9]+")]))
+    spelt = _spelt(tokenizer)
     marked = [_marked(prompt, spelt) for prompt in prompts]
     try:
         texts: list[str] = rendered(
@@ -79,6 +79,20 @@ def encode_prompts(
     ]
 
 
+def text_between(
+    tokenizer: PreTrainedTokenizerBase, messages: Sequence[Any], render: Callable[[Sequence[Any]], str]
+) -> list[int]:
+    """Returns the token ids of a text with messages in it; special tokens that they spell out stay plain text.
+
+    Args:
+        tokenizer: of the policy.
+        messages: chat messages.
+        render: the same messages, with marks in the place of what they spell out, to the text.
+    """
+    marked, tokens = _marked(messages, _spelt(tokenizer))
+    return _in_pieces(tokenizer, render(marked), tokens)
+
+
 def special_tokens(tokenizer: PreTrainedTokenizerBase) -> list[str]:
     """Returns the texts that a tokenizer reads as control tokens, the longest first."""
     special = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
@@ -89,6 +103,10 @@ def tokens_of(tokenizer: PreTrainedTokenizerBase, text: str, *, plain: bool) -> 
     """Returns the tokens of a text; with `plain`, special tokens that it spells out are text too."""
     found: list[int] = tokenizer(text, add_special_tokens=False, split_special_tokens=plain, verbose=False)["input_ids"]
     return found
+
+
+def _spelt(tokenizer: PreTrainedTokenizerBase) -> re.Pattern[str]:
+    return re.compile("|".join([*map(re.escape, special_tokens(tokenizer)), _MARK.format("[0-9]+")]))
 
 
 def _marked(messages: Sequence[Any], spelt: re.Pattern[str]) -> tuple[list[Any], list[str]]:

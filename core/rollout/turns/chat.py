@@ -97,6 +97,23 @@ def turn_format(
     return TurnFormat(before, after, note, (left == before, right == after))
 
 
+def after_text(tokenizer: PreTrainedTokenizerBase, following: Sequence[Mapping[str, Any]]) -> str:
+    """Returns what the chat template writes after a text of the policy: the end of its message and what follows.
+
+    Args:
+        tokenizer: the policy's.
+        following: chat messages.
+
+    Raises:
+        UsageError: the template refuses the messages, or leaves out the text.
+    """
+    start = [_message("user", SEEN[0]), _message("assistant", SAID[0])]
+    whole = _rendered(tokenizer, [*start, *map(dict, following)], generate=True, tools=())
+    if whole.count(SAID[0]) != 1:
+        raise _refused("leaves out messages of an earlier turn")
+    return whole.partition(SAID[0])[2]
+
+
 def _beginning(begun: str, once: str) -> str | None:
     if once.startswith(begun) and once[len(begun) :].lstrip().startswith(SAID[0]):
         return None

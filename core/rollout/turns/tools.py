@@ -107,7 +107,7 @@ class ToolFormat:
         known = [schema["function"]["name"] for schema in self.schemas]
         # A template may write the name before the answer, and a name that the policy made up may spell anything.
         calls = [ToolCall(name if name in known else known[0], {}) for name in names]
-        return _after_calls(tokenizer, calls, answers)
+        return after_calls(tokenizer, calls, answering(calls, answers))
 
 
 def tool_format(
@@ -133,7 +133,7 @@ def tool_format(
     written = _rendered(tokenizer, [ASKED, calling("", [probe])])
     if not all(part in written for part in (name, KEY, VALUE)):
         raise _refused("leaves out the calls of earlier turns")
-    if ANSWERS not in _after_calls(tokenizer, [probe], [ANSWERS]):
+    if ANSWERS not in after_calls(tokenizer, [probe], answering([probe], [ANSWERS])):
         raise _refused("leaves out the answers of tools")
     opening = begun[len(asked) :] if begun.startswith(asked) else ""
     at = _end(tokenizer, written, name)
@@ -161,10 +161,19 @@ def tool_format(
     )
 
 
-def _after_calls(tokenizer: Any, calls: Sequence[ToolCall], answers: Sequence[str]) -> str:
+def after_calls(tokenizer: Any, calls: Sequence[ToolCall], following: Sequence[Any]) -> str:
+    """Returns what the chat template writes after calls: the end of their message and what follows.
+
+    Args:
+        tokenizer: the policy's.
+        calls: what the policy asked for.
+        following: chat messages, first of all the answers.
+
+    Raises:
+        UsageError: the template refuses the messages, or renders the calls differently once others follow.
+    """
     start = [ASKED, calling("", calls)]
-    told = answering(calls, answers)
-    before, whole = _rendered(tokenizer, start), _rendered(tokenizer, [*start, *told], generate=True)
+    before, whole = _rendered(tokenizer, start), _rendered(tokenizer, [*start, *following], generate=True)
     # What stands before the call may change once its answer follows (Qwen3 leaves out empty thinking): the call is
     # looked for by its own text, which comes as often as there are calls like it.
     last = before[before.rfind(calls[-1].name) : _end(tokenizer, before, calls[-1].name)]
@@ -180,7 +189,7 @@ def _after_calls(tokenizer: Any, calls: Sequence[ToolCall], answers: Sequence[st
 def _takes_two(tokenizer: Any, probe: ToolCall) -> bool:
     answers = [ANSWERS.format(number) for number in range(2)]
     try:
-        rest = _after_calls(tokenizer, [probe] * 2, answers)
+        rest = after_calls(tokenizer, [probe] * 2, answering([probe] * 2, answers))
     except UsageError:
         return False
     return all(answer in rest for answer in answers)

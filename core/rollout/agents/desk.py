@@ -1,0 +1,322 @@
+"""Answers the requests of agent programs: the gateway's event loop asks, the thread that samples answers.
+
+A request waits at a `Table`, that of the batch its episode belongs to, until whoever samples takes it. Requests of an
+episode that is over, of an unknown key or of another episode are refused; nothing but answers can be reached by a key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from grpo.core.gateway.conversation import Ask, Finish, Refused, Reply
+from grpo.core.rollout.agents.splice import Splice
+from grpo.core.rollout.agents.tree import Call, CallTree, Reason
+from grpo.core.rollout.types import Sampled
+from grpo.plugins.errors import UsageError
+
+ENDED = "the episode has ended: nothing is answered any more"
+SETTLING = 60.0  # seconds for requests that are refused to go away
+MOST_REFUSALS = 8  # that are remembered of an episode
+
+
+@dataclass(frozen=True, slots=True)
+class CallLimits:
+    """How far an episode's calls may go.
+
+    Attributes:
+        calls: the most that are answered.
+        sampled: the most tokens of one answer.
+        total: the most tokens that are sampled in all.
+        context: of the model, in tokens; None: it does not say.
+    """
+
+    calls: int
+    sampled: int
+    total: int
+    context: int | None
+
+
+@dataclass(slots=True, eq=False)
+class AgentEpisode:
+    """The calls of one program in one episode.
+
+    Attributes:
+        number: of its rollout in the batch.
+        key: what the program shows.
+        table: where its requests wait.
+        tree: its calls.
+        ended: nothing is answered any more.
+        refused: the refusals that it was told, in order, the first few.
+        limited: a limit of calls, tokens or the context cut it off.
+        waited: seconds in which at least one request waited, until the last time that none did.
+        open: how many wait.
+        since: when the first of them came, by the monotonic clock.
+    """
+
+    number: int
+    key: str
+    table: Table
+    tree: CallTree = field(default_factory=CallTree)
+    ended: bool = False
+    refused: list[str] = field(default_factory=list)
+    limited: bool = False
+    waited: float = 0.0
+    open: int = 0
+    since: float = 0.0
+
+    def waiting(self) -> float:
+        """Returns the seconds in which requests waited, so far."""
+        return self.waited + (time.monotonic() - self.since if self.open else 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A call that waits to be sampled.
+
+    Attributes:
+        episode: whose it is.
+        call: not answered yet.
+        room: the most tokens that the run would sample here.
+        most: those that the program wants, too.
+    """
+
+    episode: AgentEpisode
+    call: Call
+    room: int
+    most: int
+
+
+class Table:
+    """Where the requests of a batch wait for whoever samples.
+
+    Attributes:
+        changed: notified when a request comes.
+        waiting: the requests.
+        first, last: when the first and the last of them came, by the monotonic clock.
+    """
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.waiting: list[Waiting] = []
+        self.first = self.last = 0.0
+
+    def put(self, waiting: Waiting) -> None:
+        """Adds a call that is to be sampled."""
+        with self.changed:
+            self.last = time.monotonic()
+            self.first = self.first if self.waiting else self.last
+            self.waiting.append(waiting)
+            self.changed.notify_all()
+
+    def take(self) -> list[Waiting]:
+        """Returns all that wait: by rollout, and for each by what it asks, whatever came first."""
+        with self.changed:
+            taken, self.waiting = self.waiting, []
+        return sorted(taken, key=lambda one: (one.episode.number, one.call.prompt, one.call.turn))
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The answers to a request (`Answered` of core/gateway/conversation.py)."""
+
+    calls: Sequence[Call]
+
+    @property
+    def replies(self) -> tuple[Reply, ...]:
+        """One for each call."""
+        return tuple(call.reply for call in self.calls if call.reply is not None)
+
+    def delivered(self) -> None:
+        """The program has them."""
+        for call in self.calls:
+            call.delivered = True
+
+
+class AgentDesk:
+    """Knows the episodes and turns their requests into calls (`Desk` of core/gateway/conversation.py).
+
+    Args:
+        model: the name by which programs ask for the policy.
+        splice: renders and reads messages, in the event loop of the gateway only.
+        limits: of each episode.
+    """
+
+    def __init__(self, model: str, splice: Splice, limits: CallLimits) -> None:
+        self.model = model
+        self.limits = limits
+        self._splice = splice
+        self._episodes: dict[str, AgentEpisode] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def open(self, number: int, table: Table) -> AgentEpisode:
+        """Returns a new episode with a key of its own."""
+        episode = AgentEpisode(number, f"grpo-{secrets.token_hex(32)}", table)
+        self._episodes[episode.key] = episode
+        return episode
+
+    def answer(self, waiting: Waiting, sampled: Sampled) -> None:
+        """Hands over what was sampled for a call; from the thread that samples."""
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._answered, waiting, sampled)
+
+    def end(self, episode: AgentEpisode) -> None:
+        """Answers nothing of an episode any more; what waits is refused."""
+        episode.ended = True
+        with episode.table.changed:
+            episode.table.waiting = [one for one in episode.table.waiting if one.episode is not episode]
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._release, episode)
+
+    def settled(self, episode: AgentEpisode) -> AgentEpisode:
+        """Returns an episode that has ended when all that its program was sent is noted; from another thread."""
+        if self._loop is not None:
+            asyncio.run_coroutine_threadsafe(_settle(episode), self._loop).result(SETTLING)
+        return episode
+
+    def forget(self, episodes: Sequence[AgentEpisode]) -> None:
+        """Forgets episodes; their keys are unknown then."""
+        for episode in episodes:
+            self._episodes.pop(episode.key, None)
+
+    def known(self, key: str) -> bool:
+        """Returns whether an episode has this key."""
+        return key in self._episodes
+
+    async def ask(self, key: str, ask: Ask) -> Answers:
+        """Has a request answered by whoever samples.
+
+        Raises:
+            Refused: see `Desk`.
+        """
+        self._loop = asyncio.get_running_loop()
+        episode = self._episode(key)
+        try:
+            calls = self._calls(episode, ask)
+        except Refused as error:
+            if len(episode.refused) < MOST_REFUSALS:
+                episode.refused.append(str(error))
+            raise
+        began = time.monotonic()
+        episode.since = episode.since if episode.open else began
+        episode.open += 1
+        try:
+            for call in calls:
+                await self._answer_of(call)
+        finally:
+            episode.open -= 1
+            if not episode.open:
+                episode.waited += time.monotonic() - episode.since
+        for call in calls:
+            if call.reply is None:
+                raise Refused(400, ENDED, "episode_ended")
+            call.seconds = call.seconds or time.monotonic() - began
+        return Answers(calls)
+
+    def count(self, key: str, ask: Ask) -> int:
+        """Returns how many tokens a request's prompt has."""
+        return len(self._prompt(self._episode(key), ask)[0])
+
+    def _episode(self, key: str) -> AgentEpisode:
+        episode = self._episodes.get(key)
+        if episode is None:
+            raise Refused(401, "no episode has this key", "invalid_api_key")
+        return episode
+
+    async def _answer_of(self, call: Call) -> None:
+        if call.reply is None:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            call.waiters.append(waiter)
+            try:
+                await waiter
+            finally:
+                call.waiters.remove(waiter)
+
+    def _calls(self, episode: AgentEpisode, ask: Ask) -> list[Call]:
+        """Returns the calls that a request is: those asked before whose answers did not arrive, and new ones."""
+        if episode.ended:
+            raise Refused(400, ENDED, "episode_ended")
+        if ask.model.rpartition("/")[2] != self.model.rpartition("/")[2]:
+            raise Refused(404, f"there is no model '{ask.model}'; there is: {self.model}", "model_not_found")
+        prompt, parent, reason = self._prompt(episode, ask)
+        calls = episode.tree.unreceived(prompt)[: ask.count]
+        for _ in range(ask.count - len(calls)):
+            room, most = self._room(episode, len(prompt), ask.max_tokens)
+            calls.append(episode.tree.add(ask, prompt, parent, reason))
+            episode.table.put(Waiting(episode, calls[-1], room, most))
+        return calls
+
+    def _room(self, episode: AgentEpisode, prompt: int, wanted: int | None) -> tuple[int, int]:
+        """Returns how many tokens may be sampled after a prompt, and how many of them are wanted."""
+        limits = self.limits
+        if len(episode.tree.calls) >= limits.calls:
+            episode.limited = True
+            raise Refused(400, f"the episode's {limits.calls} calls are used up", "episode_ended")
+        left = limits.total - sum(len(call.ids) for call in episode.tree.calls)
+        if left < 1:
+            episode.limited = True
+            raise Refused(400, f"the episode's {limits.total} sampled tokens are used up", "episode_ended")
+        room = limits.sampled if limits.context is None else min(limits.sampled, limits.context - prompt)
+        if room < 1:
+            episode.limited = True
+            raise Refused(
+                400,
+                f"This model's maximum context length is {limits.context} tokens, and the messages have {prompt}. "
+                "Shorten them.",
+                "context_length_exceeded",
+            )
+        return room, min(room, left, wanted or room)
+
+    def _answered(self, waiting: Waiting, sampled: Sampled) -> None:
+        """Reads what was sampled, and wakes who waits for it."""
+        call, tools = waiting.call, waiting.call.ask.tools
+        ids, stopped = sampled.token_ids[: waiting.most], None
+        if call.ask.stop and (cut := self._splice.cut(ids, call.ask.stop)):
+            ids, stopped = ids[: cut[0]], cut[1]
+        said = self._splice.read(ids, tools, f"call_{call.number}")
+        if stopped is not None and not said.calls:
+            said = replace(said, text=said.text.partition(stopped)[0].strip())
+        whole = stopped is not None or (sampled.finish_reason == "stop" and len(ids) == len(sampled.token_ids))
+        finish: Finish = "calls" if said.calls else "stop" if whole else "length"
+        call.ids, call.logprobs = ids, sampled.logprobs[: len(ids)]
+        call.reply = Reply(said, finish, len(call.prompt), len(ids), stopped)
+        waiting.episode.tree.answer(call, said)
+        _wake(call)
+
+    def _release(self, episode: AgentEpisode) -> None:
+        for call in episode.tree.calls:
+            _wake(call)
+
+    def _prompt(self, episode: AgentEpisode, ask: Ask) -> tuple[tuple[int, ...], Call | None, Reason | None]:
+        """Returns the tokens of a request, and the call that it goes on from or why it goes on from none."""
+        reason: Reason | None = None
+        if found := episode.tree.parent(ask):
+            parent, new = found
+            assert parent.said is not None
+            try:
+                between = self._splice.between(parent.said, new, ask.tools, parent.ask.messages, parent.ids[-1])
+                return (*parent.prompt, *parent.ids, *between), parent, None
+            except UsageError:
+                reason = "template"
+        try:
+            whole = self._splice.whole(ask.messages, ask.tools)
+        except UsageError as error:
+            raise Refused(400, str(error)) from None
+        return tuple(whole), None, reason or episode.tree.reason(ask)
+
+
+async def _settle(episode: AgentEpisode) -> None:
+    """Waits until no request of an episode is under way; an answer that was sent is noted right after it."""
+    while episode.open:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0)
+
+
+def _wake(call: Call) -> None:
+    for waiter in call.waiters:
+        if not waiter.done():
+            waiter.set_result(None)

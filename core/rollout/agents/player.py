@@ -1,0 +1,198 @@
+"""Plays the episodes of a batch by an agent program, one program for each, and answers what the programs ask.
+
+Programs run by themselves and ask the gateway; this thread samples. A round of sampling begins when every program that
+runs waits for an answer, so that a run with a seed asks and answers the same whatever the timing; or when the first of
+them has waited for `window` seconds, where that is set. A call has random numbers of its own, by the rollout, its
+prompt and how often that was asked before.
+
+The time limit of a program leaves out the time in which it waits for the policy. When it is over, or the program ends,
+every process of it is dead before its episode is judged. An episode in which the policy was never heard, or whose
+program or machine broke, is a failure; any other is judged as it stands.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from grpo.core.agents.program import Access, AgentExit, AgentTask
+from grpo.core.env.episodes import Episode
+from grpo.core.rollout.agents.desk import AgentDesk, AgentEpisode, Table, Waiting
+from grpo.core.rollout.agents.rollout import trajectory_of
+from grpo.core.rollout.turns.play import Sample, Trajectory
+from grpo.core.rollout.types import SamplingParams
+from grpo.plugins.types import Completion
+
+SETTLE = 0.01  # seconds without a new request before a round begins: calls made side by side come one by one
+LOOK = 0.2  # seconds from one look at the programs' time limits to the next
+
+
+class Programs(Protocol):
+    """Starts agent programs and ends them (core/agents/runner.py)."""
+
+    def start(self, number: int, task: AgentTask, access: Access, ended: Callable[[AgentExit], None]) -> None:
+        """Starts a program; `ended` is called, from any thread, when all of its processes are dead."""
+        ...
+
+    def kill(self, number: int) -> None:
+        """Ends a program with all of its processes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AgentLimits:
+    """How programs run.
+
+    Attributes:
+        seconds: that a program may take in an episode, without the time in which it waits for the policy.
+        at_once: how many run side by side.
+        window: seconds after which a round of sampling begins though some programs do not wait; None: it waits for all.
+    """
+
+    seconds: float
+    at_once: int
+    window: float | None = None
+
+
+@dataclass(slots=True)
+class _Played:
+    """An episode while its program runs."""
+
+    start: Episode
+    episode: AgentEpisode
+    began: float = 0.0
+    exit: AgentExit | None = None
+    timed_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPlayer:
+    """Plays rollouts by a program; it has the form of `Player` (core/rollout/turns/play.py).
+
+    Attributes:
+        desk: takes the requests.
+        url: of the gateway.
+        programs: starts and ends programs.
+        limits: of each.
+        end: the token that ends a completion.
+    """
+
+    desk: AgentDesk
+    url: str
+    programs: Programs
+    limits: AgentLimits
+    end: int
+
+    def play(
+        self,
+        episodes: Sequence[Episode],
+        prompts: Sequence[Sequence[int]],
+        sample: Sample,
+        params: SamplingParams,
+        *,
+        on_ended: Callable[[int, Completion], None] | None = None,
+    ) -> list[Trajectory]:
+        """Plays one rollout of each episode.
+
+        Args:
+            episodes: one per rollout.
+            prompts: of the environment, which agents replace by their own.
+            sample: token ids in, one completion each out.
+            params: how to choose tokens.
+            on_ended: told the number of a rollout when it ends, and what rewards see of it.
+        """
+        table = Table()
+        played = [_Played(start, self.desk.open(number, table)) for number, start in enumerate(episodes)]
+        found: dict[int, Trajectory] = {}
+        waits = deque(range(len(played)))
+        running: set[int] = set()
+        try:
+            while len(found) < len(played):
+                while waits and len(running) < self.limits.at_once:
+                    number = waits.popleft()
+                    running.add(number)
+                    self._start(number, played[number], table)
+                with table.changed:
+                    table.changed.wait_for(lambda: self._ready(played, running, table), LOOK)
+                    ended = [number for number in running if played[number].exit is not None]
+                    taken = table.take() if self._ready(played, running, table) and not ended else []
+                for number in sorted(ended):
+                    running.discard(number)
+                    one = played[number]
+                    self.desk.end(one.episode)
+                    found[number] = trajectory_of(one.start, self.desk.settled(one.episode), _exit(one), self.end)
+                    if on_ended is not None:
+                        on_ended(number, found[number].completion)
+                if taken:
+                    self._answer(taken, sample, params)
+                self._end_late(played, running)
+        finally:
+            for number in running:
+                self.programs.kill(number)
+            for one in played:
+                self.desk.end(one.episode)
+            self.desk.forget([one.episode for one in played])
+        return [found[number] for number in range(len(played))]
+
+    def _start(self, number: int, one: _Played, table: Table) -> None:
+        def ended(found: AgentExit) -> None:
+            with table.changed:
+                one.exit = found
+                table.changed.notify_all()
+
+        one.began = time.monotonic()
+        access = Access(self.url, one.episode.key, self.desk.model)
+        self.programs.start(number, task_of(one.start), access, ended)
+
+    def _ready(self, played: Sequence[_Played], running: set[int], table: Table) -> bool:
+        """Returns whether a program has ended, or a round can begin."""
+        if any(played[number].exit is not None for number in running):
+            return True
+        if not table.waiting:
+            return False
+        waiting = {one.episode.number for one in table.waiting}
+        since = time.monotonic() - table.last
+        if waiting >= running and since >= SETTLE:
+            return True
+        return self.limits.window is not None and time.monotonic() - table.first >= self.limits.window
+
+    def _answer(self, taken: Sequence[Waiting], sample: Sample, params: SamplingParams) -> None:
+        """Samples what was asked; prompts with the same room are sampled together."""
+        for room in sorted({one.room for one in taken}):
+            some = [one for one in taken if one.room == room]
+            own = replace(params, max_tokens=max(one.most for one in some), keys=_keys(params.keys, some))
+            for one, sampled in zip(some, sample([one.call.prompt for one in some], own), strict=True):
+                self.desk.answer(one, sampled)
+
+    def _end_late(self, played: Sequence[_Played], running: set[int]) -> None:
+        now = time.monotonic()
+        for number in running:
+            one = played[number]
+            if one.exit is None and now - one.began - one.episode.waiting() > self.limits.seconds:
+                one.timed_out = True
+                self.programs.kill(number)
+
+
+def task_of(episode: Episode) -> AgentTask:
+    """Returns what an environment's episode asks of an agent: its messages, and the files of its row."""
+    said = [message["content"] for message in episode.prompt if message["role"] != "system"]
+    system = [message["content"] for message in episode.prompt if message["role"] == "system"]
+    files: Any = episode.row.get("files") or {}
+    return AgentTask("\n\n".join(said), "\n\n".join(system) or None, dict(files))
+
+
+def _exit(one: _Played) -> AgentExit:
+    assert one.exit is not None
+    return replace(one.exit, timed_out=True) if one.timed_out else one.exit
+
+
+def _keys(keys: Sequence[int] | None, calls: Sequence[Waiting]) -> tuple[int, ...] | None:
+    """Returns the keys of calls' random numbers, from those of their rollouts."""
+    if keys is None:
+        return None
+    texts = (f"{keys[one.episode.number]} {one.call.turn} {one.call.prompt}" for one in calls)
+    return tuple(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=15).digest()) for text in texts)

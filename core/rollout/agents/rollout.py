@@ -1,0 +1,163 @@
+"""Makes the rollout of an ended episode: what trains of its calls, what rewards see, and what is recorded."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from grpo.core.agents.program import AgentExit
+from grpo.core.env.episodes import Episode
+from grpo.core.gateway.conversation import ChatTurn
+from grpo.core.rollout.agents.desk import AgentEpisode
+from grpo.core.rollout.agents.tree import Call, CallTree
+from grpo.core.rollout.turns.play import Trajectory
+from grpo.plugins.types import Completion, FinishReason, Message
+
+LONGEST = 16_384  # characters of a message that are recorded
+LONGEST_FAILURE = 500
+
+
+def trajectory_of(start: Episode, episode: AgentEpisode, ended: AgentExit, end: int) -> Trajectory:
+    """Returns the rollout of an episode whose program is dead.
+
+    Args:
+        start: what the environment asked.
+        episode: the calls.
+        ended: how the program ended.
+        end: the token that ends a completion; a failed rollout is this token, which nobody chose.
+    """
+    tree = episode.tree
+    main = main_thread(tree)
+    rows = tree.branches(lambda call: trains(call, main))
+    said = [call for call in tree.calls if call.thread == main and call.delivered]
+    failure = _failure(episode, ended, heard=bool(rows))
+    info: dict[str, Any] = {"agent": _record(episode, ended, main), "files": dict(ended.files)}
+    finish: FinishReason = "stop"
+    if failure:
+        finish, info["failure"] = "error", failure
+    elif ended.timed_out or episode.limited or (said and said[-1].reply is not None and _cut(said[-1])):
+        finish = "length"
+    own = [(token, logprob) for _, calls in rows for call in calls for token, logprob in _tokens(call)]
+    answer = ended.answer if ended.answer is not None else said[-1].said.text if said and said[-1].said else ""
+    completion = Completion(
+        text=answer,
+        messages=_messages(said),
+        prompt=start.prompt,
+        row=start.row,
+        token_ids=() if failure else tuple(token for token, _ in own),
+        logprobs=() if failure else tuple(logprob for _, logprob in own),
+        finish_reason=finish,
+        turns=max(1, len(said)),
+        info=info,
+        env=start.env,
+        group=start.group,
+    )
+    if failure:
+        return Trajectory((end,), (0.0,), (False,), completion)
+    branches = tuple(branch for branch, _ in rows)
+    return Trajectory(
+        tuple(token for branch in branches for token in branch.token_ids),
+        tuple(logprob for branch in branches for logprob in branch.logprobs),
+        tuple(chosen for branch in branches for chosen in branch.sampled),
+        completion,
+        branches=branches,
+    )
+
+
+def main_thread(tree: CallTree) -> str:
+    """Returns the conversation in which the program does its task: with tools, if any has some, and most calls."""
+    calls = Counter(call.thread for call in tree.calls if call.delivered)
+    tools = {call.thread for call in tree.calls if call.ask.tools}
+    first = {call.thread: call.number for call in reversed(tree.calls)}
+    return max(calls, key=lambda thread: (thread in tools, calls[thread], -first[thread]), default="")
+
+
+def trains(call: Call, main: str) -> bool:
+    """Returns whether a call is part of the task; one without tools beside a conversation that has some is a helper."""
+    return call.thread == main or bool(call.ask.tools)
+
+
+def _failure(episode: AgentEpisode, ended: AgentExit, *, heard: bool) -> str:
+    """Returns why an episode says nothing about the policy, in one line; "" where it does."""
+    if ended.problem:
+        reason = f"the agent broke: {ended.problem}"
+    elif heard:
+        return ""
+    else:
+        how = "ran out of time" if ended.timed_out else f"ended with exit status {ended.code}"
+        reason = f"the agent {how} and got no answer of the policy"
+        told = episode.refused or [line for line in reversed(ended.stderr.strip().splitlines()) if line.strip()]
+        reason += f": {told[0]}" if told else "; it never asked for one"
+    reason = " ".join(reason.split())
+    return reason if len(reason) <= LONGEST_FAILURE else reason[: LONGEST_FAILURE - 3] + "..."
+
+
+def _record(episode: AgentEpisode, ended: AgentExit, main: str) -> dict[str, Any]:
+    """Returns what is recorded of an episode: figures, and its calls with what was new in each."""
+    calls = episode.tree.calls
+    chosen = [call for call in calls if call.delivered and trains(call, main)]
+    return {
+        "calls": len(calls),
+        "roots": dict(Counter(call.reason for call in calls if call.reason)),
+        "tokens_trained": sum(len(call.ids) for call in chosen),
+        "tokens_untrained": sum(len(call.ids) for call in calls) - sum(len(call.ids) for call in chosen),
+        "model_seconds": round(episode.waited, 3),
+        "own_seconds": round(max(0.0, ended.seconds - episode.waited), 3),
+        "exit": ended.code,
+        "timed_out": ended.timed_out,
+        "refused": list(episode.refused),
+        "stdout": ended.stdout,
+        "stderr": ended.stderr,
+        "tree": [
+            {
+                "parent": None if call.parent is None else call.parent.number,
+                "root": call.reason,
+                "thread": call.thread,
+                "trains": call in chosen,
+                "delivered": call.delivered,
+                "prompt_tokens": len(call.prompt),
+                "sampled_tokens": len(call.ids),
+                "finish": None if call.reply is None else call.reply.finish,
+                "seconds": round(call.seconds, 3),
+                "ignored": list(call.ask.ignored),
+                "new": [_plain(turn) for turn in _new(call)],
+                "said": None if call.said is None else _plain(call.said),
+            }
+            for call in calls
+        ],
+    }
+
+
+def _new(call: Call) -> Sequence[ChatTurn]:
+    """Returns the messages of a request that its conversation did not have before."""
+    return call.ask.messages[len(call.parent.ask.messages) + 1 :] if call.parent else call.ask.messages
+
+
+def _plain(turn: ChatTurn) -> dict[str, Any]:
+    text = turn.text if len(turn.text) <= LONGEST else turn.text[: LONGEST - 3] + "..."
+    calls = [{"name": call.name, "arguments": dict(call.arguments)} for call in turn.calls]
+    return {"role": turn.role, "text": text, **({"calls": calls} if calls else {})}
+
+
+def _messages(said: Sequence[Call]) -> tuple[Message, ...]:
+    """Returns the main conversation, from the first answer on."""
+    if not said:
+        return ()
+    last = said[-1]
+    turns = [*last.ask.messages[len(last.root.ask.messages) :], *([last.said] if last.said else [])]
+    return tuple(Message(role=turn.role, content=_text(turn)) for turn in turns)
+
+
+def _text(turn: ChatTurn) -> str:
+    calls = [json.dumps({"name": call.name, "arguments": dict(call.arguments)}) for call in turn.calls]
+    return "\n".join([*([turn.text] if turn.text else []), *calls])
+
+
+def _tokens(call: Call) -> Sequence[tuple[int, float]]:
+    return [*zip(call.ids, call.logprobs, strict=True)]
+
+
+def _cut(call: Call) -> bool:
+    return call.reply is not None and call.reply.finish == "length"

@@ -1,0 +1,141 @@
+"""Turns conversations into token ids: whole where a conversation begins, else only what follows the sampled tokens.
+
+What the policy said is never rendered or tokenised again. Behind its tokens comes what the chat template puts there:
+the end of its message, the new messages, the start of the next one. That text is found by rendering a short
+conversation in which a mark, or the same calls of tools without their arguments, stand for what was said. Special
+tokens that a message spells out stay plain text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from grpo.core.env.prompts import encode_prompts, text_between
+from grpo.core.env.tools import Schema, ToolCall
+from grpo.core.gateway.conversation import ChatTurn, ToolUse
+from grpo.core.policy.chat_template import texts_of
+from grpo.core.rollout.turns.chat import after_text
+from grpo.core.rollout.turns.tools import ToolFormat, after_calls, tool_format
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from grpo.plugins.types import Message
+
+MOST_FORMATS = 64  # sets of tools whose form is remembered
+
+
+class Splice:
+    """Renders and reads the messages of one policy. It is for one thread, as its tokenizer is.
+
+    Args:
+        tokenizer: of the policy; not shared with another thread.
+        known: returns what reads calls of tools in a chat template that has nothing of its own for that, or None.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, known: Callable[[PreTrainedTokenizerBase], Any]) -> None:
+        self._tokenizer = tokenizer
+        self._known = known
+        self._formats: dict[str, ToolFormat] = {}
+
+    def whole(self, messages: Sequence[ChatTurn], tools: Sequence[Schema]) -> list[int]:
+        """Returns the tokens of a conversation up to the start of the policy's next message.
+
+        Raises:
+            UsageError: the chat template refuses the messages or has no form for tools.
+        """
+        if tools:
+            self.format(tools)  # refuses what could not be read
+        return encode_prompts(self._tokenizer, [as_messages(messages)], tools)[0]
+
+    def between(
+        self, said: ChatTurn, new: Sequence[ChatTurn], tools: Sequence[Schema], before: Sequence[ChatTurn], last: int
+    ) -> list[int]:
+        """Returns the tokens from the end of what was sampled to the start of the policy's next message.
+
+        Args:
+            said: what was sampled, as the program was told.
+            new: the messages that followed.
+            tools: that the program offers.
+            before: the messages before `said`; answers of tools may be to calls in them.
+            last: the last token that was sampled; where it is the one that ends a message, it is not repeated.
+
+        Raises:
+            UsageError: the chat template refuses the messages or renders what came before differently.
+        """
+        messages = as_messages([*before, said, *new])[len(before) + 1 :]
+        known = [schema["function"]["name"] for schema in tools]
+        # A name that the policy made up may spell anything, which the template may write otherwise.
+        calls = [ToolCall(call.name if call.name in known or not known else known[0], {}) for call in said.calls]
+
+        def rest(marked: Sequence[Any]) -> str:
+            if calls:
+                return after_calls(self._tokenizer, calls, marked)
+            return after_text(self._tokenizer, marked)
+
+        ids = text_between(self._tokenizer, messages, rest)
+        return ids[1:] if ids[:1] == [last] else ids
+
+    def read(self, ids: Sequence[int], tools: Sequence[Schema], name: str) -> ChatTurn:
+        """Returns what the policy said, with the calls of tools that it asks for.
+
+        Args:
+            ids: that were sampled.
+            tools: that the program offers.
+            name: the beginning of the ids of calls.
+        """
+        calls = self.format(tools).calls(self._tokenizer, ids) if tools else []
+        asked = [call for call in calls if call.name]
+        if not asked:
+            return ChatTurn("assistant", texts_of(self._tokenizer, [ids])[0].strip())
+        uses = [ToolUse(call.name, call.arguments, f"{name}_{number}") for number, call in enumerate(asked)]
+        return ChatTurn("assistant", self.format(tools).said(self._tokenizer, ids), tuple(uses))
+
+    def format(self, tools: Sequence[Schema]) -> ToolFormat:
+        """Returns how calls of these tools are written.
+
+        Raises:
+            UsageError: the chat template, or what reads it, has no form for them.
+        """
+        key = json.dumps(list(tools), sort_keys=True)
+        if key not in self._formats:
+            if len(self._formats) >= MOST_FORMATS:
+                self._formats.clear()
+            self._formats[key] = tool_format(self._tokenizer, tuple(tools), self._known)
+        return self._formats[key]
+
+    def cut(self, ids: Sequence[int], stops: Sequence[str]) -> tuple[int, str] | None:
+        """Returns after how many tokens the first of some texts is complete, and which; None where none comes."""
+        text = self._tokenizer.decode(list(ids), skip_special_tokens=True)
+        found = [stop for stop in stops if stop and stop in text]
+        if not found:
+            return None
+        low, high = 1, len(ids)  # the fewest tokens whose text holds one of them
+        while low < high:
+            middle = (low + high) // 2
+            begun = self._tokenizer.decode(list(ids[:middle]), skip_special_tokens=True)
+            low, high = (low, middle) if any(stop in begun for stop in found) else (middle + 1, high)
+        begun = self._tokenizer.decode(list(ids[:low]), skip_special_tokens=True)
+        return low, min((stop for stop in found if stop in begun), key=begun.find)
+
+
+def as_messages(turns: Sequence[ChatTurn]) -> list[Message]:
+    """Returns messages as chat templates take them; the answer of a tool has the name of its call."""
+    names: dict[str, str] = {}
+    found: list[Any] = []
+    for turn in turns:
+        message: dict[str, Any] = {"role": turn.role, "content": turn.text}
+        if turn.calls:
+            names |= {call.id: call.name for call in turn.calls if call.id}
+            message["tool_calls"] = [_asked(call) for call in turn.calls]
+        if turn.role == "tool":
+            message["name"] = names.get(turn.answers, "")
+            message["tool_call_id"] = turn.answers
+        found.append(message)
+    return found
+
+
+def _asked(call: ToolUse) -> Mapping[str, Any]:
+    return {"type": "function", "id": call.id, "function": {"name": call.name, "arguments": dict(call.arguments)}}
