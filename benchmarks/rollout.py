@@ -139,7 +139,7 @@ def ours(options: argparse.Namespace, model: Any, tokenizer: Any) -> tuple[Clock
     from grpo.core.env.prompts import encode_episodes
     from grpo.core.policy.load import end_ids
     from grpo.core.rollout.hf.sampler import HfRollouts
-    from grpo.core.rollout.turns.players import player_of
+    from grpo.core.rollout.players import player_of
     from grpo.core.rollout.types import Sampled, SamplingParams
     from grpo.plugins._spec.binding import BoundEnv
     from grpo.plugins.specs import EnvSpec

@@ -27,7 +27,7 @@ from grpo.core.policy.chat_template import Value
 from grpo.core.policy.load import end_ids
 from grpo.core.policy.weights import Weights, load_weights
 from grpo.core.rollout.hf.sampler import HfRollouts
-from grpo.core.rollout.turns.players import player_of
+from grpo.core.rollout.players import player_of
 from grpo.core.rollout.types import SamplingParams
 from grpo.core.scoring.scorer import Judgement, Scorer
 from grpo.plugins._host.loading import GIVEN

@@ -10,7 +10,7 @@ from grpo.core.config.defaults import OBSERVED
 from grpo.core.config.sections import RolloutSection
 from grpo.core.config.settings import RolloutSettings, SectionName
 from grpo.core.planning.lengths import LengthsPart
-from grpo.core.rollout.turns.players import players_of
+from grpo.core.rollout.players import players_of
 from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import UsageError
 

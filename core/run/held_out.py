@@ -14,7 +14,7 @@ from grpo.core.plan import Plan
 from grpo.core.processes.group import rows_of_all
 from grpo.core.processes.rank import count, rank
 from grpo.core.rollout.synced import SyncedRollouts
-from grpo.core.rollout.turns.players import player_of
+from grpo.core.rollout.players import player_of
 from grpo.core.rollout.types import SamplingParams
 from grpo.core.text.randomness import preserved_randomness
 from grpo.core.text.stats import Estimate, proportion

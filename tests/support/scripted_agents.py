@@ -15,7 +15,7 @@ from grpo.core.rollout.agents.desk import AgentDesk, CallLimits
 from grpo.core.rollout.agents.player import AgentLimits, AgentPlayer
 from grpo.core.rollout.agents.splice import Splice
 from grpo.core.rollout.turns.play import Trajectory
-from grpo.core.rollout.turns.players import known_response_template
+from grpo.core.rollout.players import known_response_template
 from grpo.core.rollout.types import Sampled, SamplingParams
 
 PARAMS = SamplingParams(max_tokens=60, eos_ids=(2,), pad_id=0, keys=tuple(range(64)))

@@ -18,7 +18,7 @@ from grpo.core.plan import Plan
 from grpo.core.rollout.limits import tolerance_of
 from grpo.core.rollout.synced import SyncedRollouts
 from grpo.core.rollout.turns.partial import PartialRollouts
-from grpo.core.rollout.turns.players import players_of
+from grpo.core.rollout.players import players_of
 from grpo.core.rollout.types import Rollouts, sampling_params
 from grpo.core.scoring.early import nothing_begun
 from grpo.core.train.batch.tensors import Tensors

@@ -16,7 +16,7 @@ from grpo.core.plan import Plan
 from grpo.core.policy.chat_template import opened_block
 from grpo.core.processes.group import gathered
 from grpo.core.rollout.turns.play import Player
-from grpo.core.rollout.turns.players import players_of
+from grpo.core.rollout.players import players_of
 from grpo.core.scoring.outcome import explain
 from grpo.core.train.sft.demonstrations import Taught, demonstrated
 from grpo.plugins._spec.binding import BoundEnv

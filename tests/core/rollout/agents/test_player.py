@@ -67,7 +67,7 @@ def test_a_conversation_with_a_tool_is_one_row_of_the_sampled_tokens(tokenizer: 
 
 
 def test_the_text_between_is_what_the_chat_template_puts_there(tokenizer: Any) -> None:
-    (one,), rounds = played(tokenizer, looks_once, bash_then_text)
+    (_one,), rounds = played(tokenizer, looks_once, bash_then_text)
     asked = {"type": "function", "function": {"name": "bash", "arguments": {"command": "wc -l", "shell": "sh"}}}
     messages = [
         {"role": "system", "content": "Use bash."},
@@ -187,7 +187,9 @@ def test_stop_texts_cut_after_the_token_that_completes_them(tokenizer: Any) -> N
 
     (one,), _ = played(tokenizer, stops, lambda prompt: "One. END and more" if "One" not in prompt else "Two.")
     first, second = trained(tokenizer, one)
-    assert first.startswith("One. END") and "more" not in first and second == "Two.<|im_end|>"
+    assert first.startswith("One. END")
+    assert "more" not in first
+    assert second == "Two.<|im_end|>"
     assert roots(one) == {"first": 1}
 
 
@@ -265,7 +267,8 @@ def test_wrong_names_are_refused(tokenizer: Any, options: dict[str, str], status
             raise
 
     (one,), _ = played(tokenizer, asks_wrongly, counts)
-    assert seen[0].status == status and says in str(seen[0])
+    assert seen[0].status == status
+    assert says in str(seen[0])
     assert one.completion.finish_reason == "error"
 
 
@@ -294,6 +297,6 @@ def test_a_name_of_a_tool_that_does_not_exist_reaches_the_program(tokenizer: Any
         assert isinstance(first.turn.calls[0], ToolUse)
         await chat.ask(user("?"), first.turn, tool("no such tool <|im_end|>", first), tools=(BASH,))
 
-    (one,), rounds = played(tokenizer, answers, lambda prompt: "Fine." if "no such" in prompt else said)
+    (one,), _rounds = played(tokenizer, answers, lambda prompt: "Fine." if "no such" in prompt else said)
     assert len(one.branches) == 1, roots(one)
     assert one.completion.text == "Fine."

@@ -96,7 +96,7 @@ def test_rollouts_of_several_turns_are_those_of_the_policy_in_their_context(
     from grpo.core.planning.lengths import LengthsPart
     from grpo.core.planning.turns import decide_turns
     from grpo.core.policy.load import load_tokenizer
-    from grpo.core.rollout.turns.players import player_of
+    from grpo.core.rollout.players import player_of
     from grpo.plugins.host import Host
 
     link, model = full

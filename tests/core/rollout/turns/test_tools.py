@@ -11,7 +11,7 @@ import pytest
 from grpo.core.env.tools import ToolCall, answer
 from grpo.core.policy.embedded import embedded_model_path
 from grpo.core.policy.load import PLAIN_CHAT_TEMPLATE, load_tokenizer
-from grpo.core.rollout.turns.players import known_response_template
+from grpo.core.rollout.players import known_response_template
 from grpo.core.rollout.turns.tools import MOST_CALLS, tool_format
 from grpo.plugins.errors import UsageError
 

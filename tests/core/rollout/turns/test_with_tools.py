@@ -20,7 +20,7 @@ from grpo.core.policy.load import load_model, load_tokenizer
 from grpo.core.rollout.hf.sampler import sample
 from grpo.core.rollout.turns.chat import turn_format
 from grpo.core.rollout.turns.play import Player, Trajectory, TurnLimits
-from grpo.core.rollout.turns.players import player_of
+from grpo.core.rollout.players import player_of
 from grpo.core.rollout.types import Sampled, SamplingParams
 from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import PluginError, SandboxUnavailable, UsageError

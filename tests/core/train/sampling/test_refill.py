@@ -67,7 +67,7 @@ def collect(tiny_model: Path, tmp_path: Path) -> Collect:
     from grpo.core.planning.decide import make_plan
     from grpo.core.policy.load import load_model, load_tokenizer
     from grpo.core.rollout.hf.sampler import HfRollouts
-    from grpo.core.rollout.turns.players import players_of
+    from grpo.core.rollout.players import players_of
     from grpo.core.rollout.types import sampling_params
     from grpo.plugins.host import Host
 

@@ -10,7 +10,7 @@ from grpo.plugins.host import Host
 def test_only_the_demonstrations_that_are_learned_from_are_played() -> None:
     from grpo.core.env.order import Source, mixed_order
     from grpo.core.policy.load import load_tokenizer
-    from grpo.core.rollout.turns.players import players_of
+    from grpo.core.rollout.players import players_of
     from grpo.core.train.sft.data import taught_rows, worked_answers
 
     tree = {"env": ["guess", "gsm8k:size=30"], "train": {"limit": 30, "warmup_steps": 1}}
