@@ -122,7 +122,7 @@ def update(model: Any, optimizer: torch.optim.Optimizer, objective: Objective, b
         pack_for=model.config.hidden_size,  # a prompt is computed once for all of its completions
         entropy="none",
     )
-    counts = Counts(rows=len(mask), tokens=mask.sum(), batch_tokens=mask.sum(), longest=LENGTH, accumulation=1)
+    counts = Counts(rollouts=len(mask), tokens=mask.sum(), batch_tokens=mask.sum(), longest=LENGTH, accumulation=1)
     loss = policy_loss(objective, Tokens(logps, mask, batch["advantages"]), counts).loss
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -40,6 +40,9 @@ class GroupScores:
 class LossTokens:
     """The completions of a forward pass, as a loss reads them.
 
+    A completion is one row, or several where an agent's rollout is a tree of calls. What belongs to a whole completion
+    comes from the methods, which look at all of its rows; a sum over a row of one's own is not that of a completion.
+
     Attributes:
         logps: [B, T] log-probabilities under the policy, with a gradient; like the others 0 outside of the mask.
         old_logps: [B, T] under the policy that sampled, without one; the same values on the first pass over a batch.
@@ -48,6 +51,7 @@ class LossTokens:
         entropies: [B, T] of the policy in nats, where the loss asks for them.
         importance: [B, T] or [B, 1] weights that correct for a rollout engine, or None without a correction. The
             trainer multiplies costs with them, unless the loss says that it does so itself.
+        owner: [B] int64, rows of one completion have the same number; None: each row is a completion.
     """
 
     logps: torch.Tensor
@@ -56,6 +60,7 @@ class LossTokens:
     advantages: torch.Tensor
     entropies: torch.Tensor | None = None
     importance: torch.Tensor | None = None
+    owner: torch.Tensor | None = None
 
     def ratio(self) -> torch.Tensor:
         """Returns the probability ratio of the policy to the one that sampled, [B, T]."""
@@ -67,7 +72,22 @@ class LossTokens:
 
     def sequence_mean(self, values: torch.Tensor) -> torch.Tensor:
         """Returns the mean of [B, T] values over the tokens of each completion, [B, 1]; 0 without any."""
-        return (values.masked_fill(self.mask == 0, 0.0).sum(dim=1) / self.mask.sum(dim=1).clamp(min=1))[:, None]
+        return self.sequence_sum(values) / self.sequence_length()
+
+    def sequence_sum(self, values: torch.Tensor) -> torch.Tensor:
+        """Returns the sum of [B, T] values over the tokens of each completion, [B, 1]."""
+        return over_rows(values.masked_fill(self.mask == 0, 0.0).sum(dim=1, keepdim=True), self.owner)
+
+    def sequence_length(self) -> torch.Tensor:
+        """Returns how many tokens each completion has, [B, 1], at least 1."""
+        return over_rows(self.mask.sum(dim=1, keepdim=True), self.owner).clamp(min=1)
+
+
+def over_rows(sums: torch.Tensor, owner: torch.Tensor | None) -> torch.Tensor:
+    """Adds [B, 1] sums of rows up over the rows of each completion; each of these gets what all of them sum up to."""
+    if owner is None:
+        return sums
+    return sums.T.expand(len(owner), -1).masked_fill(owner[:, None] != owner, 0).sum(dim=1, keepdim=True)
 
 
 @dataclass(frozen=True, slots=True)

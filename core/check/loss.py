@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from grpo.core.check.report import Findings, Report, Severity, title_of
-from grpo.core.train.update.objective import Counts, Objective, Tokens, policy_loss
+from grpo.core.train.update.objective import Counts, Objective, Tokens, policy_loss, takes_rows
 from grpo.plugins._spec.binding import BoundLoss
 from grpo.plugins.host import Host
 from grpo.plugins.specs import LossSpec
@@ -72,6 +72,13 @@ def _relations(bound: BoundLoss, findings: Findings) -> None:
         _other_rows(bound, findings, tokens, found)
         _precision(bound, findings, tokens, found)
     _direction(bound, findings, own, _found(bound, own, everyone))
+    findings.tried("rows of a completion")
+    if not takes_rows(bound):
+        what = (
+            "a completion that is cut into rows, as an agent's is, costs something else. Use sequence_sum, "
+            "sequence_mean and sequence_length; runs with such completions refuse it"
+        )
+        findings.add("note", "rows of a completion", what)
     findings.tried("far ratios")
     if not _found(bound, _tokens(bound, apart=20.0), everyone).finite:
         findings.add("warning", "far ratios", "no finite number where policies are 20 nats apart; bound the ratio")
@@ -98,7 +105,7 @@ def _tokens(bound: BoundLoss, apart: float) -> Tokens:
 
 def _counts(tokens: Tokens) -> Counts:
     number = tokens.mask.sum()
-    return Counts(rows=len(_LENGTHS), tokens=number, batch_tokens=number, longest=_WIDTH + 2, accumulation=1)
+    return Counts(rollouts=len(_LENGTHS), tokens=number, batch_tokens=number, longest=_WIDTH + 2, accumulation=1)
 
 
 def _found(bound: BoundLoss, tokens: Tokens, counts: Counts) -> _Found:

@@ -18,6 +18,7 @@ from grpo.core.env.episodes import Episode
 from grpo.core.plan import Plan
 from grpo.core.processes.group import gathered, rows_of_all
 from grpo.core.processes.rank import rank
+from grpo.core.rollout.turns.play import Trajectory
 from grpo.core.train.batch.batch import (
     Batch,
     advantages_of,
@@ -26,7 +27,8 @@ from grpo.core.train.batch.batch import (
     sampling_metrics,
     trained_of,
 )
-from grpo.core.train.batch.tensors import Tensors, counted, of_tokens, padded
+from grpo.core.train.batch.tensors import Tensors, counted, of_tokens, padded, rollouts_in, spread
+from grpo.core.train.batch.trees import refuse_trees
 from grpo.core.train.types import BatchScoring, Generation, Sampler, Wasted
 
 
@@ -59,6 +61,7 @@ class Collector:
         end_ids: the tokens that end a completion, and what fills up.
         pad_id: fills up.
         device: where the policy is.
+        own_head: our output layer trains, and not TRL's.
     """
 
     def __init__(
@@ -70,8 +73,11 @@ class Collector:
         end_ids: Sequence[int],
         pad_id: int,
         device: torch.device,
+        own_head: bool = True,
     ) -> None:
         self._plan = plan
+        self._own_head = own_head
+        self._takes_trees = False  # as far as is known
         self._sampler = sampler
         self._scoring = scoring
         self._end_ids = {*end_ids, pad_id}
@@ -95,17 +101,22 @@ class Collector:
             outcomes = self._scoring.score(completions, generation.early)
         scored = time.perf_counter()
         sizes = [
-            (len(prompt), sum(one.sampled), bool(one.token_ids) and one.token_ids[-1] in self._end_ids)
+            (_asked(prompt, one), sum(one.sampled), bool(one.token_ids) and one.token_ids[-1] in self._end_ids)
             for prompt, one in zip(generation.prompts, generation.rollouts, strict=True)
         ]
         names = list(outcomes)
         places = [(one.env, one.index) for one in generation.episodes]
         sampled_by = [one.sampled_by for one in generation.rollouts]
-        rows = list(zip(completions, sizes, zip(*outcomes.values(), strict=True), places, sampled_by, strict=True))
+        branches = [len(one.branches) for one in generation.rollouts]
+        each = zip(*outcomes.values(), strict=True)
+        rows = list(zip(completions, sizes, each, places, sampled_by, branches, strict=True))
         rows = rows_of_all(rows, "the scored completions")
         wasted = rows_of_all(generation.wasted, "discarded samples")
         early = generation.score_seconds if not generation.staleness else 0.0  # else while the last batch trained
         batch = self._batch(names, rows, wasted, step, sampled - began - early, scored - sampled + early)
+        if any(batch.branches) and not self._takes_trees:
+            refuse_trees(self._plan.config, self._plan.loss, self._plan.advantage, own_head=self._own_head)
+            self._takes_trees = True
         tensors = padded(generation.prompts, generation.rollouts, self._pad_id, self._device)
         self._enter(tensors, batch)
         lengths, ended = [row[1][1] for row in rows], [row[1][2] for row in rows]
@@ -115,7 +126,7 @@ class Collector:
             staleness=generation.staleness,
             tokens=sum(row[1][0] for row in rows)
             + sum(lengths)
-            + sum(len(one.prompt) + sum(one.rollout.sampled) for one in wasted),
+            + sum(_asked(one.prompt, one.rollout) + sum(one.rollout.sampled) for one in wasted),
             metrics={
                 **generation.metrics,
                 **length_metrics(lengths, ended),
@@ -155,23 +166,30 @@ class Collector:
             wasted=tuple(wasted),
             places=tuple(row[3] for row in rows),
             sampled_by=tuple(row[4] for row in rows),
+            branches=tuple(row[5] for row in rows),
         )
 
     def _enter(self, tensors: Tensors, batch: Batch) -> None:
         """Enters what this process's rollouts are worth; those that are not to be trained on are masked."""
-        count = len(tensors["completion_ids"])
+        count = rollouts_in(tensors)
         local = slice(rank() * count, (rank() + 1) * count)
         trained = trained_of(batch, self._plan.config.loss)[local].to(tensors["completion_mask"].dtype)
+        trained = spread(trained, tensors)
         tensors["completion_mask"] = tensors["completion_mask"] * trained[:, None]
         turns = batch.advantages.turns
         if turns is None:
-            tensors["advantages"] = batch.advantages.values[local]
+            tensors["advantages"] = spread(batch.advantages.values[local], tensors)
         else:
             numbers = [one.turns for one in batch.completions[local]]
             tensors["advantages"] = of_tokens(turns[local], counted(tensors), numbers)
         tensors["num_items_in_batch"] = torch.tensor(
             sum(gathered(int(counted(tensors).sum()), "the numbers of tokens")), device=self._device
         )
+
+
+def _asked(prompt: Sequence[int], rollout: Trajectory) -> int:
+    """Returns the tokens of a rollout's prompts: of its only one, or of that of each branch."""
+    return sum(len(one.prompt) for one in rollout.branches) if rollout.branches else len(prompt)
 
 
 def _speed(generation: Generation, lengths: Sequence[int], seconds: float) -> dict[str, float]:

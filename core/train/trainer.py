@@ -198,7 +198,13 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             plan, policy, rollouts, turn, tokenizer, ends, scoring, self.prompts, self._episodes
         )
         self._collector = Collector(
-            plan, self.sampler, scoring, end_ids=ends, pad_id=tokenizer.pad_token_id, device=device
+            plan,
+            self.sampler,
+            scoring,
+            end_ids=ends,
+            pad_id=tokenizer.pad_token_id,
+            device=device,
+            own_head=self._own_head,
         )
 
     # Where training stands: `Cursor` of core/train/sampling/guard.py.
@@ -384,8 +390,8 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         began = time.perf_counter()
         said = self._received(found.batch)
         self._report.add({**said, "time/record": time.perf_counter() - began - said.get("time/canaries", 0.0)})
-        rows = self._plan.batch_size // self.accelerator.num_processes
-        dealt = filled_up(numbered(found.tensors), rows)
+        rollouts = self._plan.batch_size // self.accelerator.num_processes
+        dealt = filled_up(numbered(found.tensors), rollouts)
         loss = self._plan.loss.spec
         # TRL's own head adds how evenly a router spreads a micro batch.
         mixed = loss.average == "micro_batch" or loss.every_row or not self._own_head

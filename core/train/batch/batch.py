@@ -36,6 +36,7 @@ class Batch:
         wasted: what was sampled beside them in vain, of all processes.
         places: the environment of each completion, and the number of its row there.
         sampled_by: of each completion, as of a `Trajectory`.
+        branches: how many rows each completion is as a tree, 0 where it is none.
         right: whether each completion is right, None where nobody knows; empty before the verifiers judged them.
     """
 
@@ -49,6 +50,7 @@ class Batch:
     wasted: tuple[Wasted, ...] = ()
     places: tuple[Place, ...] = ()
     sampled_by: tuple[tuple[tuple[int, int], ...], ...] = ()
+    branches: tuple[int, ...] = ()
     right: tuple[bool | None, ...] = ()
 
     @property
@@ -207,6 +209,9 @@ def batch_metrics(batch: Batch, rewards: Sequence[BoundReward]) -> dict[str, flo
     }
     if any(completion.info for completion in batch.completions):
         metrics |= _turn_metrics(batch.completions)
+    if any(batch.branches):
+        rows = [max(number, 1) for number in batch.branches]
+        metrics |= {"rows/mean": mean(rows), "rows/most": float(max(rows))}
     exact = torch.tensor([score_column(batch.outcomes[reward.name]) for reward in rewards], dtype=torch.float64)
     scores_of = exact.to(torch.float32)
     for reward, column, whole in zip(rewards, scores_of.T.contiguous().T, exact, strict=True):

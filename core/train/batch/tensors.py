@@ -4,18 +4,25 @@ The names are TRL's, whose own loss may be asked for (train.head='trl'): `prompt
 `completion_ids`, `completion_mask`, `tool_mask` and `sampling_per_token_logps` [N, T], `advantages` [N], or [N, T]
 where turns have advantages of their own, and `num_items_in_batch`, a number. Prompts are padded on the left and
 completions on the right.
+
+A rollout is one row, unless it is a tree (`Trajectory.branches`): then it is one row for each branch, and N is the
+number of rows. Only a batch with a tree has `owner` [N], the number of the rollout that each row belongs to; the rows
+of a rollout are adjacent. What is counted is rollouts: micro batches hold whole ones, and as many each.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import torch
 
-from grpo.core.rollout.turns.play import Trajectory
+from grpo.core.rollout.turns.play import Branch, Trajectory
 from grpo.plugins.errors import RunError
 
 Tensors = dict[str, torch.Tensor]
+OWNER = "owner"  # [N] int64, counted from 0, ascending
+_NARROWEST = 2  # columns of a batch with trees: [N, 1] is a number for a whole rollout, never for a row of one token
 
 
 def padded(
@@ -29,14 +36,20 @@ def padded(
         pad_id: fills up.
         device: of the tensors.
     """
-    before, after = max(map(len, prompts)), max(1, *(len(one.token_ids) for one in rollouts))
-    count = len(rollouts)
+    trees = any(one.branches for one in rollouts)
+    owners = [number for number, one in enumerate(rollouts) for _ in one.branches or (one,)]
+    rows: list[tuple[Sequence[int], Trajectory | Branch]] = []
+    for prompt, rollout in zip(prompts, rollouts, strict=True):
+        rows += [(one.prompt, one) for one in rollout.branches] or [(prompt, rollout)]
+    before = max(len(prompt) for prompt, _ in rows)
+    after = max(_NARROWEST if trees else 1, *(len(one.token_ids) for _, one in rows))
+    count = len(rows)
     prompt_ids = torch.full((count, before), pad_id, dtype=torch.long)
     completion_ids = torch.full((count, after), pad_id, dtype=torch.long)
     prompt_mask, completion_mask = torch.zeros_like(prompt_ids), torch.zeros_like(completion_ids)
     sampled = torch.ones_like(completion_ids)
     logprobs = torch.zeros(count, after)
-    for row, (prompt, one) in enumerate(zip(prompts, rollouts, strict=True)):
+    for row, (prompt, one) in enumerate(rows):
         prompt_ids[row, before - len(prompt) :] = torch.tensor(prompt)
         prompt_mask[row, before - len(prompt) :] = 1
         end = len(one.token_ids)
@@ -52,6 +65,8 @@ def padded(
         "tool_mask": sampled,
         "sampling_per_token_logps": logprobs,
     }
+    if trees:
+        found[OWNER] = torch.tensor(owners)
     return {name: tensor.to(device) for name, tensor in found.items()}
 
 
@@ -68,6 +83,30 @@ def whole_mask(tensors: Tensors) -> torch.Tensor:
 def counted(tensors: Tensors) -> torch.Tensor:
     """[N, T], 1 for tokens that the policy chose; those that an environment put between them are no choice."""
     return tensors["completion_mask"] * tensors["tool_mask"]
+
+
+def narrowest(tensors: Tensors) -> int:
+    """Returns how many columns of completions are left at least."""
+    return _NARROWEST if OWNER in tensors else 1
+
+
+def rollouts_in(tensors: Tensors) -> int:
+    """Returns how many rollouts the rows are."""
+    return len(tensors[OWNER].unique()) if OWNER in tensors else len(tensors["completion_ids"])
+
+
+def spread(values: torch.Tensor, tensors: Tensors) -> torch.Tensor:
+    """Returns [N, ...] for rows what is given for rollouts, in their order."""
+    return values[tensors[OWNER]] if OWNER in tensors else values
+
+
+def rows_of(tensors: Tensors, count: int) -> list[slice]:
+    """Returns the rows of each `count` rollouts in their order; every process that has as many gets as many slices."""
+    if OWNER not in tensors:
+        return [slice(first, first + count) for first in range(0, len(tensors["completion_ids"]), count)]
+    sizes = tensors[OWNER].unique_consecutive(return_counts=True)[1].tolist()
+    ends = [0, *itertools.accumulate(sum(sizes[first : first + count]) for first in range(0, len(sizes), count))]
+    return [slice(*both) for both in itertools.pairwise(ends)]
 
 
 def of_tokens(turns: torch.Tensor, counted: torch.Tensor, numbers: Sequence[int]) -> torch.Tensor:
@@ -98,32 +137,37 @@ def of_tokens(turns: torch.Tensor, counted: torch.Tensor, numbers: Sequence[int]
     return turns.gather(1, turn.clamp(min=0)) * chosen
 
 
-def filled_up(tensors: Tensors, rows: int) -> Tensors:
-    """Fills a batch whose step asks fewer prompts up to `rows` rows, with rows that have no part in the loss.
+def filled_up(tensors: Tensors, rollouts: int) -> Tensors:
+    """Fills a batch whose step asks fewer prompts up to so many rollouts, with rows that have no part in the loss.
 
-    An average over rows then counts them as it counts groups without signal, which they stand for.
+    An average over rollouts then counts them as it counts groups without signal, which they stand for.
     """
-    missing = rows - len(tensors["completion_ids"])
+    present = rollouts_in(tensors)
+    missing = rollouts - present
     if not missing:
         return tensors
     last = {name: tensor[-1:] for name, tensor in tensors.items() if tensor.ndim}
     last |= {name: torch.zeros_like(last[name]) for name in ("completion_mask", "advantages")}
-    return tensors | {name: torch.cat([tensors[name], *[row] * missing]) for name, row in last.items()}
+    filled = tensors | {name: torch.cat([tensors[name], *[row] * missing]) for name, row in last.items()}
+    if OWNER in tensors:
+        more = torch.arange(present, rollouts, device=tensors[OWNER].device)
+        filled[OWNER] = torch.cat([tensors[OWNER], more])
+    return filled
 
 
 def micro_batches(tensors: Tensors, count: int, *, shuffled: bool) -> list[Tensors]:
-    """Deals the rows out to `count` micro batches of equal size.
+    """Deals the rollouts out to `count` micro batches, as many to each.
 
-    Rows stay in their order, so that those of a group share their prompt, unless a loss looks at a micro batch as a
+    They stay in their order, so that those of a group share their prompt, unless a loss looks at a micro batch as a
     whole (an average, a quantile, how a router spreads tokens): then they are shuffled by torch's generator, so that
     it does not look at single groups.
     """
-    rows = len(tensors["completion_ids"])
-    order, size = torch.randperm(rows) if shuffled else torch.arange(rows), rows // count
+    rollouts = rollouts_in(tensors)
+    order, size = torch.randperm(rollouts) if shuffled else torch.arange(rollouts), rollouts // count
+    dealt = [order[number * size : (number + 1) * size] for number in range(count)]
+    if OWNER in tensors:
+        rows = rows_of(tensors, 1)
+        dealt = [torch.cat([torch.arange(rows[one].start, rows[one].stop) for one in part.tolist()]) for part in dealt]
     return [
-        {
-            name: tensor if tensor.ndim == 0 else tensor[order[number * size : (number + 1) * size]]
-            for name, tensor in tensors.items()
-        }
-        for number in range(count)
+        {name: tensor if tensor.ndim == 0 else tensor[part] for name, tensor in tensors.items()} for part in dealt
     ]

@@ -7,21 +7,24 @@ import torch
 from grpo.core.processes.group import rows_of_all
 from grpo.core.processes.rank import rank
 from grpo.core.record.trained import TrainedRow
-from grpo.core.train.batch.tensors import Tensors
+from grpo.core.train.batch.tensors import Tensors, rollouts_in, spread
 
-ROWS = "rows"  # [N] int64, the numbers of a batch's rows, by which they are found in its micro batches
+ROWS = "rows"  # [N] int64, the numbers of the batch's rollouts, by which rows are found in its micro batches
 DIGITS = 4  # of a nat: what float32 makes of the same arithmetic is zero
 
 
 def numbered(tensors: Tensors) -> Tensors:
-    """Returns tensors of this process's rows with their numbers among those of all processes, as many on each."""
-    count = len(tensors["completion_ids"])
-    rows = torch.arange(count, device=tensors["completion_ids"].device) + rank() * count
-    return {**tensors, ROWS: rows}
+    """Returns tensors with the number of each row's rollout among those of all processes, as many on each."""
+    count = rollouts_in(tensors)
+    numbers = torch.arange(count, device=tensors["completion_ids"].device) + rank() * count
+    return {**tensors, ROWS: spread(numbers, tensors)}
 
 
 class TrainedTokens:
-    """Collects the first pass over a batch. A row without a gradient, which the pass leaves out, has no record."""
+    """Collects the first pass over a batch. A rollout without a gradient, which the pass leaves out, has no record.
+
+    What is said of a tree's tokens is in the order of its rows, as in its `Trajectory`.
+    """
 
     def __init__(self) -> None:
         self._rows: list[TrainedRow] = []
@@ -37,7 +40,7 @@ class TrainedTokens:
         """Adds a micro batch.
 
         Args:
-            rows: [B] numbers, as of `numbered`.
+            rows: [B] numbers of rollouts, as of `numbered`; the rows of one are adjacent.
             logps: [B, T] of the policy that trains.
             sampled: [B, T] of whoever sampled.
             mask: [B, T], 1 for tokens that the policy chose.
@@ -49,8 +52,11 @@ class TrainedTokens:
         chosen = mask.cpu() > 0
         for number, row in enumerate(rows.tolist()):
             if bool(chosen[number].any()):  # else it only fills a batch up
-                of_tokens = apart[number][chosen[number]], worth[number][chosen[number]]
-                self._rows.append(TrainedRow(row, *(_rounded(one) for one in of_tokens)))
+                ratios, values = (_rounded(one[number][chosen[number]]) for one in (apart, worth))
+                if self._rows and self._rows[-1].row == row:  # another row of the same rollout
+                    ratios, values = (*self._rows[-1].log_ratios, *ratios), (*self._rows[-1].advantages, *values)
+                    del self._rows[-1]
+                self._rows.append(TrainedRow(row, ratios, values))
 
     def clear(self) -> None:
         """Forgets everything: the step begins again."""

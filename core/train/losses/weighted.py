@@ -46,10 +46,10 @@ def vespo(
         lambda_pos, lambda_neg: how fast they fall above.
     """
     apart = (tokens.logps - tokens.old_logps).detach().clamp(-_FAR, _FAR)
-    summed = (apart * tokens.mask).sum(dim=1, keepdim=True)
+    summed = tokens.sequence_sum(apart)
     if tokens.importance is not None:
-        mask = tokens.mask if tokens.importance.shape[1] == tokens.mask.shape[1] else 1.0
-        summed = summed + (tokens.importance.log().clamp(_LEAST, _FAR) * mask).sum(dim=1, keepdim=True)
+        weights = tokens.importance.log().clamp(_LEAST, _FAR)
+        summed = summed + (tokens.sequence_sum(weights) if weights.shape == apart.shape else weights)
     log_ratio, better = summed.clamp(_LEAST, _FAR), tokens.advantages >= 0
     power = better * k_pos + ~better * k_neg
     decay = better * lambda_pos + ~better * lambda_neg

@@ -17,7 +17,7 @@ from grpo.core.env.prompts import encode_episodes
 from grpo.core.env.replacement_rows import Place
 from grpo.core.processes.rank import rank
 from grpo.core.record.run_dir import read_json, whole_file
-from grpo.core.rollout.turns.play import Trajectory, completed
+from grpo.core.rollout.turns.play import Branch, Trajectory, completed
 from grpo.core.rollout.types import Sampled
 from grpo.core.scoring.early import nothing_begun
 from grpo.core.scoring.outcome import Outcome
@@ -203,6 +203,7 @@ def written_rollout(one: Trajectory) -> dict[str, Any]:
         "finish_reason": said.finish_reason,
         "turns": said.turns,
         "info": dict(said.info),
+        **({"branches": [asdict(branch) for branch in one.branches]} if one.branches else {}),
     }
 
 
@@ -214,4 +215,13 @@ def restored_rollout(episode: Episode, one: Mapping[str, Any]) -> Trajectory:
     completion = replace(
         completed(episode, one["text"], own), messages=tuple(one["messages"]), turns=one["turns"], info=one["info"]
     )
-    return Trajectory(tuple(one["token_ids"]), tuple(one["logprobs"]), tuple(one["sampled"]), completion)
+    branches = [
+        Branch(**{name: tuple(values) for name, values in branch.items()}) for branch in one.get("branches", ())
+    ]
+    return Trajectory(
+        tuple(one["token_ids"]),
+        tuple(one["logprobs"]),
+        tuple(one["sampled"]),
+        completion,
+        branches=tuple(branches),
+    )

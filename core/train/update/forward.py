@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from grpo.core.policy.blocks import no_mask
-from grpo.core.train.batch.tensors import Tensors, whole_ids, whole_mask
+from grpo.core.train.batch.tensors import OWNER, Tensors, rows_of, whole_ids, whole_mask
 from grpo.core.train.update.layers import faster_layers
 from grpo.core.train.update.packing import IGNORED, Packed, pack
 from grpo.kernels.fused import Coefficients
@@ -40,6 +40,7 @@ def completion_logps(
     *,
     pack_for: int | None,
     entropy: Entropy,
+    trees: bool = False,
     coefficients: Callable[[torch.Tensor], torch.Tensor] | None = None,
 ) -> Predicted:
     """Computes log-probabilities, and entropies, of completion tokens.
@@ -51,10 +52,12 @@ def completion_logps(
         length: T.
         pack_for: the hidden size of a model that takes packed rows (core/train/update/packing.py), else None.
         entropy: also return entropies, their "value", or the value with a "grad"ient.
+        trees: some rows are of one rollout, so that a prompt may begin as another row does.
         coefficients: given [B, T] log-probabilities, of which only some are known, returns what the derivative of the
             loss by each of these will be (kernels/fused.py).
     """
-    packed = pack(input_ids, attention_mask, length, pack_for, _attention_dtype(model, input_ids.device))
+    dtype = _attention_dtype(model, input_ids.device)
+    packed = pack(input_ids, attention_mask, length, pack_for, dtype, trees=trees)
     if packed is not None:
         found = model(
             input_ids=packed.input_ids,
@@ -86,13 +89,15 @@ class LogProbs:
 
     Args:
         pack_for: the hidden size of a model that takes packed rows, else None.
-        rows: of one forward pass.
+        rollouts: of one forward pass.
         autocast: the arithmetic of training.
     """
 
-    def __init__(self, pack_for: int | None, rows: int, autocast: Callable[[], AbstractContextManager[Any]]) -> None:
+    def __init__(
+        self, pack_for: int | None, rollouts: int, autocast: Callable[[], AbstractContextManager[Any]]
+    ) -> None:
         self._pack_for = pack_for
-        self._rows = rows
+        self._rollouts = rollouts
         self._autocast = autocast
 
     def __call__(self, model: Any, tensors: Tensors) -> torch.Tensor:
@@ -102,13 +107,14 @@ class LogProbs:
             parts = [
                 completion_logps(
                     model,
-                    ids[first : first + self._rows],
-                    mask[first : first + self._rows],
+                    ids[rows],
+                    mask[rows],
                     length,
                     pack_for=self._pack_for,
                     entropy="none",
+                    trees=OWNER in tensors,
                 ).logps
-                for first in range(0, len(ids), self._rows)
+                for rows in rows_of(tensors, self._rollouts)
             ]
         return torch.cat(parts)
 

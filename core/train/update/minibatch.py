@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from grpo.core.train.batch.tensors import Tensors, counted, whole_ids, whole_mask
+from grpo.core.train.batch.tensors import OWNER, Tensors, counted, narrowest, whole_ids, whole_mask
 
 COMPLETION = (
     "completion_ids",
@@ -47,6 +47,11 @@ class MiniBatch:
         """[B', P' + T'], 1 for real tokens."""
         return whole_mask(self.tensors)
 
+    @property
+    def owner(self) -> torch.Tensor | None:
+        """[B'] the number of each row's rollout, None where each row is a rollout."""
+        return self.tensors.get(OWNER)
+
     def loss_mask(self) -> torch.Tensor:
         """[B', T'], 1 for tokens that the policy chose."""
         return counted(self.tensors)
@@ -70,10 +75,11 @@ def trained_rows(inputs: Tensors, *, every_token: bool) -> MiniBatch:
     any_learns = len(kept) > 0
     if not any_learns:
         kept = inputs["completion_mask"].sum(dim=1).argmin()[None]
-    width = max(1, int(inputs["completion_mask"][kept].sum(dim=1).max()))
+    width = max(narrowest(inputs), int(inputs["completion_mask"][kept].sum(dim=1).max()))
     prompt = max(1, int(inputs["prompt_mask"][kept].sum(dim=1).max()))
     worth = inputs["advantages"][kept]
     tensors = {"advantages": worth if worth.ndim == 1 else worth[:, :width]}
     tensors |= {name: inputs[name][kept, :width] for name in COMPLETION if name in inputs}
     tensors |= {name: inputs[name][kept, -prompt:] for name in PROMPT}
+    tensors |= {name: inputs[name][kept] for name in (OWNER,) if name in inputs}
     return MiniBatch(kept=kept, learns=any_learns, width=width, tensors=tensors)

@@ -8,11 +8,14 @@ What a token costs is said by the run's loss (core/train/losses/, or a plugin's)
   2512.02556);
 - the average, in one of the ways of `AVERAGES`. All completions count in it, those that are left out of a forward pass
   included.
+
+A completion is one row, or several where a rollout is a tree. What is of a whole completion (its mean, its ratio, its
+weight in an average) is that of all its rows together: a loss is the same however a completion is cut into rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -20,7 +23,7 @@ import torch
 from grpo.core.config.sections import Correction
 from grpo.plugins._spec.binding import BoundLoss
 from grpo.plugins.errors import PluginError
-from grpo.plugins.training import Average, LossTokens, TokenCosts
+from grpo.plugins.training import Average, LossTokens, TokenCosts, over_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,7 @@ class Tokens:
         ref_logps: [B, T] under the reference; only with beta.
         importance: [B, T] or [B, 1] weights from `importance_weights`, or None.
         entropies: [B, T], where the loss reads them.
+        owner: [B] the number of each row's completion; None: each row is one.
     """
 
     logps: torch.Tensor
@@ -44,6 +48,7 @@ class Tokens:
     ref_logps: torch.Tensor | None = None
     importance: torch.Tensor | None = None
     entropies: torch.Tensor | None = None
+    owner: torch.Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +56,14 @@ class Counts:
     """What averages are taken over.
 
     Attributes:
-        rows: completions of the micro batch.
+        rollouts: completions of the micro batch.
         tokens: their tokens that count.
         batch_tokens: such tokens of the optimizer step, per process.
         longest: the constant length of Dr. GRPO.
         accumulation: micro batches per optimizer step.
     """
 
-    rows: int
+    rollouts: int
     tokens: torch.Tensor
     batch_tokens: torch.Tensor
     longest: int
@@ -98,27 +103,27 @@ class LossValue:
     metrics: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
 
-Averaged = Callable[[torch.Tensor, torch.Tensor, Counts], torch.Tensor]  # costs are 0 outside of the mask
+Averaged = Callable[[torch.Tensor, LossTokens, Counts], torch.Tensor]  # costs are 0 outside of the mask
 
 
-def per_completion(costs: torch.Tensor, mask: torch.Tensor, counts: Counts) -> torch.Tensor:
-    means = costs.sum(dim=1) / mask.sum(dim=1).clamp(min=1)
-    return means.sum() / (counts.rows * counts.accumulation)
+def per_completion(costs: torch.Tensor, tokens: LossTokens, counts: Counts) -> torch.Tensor:
+    means = costs.sum(dim=1, keepdim=True) / tokens.sequence_length()
+    return means.sum() / (counts.rollouts * counts.accumulation)
 
 
-def summed(costs: torch.Tensor, mask: torch.Tensor, counts: Counts) -> torch.Tensor:
-    return costs.sum() / (counts.rows * counts.accumulation)
+def summed(costs: torch.Tensor, tokens: LossTokens, counts: Counts) -> torch.Tensor:
+    return costs.sum() / (counts.rollouts * counts.accumulation)
 
 
-def per_micro_batch(costs: torch.Tensor, mask: torch.Tensor, counts: Counts) -> torch.Tensor:
+def per_micro_batch(costs: torch.Tensor, tokens: LossTokens, counts: Counts) -> torch.Tensor:
     return costs.sum() / (counts.tokens.clamp(min=1) * counts.accumulation)
 
 
-def per_constant(costs: torch.Tensor, mask: torch.Tensor, counts: Counts) -> torch.Tensor:
-    return costs.sum() / (counts.rows * counts.longest * counts.accumulation)
+def per_constant(costs: torch.Tensor, tokens: LossTokens, counts: Counts) -> torch.Tensor:
+    return costs.sum() / (counts.rollouts * counts.longest * counts.accumulation)
 
 
-def per_batch(costs: torch.Tensor, mask: torch.Tensor, counts: Counts) -> torch.Tensor:
+def per_batch(costs: torch.Tensor, tokens: LossTokens, counts: Counts) -> torch.Tensor:
     return costs.sum() / counts.batch_tokens.clamp(min=1)
 
 
@@ -149,7 +154,8 @@ def policy_loss(objective: Objective, tokens: Tokens, counts: Counts) -> LossVal
     old = logps.detach() if tokens.old_logps is None else tokens.old_logps.masked_fill(outside, 0.0)
     entropies = None if tokens.entropies is None else tokens.entropies.masked_fill(outside, 0.0)
     worth = tokens.advantages if tokens.advantages.ndim == 2 else tokens.advantages[:, None]
-    found = objective.loss(LossTokens(logps, old, mask, worth, entropies, tokens.importance))
+    read = LossTokens(logps, old, mask, worth, entropies, tokens.importance, tokens.owner)
+    found = objective.loss(read)
     costs = _costs(objective.loss, found, mask)
     if tokens.importance is not None and not objective.loss.spec.weighs:
         costs = costs * tokens.importance
@@ -160,7 +166,7 @@ def policy_loss(objective: Objective, tokens: Tokens, counts: Counts) -> LossVal
         if objective.corrects_kl:
             kl = kl * ((logps - old).exp() if found.ratio is None else found.ratio)
         costs = costs + objective.beta * kl
-    loss = AVERAGES[objective.loss.spec.average](costs.expand_as(mask).masked_fill(outside, 0.0), mask, counts)
+    loss = AVERAGES[objective.loss.spec.average](costs.expand_as(mask).masked_fill(outside, 0.0), read, counts)
     return LossValue(loss, kl, found.low, found.high, found.metrics)
 
 
@@ -183,6 +189,7 @@ def importance_weights(
     correction: Correction,
     cap: float,
     floor: float = 0.0,
+    owner: torch.Tensor | None = None,
 ) -> torch.Tensor | None:
     """Weights that correct for a rollout engine whose probabilities differ from the policy's.
 
@@ -198,6 +205,7 @@ def importance_weights(
         correction: which of the six, or none.
         cap: the largest weight.
         floor: the smallest.
+        owner: [B] the number of each row's completion; None: each row is one.
 
     Returns:
         [B, T] or [B, 1], or None for no correction.
@@ -206,9 +214,9 @@ def importance_weights(
         return None
     apart = ((logps.detach() - sampled).nan_to_num(nan=0.0)) * mask
     if not correction.startswith("token"):
-        apart = apart.sum(dim=1, keepdim=True)
+        apart = over_rows(apart.sum(dim=1, keepdim=True), owner)
     if correction.startswith("geometric"):
-        apart = apart / mask.sum(dim=1, keepdim=True).clamp(min=1)
+        apart = apart / over_rows(mask.sum(dim=1, keepdim=True), owner).clamp(min=1)
     ratio = apart.exp()
     if correction.endswith("truncate"):
         return ratio.clamp(min=floor, max=cap)
@@ -236,14 +244,19 @@ class PassLoss:
     correction: Correction
     cap: float
     floor: float = 0.0
+    owner: torch.Tensor | None = None
 
     def __call__(
         self, logps: torch.Tensor, entropies: torch.Tensor | None = None
     ) -> tuple[LossValue, torch.Tensor | None]:
         """Returns the loss of log-probabilities [B, T], and the weights of the correction."""
         policy = logps.detach() if self.old_logps is None else self.old_logps
-        importance = importance_weights(policy, self.sampled, self.mask, self.correction, self.cap, self.floor)
-        tokens = Tokens(logps, self.mask, self.advantages, self.old_logps, self.ref_logps, importance, entropies)
+        importance = importance_weights(
+            policy, self.sampled, self.mask, self.correction, self.cap, self.floor, self.owner
+        )
+        tokens = Tokens(
+            logps, self.mask, self.advantages, self.old_logps, self.ref_logps, importance, entropies, self.owner
+        )
         return policy_loss(self.objective, tokens, self.counts), importance
 
     def coefficients(self, logps: torch.Tensor) -> torch.Tensor:
@@ -287,6 +300,31 @@ def takes_turns(loss: BoundLoss) -> bool:
     return True
 
 
+def takes_rows(loss: BoundLoss) -> bool:
+    """Whether a completion costs the same however it is cut into rows, tried on a few made-up tokens."""
+    generator = torch.Generator().manual_seed(0)
+    logps, apart, spread = (torch.rand(10, generator=generator, dtype=torch.float64) for _ in range(3))
+
+    def gradient(rows: Sequence[range], owner: Sequence[int]) -> torch.Tensor:
+        places = torch.tensor([[*row, *[0] * (6 - len(row))] for row in rows])
+        leaf = (-logps - 0.1).requires_grad_()
+        tokens = Tokens(
+            logps=leaf[places],
+            mask=torch.tensor([[1] * len(row) + [0] * (6 - len(row)) for row in rows]),
+            advantages=torch.tensor([1.0, -0.5], dtype=torch.float64)[list(owner)],
+            old_logps=(leaf.detach() - 0.4 * apart)[places],
+            importance=(0.5 + spread)[places] if loss.spec.weighs else None,
+            entropies=spread[places] if loss.spec.entropies != "none" else None,
+            owner=torch.tensor(owner),
+        )
+        counts = Counts(2, tokens.mask.sum(), tokens.mask.sum(), longest=8, accumulation=1)
+        return torch.autograd.grad(policy_loss(Objective(loss), tokens, counts).loss, leaf)[0]
+
+    whole = gradient([range(6), range(6, 10)], [0, 1])
+    cut = gradient([range(2), range(2, 6), range(6, 9), range(9, 10)], [0, 0, 1, 1])
+    return torch.allclose(whole, cut, rtol=1e-9, atol=1e-12)
+
+
 def is_per_token(loss: BoundLoss, correction: Correction) -> bool:
     """Whether dL/dlogp of a token follows from its log-probability alone, tried on a few made-up tokens.
 
@@ -300,7 +338,7 @@ def is_per_token(loss: BoundLoss, correction: Correction) -> bool:
     old = logps + 0.3 * torch.randn(4, 6, generator=generator, dtype=torch.float64)
     some = torch.rand(4, 6, generator=generator) < 0.5
     mask = torch.ones(4, 6)
-    counts = Counts(rows=4, tokens=mask.sum(), batch_tokens=mask.sum(), longest=6, accumulation=1)
+    counts = Counts(rollouts=4, tokens=mask.sum(), batch_tokens=mask.sum(), longest=6, accumulation=1)
     for known in (None, old):
         advantages = torch.tensor([1.0, -1.0, 0.5, -0.5], dtype=torch.float64)
         tried = PassLoss(Objective(loss), counts, mask, advantages, known, None, old, correction, cap=2.0)

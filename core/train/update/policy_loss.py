@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from grpo.core.config.sections import Correction, LossSection
-from grpo.core.train.batch.tensors import Tensors, counted
+from grpo.core.train.batch.tensors import Tensors, counted, rollouts_in
 from grpo.core.train.update.forward import completion_logps
 from grpo.core.train.update.metrics import UpdateFigures, update_sums
 from grpo.core.train.update.minibatch import MiniBatch, trained_rows
@@ -100,7 +100,7 @@ class PolicyLoss:
         loss = PassLoss(
             self._objective,
             Counts(
-                rows=len(whole),
+                rollouts=rollouts_in(batch),
                 tokens=whole.sum(),
                 batch_tokens=batch["num_items_in_batch"] / self._processes,
                 longest=self._longest,
@@ -114,6 +114,7 @@ class PolicyLoss:
             correction=self._correction,
             cap=self._settings.rollout_correction_cap,
             floor=self._settings.rollout_correction_floor,
+            owner=part.owner,
         )
         with self._autocast():
             predicted = completion_logps(
@@ -123,6 +124,7 @@ class PolicyLoss:
                 part.width,
                 pack_for=self._pack_for,
                 entropy="grad" if wanted.entropies == "gradient" else "value",
+                trees=part.owner is not None,
                 coefficients=loss.coefficients if self._per_token else None,
             )
         logps, entropies = predicted.logps, predicted.entropies
