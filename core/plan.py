@@ -11,7 +11,7 @@ from grpo.core.env.episodes import Episode
 from grpo.core.env.mixture import RunEnv
 from grpo.core.policy.load import PolicySource
 from grpo.core.scoring.known import Canary
-from grpo.plugins._spec.binding import BoundAdvantage, BoundLoss, BoundReward, BoundSampler, BoundVerifier
+from grpo.plugins._spec.binding import BoundAdvantage, BoundAgent, BoundLoss, BoundReward, BoundSampler, BoundVerifier
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -36,6 +36,7 @@ class Plan:
         processes: how many processes train together.
         canaries: known completions to watch the rewards with.
         sampler: chooses the rows of each step; None: they come in an order that is fixed before.
+        agent: the program that answers the environments' tasks; None: the policy answers itself.
         notes: what the user should know about the model and the environments.
     """
 
@@ -53,6 +54,7 @@ class Plan:
     processes: int
     canaries: tuple[Canary, ...] = ()
     sampler: BoundSampler | None = None
+    agent: BoundAgent | None = None
     notes: tuple[str, ...] = ()
 
     @property

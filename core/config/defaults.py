@@ -20,6 +20,7 @@ WARMUP_LR_FACTOR = 10.0  # and supervised steps about ten times that of policy-g
 SAVE_EVERY = 20
 EMBEDDED_COMPLETION = 96  # tokens; the longest worked answer of the embedded problems has fewer
 NAMED_COMPLETION = 512
+AGENT_CALLS = 20  # of the policy in one episode of an agent, unless the user says how many
 OBSERVED = 256  # tokens between two turns that fit, unless the user says how long a rollout may be
 TOLERANCE = {"float32": 2e-4, "bfloat16": 0.1, "float16": 0.02}  # mean difference of log-probabilities, nats
 SERVER_PORT = 8271

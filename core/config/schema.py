@@ -72,6 +72,16 @@ class RunConfig(Section):
             flag=Flag("--sampler", "SPEC"),
         ),
     ] = None
+    agent: Annotated[
+        PluginRef | None,
+        About(
+            "Agent program that answers the environment's tasks, for example cmd:'my-agent {instruction}'.",
+            "See [agents.md](agents.md).",
+            left_out="the policy answers itself",
+            kind="SPEC or table",
+            flag=Flag("--agent", "SPEC"),
+        ),
+    ] = None
     model: Annotated[
         str | None,
         About(

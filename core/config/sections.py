@@ -354,6 +354,27 @@ class RolloutSection(Section):
             left_out=f"what fits the context, at most {OBSERVED} between two turns on average",
         ),
     ] = None
+    agent_seconds: Annotated[
+        Positive,
+        About(
+            "Time limit of an agent in one episode, without the time in which it waits for the policy.",
+            kind="seconds",
+            flag=Flag("--agent-seconds", panel="rollout"),
+        ),
+    ] = 300.0
+    agents_at_once: Annotated[
+        AtLeastOne,
+        About("Agents that run side by side in a process.", flag=Flag("--agents-at-once", panel="rollout")),
+    ] = 64
+    agent_window: Annotated[
+        Positive | None,
+        About(
+            "Seconds after which waiting agents are answered though others are still busy.",
+            "A run with a seed then no longer repeats exactly.",
+            left_out="agents are answered when all that run wait",
+            kind="seconds",
+        ),
+    ] = None
     step_timeout: Annotated[
         Positive,
         About(

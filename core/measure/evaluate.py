@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from grpo.core.env.episodes import Episode, in_groups
 from grpo.core.env.prompts import encode_episodes
 from grpo.core.policy.chat_template import texts_of
-from grpo.core.rollout.turns.play import Player, completed
+from grpo.core.rollout.turns.play import Plays, completed
 from grpo.core.rollout.types import Rollouts, SamplingParams
 from grpo.core.scoring.outcome import Judgement, Outcome
 from grpo.core.text.stats import Estimate, mean_of, proportion, share_of
@@ -59,7 +59,7 @@ def complete(
     samples: int = 1,
     batch_size: int = 256,
     on_batch: Callable[[int], None] = lambda sampled: None,
-    player: Player | None = None,
+    player: Plays | None = None,
 ) -> list[Completion]:
     """Samples `samples` completions for each episode, those of an episode adjacent and one group.
 

@@ -26,5 +26,6 @@ def context_of(config: RunConfig, host: Host) -> int:
     model = read_model(facts.source.path, facts.source.tokenizer, config.chat_template_kwargs)
     lengths = decide_lengths(config, facts)
     longest = longest_of(config, envs, model, lengths)
-    turns = decide_turns(config.rollout, facts.envs, lengths, model.room(longest))
+    agent = config.agent is not None
+    turns = decide_turns(config.rollout, facts.envs, lengths, model.room(longest), agent=agent)
     return longest + settle(RolloutSettings, config.rollout, lengths, turns).length

@@ -13,6 +13,7 @@ from grpo.core.config.schema import RunConfig
 from grpo.core.config.settings import RolloutSettings, settle, settled
 from grpo.core.env.episodes import joined
 from grpo.core.plan import Plan
+from grpo.core.planning.agent import decide_agent
 from grpo.core.planning.batch import decide_batch
 from grpo.core.planning.facts import gather_facts, read_model
 from grpo.core.planning.lengths import decide_lengths, longest_of, sample_notes
@@ -49,6 +50,7 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
     """
     facts = gather_facts(config, host)
     loss, advantage = bind_objective(config, host)
+    agent = decide_agent(config, host, facts.envs, advantage)
     batch = decide_batch(config, facts)
     optimizer = decide_optimizer(config, facts)
     sync = decide_sync(config, optimizer.dtype)
@@ -69,20 +71,20 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
     refuse_unknown_targets(config.lora, model.config)
     lengths = decide_lengths(config, facts)
     longest = longest_of(config, envs, model, lengths)
-    turns = decide_turns(config.rollout, facts.envs, lengths, model.room(longest))
+    turns = decide_turns(config.rollout, facts.envs, lengths, model.room(longest), agent=agent is not None)
     rollout = settle(RolloutSettings, config.rollout, lengths, turns, sync)
     notes = [
         *divided,
         *short_of_turns(config.rollout, turns, lengths, model.context),
         *slips(config, facts, optimizer, model.config),
-        *turn_notes(rollout, envs, model.tokenizer),
+        *(turn_notes(rollout, envs, model.tokenizer) if agent is None else []),
         *(part.env.spec.note for part in envs),
         *sample_notes(envs),
     ]
     used: list[Bound] = [*(bound for part in envs for bound in (part.env, *part.plugins)), loss, advantage]
-    used += [] if chosen_by is None else [chosen_by]
+    used += [one for one in (chosen_by, agent) if one is not None]
     notes += [version_note(bound.spec) for bound in used if bound.distribution != GIVEN]  # known by their source
-    most = [env.spec.max_turns for env in facts.envs]
+    most = [env.spec.max_turns for env in facts.envs] if agent is None else [rollout.turns]
     memory = decide_memory(config, Load(batch, optimizer, rollout, longest, facts.processes, most), model.config)
 
     settings = settled(config, batch, optimizer, sampler, output, steps, lengths, turns, sync, memory)
@@ -102,6 +104,7 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
         processes=facts.processes,
         canaries=canaries,
         sampler=chosen_by,
+        agent=agent,
         notes=tuple(dict.fromkeys(filter(None, notes))),
     )
     refuse_idle_partial(settings.rollout.partial, plan.longest_sampled)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from grpo.core.config.defaults import OBSERVED
+from grpo.core.config.defaults import AGENT_CALLS, OBSERVED
 from grpo.core.config.sections import RolloutSection
 from grpo.core.config.settings import RolloutSettings, SectionName
 from grpo.core.planning.lengths import LengthsPart
@@ -30,7 +30,12 @@ class TurnsPart:
 
 
 def decide_turns(
-    rollout: RolloutSection, envs: Sequence[BoundEnv], lengths: LengthsPart, room: int | None
+    rollout: RolloutSection,
+    envs: Sequence[BoundEnv],
+    lengths: LengthsPart,
+    room: int | None,
+    *,
+    agent: bool = False,
 ) -> TurnsPart:
     """Chooses the budgets of rollouts that the user left open.
 
@@ -41,13 +46,16 @@ def decide_turns(
         envs: the environments.
         lengths: where a turn is cut.
         room: tokens of the model's context beside the longest prompt, or None when nobody knows the context.
+        agent: a program answers the tasks; a turn is a call of the policy then.
 
     Raises:
         UsageError: a budget that cannot work, or one that would do nothing.
     """
     env = max(envs, key=lambda one: one.spec.max_turns)
     most, turn = env.spec.max_turns, lengths.max_completion_length
-    if most == 1:
+    if agent:
+        most = rollout.max_turns or AGENT_CALLS
+    if most == 1 and not agent:
         idle = [name for name in ("max_turns", "max_rollout_length") if getattr(rollout, name) is not None]
         if idle:
             raise UsageError(f"rollout.{idle[0]}: env '{env.name}' has only one turn. Leave it out.")

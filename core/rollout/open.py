@@ -1,17 +1,20 @@
-"""Opens the rollout backend of a plan and returns its `Rollouts`, which the caller closes."""
+"""Opens the rollout backend of a plan, which the caller closes, and what its agent needs."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from grpo.core.processes.rank import count, rank
 from grpo.core.rollout.hf.sampler import HfRollouts
 from grpo.core.rollout.limits import engine_context, precision_of
+from grpo.core.rollout.types import context_length
 
 if TYPE_CHECKING:
     from grpo.core.plan import Plan
+    from grpo.core.rollout.agents.open import AgentSide
     from grpo.core.rollout.engine.link import EngineLink, GuestLink
     from grpo.core.rollout.server.capabilities import ServerCapabilities
     from grpo.core.rollout.types import Rollouts
@@ -49,6 +52,25 @@ def open_rollouts(plan: Plan, model: Any, warned: Callable[[str], None] = lambda
         return ServerLink(*server, config.rollout.server_wait, warned, last, broadcasts)
 
     return _proven(plan, model, [connected(server) for server in own], None if guest is None else connected(guest))
+
+
+@contextmanager
+def open_agents(plan: Plan, warned: Callable[[str], None]) -> Iterator[AgentSide | None]:
+    """Starts what the plan's agent needs, while it lasts; None for a plan without an agent.
+
+    Raises:
+        UsageError: the agent cannot be imported.
+    """
+    if plan.agent is None:
+        yield None
+        return
+    from grpo.core.rollout.agents.open import AgentSide
+    from grpo.core.rollout.players import known_response_template
+
+    context = context_length(plan.model_config)
+    side = AgentSide(plan.agent, plan.config.rollout, plan.tokenizer, context, known_response_template, warned)
+    with closing(side):
+        yield side
 
 
 def dealt(servers: Sequence[Server], number: int, processes: int) -> tuple[Sequence[Server], Server | None]:

@@ -32,7 +32,7 @@ from grpo.core.record.run_dir import ORIGIN, Hold, RunDir, exclusive, write_json
 from grpo.core.record.versions import installed_versions
 from grpo.core.run.resize import sharded_as
 from grpo.core.train.stop import StopRequest
-from grpo.plugins._spec.binding import BoundAdvantage, BoundEnv, BoundLoss, BoundReward, BoundSampler, BoundVerifier
+from grpo.plugins._spec.binding import BoundAdvantage, BoundAgent, BoundEnv, BoundLoss, BoundReward, BoundSampler, BoundVerifier
 from grpo.plugins._spec.spec_text import is_file
 from grpo.plugins.host import Host
 
@@ -85,6 +85,7 @@ def absolute_paths(config: RunConfig) -> RunConfig:
                 update={"type": plugin(config.loss.type), "advantage": plugin(config.loss.advantage)}
             ),
             "sampler": config.sampler and plugin(config.sampler),
+            "agent": config.agent and plugin(config.agent),
             "model": whole(config.model),
             "dataset": whole(config.dataset),
             "canaries": config.canaries.model_copy(update={"file": canaries and Path(canaries).expanduser().resolve()}),
@@ -143,13 +144,14 @@ def held(run_dir: RunDir) -> AbstractContextManager[Hold | None]:
 
 def versions_of(plan: Plan, host: Host) -> dict[str, Any]:
     """What scores and gradients depend on: library versions, locked plugins, a hash of the training rows."""
-    bound: list[BoundEnv | BoundReward | BoundVerifier | BoundLoss | BoundAdvantage | BoundSampler] = [
+    bound: list[BoundEnv | BoundReward | BoundVerifier | BoundLoss | BoundAdvantage | BoundSampler | BoundAgent] = [
         *(part.env for part in plan.envs),
         *plan.rewards,
         *plan.verifiers,
         plan.loss,
         plan.advantage,
         *([] if plan.sampler is None else [plan.sampler]),
+        *([] if plan.agent is None else [plan.agent]),
     ]
     return {
         "libraries": installed_versions(),

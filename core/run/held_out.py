@@ -13,8 +13,9 @@ from grpo.core.measure.evaluate import complete
 from grpo.core.plan import Plan
 from grpo.core.processes.group import rows_of_all
 from grpo.core.processes.rank import count, rank
-from grpo.core.rollout.synced import SyncedRollouts
 from grpo.core.rollout.players import player_of
+from grpo.core.rollout.synced import SyncedRollouts
+from grpo.core.rollout.turns.play import Plays
 from grpo.core.rollout.types import SamplingParams
 from grpo.core.text.randomness import preserved_randomness
 from grpo.core.text.stats import Estimate, proportion
@@ -23,6 +24,8 @@ from grpo.plugins.types import Completion
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+    from grpo.core.rollout.agents.open import AgentSide
 
 
 FIRST_WORD = 20.0  # seconds until the first word of how far it is
@@ -38,6 +41,7 @@ class HeldOut:
         end_ids: the tokens that end a completion.
         judge: says of completions whether they are right, None where nobody knows.
         told: receives step, accuracy and environment ("" for all of them together).
+        agents: plays all episodes; None: each environment has its own way.
         so_far: receives how many problems are done, of how many, now and then where it takes long; None: nobody does.
     """
 
@@ -49,12 +53,14 @@ class HeldOut:
         judge: Callable[[Sequence[Completion]], list[bool | None]],
         told: Callable[[int, Estimate, str], None],
         so_far: Callable[[int, int], None] | None = None,
+        agents: AgentSide | None = None,
     ) -> None:
         self._plan = plan
         self._tokenizer = tokenizer
         self._judge = judge
         self._told = told
         self._so_far = so_far
+        self._agents = agents
         self._params = SamplingParams(
             max_tokens=plan.config.rollout.max_completion_length,
             eos_ids=tuple(end_ids),
@@ -115,7 +121,11 @@ class HeldOut:
         batch_size = config.rollout.batch_size or self._plan.batch_size
         if config.rollout.backend != "hf":
             batch_size = max(1, len(mine))  # an engine makes batches of its own
-        player = player_of(part.env, config.rollout, self._tokenizer, part.train)
+        player: Plays | None = (
+            player_of(part.env, config.rollout, self._tokenizer, part.train)
+            if self._agents is None
+            else self._agents.player()
+        )
         ask = partial(
             complete,
             tokenizer=self._tokenizer,

@@ -219,7 +219,7 @@ def _train(
     progress.loading("libraries")
     silence_libraries()
     from grpo.core.policy.load import end_ids
-    from grpo.core.rollout.open import open_rollouts
+    from grpo.core.rollout.open import open_agents, open_rollouts
     from grpo.core.run.held_out import HeldOut
     from grpo.core.run.parts import Parts
     from grpo.core.run.scoring import Scoring
@@ -233,6 +233,7 @@ def _train(
         progress.loading("the rollout engine")
     with (
         closing(open_rollouts(plan, model, progress.warned)) as rollouts,
+        open_agents(plan, progress.warned) as agents,
         Scoring(plan, progress.warned) as scoring,
         closing(Parts(plan, host, run_dir, progress, hold, scoring)) as parts,
     ):
@@ -243,6 +244,7 @@ def _train(
             scoring.judge_held_out,
             progress.evaluated,
             progress.evaluating if isinstance(progress, ShowsHowFar) else None,
+            agents,
         )
         steps = StepCallback(
             on_metrics=parts.on_step,
@@ -262,6 +264,7 @@ def _train(
             trained=parts.trained,
             between_steps=held_out.between_steps,
             callbacks=[steps, *parts.callbacks],
+            agents=agents,
         )
 
         def begin() -> None:

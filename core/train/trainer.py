@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.distributed.checkpoint.api import CheckpointException
@@ -78,6 +78,9 @@ from grpo.core.train.update.policy_loss import PolicyLoss
 from grpo.core.train.update.reference import REFERENCE, Reference
 from grpo.plugins.errors import RunError
 
+if TYPE_CHECKING:
+    from grpo.core.rollout.agents.open import AgentSide
+
 Received = Callable[[Batch], Mapping[str, float]]
 Trained = Callable[[int, Sequence[TrainedRow]], None]
 BetweenSteps = Callable[[int, SyncedRollouts], Mapping[str, float]]
@@ -97,6 +100,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         trained: is handed the first optimizer step on a batch and what its tokens were trained with, on every process.
         between_steps: is called after each step with its number and what samples; returns metrics of the step.
         callbacks: of transformers.
+        agents: plays all episodes; None: each environment has its own way.
 
     Attributes:
         rollouts: the backend and the policy, for whoever samples between steps.
@@ -116,6 +120,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         trained: Trained,
         between_steps: BetweenSteps,
         callbacks: Sequence[TrainerCallback],
+        agents: AgentSide | None = None,
     ) -> None:
         super().__init__(
             model=model,
@@ -195,7 +200,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         )
         self.prompts = Prompts(plan)
         self.sampler = build_sampler(
-            plan, policy, rollouts, turn, tokenizer, ends, scoring, self.prompts, self._episodes
+            plan, policy, rollouts, turn, tokenizer, ends, scoring, self.prompts, self._episodes, agents
         )
         self._collector = Collector(
             plan,

@@ -23,8 +23,8 @@ from grpo.core.policy.embedded import embedded_model_path
 from grpo.core.policy.load import load_tokenizer
 from grpo.core.record.browse import read_step
 from grpo.core.record.run_dir import RunDir
-from grpo.core.rollout.turns.play import Trajectory
 from grpo.core.rollout.players import player_of
+from grpo.core.rollout.turns.play import Trajectory
 from grpo.core.rollout.types import Sampled, SamplingParams
 from grpo.plugins.errors import OptionError
 from grpo.plugins.host import Host

@@ -14,8 +14,8 @@ from grpo.core.gateway.conversation import Ask, ChatTurn, Reply
 from grpo.core.rollout.agents.desk import AgentDesk, CallLimits
 from grpo.core.rollout.agents.player import AgentLimits, AgentPlayer
 from grpo.core.rollout.agents.splice import Splice
-from grpo.core.rollout.turns.play import Trajectory
 from grpo.core.rollout.players import known_response_template
+from grpo.core.rollout.turns.play import Trajectory
 from grpo.core.rollout.types import Sampled, SamplingParams
 
 PARAMS = SamplingParams(max_tokens=60, eos_ids=(2,), pad_id=0, keys=tuple(range(64)))
@@ -55,7 +55,7 @@ class Coroutines:
         self.loop, self.desk, self.agent = loop, desk, agent
         self.running: dict[int, Any] = {}
 
-    def start(self, number: int, task: AgentTask, access: Access, ended: Callable[[AgentExit], None]) -> None:
+    def start(self, task: AgentTask, access: Access, ended: Callable[[AgentExit], None]) -> int:
         async def run() -> None:
             try:
                 answer = await self.agent(Chat(self.desk, task, access))
@@ -66,7 +66,9 @@ class Coroutines:
             except Exception as error:
                 ended(AgentExit(1, False, 0.0, stderr=f"{type(error).__name__}: {error}"))
 
+        number = len(self.running)
         self.running[number] = asyncio.run_coroutine_threadsafe(run(), self.loop)
+        return number
 
     def kill(self, number: int) -> None:
         self.running[number].cancel()

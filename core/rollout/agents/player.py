@@ -34,8 +34,8 @@ LOOK = 0.2  # seconds from one look at the programs' time limits to the next
 class Programs(Protocol):
     """Starts agent programs and ends them (core/agents/runner.py)."""
 
-    def start(self, number: int, task: AgentTask, access: Access, ended: Callable[[AgentExit], None]) -> None:
-        """Starts a program; `ended` is called, from any thread, when all of its processes are dead."""
+    def start(self, task: AgentTask, access: Access, ended: Callable[[AgentExit], None]) -> int:
+        """Starts a program and returns its number; `ended` is called, in any thread, when all of it is dead."""
         ...
 
     def kill(self, number: int) -> None:
@@ -65,6 +65,7 @@ class _Played:
     start: Episode
     episode: AgentEpisode
     began: float = 0.0
+    program: int = -1
     exit: AgentExit | None = None
     timed_out: bool = False
 
@@ -115,7 +116,7 @@ class AgentPlayer:
                 while waits and len(running) < self.limits.at_once:
                     number = waits.popleft()
                     running.add(number)
-                    self._start(number, played[number], table)
+                    self._start(played[number], table)
                 with table.changed:
                     table.changed.wait_for(lambda: self._ready(played, running, table), LOOK)
                     ended = [number for number in running if played[number].exit is not None]
@@ -132,13 +133,13 @@ class AgentPlayer:
                 self._end_late(played, running)
         finally:
             for number in running:
-                self.programs.kill(number)
+                self.programs.kill(played[number].program)
             for one in played:
                 self.desk.end(one.episode)
             self.desk.forget([one.episode for one in played])
         return [found[number] for number in range(len(played))]
 
-    def _start(self, number: int, one: _Played, table: Table) -> None:
+    def _start(self, one: _Played, table: Table) -> None:
         def ended(found: AgentExit) -> None:
             with table.changed:
                 one.exit = found
@@ -146,7 +147,7 @@ class AgentPlayer:
 
         one.began = time.monotonic()
         access = Access(self.url, one.episode.key, self.desk.model)
-        self.programs.start(number, task_of(one.start), access, ended)
+        one.program = self.programs.start(task_of(one.start), access, ended)
 
     def _ready(self, played: Sequence[_Played], running: set[int], table: Table) -> bool:
         """Returns whether a program has ended, or a round can begin."""
@@ -174,7 +175,7 @@ class AgentPlayer:
             one = played[number]
             if one.exit is None and now - one.began - one.episode.waiting() > self.limits.seconds:
                 one.timed_out = True
-                self.programs.kill(number)
+                self.programs.kill(one.program)
 
 
 def task_of(episode: Episode) -> AgentTask:

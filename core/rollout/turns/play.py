@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from grpo.core.env.env_batch import EnvBatch
 from grpo.core.env.episodes import Episode
@@ -95,6 +95,22 @@ class Trajectory:
     completion: Completion
     sampled_by: tuple[tuple[int, int], ...] = ()
     branches: tuple[Branch, ...] = ()
+
+
+class Plays(Protocol):
+    """Plays rollouts."""
+
+    def play(
+        self,
+        episodes: Sequence[Episode],
+        prompts: Sequence[Sequence[int]],
+        sample: Sample,
+        params: SamplingParams,
+        *,
+        on_ended: Callable[[int, Completion], None] | None = None,
+    ) -> list[Trajectory]:
+        """Plays one rollout of each episode; see `Player.play`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

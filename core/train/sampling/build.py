@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from threading import RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import PreTrainedTokenizerBase
@@ -16,9 +16,10 @@ from transformers import PreTrainedTokenizerBase
 from grpo.core.env.replacement_rows import ReplacementRows
 from grpo.core.plan import Plan
 from grpo.core.rollout.limits import tolerance_of
+from grpo.core.rollout.players import players_of
 from grpo.core.rollout.synced import SyncedRollouts
 from grpo.core.rollout.turns.partial import PartialRollouts
-from grpo.core.rollout.players import players_of
+from grpo.core.rollout.turns.play import Plays
 from grpo.core.rollout.types import Rollouts, sampling_params
 from grpo.core.scoring.early import nothing_begun
 from grpo.core.train.batch.tensors import Tensors
@@ -30,6 +31,9 @@ from grpo.core.train.sampling.prompts import Prompts
 from grpo.core.train.sampling.refill import Refiller
 from grpo.core.train.sampling.sampler import PolicySampler
 from grpo.core.train.types import BatchScoring, EpisodesOf, Sampler
+
+if TYPE_CHECKING:
+    from grpo.core.rollout.agents.open import AgentSide
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,7 @@ def build_sampler(
     scoring: BatchScoring,
     prompts: Prompts,
     episodes_of: EpisodesOf,
+    agents: AgentSide | None = None,
 ) -> Sampler:
     """Builds what samples the batches of a run.
 
@@ -85,6 +90,7 @@ def build_sampler(
         scoring: scores completions as they end.
         prompts: chooses the rows that replace others.
         episodes_of: returns this process's episodes of a step.
+        agents: plays all episodes; None: each environment has its own way.
     """
     config = plan.config
     rollout, ahead = config.rollout, config.rollout.ahead
@@ -94,13 +100,16 @@ def build_sampler(
     fills = rollout.refill or rollout.dynamic
     fill = Refiller(config, plan.rewards, plan.advantage, scoring, replacements).filled if fills else None
     own = deepcopy(tokenizer) if ahead > 1 else tokenizer  # a tokenizer is no two threads'
-    players = players_of(plan.envs, rollout, own)
+    turn_by_turn = {} if agents is not None else players_of(plan.envs, rollout, own)
+    players: Mapping[str, Plays | None] = turn_by_turn
+    if agents is not None:
+        players = dict.fromkeys((part.name for part in plan.envs), agents.player())
     params = sampling_params(rollout, end_ids, tokenizer.pad_token_id)
     sampler = PolicySampler(policy.rollouts, players, own, params, scoring.begin, seed, fill)
     if rollout.partial:
         return PartialSampler(
             sampler,
-            PartialRollouts(players, own, params),
+            PartialRollouts(turn_by_turn, own, params),
             Part(rollout.partial, config.train.prompts_per_step, config.train.group_size),
             seed=seed,
             probe=policy.probe,

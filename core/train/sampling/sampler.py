@@ -19,7 +19,7 @@ from grpo.core.processes.rank import rank
 from grpo.core.rollout.draws import keys_of
 from grpo.core.rollout.synced import SyncedRollouts
 from grpo.core.rollout.together import faulty_anywhere
-from grpo.core.rollout.turns.play import Player, Trajectory, completed
+from grpo.core.rollout.turns.play import Plays, Trajectory, completed
 from grpo.core.rollout.types import Rollouts, Sampled, SamplingParams
 from grpo.core.scoring.early import EarlyCalls
 from grpo.core.train.types import EpisodesOf, Fill, Generation
@@ -47,7 +47,7 @@ class PolicySampler:
     def __init__(
         self,
         rollouts: SyncedRollouts,
-        players: Mapping[str, Player | None],
+        players: Mapping[str, Plays | None],
         tokenizer: PreTrainedTokenizerBase,
         params: SamplingParams,
         begin_scoring: Callable[[], EarlyCalls],
@@ -169,7 +169,7 @@ class PolicySampler:
     def _of_env(
         self,
         rollouts: Rollouts,
-        player: Player | None,
+        player: Plays | None,
         episodes: Sequence[Episode],
         prompts: Sequence[Sequence[int]],
         params: SamplingParams,

@@ -15,8 +15,8 @@ from grpo.core.env.threads import Raised
 from grpo.core.plan import Plan
 from grpo.core.policy.chat_template import opened_block
 from grpo.core.processes.group import gathered
-from grpo.core.rollout.turns.play import Player
 from grpo.core.rollout.players import players_of
+from grpo.core.rollout.turns.play import Player
 from grpo.core.scoring.outcome import explain
 from grpo.core.train.sft.demonstrations import Taught, demonstrated
 from grpo.plugins._spec.binding import BoundEnv

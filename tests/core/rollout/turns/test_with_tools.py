@@ -18,9 +18,9 @@ from grpo.core.env.threads import Raised
 from grpo.core.policy.embedded import embedded_model_path
 from grpo.core.policy.load import load_model, load_tokenizer
 from grpo.core.rollout.hf.sampler import sample
+from grpo.core.rollout.players import player_of
 from grpo.core.rollout.turns.chat import turn_format
 from grpo.core.rollout.turns.play import Player, Trajectory, TurnLimits
-from grpo.core.rollout.players import player_of
 from grpo.core.rollout.types import Sampled, SamplingParams
 from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import PluginError, SandboxUnavailable, UsageError

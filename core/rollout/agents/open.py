@@ -1,0 +1,109 @@
+"""Starts what episodes of an agent need for a run, the gateway and the runner of programs, and ends them."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+from grpo.core.agents.runner import AgentRunner
+
+from grpo.core.agents.program import Access, AgentExit, AgentTask
+from grpo.core.config.settings import RolloutSettings
+from grpo.core.rollout.agents.desk import AgentDesk, CallLimits
+from grpo.core.rollout.agents.player import AgentLimits, AgentPlayer
+from grpo.core.rollout.agents.splice import Splice
+from grpo.plugins._spec.binding import BoundAgent
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+MODEL = "policy"  # the name that programs ask for
+LONGEST = 7 * 86_400.0  # seconds; programs are ended by the time that they take themselves (player.py)
+
+
+class AgentSide:
+    """A gateway and the programs that ask it; close it when the run ends.
+
+    Args:
+        agent: what plays the episodes.
+        rollout: how far they may go.
+        tokenizer: of the policy.
+        context: of the model, in tokens; None: it does not say.
+        known: returns what reads calls of tools in a chat template that has nothing of its own for that, or None.
+        warned: is told what a user should know of this machine.
+
+    Raises:
+        UsageError: the agent cannot be imported.
+    """
+
+    def __init__(
+        self,
+        agent: BoundAgent,
+        rollout: RolloutSettings,
+        tokenizer: PreTrainedTokenizerBase,
+        context: int | None,
+        known: Callable[[PreTrainedTokenizerBase], Any],
+        warned: Callable[[str], None],
+    ) -> None:
+        from grpo.core.gateway.app import gateway_app
+        from grpo.core.http.serving import HttpServer, bound
+
+        limits = CallLimits(
+            calls=rollout.turns,
+            sampled=rollout.max_completion_length,
+            total=rollout.turns * rollout.max_completion_length,
+            context=context,
+        )
+        self._desk = AgentDesk(MODEL, Splice(deepcopy(tokenizer), known), limits)
+        self._programs = _Programs(agent, warned)
+        self._server = HttpServer(gateway_app(self._desk), bound("127.0.0.1", 0))
+        try:
+            self._server.start()
+        except BaseException:
+            self._programs.close()
+            raise
+        self._limits = AgentLimits(rollout.agent_seconds, rollout.agents_at_once, rollout.agent_window)
+        self._end = int(tokenizer.eos_token_id)
+
+    def player(self) -> AgentPlayer:
+        """Returns what plays the episodes of any environment whose episodes ask one question."""
+        url = f"http://127.0.0.1:{self._server.port}"
+        return AgentPlayer(self._desk, url, self._programs, self._limits, self._end)
+
+    def close(self) -> None:
+        """Ends all programs, then the gateway."""
+        self._programs.close()
+        self._server.stop()
+
+
+class _Programs:
+    """The runner of programs for several batches at once: each knows its episodes by numbers of its own."""
+
+    def __init__(self, agent: BoundAgent, warned: Callable[[str], None]) -> None:
+        self._lock = threading.Lock()
+        self._numbers = itertools.count()
+        self._told: dict[int, Callable[[AgentExit], None]] = {}
+        self._runner = AgentRunner(agent, LONGEST, self._ended)
+        if self._runner.notice:
+            warned(self._runner.notice)
+
+    def start(self, task: AgentTask, access: Access, ended: Callable[[AgentExit], None]) -> int:
+        with self._lock:
+            number = next(self._numbers)
+            self._told[number] = ended
+        self._runner.start(number, task, access)
+        return number
+
+    def kill(self, number: int) -> None:
+        self._runner.kill(number)
+
+    def close(self) -> None:
+        self._runner.close()
+
+    def _ended(self, number: int, found: AgentExit) -> None:
+        with self._lock:
+            told = self._told.pop(number)
+        told(found)
