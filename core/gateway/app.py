@@ -1,0 +1,224 @@
+"""Serves the APIs of chat programs over HTTP, for a desk that answers.
+
+A key opens the episode that it was made for, and there is nothing else to open. A request waits as long as its answer
+takes: a stream is kept open by comments, any other answer by its connection. A program that goes away while it waits
+cancels its request; an answer counts as delivered when all of it was written to a connection that still stood. Clients
+repeat what ends with a status of 429, or of 500 and above, so no request of theirs is refused with one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
+
+from grpo.core.gateway.connection import Connection, Gone
+from grpo.core.gateway.conversation import Ask, Desk, Refused
+from grpo.core.gateway.dialects import chat, messages, responses
+from grpo.core.gateway.dialects.dialect import Dialect
+from grpo.core.gateway.dialects.fields import Body, body_of
+from grpo.core.text.printable import one_line
+
+MOST_OPEN = 64  # requests of one key at a time
+PAUSE = 5.0  # seconds between two comments in a stream
+DIALECTS: Mapping[str, Dialect] = {
+    "/v1/chat/completions": chat,
+    "/v1/responses": responses,
+    "/v1/messages": messages,
+}
+COUNT = "/v1/messages/count_tokens"
+MODELS = "/v1/models"
+PATHS = ("HEAD /", *(f"POST {path}" for path in (*DIALECTS, COUNT)), f"GET {MODELS}", f"GET {MODELS}/MODEL")
+WITH_KEY = "/r/{key}"
+
+log = logging.getLogger(__name__)
+
+
+def gateway_app(desk: Desk, pause: float = PAUSE) -> Starlette:
+    """Returns the app of a gateway.
+
+    Args:
+        desk: answers requests; it is called in the event loop that serves the app.
+        pause: seconds between two comments in a stream.
+    """
+    requests = _OpenRequests()
+
+    async def root(request: Request) -> JSONResponse:
+        if request.path_params:
+            _admitted(desk, request.scope)
+        return JSONResponse({"paths": PATHS})
+
+    async def models(request: Request) -> JSONResponse:
+        _admitted(desk, request.scope)
+        name = request.path_params.get("model", desk.model)
+        if name != desk.model:
+            raise Refused(404, f"There is no model {one_line(repr(name))}. Ask for '{desk.model}'.", "model_not_found")
+        model = _model(desk.model)
+        if "model" in request.path_params:
+            return JSONResponse(model)
+        return JSONResponse(
+            {"object": "list", "data": [model], "has_more": False, "first_id": desk.model, "last_id": desk.model}
+        )
+
+    points: dict[str, _Point] = {path: _Answers(desk, dialect, requests, pause) for path, dialect in DIALECTS.items()}
+    points[COUNT] = _Counts(desk, messages, requests, pause)
+    routes: list[BaseRoute] = [Route(WITH_KEY, root)]
+    for prefix in ("", WITH_KEY):
+        routes += [Route(prefix + path, point, methods=["POST"]) for path, point in points.items()]
+        routes += [Route(f"{prefix}/", root), Route(prefix + MODELS, models)]
+        routes.append(Route(f"{prefix}{MODELS}/{{model:path}}", models))
+    app = Starlette(routes=routes, exception_handlers={Refused: _refusal, HTTPException: _no_route})
+    app.router.redirect_slashes = False
+    return app
+
+
+def _admitted(desk: Desk, scope: Scope) -> str:
+    """Returns the key of a request: the one in its path, else one in its headers.
+
+    Raises:
+        Refused: the desk does not know it.
+    """
+    headers = Headers(scope=scope)
+    scheme, _, bearer = headers.get("authorization", "").partition(" ")
+    in_headers = [bearer.strip() if scheme.lower() == "bearer" else "", headers.get("x-api-key", "")]
+    in_path = scope["path_params"].get("key")
+    for key in in_headers if in_path is None else [in_path]:
+        if key and desk.known(key):
+            return str(key)
+    raise Refused(
+        401,
+        "No episode has this key. Send the key that the agent was given as 'Authorization: Bearer KEY', as "
+        "'x-api-key: KEY', or in the path, as /r/KEY/v1/...",
+        "invalid_api_key",
+    )
+
+
+def _model(name: str) -> Body:
+    """Describes the policy, with the fields of OpenAI's and of Anthropic's API."""
+    return {
+        "id": name,
+        "object": "model",
+        "created": 0,
+        "owned_by": "grpo",
+        "type": "model",
+        "display_name": name,
+        "created_at": "1970-01-01T00:00:00Z",
+    }
+
+
+@dataclass(slots=True)
+class _OpenRequests:
+    """Counts the open requests of each key."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+
+    @contextmanager
+    def one_more(self, key: str) -> Iterator[None]:
+        """Counts a request while it is open.
+
+        Raises:
+            Refused: the key has too many.
+        """
+        if self.counts[key] >= MOST_OPEN:
+            raise Refused(400, f"{MOST_OPEN} requests of this key are open. Wait for the answer to one of them.")
+        self.counts[key] += 1
+        try:
+            yield
+        finally:
+            self.counts[key] -= 1
+            if not self.counts[key]:
+                del self.counts[key]
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """Takes the requests of an API that have a body."""
+
+    desk: Desk
+    dialect: Dialect
+    requests: _OpenRequests
+    pause: float
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        connection = Connection(scope, receive, send)
+        try:
+            key = _admitted(self.desk, scope)
+            with self.requests.one_more(key):
+                body = body_of(await connection.body())
+                await self.answer(key, self.dialect.read(body, connection.headers), body, connection)
+            await connection.end()
+        except Gone:
+            pass
+        except Refused as refused:
+            await self._refuse(refused, connection, scope, receive, send)
+        except Exception:
+            log.exception("a request to %s broke", scope["path"])
+            broken = Refused(500, "The gateway broke, which is no fault of the request. See the log of the run.")
+            await self._refuse(broken, connection, scope, receive, send)
+        finally:
+            connection.close()
+
+    async def answer(self, key: str, ask: Ask, body: Body, connection: Connection) -> None:
+        """Answers a request.
+
+        Raises:
+            Refused: it gets no answer.
+            Gone: the client went away.
+        """
+        raise NotImplementedError
+
+    async def _refuse(
+        self, refused: Refused, connection: Connection, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        if not connection.streaming:
+            await _error(self.dialect, refused)(scope, receive, send)
+            return
+        with suppress(Gone):
+            await connection.deliver(self.dialect.error_events(refused))
+            await connection.end()
+
+
+class _Answers(_Point):
+    """Answers with what the policy samples."""
+
+    async def answer(self, key: str, ask: Ask, body: Body, connection: Connection) -> None:
+        answered = await connection.held(self.desk.ask(key, ask), self.pause if ask.stream else None)
+        replies = answered.replies
+        await connection.deliver(
+            self.dialect.events(ask, replies, body) if ask.stream else self.dialect.whole(ask, replies)
+        )
+        answered.delivered()
+
+
+class _Counts(_Point):
+    """Answers with the number of tokens of a prompt."""
+
+    async def answer(self, key: str, ask: Ask, body: Body, connection: Connection) -> None:
+        await connection.deliver(messages.counted(self.desk.count(key, ask)))
+
+
+def _error(dialect: Dialect, refused: Refused) -> JSONResponse:
+    """Returns an error of an API; it asks SDKs not to try again."""
+    return JSONResponse(dialect.error(refused), refused.status, {"x-should-retry": "false"})
+
+
+async def _refusal(request: Request, refused: Exception) -> JSONResponse:
+    assert isinstance(refused, Refused)
+    return _error(messages if "anthropic-version" in request.headers else chat, refused)
+
+
+async def _no_route(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    problem = f"{request.method} {one_line(request.url.path)} is not served here"
+    paths = f"There are {', '.join(PATHS)}, and the same below /r/KEY."
+    return await _refusal(request, Refused(error.status_code, f"{problem}. {paths}", "not_found"))

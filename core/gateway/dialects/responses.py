@@ -1,0 +1,258 @@
+"""Speaks OpenAI's responses."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from grpo.core.gateway.conversation import Ask, ChatTurn, Refused, Reply, ToolUse
+from grpo.core.gateway.dialects.fields import (
+    Body,
+    arguments_of,
+    content_in,
+    event,
+    flag,
+    function_tool,
+    ignored_in,
+    in_order_of_calls,
+    malformed,
+    objects_in,
+    text_in,
+    thread_of,
+    whole_number,
+)
+from grpo.core.text.printable import one_line
+
+LIMITS = ("max_output_tokens",)
+READ = {*LIMITS, "input", "instructions", "model", "stream", "tools"}
+STORED = ("previous_response_id", "conversation", "prompt")  # what a server that keeps conversations would look up
+TEXTS = ("input_text", "output_text", "text", "refusal")
+DROPPED = ("reasoning",)
+
+
+def read(body: Body, headers: Mapping[str, str]) -> Ask:
+    """Reads a request.
+
+    Raises:
+        Refused: it is malformed, or asks for what the policy cannot do.
+    """
+    for name in STORED:
+        if body.get(name):
+            raise malformed(
+                f"The request has '{name}', but nothing is stored here", "Send the whole conversation as 'input'"
+            )
+    if flag(body, "background"):
+        raise malformed(
+            "The request is to be answered in the background, but nothing is stored here", "Leave out 'background'"
+        )
+    tools, others = _tools(body)
+    instructions = content_in(body.get("instructions"), "instructions", TEXTS)
+    return Ask(
+        messages=in_order_of_calls(
+            [*([ChatTurn("system", instructions)] if instructions else []), *_turns(body.get("input"))]
+        ),
+        tools=tools,
+        model=text_in(body.get("model"), "model"),
+        max_tokens=whole_number(body, LIMITS),
+        stream=flag(body, "stream"),
+        thread=thread_of(headers),
+        ignored=ignored_in(body, READ, others),
+    )
+
+
+def _tools(body: Body) -> tuple[tuple[Body, ...], list[str]]:
+    """Returns the functions, and the types of other tools."""
+    functions: list[Body] = []
+    others: list[str] = []
+    for index, tool in enumerate(objects_in(body.get("tools"), "tools")):
+        if tool.get("type") == "function":
+            functions.append(
+                function_tool(tool.get("name"), tool.get("description"), tool.get("parameters"), f"tools[{index}]")
+            )
+        else:
+            others.append(str(tool.get("type")))
+    return tuple(functions), others
+
+
+def _turns(value: Any) -> list[ChatTurn]:
+    """Reads the items of a conversation; a message and the calls after it are one turn of the assistant."""
+    if isinstance(value, str):
+        return [ChatTurn("user", value)]
+    turns: list[ChatTurn] = []
+    for index, item in enumerate(objects_in(value, "input")):
+        where = f"input[{index}]"
+        match item.get("type") or "message":
+            case "message":
+                turns.append(_message_turn(item, where))
+            case "function_call":
+                if not turns or turns[-1].role != "assistant":
+                    turns.append(ChatTurn("assistant", ""))
+                turns[-1] = replace(turns[-1], calls=(*turns[-1].calls, _call(item, where)))
+            case "function_call_output":
+                text = content_in(item.get("output"), f"{where}.output", TEXTS)
+                turns.append(ChatTurn("tool", text, answers=text_in(item.get("call_id"), f"{where}.call_id")))
+            case "item_reference":
+                raise malformed(f"{where} refers to a stored item, but nothing is stored here", "Send the item itself")
+            case kind if kind not in DROPPED:
+                raise malformed(
+                    f"{where} is of type {one_line(repr(kind))}, which the policy cannot read",
+                    "Send messages, function calls and their outputs",
+                )
+    return turns
+
+
+def _message_turn(item: Body, where: str) -> ChatTurn:
+    role, content = item.get("role"), item.get("content")
+    match role:
+        case "system" | "developer":
+            return ChatTurn("system", content_in(content, f"{where}.content", TEXTS))
+        case "user":
+            return ChatTurn("user", content_in(content, f"{where}.content", TEXTS))
+        case "assistant":
+            return ChatTurn("assistant", content_in(content, f"{where}.content", TEXTS, separator="").strip())
+    raise malformed(f"{where}.role is {one_line(repr(role))}", "Send system, developer, user or assistant")
+
+
+def _call(item: Body, where: str) -> ToolUse:
+    return ToolUse(
+        text_in(item.get("name"), f"{where}.name"),
+        arguments_of(item.get("arguments")),
+        text_in(item.get("call_id"), f"{where}.call_id"),
+    )
+
+
+def whole(ask: Ask, replies: Sequence[Reply]) -> Body:
+    """Returns the JSON of an answer that is not streamed."""
+    reply = replies[0]
+    return _response(ask, _items(reply), reply)
+
+
+def _response(ask: Ask, output: Sequence[Body], reply: Reply | None) -> dict[str, Any]:
+    """Returns a response; without a reply, one that is in progress."""
+    cut = reply is not None and reply.finish == "length"
+    return {
+        "id": f"resp_{secrets.token_hex(12)}",
+        "object": "response",
+        "created_at": int(time.time()),
+        "status": "in_progress" if reply is None else "incomplete" if cut else "completed",
+        "error": None,
+        "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
+        "instructions": None,
+        "max_output_tokens": ask.max_tokens,
+        "metadata": {},
+        "model": ask.model,
+        "output": output,
+        "parallel_tool_calls": True,
+        "previous_response_id": None,
+        "store": False,
+        "temperature": None,
+        "tool_choice": "auto",
+        "tools": [{"strict": False, "type": "function", **tool["function"]} for tool in ask.tools],
+        "top_p": None,
+        "truncation": "disabled",
+        "usage": None if reply is None else _usage(reply),
+    }
+
+
+def _usage(reply: Reply) -> dict[str, Any]:
+    return {
+        "input_tokens": reply.prompt_tokens,
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+        "output_tokens": reply.sampled_tokens,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": reply.prompt_tokens + reply.sampled_tokens,
+    }
+
+
+def _items(reply: Reply) -> list[dict[str, Any]]:
+    """Returns the items of an answer; one without text and calls has an empty message, else its turn would be lost."""
+    turn = reply.turn
+    status = "incomplete" if reply.finish == "length" else "completed"
+    items: list[dict[str, Any]] = []
+    if turn.text or not turn.calls:
+        part = {"type": "output_text", "text": turn.text, "annotations": [], "logprobs": []}
+        items.append({"type": "message", "role": "assistant", "content": [part]})
+    items += [
+        {
+            "type": "function_call",
+            "call_id": call.id or f"call_{secrets.token_hex(12)}",
+            "name": call.name,
+            "arguments": json.dumps(call.arguments, ensure_ascii=False),
+        }
+        for call in turn.calls
+    ]
+    prefixes = {"message": "msg", "function_call": "fc"}
+    return [{"id": f"{prefixes[item['type']]}_{secrets.token_hex(12)}", "status": status, **item} for item in items]
+
+
+def events(ask: Ask, replies: Sequence[Reply], body: Body) -> bytes:
+    """Returns all server-sent events of an answer."""
+    reply = replies[0]
+    items = _items(reply)
+    final = _response(ask, items, reply)
+    begun = {**_response(ask, [], None), "id": final["id"], "created_at": final["created_at"]}
+    steps: list[dict[str, Any]] = [
+        {"type": "response.created", "response": begun},
+        {"type": "response.in_progress", "response": begun},
+    ]
+    for index, item in enumerate(items):
+        steps += [{"output_index": index, **step} for step in _item_steps(item)]
+    steps.append({"type": f"response.{final['status']}", "response": final})
+    return _numbered(steps)
+
+
+def _item_steps(item: Body) -> list[dict[str, Any]]:
+    """Returns the events of an item of an answer."""
+    place = {"item_id": item["id"]}
+    if item["type"] == "message":
+        part = item["content"][0]
+        place["content_index"] = 0
+        empty: dict[str, Any] = {**item, "status": "in_progress", "content": []}
+        steps = [
+            {"type": "response.content_part.added", **place, "part": {**part, "text": ""}},
+            {"type": "response.output_text.delta", **place, "delta": part["text"], "logprobs": []},
+            {"type": "response.output_text.done", **place, "text": part["text"], "logprobs": []},
+            {"type": "response.content_part.done", **place, "part": part},
+        ]
+    else:
+        arguments = item["arguments"]
+        empty = {**item, "status": "in_progress", "arguments": ""}
+        steps = [
+            {"type": "response.function_call_arguments.delta", **place, "delta": arguments},
+            {"type": "response.function_call_arguments.done", **place, "arguments": arguments, "name": item["name"]},
+        ]
+    return [
+        {"type": "response.output_item.added", "item": empty},
+        *steps,
+        {"type": "response.output_item.done", "item": item},
+    ]
+
+
+def _numbered(steps: Sequence[Body]) -> bytes:
+    return b"".join(event({**step, "sequence_number": number}, step["type"]) for number, step in enumerate(steps))
+
+
+def error(refused: Refused) -> Body:
+    """Returns the JSON of an error."""
+    return {
+        "error": {"message": str(refused), "type": "invalid_request_error", "param": None, "code": refused.code},
+    }
+
+
+def error_events(refused: Refused) -> bytes:
+    """Returns the events that end a stream with an error: programs look for a failed response, SDKs for an error.
+
+    Codex tries again unless it knows the code.
+    """
+    code = refused.code if refused.code == "context_length_exceeded" else "invalid_prompt"
+    failed = {
+        **_response(Ask(()), [], None),
+        "status": "failed",
+        "error": {"code": code, "message": str(refused)},
+    }
+    detail = {"code": refused.code, "message": str(refused), "param": None}
+    return _numbered([{"type": "response.failed", "response": failed}, {"type": "error", **detail, **error(refused)}])
