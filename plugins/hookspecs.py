@@ -1,4 +1,4 @@
-"""The eight hooks. A plugin package names a module with implementations in the entry-point group "grpo"."""
+"""The nine hooks. A plugin package names a module with implementations in the entry-point group "grpo"."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ import pluggy
 
 if TYPE_CHECKING:
     from grpo.plugins.events import Event
-    from grpo.plugins.specs import AdvantageSpec, EnvSpec, LossSpec, RewardSpec, SamplerSpec, SandboxSpec, VerifierSpec
+    from grpo.plugins.specs import (
+        AdvantageSpec,
+        AgentSpec,
+        EnvSpec,
+        LossSpec,
+        RewardSpec,
+        SamplerSpec,
+        SandboxSpec,
+        VerifierSpec,
+    )
 
 PROJECT = "grpo"
 ENTRY_POINT_GROUP = "grpo"
@@ -50,6 +59,11 @@ def grpo_advantages() -> list[AdvantageSpec]:  # type: ignore[empty-body]
 @hookspec
 def grpo_samplers() -> list[SamplerSpec]:  # type: ignore[empty-body]
     """Returns the samplers that this plugin offers."""
+
+
+@hookspec
+def grpo_agents() -> list[AgentSpec]:  # type: ignore[empty-body]
+    """Returns the agents that this plugin offers."""
 
 
 @hookspec

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from grpo.plugins._spec.binding import (
         Bound,
         BoundAdvantage,
+        BoundAgent,
         BoundEnv,
         BoundLoss,
         BoundReward,
@@ -49,6 +50,7 @@ ARGUMENT: dict[Kind, str] = {
     "loss": "loss",
     "advantage": "advantage",
     "sampler": "sampler",
+    "agent": "agent",
 }
 
 
@@ -221,6 +223,19 @@ class Host:
         known, options = self._without_reserved("sampler", source)
         spec: Any = known.spec
         return BoundSampler(spec, known.distribution, options)
+
+    def agent(self, source: Source) -> BoundAgent:
+        """Binds an agent, which takes none of the reserved keys; raises what `reward` raises.
+
+        A program or module that it needs and that is not installed is a `UsageError`.
+        """
+        from grpo.plugins._spec.binding import BoundAgent
+
+        known, options = self._without_reserved("agent", source)
+        spec: Any = known.spec
+        bound = BoundAgent(spec, known.distribution, options)
+        bound.prepare()
+        return bound
 
     def default_rewards(self, env: BoundEnv) -> list[BoundReward]:
         """Binds the rewards that an environment names itself, looked up in its own distribution first."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, ParamSpec, TypeVar
 
+from grpo.plugins.agents import Answer, Protocol
 from grpo.plugins.training import Average, Entropies
 from grpo.plugins.types import Case, Isolation, Row, Scope
 
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
 Parameters = ParamSpec("Parameters")
 Returned = TypeVar("Returned")
-Kind = Literal["reward", "verifier", "env", "sandbox", "loss", "advantage", "sampler"]
-KINDS: tuple[Kind, ...] = ("reward", "verifier", "env", "sandbox", "loss", "advantage", "sampler")
+Kind = Literal["reward", "verifier", "env", "sandbox", "loss", "advantage", "sampler", "agent"]
+KINDS: tuple[Kind, ...] = ("reward", "verifier", "env", "sandbox", "loss", "advantage", "sampler", "agent")
 
 
 class _Required:
@@ -405,4 +406,50 @@ class SamplerFunction(SamplerSpec, Generic[Parameters, Returned]):
         return self.function(*args, **kwargs)
 
 
-Spec = RewardSpec | VerifierSpec | EnvSpec | SandboxSpec | LossSpec | AdvantageSpec | SamplerSpec
+@dataclass(frozen=True, slots=True)
+class AgentSpec:
+    """A program that plays episodes by asking the policy over HTTP.
+
+    Attributes:
+        function: `(task: AgentTask, access: Access, **options)` to the `Command` that starts a program, or, of a Python
+            agent, to its answer: a text, or None for the policy's last message. A Python agent may be async.
+        command: the function returns a `Command`; otherwise it is a Python agent.
+        protocols: the APIs that the program may call: "chat" (completions), "responses", "messages".
+        environment: variables that every episode sets, beside those that every agent has.
+        answer: what the answer of a command is: the policy's last message, or what the command writes to stdout.
+        programs: the programs that it needs, each with how to install it.
+        modules: the Python modules that it needs, each with how to install it. Those of a Python agent are imported
+            once, before the first episode.
+        prepare: what `prepare` is for a `RewardSpec`.
+    """
+
+    kind: ClassVar[Kind] = "agent"
+    name: str
+    version: int
+    function: Callable[..., Any]
+    doc: str = ""
+    options: tuple[Option, ...] = ()
+    command: bool = True
+    protocols: tuple[Protocol, ...] = ("chat",)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    answer: Answer = "message"
+    programs: Mapping[str, str] = field(default_factory=dict)
+    modules: Mapping[str, str] = field(default_factory=dict)
+    prepare: Callable[..., None] | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+class AgentFunction(AgentSpec, Generic[Parameters, Returned]):
+    """What `@agent` makes of a function: its spec, which type checkers let be called as the function is called."""
+
+    __slots__ = ()
+
+    function: Callable[Parameters, Returned]
+
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
+        return self.function(*args, **kwargs)
+
+
+Spec = RewardSpec | VerifierSpec | EnvSpec | SandboxSpec | LossSpec | AdvantageSpec | SamplerSpec | AgentSpec

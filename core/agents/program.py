@@ -1,42 +1,13 @@
-"""Defines what an agent program is given for an episode, and what is left of it when it has ended."""
+"""Defines what is left of an agent program when it has ended."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from grpo.plugins.agents import Access, AgentTask
 
-@dataclass(frozen=True, slots=True)
-class AgentTask:
-    """What an episode asks of an agent.
-
-    Attributes:
-        instruction: the task, as the environment's user message has it.
-        system: the environment's system message, or None.
-        files: path in the working directory to its text; they are there before the agent starts.
-        row: the dataset row, without columns that rewards alone may see; values that JSON has.
-    """
-
-    instruction: str
-    system: str | None = None
-    files: Mapping[str, str] = field(default_factory=dict)
-    row: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """How an agent reaches the policy.
-
-    Attributes:
-        url: of the gateway, `http://127.0.0.1:PORT`; the APIs stand at `/v1/...` and at `/r/KEY/v1/...`.
-        key: of the episode, which is all that it opens.
-        model: the name to ask for.
-    """
-
-    url: str
-    key: str
-    model: str
+__all__ = ["Access", "AgentExit", "AgentTask"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +23,7 @@ class AgentExit:
         stdout, stderr: the last characters of each.
         files: path in the working directory to text, of those that the agent made or changed (None: it deleted it);
             within limits of number and size.
+        files_omitted: how many files were over these limits.
         problem: why it did not start, or broke in a way that says nothing about the policy; "" otherwise.
     """
 
@@ -62,4 +34,5 @@ class AgentExit:
     stdout: str = ""
     stderr: str = ""
     files: Mapping[str, str | None] = field(default_factory=dict)
+    files_omitted: int = 0
     problem: str = ""

@@ -18,7 +18,7 @@ from grpo.plugins.hookspecs import ENTRY_POINT_GROUP
 PIN_VARIABLE = "GRPO_PLUGINS"
 BUILT_IN = "grpo-kit"
 """The distribution of the built-in plugins, whose names win."""
-ALWAYS = ("losses", "advantages")
+ALWAYS = ("losses", "advantages", "agents")
 """Its entry points that GRPO_PLUGINS does not hide."""
 
 
@@ -44,7 +44,7 @@ def installed_entries() -> tuple[Entry, ...]:
 def pinned(entries: Sequence[Entry], pins: str) -> tuple[Entry, ...]:
     """Keeps the entries that a comma-separated list names by entry point, distribution, or "distribution/entry".
 
-    An empty list keeps all. The built-in losses and advantages always stay: without them no policy can be trained.
+    An empty list keeps all. The built-in losses, advantages and agents always stay: they belong to the engine.
 
     Raises:
         UsageError: a name that no entry has.

@@ -34,6 +34,7 @@ HOOK_OF_KIND: dict[Kind, str] = {
     "loss": "grpo_losses",
     "advantage": "grpo_advantages",
     "sampler": "grpo_samplers",
+    "agent": "grpo_agents",
 }
 HOOKS = (*HOOK_OF_KIND.values(), "grpo_observe")
 GIVEN = "__main__"

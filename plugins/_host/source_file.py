@@ -25,13 +25,15 @@ from grpo.plugins._host.rubric_file import rubric_from_file
 from grpo.plugins._spec.signature import returns_verdict, written_function
 from grpo.plugins._spec.soundness import SPEC_OF_KIND, spec_fault
 from grpo.plugins._spec.spec_text import SpecText
+from grpo.plugins.agent_decorator import agent_of
 from grpo.plugins.errors import PluginNotFound, SpecError, UsageError, did_you_mean, plural, with_article
 from grpo.plugins.from_trl import is_trl_function
-from grpo.plugins.specs import Kind, RewardSpec, VerifierSpec
+from grpo.plugins.specs import AgentSpec, Kind, RewardSpec, VerifierSpec
 
 _PLAIN_FORM: dict[Kind, str] = {
     "reward": " or has a first parameter named completion",
     "verifier": " or has a first parameter named completion and returns a Verdict",
+    "agent": " or takes (task, access)",
 }
 
 
@@ -70,7 +72,7 @@ def registration_from_file(kind: Kind, text: SpecText) -> Registration:
         ) from refused[function]
     named = [value for value in values.values() if isinstance(value, SPEC_OF_KIND[kind])]
     spec = values.get(function) or next((value for value in named if value.name == function), None)
-    if kind in ("reward", "verifier") and _is_plain(spec):
+    if kind in ("reward", "verifier", "agent") and _is_plain(spec):
         spec = _spec_of_plain(kind, spec, f"{path_text}:{function}", function)
     if spec is None:
         raise PluginNotFound(
@@ -99,13 +101,17 @@ def _is_plain(value: object) -> TypeGuard[Callable[..., Any]]:
     return callable(value) and not inspect.isclass(value) and not isinstance(value, tuple(SPEC_OF_KIND.values()))
 
 
-def _spec_of_plain(kind: Kind, function: Callable[..., Any], where: str, name: str) -> RewardSpec | VerifierSpec:
+def _spec_of_plain(
+    kind: Kind, function: Callable[..., Any], where: str, name: str
+) -> RewardSpec | VerifierSpec | AgentSpec:
     """Makes a spec of a plain function that was named for a kind.
 
     Raises:
         UsageError: it cannot be one.
     """
     try:
+        if kind == "agent":
+            return agent_of(function, name=name)
         if kind == "verifier":
             return verifier_of(function, name=name)
         if returns_verdict(function):
@@ -115,14 +121,14 @@ def _spec_of_plain(kind: Kind, function: Callable[..., Any], where: str, name: s
             )
         return reward_of(function, name=name)
     except SpecError as error:
-        raise UsageError(f"{where} is not a {kind}: {error}") from error
+        raise UsageError(f"{where} is not {with_article(kind)}: {error}") from error
 
 
 def _kind_of_plain(value: object, module: ModuleType) -> Kind | None:
     """Returns what a file offers a plain function as, or None.
 
     In TRL's manner it is a reward; in this file, with `completion` first, a verifier where it returns a Verdict, else a
-    reward.
+    reward; with `task` and `access`, an agent.
     """
     if not _is_plain(value):
         return None
@@ -131,10 +137,12 @@ def _kind_of_plain(value: object, module: ModuleType) -> Kind | None:
     if not _is_own(value, module):
         return None
     try:
-        first = next(iter(inspect.signature(value).parameters), "")
+        names = [*inspect.signature(value).parameters]
     except (TypeError, ValueError):
         return None
-    return None if first != "completion" else "verifier" if returns_verdict(value) else "reward"
+    if names[:2] == ["task", "access"]:
+        return "agent"
+    return None if names[:1] != ["completion"] else "verifier" if returns_verdict(value) else "reward"
 
 
 def _only(kind: Kind, path: str, offered: Sequence[str]) -> str:

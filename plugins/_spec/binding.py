@@ -6,15 +6,29 @@ what the function returned; outcomes and failures are core/score's business.
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import itemgetter
 from typing import Any
 
-from grpo.plugins.errors import GrpoError, PluginError
+from grpo.plugins.agents import Access, AgentTask, Command
+from grpo.plugins.errors import GrpoError, PluginError, UsageError
 from grpo.plugins.sampling import RowsSeen
-from grpo.plugins.specs import AdvantageSpec, EnvSpec, LossSpec, RewardSpec, SamplerSpec, SandboxSpec, VerifierSpec
+from grpo.plugins.specs import (
+    AdvantageSpec,
+    AgentSpec,
+    EnvSpec,
+    LossSpec,
+    RewardSpec,
+    SamplerSpec,
+    SandboxSpec,
+    VerifierSpec,
+)
 from grpo.plugins.training import GroupScores, LossTokens, TokenCosts
 from grpo.plugins.types import Completion, Reads
 
@@ -310,7 +324,77 @@ def choice_fault(found: Any, seen: RowsSeen, *, fewer: bool) -> str:
     return f"chose {len(found)} rows where {most} are wanted" if len(found) != most else ""
 
 
-Bound = BoundReward | BoundVerifier | BoundEnv | BoundSandbox | BoundLoss | BoundAdvantage | BoundSampler
+@dataclass(frozen=True, slots=True)
+class BoundAgent:
+    """An agent with its options."""
+
+    spec: AgentSpec
+    distribution: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The spec's name."""
+        return self.spec.name
+
+    def prepare(self) -> None:
+        """Lets the plugin look at its options before anything is loaded, and looks for what it needs.
+
+        Raises:
+            UsageError: what the plugin says about them, or a program or module is not installed.
+            PluginError: the plugin raised something else.
+        """
+        _prepare(self.spec, self.distribution, self.options)
+        for program, install in self.spec.programs.items():
+            if shutil.which(program, path=search_path()) is None:
+                raise UsageError(
+                    f"agent '{self.name}' needs the program '{program}', which is not on the PATH. {install}"
+                )
+        for module, install in self.spec.modules.items():
+            if importlib.util.find_spec(module) is None:
+                raise UsageError(f"agent '{self.name}' needs the module '{module}', which this Python lacks. {install}")
+
+    def command(self, task: AgentTask, access: Access) -> Command:
+        """Returns the command that starts the agent's program for an episode.
+
+        Raises:
+            PluginError: the function raised something, or returned something else.
+        """
+        who = f"agent '{self.name}' of {self.distribution}"
+        try:
+            command = self.spec.function(task, access, **self.options)
+        except Exception as error:
+            raise PluginError(f"{who} raised {type(error).__name__}: {error}. Its author must fix it.") from error
+        if fault := command_fault(command):
+            raise PluginError(f"{who} {fault}. Its author must fix it.")
+        return command  # type: ignore[no-any-return]
+
+
+def command_fault(command: Any) -> str:
+    """Returns why something cannot be the command of an agent, or ""."""
+    if not isinstance(command, Command):
+        return f"returned {type(command).__name__}, and is to return a Command"
+    argv = command.argv
+    if isinstance(argv, str) or not isinstance(argv, Sequence) or not argv:
+        return f"returned a command whose argv is {str(argv)[:60]!r}, which is no list of a program and its arguments"
+    for attribute in ("environment", "files"):
+        table = getattr(command, attribute)
+        if not isinstance(table, Mapping) or not all(isinstance(text, str) for pair in table.items() for text in pair):
+            return f"returned a command whose {attribute} does not map names to texts"
+    texts = [*argv, *command.environment, *command.environment.values(), *command.files, command.stdin]
+    if not all(isinstance(text, str) for text in texts):
+        return "returned a command with a part that is no text"
+    if any("\0" in text for text in texts[:-1]) or any("=" in name for name in command.environment):
+        return "returned a command with a zero byte, or with '=' in the name of a variable"
+    return ""
+
+
+def search_path() -> str:
+    """Returns the PATH on which agents' programs are looked for: this Python's own folder comes first."""
+    return os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])  # noqa: PTH120
+
+
+Bound = BoundReward | BoundVerifier | BoundEnv | BoundSandbox | BoundLoss | BoundAdvantage | BoundSampler | BoundAgent
 
 
 def _agree(name: str, rows: Sequence[Mapping[str, Any]]) -> bool:

@@ -9,12 +9,14 @@ import inspect
 import math
 import sys
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
 from grpo.plugins._spec.signature import RESERVED_OPTIONS
+from grpo.plugins.agents import Answer, Protocol
 from grpo.plugins.specs import (
     AdvantageSpec,
+    AgentSpec,
     Column,
     EnvSpec,
     Kind,
@@ -37,7 +39,10 @@ SPEC_OF_KIND: dict[Kind, type[Any]] = {
     "loss": LossSpec,
     "advantage": AdvantageSpec,
     "sampler": SamplerSpec,
+    "agent": AgentSpec,
 }
+COMMAND_LINE = "cmd"
+"""Names a command line in a SPEC, `cmd:python agent.py {instruction}`, and the built-in agent that starts it."""
 RESERVED_PREFIXES = ("gym", "reasoning_gym", "textarena", "trl", "openenv", "verifiers")
 _SEPARATORS = "/@:,= \t\n"
 
@@ -63,7 +68,8 @@ def spec_fault(kind: Kind, spec: object) -> str:
     family = isinstance(spec, EnvSpec) and spec.resolve is not None
     if family and known.name not in RESERVED_PREFIXES:
         return f"{known.name!r} cannot be a family of environments: those are {', '.join(RESERVED_PREFIXES)}"
-    fault = "" if family else metadata_fault(known.name, known.version, getattr(known, "timeout", 1.0))
+    special = family or (isinstance(spec, AgentSpec) and known.name == COMMAND_LINE)
+    fault = "" if special else metadata_fault(known.name, known.version, getattr(known, "timeout", 1.0))
     if fault:
         return fault
     function = known.factory if kind in ("env", "sandbox") else known.function
@@ -80,7 +86,7 @@ def metadata_fault(name: object, version: object, timeout: object) -> str:
         return f"{name!r} cannot be a plugin name: SPECs use '/', '@', ':', ',', '=' and blanks as separators"
     if not name.isprintable():
         return f"{name!a} cannot be a plugin name: it has characters that a terminal obeys and does not show"
-    if name in RESERVED_PREFIXES or name.endswith((".py", ".toml")):
+    if name in (*RESERVED_PREFIXES, COMMAND_LINE, "python") or name.endswith((".py", ".toml")):
         return f"'{name}' cannot be a plugin name: SPECs give it another meaning"
     if type(version) is not int or version < 0:
         return f"'{name}': version {version!r} must be a whole number, 1 or more"
@@ -136,6 +142,8 @@ def _fields_fault(spec: Any) -> str:
         for attribute, words in (("average", typing.get_args(Average)), ("entropies", typing.get_args(Entropies))):
             if getattr(spec, attribute) not in words:
                 return f"{where}{attribute} {getattr(spec, attribute)!r} must be one of {', '.join(words)}"
+    if isinstance(spec, AgentSpec) and (fault := _agent_fault(spec)):
+        return f"{where}{fault}"
     if isinstance(spec, EnvSpec) and (fault := _env_fault(spec)):
         return f"{where}{fault}"
     whole = getattr(spec, "complete", True)  # the scope of a rubric follows from its components
@@ -153,6 +161,21 @@ def _env_fault(spec: EnvSpec) -> str:
         function = getattr(spec, name)
         if function is not None and not callable(function):
             return f"{name} must be a function or None, got {_described(function)}"
+    return ""
+
+
+def _agent_fault(spec: AgentSpec) -> str:
+    """Returns why what only an agent has cannot be used, or ""."""
+    known = typing.get_args(Protocol)
+    if not isinstance(spec.protocols, tuple) or not spec.protocols or not {*spec.protocols} <= {*known}:
+        return f"protocols {spec.protocols!r} must be a tuple of {', '.join(known)}"
+    if spec.answer not in typing.get_args(Answer):
+        return f"answer {spec.answer!r} must be one of {', '.join(typing.get_args(Answer))}"
+    for attribute in ("environment", "programs", "modules"):
+        table = getattr(spec, attribute)
+        texts = isinstance(table, Mapping) and all(isinstance(text, str) for pair in table.items() for text in pair)
+        if not texts:
+            return f"{attribute} must map names to texts, got {_described(table)}"
     return ""
 
 

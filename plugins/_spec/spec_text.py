@@ -16,11 +16,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 from grpo.plugins._pattern import lazy_pattern
-from grpo.plugins._spec.soundness import RESERVED_PREFIXES
+from grpo.plugins._spec.soundness import COMMAND_LINE, RESERVED_PREFIXES
 from grpo.plugins.errors import UsageError, did_you_mean
 from grpo.plugins.specs import Kind
 from grpo.plugins.types import Reads
 
+PYTHON = "python:"
+"""Stands before a file's function where a SPEC names an agent; it may be left out."""
 SYNTAX = "[dist/]name[@version][:key=value,...], ./file.py:function[:key=value,...] or ./rubric.toml[:key=value,...]"
 TABLE_KEYS = ("name", "weight", "as", "timeout", "reads", "options")
 _FILE = lazy_pattern(r"(?P<path>.*?\.py)(?::(?P<function>[^:]*)(?::(?P<options>.*))?)?", re.DOTALL)
@@ -78,7 +80,11 @@ def parse(source: str | Mapping[str, Any]) -> SpecText:
     """
     if not isinstance(source, str):
         return _parse_table(source)
-    head, options = _split(source.strip())
+    text = source.strip().removeprefix(PYTHON)
+    if text.startswith(f"{COMMAND_LINE}:"):  # the line is one option, whatever it holds
+        line = text.removeprefix(f"{COMMAND_LINE}:").strip()
+        return SpecText(source, COMMAND_LINE, options={"line": Value(line, line)})
+    head, options = _split(text)
     values = _pairs(options, source) if options is not None else {}
     return _complete(_named(head, source), values)
 

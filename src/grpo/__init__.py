@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from grpo.core.scoring.interop import to_inspect, to_trl, to_verifiers
     from grpo.core.scoring.scorer import Scorer
     from grpo.envs.text.spaces import AnyText
+    from grpo.plugins.agent_decorator import agent
+    from grpo.plugins.agents import Access, AgentTask, Command
     from grpo.plugins.decorators import reward, verifier
     from grpo.plugins.errors import (
         AmbiguousName,
@@ -46,7 +48,16 @@ if TYPE_CHECKING:
     from grpo.plugins.sampling import RowsSeen, Visit
     from grpo.plugins.sandbox_job import Job, JobResult, Limits, SandboxPool
     from grpo.plugins.sandbox_pools import pool_of, run_jobs
-    from grpo.plugins.specs import AdvantageSpec, EnvSpec, LossSpec, RewardSpec, SamplerSpec, SandboxSpec, VerifierSpec
+    from grpo.plugins.specs import (
+        AdvantageSpec,
+        AgentSpec,
+        EnvSpec,
+        LossSpec,
+        RewardSpec,
+        SamplerSpec,
+        SandboxSpec,
+        VerifierSpec,
+    )
     from grpo.plugins.training import GroupScores, LossTokens, TokenCosts
     from grpo.plugins.training_decorators import advantage, loss
     from grpo.plugins.types import Case, Completion, Scored, Verdict
@@ -54,10 +65,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Access",
     "AdvantageSpec",
+    "AgentSpec",
+    "AgentTask",
     "AmbiguousName",
     "AnyText",
     "Case",
+    "Command",
     "Comparison",
     "Completion",
     "Component",
@@ -97,6 +112,7 @@ __all__ = [
     "VerifierSpec",
     "Visit",
     "advantage",
+    "agent",
     "check_advantage",
     "check_env",
     "check_loss",
@@ -125,10 +141,14 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Access": "plugins.agents",
     "AdvantageSpec": "plugins.specs",
+    "AgentSpec": "plugins.specs",
+    "AgentTask": "plugins.agents",
     "AmbiguousName": "plugins.errors",
     "AnyText": "envs.text.spaces",
     "Case": "plugins.types",
+    "Command": "plugins.agents",
     "Comparison": "core.run.python.comparison",
     "Completion": "plugins.types",
     "Component": "plugins.rubric",
@@ -168,6 +188,7 @@ _HOMES = {
     "VerifierSpec": "plugins.specs",
     "Visit": "plugins.sampling",
     "advantage": "plugins.training_decorators",
+    "agent": "plugins.agent_decorator",
     "check_advantage": "core.check.advantage",
     "check_env": "core.check.env",
     "check_loss": "core.check.loss",

@@ -1,0 +1,110 @@
+"""Forks a supervisor for each episode, in a process that has imported a Python agent once.
+
+Theory of operation. The runner starts it with the agent's place, which it imports, and then sends the descriptor of a
+socket for each episode; a supervisor is forked for it and reads its plan there. The launcher reads no episode. When the
+runner ends or dies, every supervisor ends its agent, and the launcher waits for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import importlib
+import inspect
+import os
+import pickle
+import signal
+import socket
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from grpo.core.agents import kernel
+from grpo.core.agents.supervisor import Plan, supervise
+from grpo.plugins.agents import Access, AgentTask, Command
+from grpo.plugins.child_process import receive_message, send_message
+
+READY = b"ready"
+_PATIENCE = 20  # seconds for supervisors whose runner is gone
+
+
+def main(descriptor: int, modules: Sequence[str]) -> None:
+    """Serves until the socket closes.
+
+    Args:
+        descriptor: the socket to the runner. It sends the packed Python agent, or nothing for a command.
+        modules: what to import first.
+    """
+    channel = socket.socket(fileno=descriptor)
+    packed = receive_message(channel)
+    try:
+        for module in modules:
+            importlib.import_module(module)
+        run = None if not packed else _player(packed)
+        if kernel.LINUX:
+            kernel.adopt_orphans()  # of supervisors that are killed
+    except BaseException as error:  # an import runs the user's code, which may also call sys.exit()
+        traceback.print_exc()
+        send_message(channel, f"{type(error).__name__}: {error}".encode())
+        return
+    gc.collect()
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombies
+    send_message(channel, READY)
+    while True:
+        try:
+            _, descriptors, _, _ = socket.recv_fds(channel, 1, 1)
+        except OSError:
+            descriptors = []
+        if not descriptors:
+            break
+        sys.stdout.flush()
+        sys.stderr.flush()
+        if os.fork() == 0:
+            channel.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            supervise(socket.socket(fileno=descriptors[0]), run)
+        os.close(descriptors[0])
+    signal.alarm(_PATIENCE)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(-1, 0)  # with SIGCHLD ignored, until the last one has ended
+
+
+def _player(packed: bytes) -> Callable[[Plan], dict[str, object]]:
+    place, options = pickle.loads(packed)
+    function: Callable[..., Any] = place.resolve()
+
+    def play(plan: Plan) -> dict[str, object]:
+        tempfile.tempdir = None  # the import may have asked for it
+        task, access = AgentTask(**plan["task"]), Access(**plan["access"])
+        code = 0
+        answer: object = None
+        try:
+            answer = function(task, access, **options)
+            if inspect.isawaitable(answer):
+                answer = asyncio.run(_awaited(answer))
+        except SystemExit as error:
+            code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
+            if isinstance(error.code, str):
+                sys.stderr.write(f"{error.code}\n")
+        except BaseException:
+            traceback.print_exc()
+            code = 1
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        if code:
+            os._exit(code & 0xFF)
+        if answer is None or isinstance(answer, str):
+            return {"answer": answer}
+        hint = " Annotate the function: -> Command." if isinstance(answer, Command) else ""
+        return {"problem": f"it returned {type(answer).__name__}, and is to return str or None.{hint}"}
+
+    return play
+
+
+async def _awaited(answer: Any) -> object:
+    return await answer

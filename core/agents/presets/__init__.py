@@ -1,0 +1,15 @@
+"""The built-in agents, offered through a hook as those of any package are. Importing them loads no agent."""
+
+from __future__ import annotations
+
+from grpo.core.agents.presets.command_line import cmd
+from grpo.plugins.hookspecs import hookimpl
+from grpo.plugins.specs import AgentSpec
+
+grpo_contract = 1
+
+
+@hookimpl
+def grpo_agents() -> list[AgentSpec]:
+    """Offers the agents."""
+    return [cmd]

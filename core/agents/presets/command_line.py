@@ -1,0 +1,72 @@
+"""Starts any command line as an agent: `cmd:python agent.py --model {model} {instruction}`."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+from grpo.plugins._spec.binding import search_path
+from grpo.plugins.agents import Access, AgentTask, Command
+from grpo.plugins.errors import UsageError
+from grpo.plugins.specs import AgentSpec, Option
+
+_LONGEST_PATH = 4096
+_PLACE = re.compile(r"\{(instruction|url|key|model)\}")
+
+
+def _start(task: AgentTask, access: Access, *, line: str) -> Command:
+    values = {"instruction": task.text, "url": access.url, "key": access.key, "model": access.model}
+    argv = [_PLACE.sub(lambda match: values[match[1]], part) for part in _parts(line)]
+    return Command(argv, stdin="" if "{instruction}" in line else task.text)
+
+
+def _refuse(*, line: str) -> None:
+    """Refuses a line that starts nothing here.
+
+    Raises:
+        UsageError: it is empty, its quotes do not match, or its program is not there.
+    """
+    parts = _parts(line)
+    if not parts:
+        raise UsageError("agent 'cmd' has an empty line. Write cmd:PROGRAM ARGUMENTS, as in cmd:python agent.py.")
+    if shutil.which(parts[0], path=search_path()) is None:
+        where = f"no program '{parts[0]}' is on the PATH" if "/" not in parts[0] else f"no program is at {parts[0]}"
+        raise UsageError(f"agent 'cmd:{line}': {where}. Install it, or correct the line.")
+
+
+def _parts(line: str) -> list[str]:
+    """Returns the arguments of a line; one that names a file here is made absolute, for agents start elsewhere.
+
+    Raises:
+        UsageError: its quotes do not match.
+    """
+    try:
+        parts = shlex.split(line)
+    except ValueError as error:
+        raise UsageError(f"agent 'cmd:{line}' cannot be split into arguments: {error}.") from error
+    program, arguments = parts[:1], parts[1:]
+    return [
+        *(str(Path(part).absolute()) if "/" in part else part for part in program),
+        *(
+            str(Path(part).absolute()) if len(part) < _LONGEST_PATH and Path(part).is_file() else part
+            for part in arguments
+        ),
+    ]
+
+
+cmd = AgentSpec(
+    name="cmd",
+    version=1,
+    function=_start,
+    doc="""Starts a command line: cmd:PROGRAM ARGUMENTS.
+
+The line is split as a shell does, and no shell runs it. Within an argument, {instruction}, {url}, {key} and {model}
+stand for the task, the gateway's address, the episode's key and the policy's name. A line without {instruction} gets
+the task on its standard input. An argument that names a file is made absolute, for the program starts in the working
+directory of its episode.""",
+    options=(Option("line", str),),
+    protocols=("chat", "responses", "messages"),
+    prepare=_refuse,
+)

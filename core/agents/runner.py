@@ -1,0 +1,339 @@
+"""Starts an agent for each episode and hands over what is left of it when all its processes are dead.
+
+Theory of operation. One launcher process serves a run. It imports a Python agent once, so that an import of seconds is
+paid once, and forks a supervisor for each episode, which runs the agent and ends what it started (`supervisor.py`). One
+thread of this process reads the results; files are read back and folders removed in a few others.
+
+Where the machine allows user namespaces, every agent has the same working directory, HOME and /tmp by name, each with
+files of its own: a prompt that shows them is the same for all members of a group. Elsewhere these paths differ.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import functools
+import json
+import logging
+import os
+import selectors
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import cloudpickle  # type: ignore[import-untyped]
+
+from grpo.core.agents.folder import OWN, PLACES, BadFiles, Folder
+from grpo.core.agents.launcher import READY
+from grpo.core.agents.program import AgentExit
+from grpo.core.agents.sweep import end_by_key
+from grpo.core.agents.trial import namespaces_refused
+from grpo.core.scoring.workers.transport import find_reference, value_of
+from grpo.plugins._spec.binding import BoundAgent, search_path
+from grpo.plugins.agents import Access, AgentTask, Command
+from grpo.plugins.child_process import LENGTH, ChildProcess, receive_message, send_message
+from grpo.plugins.errors import PluginError, UsageError
+
+_LOG = logging.getLogger("grpo.agents")
+_READ = 1 << 18
+_LAST_WORDS = 5.0  # seconds for a launcher that is told to end, beyond what its supervisors take
+
+Ended = Callable[[int, AgentExit], None]
+
+
+@dataclass(slots=True)
+class _Episode:
+    """An agent that runs.
+
+    Attributes:
+        channel: the socket to its supervisor.
+        received: what the supervisor has sent so far.
+    """
+
+    number: int
+    key: str
+    folder: Folder
+    channel: socket.socket
+    received: bytearray = field(default_factory=bytearray)
+
+
+class AgentRunner:
+    """Runs agents, each for one episode.
+
+    Args:
+        agent: what to run.
+        seconds: how long one may take.
+        ended: called with an episode's number and what is left of its agent, when every process of it is dead; in a
+            thread of the runner. Not called any more once `close` has begun.
+        namespaces: whether to use namespaces; None: where this machine allows them.
+
+    Attributes:
+        notice: what a user should know about this machine, or "".
+
+    Raises:
+        UsageError: a Python agent cannot be imported.
+    """
+
+    def __init__(self, agent: BoundAgent, seconds: float, ended: Ended, *, namespaces: bool | None = None) -> None:
+        self._agent, self._seconds, self._ended = agent, seconds, ended
+        refused = namespaces_refused() if namespaces is None else "" if namespaces else "they are switched off"
+        self._namespaces = not refused
+        self.notice = ""
+        if refused:
+            self.notice = (
+                f"agents run without namespaces ({refused}): each sees its own working directory and HOME by another "
+                "path, and shares /tmp with other programs."
+            )
+        self._lock = threading.Lock()
+        self._episodes: dict[int, _Episode] = {}
+        self._closed = False
+        self._root = Path(tempfile.mkdtemp(prefix="grpo-agents-"))
+        (self._root / "import").mkdir()
+        try:
+            self._launcher = self._launch()
+        except BaseException:
+            shutil.rmtree(self._root, ignore_errors=True)
+            raise
+        self._wake, self._waker = socket.socketpair()
+        self._pool = ThreadPoolExecutor(4, "grpo-agent")
+        self._thread = threading.Thread(target=self._serve, name="grpo-agents", daemon=True)
+        self._thread.start()
+
+    def start(self, number: int, task: AgentTask, access: Access) -> None:
+        """Starts the agent of an episode; what keeps it from starting is handed over as any end is.
+
+        Args:
+            number: the episode's, which no other running one has.
+            task: what is asked.
+            access: to the policy.
+        """
+        folder = Folder(Path(tempfile.mkdtemp(prefix=f"{number}-", dir=self._root)), namespaces=self._namespaces)
+        try:
+            plan = self._plan(folder, replace(task, directory=folder.directory, home=folder.home), access)
+            channel = self._supervisor(plan)
+        except (BadFiles, PluginError, OSError) as error:
+            self._pool.submit(self._hand_over, number, folder, AgentExit(None, False, 0.0, problem=str(error)))
+            return
+        episode = _Episode(number, access.key, folder, channel)
+        with self._lock:
+            self._episodes[number] = episode
+        self._waker.send(b"x")
+
+    def kill(self, number: int) -> None:
+        """Ends an agent, if it still runs; it is handed over as any other."""
+        with self._lock:
+            episode = self._episodes.get(number)
+            if episode is not None:
+                with contextlib.suppress(OSError):
+                    episode.channel.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        """Ends all agents and removes what they left; returns when every process is dead."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            for episode in self._episodes.values():
+                with contextlib.suppress(OSError):
+                    episode.channel.shutdown(socket.SHUT_WR)
+        self._waker.send(b"x")
+        self._thread.join()
+        self._pool.shutdown()
+        self._launcher.end(_LAST_WORDS)
+        for end in (self._wake, self._waker):
+            end.close()
+        shutil.rmtree(self._root, ignore_errors=True)
+
+    def __enter__(self) -> AgentRunner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _launch(self) -> ChildProcess:
+        """Starts the launcher and waits until it has imported the agent.
+
+        Raises:
+            UsageError: it cannot import it.
+        """
+        spec = self._agent.spec
+        home = str(self._root / "import")
+        launcher = ChildProcess(
+            "grpo.core.agents.launcher",
+            [[] if spec.command else [*spec.modules]],
+            environment=_variables(home, home) | {"PYTHONUNBUFFERED": "1"},
+        )
+        try:
+            packed = b""
+            if not spec.command:
+                place = find_reference(spec.function) or value_of(spec.function)
+                packed = bytes(cloudpickle.dumps((place, dict(self._agent.options))))
+            send_message(launcher.channel, packed)
+            answer = receive_message(launcher.channel)
+        except ConnectionError:
+            launcher.end()
+            raise UsageError(f"agent '{self._agent.name}': the process that imports it {launcher.ending()}.") from None
+        if answer != READY:
+            launcher.end()
+            raise UsageError(f"agent '{self._agent.name}' cannot be imported: {answer.decode(errors='replace')}")
+        return launcher
+
+    def _plan(self, folder: Folder, task: AgentTask, access: Access) -> dict[str, Any]:
+        """Writes the files of an episode; returns what its supervisor needs to know.
+
+        Raises:
+            BadFiles: they cannot be written.
+            PluginError: the agent's function raised something, or returned what is no command.
+        """
+        spec = self._agent.spec
+        command = self._agent.command(task, access) if spec.command else Command(["python"])
+        folder.write(task.files)
+        folder.write(command.files)
+        variables = _variables(folder.home, folder.temporary) | _doors(access)
+        plan: dict[str, Any] = {
+            "folder": str(folder.path),
+            "directory": folder.directory,
+            "seconds": self._seconds,
+            "namespaces": self._namespaces,
+            "environment": variables | dict(spec.environment) | dict(command.environment),
+            "stdin": folder.stdin(command.stdin),
+        }
+        if spec.command:
+            plan["argv"] = [*command.argv]
+        else:
+            plan |= {"task": asdict(task), "access": asdict(access)}
+        if self._namespaces:
+            used = [*command.argv] if spec.command else sys.path
+            plan |= {"places": folder.places, "kept": [folder.keep(entry) for entry in self._in_sight(used)]}
+        return plan
+
+    def _in_sight(self, used: Sequence[str]) -> list[str]:
+        """Returns what of the machine's /tmp an agent still sees: where its program, or what it imports, stands."""
+        paths = [*used, *search_path().split(os.pathsep), sys.prefix, sys.base_prefix]
+        return _entries(tuple(path for path in paths if Path(path).is_absolute() and len(path) < 4096), str(self._root))
+
+    def _supervisor(self, plan: dict[str, Any]) -> socket.socket:
+        """Has a supervisor forked for a plan; returns the socket to it."""
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs, self._lock:
+                try:
+                    socket.send_fds(self._launcher.channel, [b"x"], [theirs.fileno()])
+                except OSError:  # it was killed
+                    self._launcher.end()
+                    self._launcher = self._launch()
+                    socket.send_fds(self._launcher.channel, [b"x"], [theirs.fileno()])
+            send_message(ours, json.dumps(plan).encode())
+        except BaseException:
+            ours.close()
+            raise
+        ours.setblocking(False)
+        return ours
+
+    def _serve(self) -> None:
+        """Takes the results of supervisors, until the runner is closed and the last one has ended."""
+        selector = selectors.DefaultSelector()
+        selector.register(self._wake, selectors.EVENT_READ)
+        watched: set[int] = set()
+        with selector:
+            while True:
+                with self._lock:
+                    for number in self._episodes.keys() - watched:
+                        episode = self._episodes[number]
+                        selector.register(episode.channel, selectors.EVENT_READ, episode)
+                        watched.add(number)
+                    if self._closed and not watched:
+                        return
+                for key, _ in selector.select():
+                    if key.data is None:
+                        self._wake.recv(4096)
+                    elif self._ends(key.data):
+                        selector.unregister(key.fileobj)
+                        watched.discard(key.data.number)
+                        self._forget(key.data)
+
+    def _ends(self, episode: _Episode) -> bool:
+        """Reads what a supervisor sends; returns whether that was all."""
+        try:
+            piece = episode.channel.recv(_READ)
+        except BlockingIOError:
+            return False
+        except OSError:
+            piece = b""
+        episode.received += piece
+        return not piece
+
+    def _forget(self, episode: _Episode) -> None:
+        with self._lock:
+            del self._episodes[episode.number]
+        episode.channel.close()
+        self._pool.submit(self._take, episode)
+
+    def _take(self, episode: _Episode) -> None:
+        data = bytes(episode.received)
+        if len(data) < LENGTH.size:
+            end_by_key(episode.key)
+            ended = AgentExit(None, False, 0.0, problem="its supervisor was killed")
+        else:
+            told = json.loads(data[LENGTH.size :])
+            stdout, stderr = (base64.b64decode(told[name]).decode(errors="replace") for name in ("stdout", "stderr"))
+            ended = AgentExit(
+                code=told["code"],
+                timed_out=told["timed_out"],
+                seconds=told["seconds"],
+                answer=stdout if self._agent.spec.answer == "stdout" else told["answer"],
+                stdout=stdout,
+                stderr=stderr,
+                problem=told["problem"],
+            )
+        self._hand_over(episode.number, episode.folder, ended)
+
+    def _hand_over(self, number: int, folder: Folder, ended: AgentExit) -> None:
+        try:
+            if not self._closed:
+                files, omitted = folder.changed()
+                ended = replace(ended, files=files, files_omitted=omitted)
+            folder.remove()
+            if not self._closed:
+                self._ended(number, ended)
+        except Exception:
+            _LOG.exception("the end of agent %d cannot be handed over", number)
+
+
+def _variables(home: str, temporary: str) -> dict[str, str]:
+    """Returns the variables that every program gets, and no other of this process."""
+    return {"PATH": search_path(), "LANG": os.environ.get("LANG", "C.UTF-8"), "HOME": home, "TMPDIR": temporary}
+
+
+def _doors(access: Access) -> dict[str, str]:
+    """Returns the variables by which programs find the policy."""
+    return {
+        "OPENAI_BASE_URL": f"{access.url}/v1",
+        "OPENAI_API_KEY": access.key,
+        "OPENAI_MODEL": access.model,
+        "ANTHROPIC_BASE_URL": access.url,
+        "ANTHROPIC_API_KEY": access.key,
+        "ANTHROPIC_MODEL": access.model,
+    }
+
+
+@functools.lru_cache(64)
+def _entries(paths: tuple[str, ...], hidden: str) -> list[str]:
+    """Returns what stands directly below one of `PLACES` and is, or leads to, one of these paths."""
+    found: dict[str, None] = {}
+    for path in paths:
+        for each in (os.path.normpath(path), os.path.realpath(path)):
+            for place in PLACES:
+                name = each.removeprefix(f"{place}/").partition("/")[0]
+                entry = f"{place}/{name}"
+                below = each.startswith(f"{place}/") and not f"{hidden}/".startswith(f"{entry}/")
+                if below and name not in OWN and Path(entry).exists():
+                    found[entry] = None
+    return list(found)

@@ -1,0 +1,263 @@
+"""Runs one agent and ends every process that it started, in a process of its own.
+
+Theory of operation. The launcher forks a supervisor for each episode. Where the machine allows it, the supervisor makes
+namespaces whose process 1 starts the agent: when process 1 ends, the kernel has killed all others first, whatever they
+did to get away. Elsewhere the supervisor adopts orphans and kills its children until there are none.
+
+The supervisor reads a plan from its socket and writes one result when everything is dead. It ends the agent when its
+time is up or when the other end of the socket is shut. If nobody is left to take the result, it removes the episode's
+folder. It keeps the last bytes of what the agent writes and always reads on, so that no agent waits or fills memory.
+If the supervisor itself is killed, the kernel kills process 1, and with it the rest.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import resource
+import selectors
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from grpo.core.agents import kernel
+from grpo.plugins.child_process import receive_message, send_message
+
+KEPT = 65536
+"""How many bytes of stdout and of stderr are kept: the last ones."""
+_LONGEST_WORD = 1 << 20
+_READ = 65536
+_GIVE_UP = 10.0  # seconds for children that outrun being killed
+
+Plan = dict[str, Any]
+
+
+def supervise(control: socket.socket, run: Callable[[Plan], dict[str, object]] | None) -> NoReturn:
+    """Runs the agent of the plan that comes over a socket, sends the result and ends this process.
+
+    Args:
+        control: the socket to the runner.
+        run: the Python agent; None: the plan has a command line.
+    """
+    code = 1
+    try:
+        kernel.die_with_parent()
+        plan: Plan = json.loads(receive_message(control))
+        result = _Supervision(control, plan, run).result()
+        try:
+            send_message(control, json.dumps(result).encode())
+        except OSError:  # the runner is gone
+            shutil.rmtree(plan["folder"], ignore_errors=True)
+        code = 0
+    except ConnectionError:
+        pass  # the runner ended before it had sent a plan
+    finally:
+        os._exit(code)
+
+
+class _Supervision:
+    """One agent from its start to the end of all its processes."""
+
+    def __init__(self, control: socket.socket, plan: Plan, run: Callable[[Plan], dict[str, object]] | None) -> None:
+        self._control, self._plan, self._run = control, plan, run
+        self._selector = selectors.DefaultSelector()
+        self._texts = {"stdout": bytearray(), "stderr": bytearray(), "word": bytearray(), "status": bytearray()}
+        self._reads: dict[str, int] = {}
+        self._writes: dict[str, int] = {}
+        self._child = 0
+        self._ended = False
+        self._status: int | None = None
+
+    def result(self) -> dict[str, Any]:
+        """Runs the agent; returns what the runner makes an `AgentExit` of."""
+        for name in self._texts:
+            self._reads[name], self._writes[name] = os.pipe()
+            os.set_blocking(self._reads[name], False)
+            self._selector.register(self._reads[name], selectors.EVENT_READ, name)
+        self._selector.register(self._control, selectors.EVENT_READ, "control")
+        wake, waker = os.pipe()
+        for descriptor in (wake, waker):
+            os.set_blocking(descriptor, False)
+        self._selector.register(wake, selectors.EVENT_READ, "wake")
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+        kernel.adopt_orphans()
+        self._stdin = os.open(self._plan["stdin"] or os.devnull, os.O_RDONLY)
+        began = time.monotonic()
+        if self._plan["namespaces"]:
+            kernel.enter_namespaces()
+            kernel.die_with_parent()  # new credentials may have undone it
+        self._child = os.fork()
+        if self._child == 0:
+            signal.set_wakeup_fd(-1)
+            self._first_process()
+        for descriptor in self._writes.values():
+            os.close(descriptor)
+        timed_out = self._watch(began + self._plan["seconds"])
+        left = self._end_all()
+        seconds = time.monotonic() - began
+        for name in self._texts:
+            self._read(name)
+        return self._told(timed_out, seconds, left)
+
+    def _watch(self, deadline: float) -> bool:
+        """Reads what the agent writes until it has ended or is to be ended; returns whether its time was up."""
+        while not self._ended:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return True
+            for key, _ in self._selector.select(left):
+                if key.data == "control":
+                    return False  # shut: the agent is to be ended
+                if key.data == "wake":
+                    with contextlib.suppress(BlockingIOError):
+                        os.read(key.fd, 512)
+                    self._reap()
+                elif not self._read(key.data, once=True):
+                    self._selector.unregister(key.fd)
+        return False
+
+    def _reap(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] == self._child:
+                    self._ended, self._status = True, ended[1]
+
+    def _end_all(self) -> bool:
+        """Kills every process that is left; returns whether some could not be ended."""
+        deadline = time.monotonic() + _GIVE_UP
+        while True:
+            try:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    if self._plan["namespaces"]:
+                        os.kill(self._child, signal.SIGKILL)
+                    elif kernel.LINUX:
+                        _kill_children()
+                    else:
+                        os.killpg(self._child, signal.SIGKILL)
+                pid, status = os.waitpid(-1, 0 if self._plan["namespaces"] else os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == self._child:
+                self._status = status
+            elif not pid:
+                if time.monotonic() > deadline:
+                    return True
+                time.sleep(0.002)
+
+    def _read(self, name: str, once: bool = False) -> bool:
+        """Takes what a pipe has, all of it or one piece; returns whether more may come."""
+        text, most = self._texts[name], _LONGEST_WORD if name == "word" else KEPT
+        while True:
+            try:
+                piece = os.read(self._reads[name], _READ)
+            except BlockingIOError:
+                return True
+            if not piece:
+                return False
+            if name == "word":
+                text += piece[: most - len(text)]  # a message: its beginning
+            else:
+                text += piece
+                del text[:-most]
+            if once:
+                return True
+
+    def _told(self, timed_out: bool, seconds: float, left: bool) -> dict[str, Any]:
+        status = self._status
+        if self._plan["namespaces"]:
+            status = int(self._texts["status"]) if self._texts["status"].strip().isdigit() else None
+        code = None if status is None else os.waitstatus_to_exitcode(status)
+        word: dict[str, Any] = {}
+        problem = ""
+        if self._texts["word"]:
+            try:
+                word = json.loads(self._texts["word"])
+            except ValueError:
+                problem = f"its answer has more than {_LONGEST_WORD} bytes"
+        if word.get("unstarted"):
+            code = None
+        elif code is None and self._ended:
+            problem = "its first process was killed from outside"
+        elif code is None:
+            code = -signal.SIGKILL  # as it was ended here
+        if left:
+            problem = "processes that it started could not be ended"
+        streams = {name: base64.b64encode(self._texts[name]).decode("ascii") for name in ("stdout", "stderr")}
+        return {
+            "code": code,
+            "timed_out": timed_out,
+            "seconds": seconds,
+            "answer": word.get("answer"),
+            "problem": word.get("problem") or problem,
+            **streams,
+        }
+
+    def _first_process(self) -> NoReturn:
+        """Starts the agent; of namespaces this is process 1, and elsewhere the agent itself."""
+        try:
+            kernel.die_with_parent()
+            os.setsid()
+            self._control.close()
+            for descriptor in self._reads.values():
+                os.close(descriptor)
+            if self._plan["namespaces"]:
+                kernel.arrange_mounts(self._plan["places"], self._plan["kept"])
+                agent = os.fork()
+                if agent:
+                    self._await(agent)
+                kernel.die_with_parent()
+                os.setsid()
+            self._become_agent()
+        except BaseException as error:
+            self._say(unstarted=True, problem=f"it cannot be started: {error}")
+        finally:
+            os._exit(127)
+
+    def _await(self, agent: int) -> NoReturn:
+        """Waits, as process 1, until the agent has ended, and hands over how."""
+        for name in ("stdout", "stderr", "word"):
+            os.close(self._writes[name])
+        while True:
+            pid, status = os.waitpid(-1, 0)
+            if pid == agent:
+                os.write(self._writes["status"], str(status).encode())
+                os._exit(0)
+
+    def _become_agent(self) -> None:
+        plan = self._plan
+        for handled in (signal.SIGINT, signal.SIGCHLD, signal.SIGPIPE):
+            signal.signal(handled, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        for number, descriptor in enumerate((self._stdin, self._writes["stdout"], self._writes["stderr"])):
+            os.dup2(descriptor, number)
+        os.close(self._writes["status"])
+        os.chdir(plan["directory"])
+        if self._run is None:
+            try:
+                os.execvpe(plan["argv"][0], plan["argv"], plan["environment"])
+            except OSError as error:
+                self._say(unstarted=True, problem=f"'{plan['argv'][0]}' cannot be started: {error.strerror}")
+                os._exit(127)
+        os.environ.clear()
+        os.environ.update(plan["environment"])
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        self._say(**self._run(plan))
+        os._exit(0)
+
+    def _say(self, **word: object) -> None:
+        data = memoryview(json.dumps(word).encode())
+        while data:
+            data = data[os.write(self._writes["word"], data) :]
+
+
+def _kill_children() -> None:
+    """Kills the direct children; theirs become children of this process, and the next round's."""
+    for child in kernel.children():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)

@@ -1,0 +1,119 @@
+"""Provides `@agent`, which turns a function that plays an episode into a callable spec and keeps its types."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+from typing import Protocol as Typed
+
+from grpo.plugins._spec.signature import name_of_function, options_of, resolved_hints
+from grpo.plugins._spec.soundness import spec_fault
+from grpo.plugins.agents import Answer, Command, Protocol
+from grpo.plugins.decorators import refuse_positional
+from grpo.plugins.errors import SpecError
+from grpo.plugins.specs import AgentFunction, AgentSpec, Option, Parameters
+
+_Played = TypeVar("_Played")
+
+
+class AgentDecorator(Typed):
+    """Makes an agent of a function that returns a command, or plays the episode itself."""
+
+    def __call__(self, function: Callable[Parameters, _Played], /) -> AgentFunction[Parameters, _Played]: ...
+
+
+def agent(
+    *misplaced: object,
+    version: int = 0,
+    name: str | None = None,
+    protocols: Sequence[Protocol] = ("chat",),
+    environment: Mapping[str, str] | None = None,
+    answer: Answer = "message",
+    programs: Mapping[str, str] | None = None,
+    modules: Mapping[str, str] | None = None,
+    prepare: Callable[..., None] | None = None,
+) -> AgentDecorator:
+    """Makes an agent of a function `(task: AgentTask, access: Access, *, options)`.
+
+    A function that is annotated to return a `Command` says which program to start. Any other function, plain or async,
+    is a Python agent: it plays the episode itself, in a process of its own, and returns its answer or None.
+
+    Args:
+        version: raise it when the agent plays otherwise. It may be left out in a file, not in a package.
+        name: the public name; default: the function's.
+        protocols: the APIs that it may call: "chat", "responses", "messages".
+        environment: variables that every episode sets, beside those that every agent has.
+        answer: of a command: "message", the policy's last message, or "stdout", what the program writes.
+        programs: the programs that it needs, each with a sentence that says how to install it.
+        modules: the Python modules that it needs, each with a sentence that says how to install it. Those of a Python
+            agent are imported once, before the first episode.
+        prepare: called with the options as keywords before anything is loaded; raises a `UsageError` where the agent
+            cannot work with them.
+
+    Raises:
+        SpecError: the signature or the metadata is not allowed.
+
+    Example:
+        >>> from grpo import Access, AgentTask, Command, agent
+        >>> @agent(version=1, programs={"aider": "Install it with: pip install aider-chat"})
+        ... def aider(task: AgentTask, access: Access, *, stream: bool = False) -> Command:
+        ...     "Plays with aider, which edits files."
+        ...     flags = ["--model", f"openai/{access.model}", "--no-git", "--yes"]
+        ...     return Command(["aider", *flags, "--stream" if stream else "--no-stream", "--message", task.text])
+        >>> aider(AgentTask("Add a test."), Access("http://127.0.0.1:1", "k", "policy")).argv[-1]
+        'Add a test.'
+    """
+    refuse_positional("agent", misplaced)
+
+    def decorate(function: Callable[Parameters, _Played], /) -> AgentFunction[Parameters, _Played]:
+        spec: AgentFunction[Parameters, _Played] = AgentFunction(
+            name=name or name_of_function(function),
+            version=version,
+            function=function,
+            doc=inspect.getdoc(function) or "",
+            options=_options(function),
+            command=_returns_command(function),
+            protocols=protocols if isinstance(protocols, str) else tuple(protocols),  # type: ignore[arg-type]
+            environment=environment or {},
+            answer=answer,
+            programs=programs or {},
+            modules=modules or {},
+            prepare=prepare,
+        )
+        if fault := spec_fault("agent", spec):
+            raise SpecError(f"{fault}.")
+        return spec
+
+    return decorate
+
+
+def agent_of(function: Callable[..., Any], *, name: str) -> AgentSpec:
+    """Returns the agent that a plain function of a file is.
+
+    Raises:
+        SpecError: it cannot be one.
+    """
+    return agent(name=name)(function)
+
+
+def _options(function: Callable[..., Any]) -> tuple[Option, ...]:
+    """Returns the options of an agent's function.
+
+    Raises:
+        SpecError: it is no function, or takes something else than the task and the access before its options.
+    """
+    if not inspect.isfunction(inspect.unwrap(function)):
+        raise SpecError(f"{function!r:.80} is not a function. Decorate a function; it may call an object of yours.")
+    parameters = inspect.signature(function).parameters.values()
+    read = [str(one).partition(":")[0] for one in parameters if one.kind is not one.KEYWORD_ONLY]
+    if read != ["task", "access"]:
+        raise SpecError(
+            f"'{function.__qualname__}': it is given 'task' and 'access', and takes: {', '.join(read) or 'nothing'}. "
+            "Write (task, access, *, options), each option as a keyword-only parameter."
+        )
+    return options_of(function)
+
+
+def _returns_command(function: Callable[..., Any]) -> bool:
+    return not inspect.iscoroutinefunction(function) and resolved_hints(function).get("return") in (Command, "Command")
