@@ -32,7 +32,15 @@ from grpo.core.record.run_dir import ORIGIN, Hold, RunDir, exclusive, write_json
 from grpo.core.record.versions import installed_versions
 from grpo.core.run.resize import sharded_as
 from grpo.core.train.stop import StopRequest
-from grpo.plugins._spec.binding import BoundAdvantage, BoundAgent, BoundEnv, BoundLoss, BoundReward, BoundSampler, BoundVerifier
+from grpo.plugins._spec.binding import (
+    BoundAdvantage,
+    BoundAgent,
+    BoundEnv,
+    BoundLoss,
+    BoundReward,
+    BoundSampler,
+    BoundVerifier,
+)
 from grpo.plugins._spec.spec_text import is_file
 from grpo.plugins.host import Host
 

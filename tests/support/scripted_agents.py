@@ -17,6 +17,7 @@ from grpo.core.rollout.agents.splice import Splice
 from grpo.core.rollout.players import known_response_template
 from grpo.core.rollout.turns.play import Trajectory
 from grpo.core.rollout.types import Sampled, SamplingParams
+from grpo.plugins.types import Message
 
 PARAMS = SamplingParams(max_tokens=60, eos_ids=(2,), pad_id=0, keys=tuple(range(64)))
 BASH = {
@@ -113,7 +114,7 @@ def played(
 ) -> tuple[list[Trajectory], Rounds]:
     """Plays `count` episodes by an agent."""
     rounds = Rounds(tokenizer, policy)
-    prompt = ({"role": "user", "content": "Say how many lines a.txt has."},)
+    prompt = (Message(role="user", content="Say how many lines a.txt has."),)
     row = {"answer": "3", "files": {"a.txt": "1\n2\n3\n"}}
     episodes = [Episode(0, prompt, row, None, env="tasks", group=0) for _ in range(count)]
     with event_loop() as loop:

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from grpo.core.agents.runner import AgentRunner
-
 from grpo.core.agents.program import Access, AgentExit, AgentTask
+from grpo.core.agents.runner import AgentRunner
 from grpo.core.config.settings import RolloutSettings
 from grpo.core.rollout.agents.desk import AgentDesk, CallLimits
 from grpo.core.rollout.agents.player import AgentLimits, AgentPlayer

@@ -89,7 +89,7 @@ def test_what_programs_change_on_the_way_does_not_part_a_conversation(tokenizer:
         asked = (user(chat.task.instruction),)
         first = await chat.ask(*asked, tools=(BASH,))
         (use,) = first.turn.calls
-        arguments = dict(reversed(use.arguments.items())) if change == "order" else dict(use.arguments)
+        arguments = dict(reversed(list(use.arguments.items()))) if change == "order" else dict(use.arguments)
         if change == "numbers":
             arguments["lines"] = 1
         said = ChatTurn("assistant", " \n" if change == "blanks" else "", (replace(use, arguments=arguments),))
