@@ -168,6 +168,4 @@ def micro_batches(tensors: Tensors, count: int, *, shuffled: bool) -> list[Tenso
     if OWNER in tensors:
         rows = rows_of(tensors, 1)
         dealt = [torch.cat([torch.arange(rows[one].start, rows[one].stop) for one in part.tolist()]) for part in dealt]
-    return [
-        {name: tensor if tensor.ndim == 0 else tensor[part] for name, tensor in tensors.items()} for part in dealt
-    ]
+    return [{name: tensor if tensor.ndim == 0 else tensor[part] for name, tensor in tensors.items()} for part in dealt]
