@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +18,10 @@ from grpo import Completion, check_loss
 from grpo.core.config.schema import parse_config
 from grpo.core.config.sections import Correction
 from grpo.core.planning.objective import bind_objective
-from grpo.core.rollout.turns.play import Branch, Trajectory
+from grpo.core.record.run_dir import RunDir
+from grpo.core.record.trained import TrainedRow, read_trained
+from grpo.core.rollout.turns.play import Branch, PlayedRollout, Trajectory
+from grpo.core.train.advantages.baselines import rloo
 from grpo.core.train.advantages.compute import group_advantages
 from grpo.core.train.batch.tensors import (
     OWNER,
@@ -34,7 +40,7 @@ from grpo.core.train.batch.trees import refuse_trees
 from grpo.core.train.losses import grpo_losses
 from grpo.core.train.update.minibatch import trained_rows
 from grpo.core.train.update.objective import Counts, Objective, PassLoss, importance_weights, takes_rows
-from grpo.plugins._spec.binding import BoundLoss
+from grpo.plugins._spec.binding import BoundAdvantage, BoundLoss
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.specs import LossSpec
@@ -121,6 +127,9 @@ def test_rows_of_a_rollout_without_advantage_are_left_out_and_the_others_keep_th
     part = trained_rows(with_advantages([0.5, 0.0, 0.0, -1.0]), every_token=False)
     assert part.owner is not None
     assert (part.kept.tolist(), part.owner.tolist()) == ([0, 1, 2, 5], [0, 0, 0, 3])
+    one = {name: values[:3] for name, values in with_advantages([0.0] * 4).items() if values.ndim}
+    whole = trained_rows(one, every_token=False)
+    assert (whole.kept.tolist(), whole.learns) == ([0, 1, 2], False), "some of a rollout's tokens would be on record"
     few = trained_rows(with_advantages([0.0, 0.0, 0.0, -1.0]), every_token=False)
     assert few.width == 2, "a column for a whole rollout would look like one for a token"
 
@@ -292,36 +301,34 @@ def every_outcome() -> Iterator[Outcome]:
         yield Outcome(rollout, 0.2 + 0.9 * helped - 0.3 * then + 0.6 * helped * then, drawn)
 
 
-GROUP = 3
+GROUP = 2
 Way = Callable[[Sequence[Outcome], Tensors], tuple[torch.Tensor, torch.Tensor | None, int]]
 
 
-def rloo(scores: Sequence[float]) -> torch.Tensor:
-    bound = Host.discover().advantage("rloo")
-    column = torch.tensor(scores, dtype=torch.float64)[:, None]
-    found = group_advantages(
-        column, torch.zeros(len(scores), dtype=torch.bool), torch.ones(1, dtype=torch.float64), len(scores), bound
-    )
-    return found.values.double()
+def rloo_of(scores: Sequence[float]) -> torch.Tensor:
+    column, none = torch.tensor(scores, dtype=torch.float64)[:, None], torch.zeros(len(scores), dtype=torch.bool)
+    weight = torch.ones(1, dtype=torch.float64)
+    return group_advantages(column, none, weight, len(scores), BoundAdvantage(rloo, "")).values.double()
 
 
 def ours(group: Sequence[Outcome], tensors: Tensors) -> tuple[torch.Tensor, torch.Tensor | None, int]:
-    return spread(rloo([one.score for one in group]), tensors), tensors[OWNER], rollouts_in(tensors)
+    return spread(rloo_of([one.score for one in group]), tensors), tensors[OWNER], rollouts_in(tensors)
 
 
 def every_row_a_rollout(group: Sequence[Outcome], tensors: Tensors) -> tuple[torch.Tensor, torch.Tensor | None, int]:
     """Each row has its rollout's score and is compared with all other rows of the group."""
     scores = [group[number].score for number in tensors[OWNER].tolist()]
-    return rloo(scores), None, len(scores)
+    return rloo_of(scores), None, len(scores)
 
 
 def rows_of_a_rollout_beside_each_other(
     group: Sequence[Outcome], tensors: Tensors
 ) -> tuple[torch.Tensor, torch.Tensor | None, int]:
     """Advantages over rollouts, and a mean over rows."""
-    return spread(rloo([one.score for one in group]), tensors), None, len(tensors[OWNER])
+    return spread(rloo_of([one.score for one in group]), tensors), None, len(tensors[OWNER])
 
 
+@cache
 def expected_gradient(way: Way, spec: LossSpec) -> torch.Tensor:
     """Over every group that the policy can sample, of the loss of what training makes of it."""
     table = TABLE.clone().requires_grad_()
@@ -392,3 +399,69 @@ def test_a_token_that_trains_in_one_row_has_no_gradient_from_another_that_has_it
     first, second = (torch.autograd.grad(logps[row].sum(), table, retain_graph=True)[0] for row in (0, 1))
     assert first.nonzero().flatten().tolist() == [START]
     assert second.nonzero().flatten().tolist() == [AFTER_1]
+
+
+def in_turns(rollout: Trajectory, prompt: Sequence[int]) -> Trajectory:
+    """The same rollout with a row for each turn, whose prompt is all that was before it."""
+    tokens = list(zip(rollout.token_ids, rollout.logprobs, rollout.sampled, strict=True))
+    rows, at = [], 0
+    for sampled, run in itertools.groupby(tokens, key=lambda token: token[2]):
+        ids, logprobs, _ = zip(*run, strict=True)
+        if sampled:
+            rows.append(Branch((*prompt, *rollout.token_ids[:at]), ids, logprobs, (True,) * len(ids)))
+        at += len(ids)
+    chosen = [token for token in tokens if token[2]]
+    if not chosen:
+        return rollout
+    ids, logprobs, drawn = zip(*chosen, strict=True)
+    return replace(rollout, token_ids=ids, logprobs=logprobs, sampled=drawn, branches=tuple(rows))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"loss": {"type": "grpo", "beta": 0.1, "num_iterations": 2}, "steps": 4},
+        {"loss": {"type": "gspo", "num_iterations": 2}, "steps": 4, "lora": {"enabled": True, "rank": 4}},
+        {"loss": {"type": "bnpo"}, "rollout": {"refill": 1}},
+    ],
+    ids=str,
+)
+def test_a_run_whose_turns_are_rows_trains_the_same_policy_and_writes_the_same_down(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from safetensors.torch import load_file
+
+    from grpo import train
+    from grpo.core.train import trl_arguments
+
+    def plain_descent(*arguments: Any) -> dict[str, Any]:
+        return {**trl_arguments.grpo_arguments(*arguments), "optim": "sgd"}
+
+    def run(name: str) -> tuple[dict[str, torch.Tensor], list[TrainedRow], list[dict[str, Any]]]:
+        made = train(
+            env="guess",
+            prompts_per_step=4,
+            group_size=4,
+            micro_batch_size=4,
+            lr=0.1,
+            max_completion_length=8,
+            evaluation={"size": 0},
+            out=tmp_path / name,
+            **{"steps": 2, **settings},
+        )
+        folder = RunDir(made.path)
+        file = next(one for one in (made.path / "model").glob("*.safetensors"))
+        metrics = [json.loads(line) for line in (made.path / "metrics.jsonl").read_text().splitlines()]
+        record = [one for one in read_trained(folder, 1).values() if any(one.advantages)]
+        return load_file(file), record, metrics
+
+    monkeypatch.setattr("grpo.core.train.trainer.grpo_arguments", plain_descent)
+    weights, record, _ = run("chains")
+    trajectory = PlayedRollout.trajectory
+    monkeypatch.setattr(PlayedRollout, "trajectory", lambda self, end: in_turns(trajectory(self, end), self.prompt))
+    cut_weights, cut_record, metrics = run("trees")
+    assert metrics[0]["rows/most"] > 1
+    assert record == cut_record
+    for name, weight in weights.items():
+        torch.testing.assert_close(cut_weights[name], weight, rtol=1e-4, atol=1e-6)
