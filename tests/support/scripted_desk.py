@@ -7,12 +7,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
-import uvicorn
-
-from grpo.core.gateway.app import gateway_app
-from grpo.core.gateway.conversation import Ask, ChatTurn, Finish, Refused, Reply, ToolUse
+from grpo.core.gateway.conversation import Ask, ChatTurn, Desk, Finish, Refused, Reply, ToolUse
+from grpo.core.gateway.serving import gateway_server
 
 KEY, OTHER_KEY = "key-of-an-episode", "key-of-another"
 MODEL = "policy/of-a-test"
@@ -98,16 +95,7 @@ class ScriptedDesk:
 
 
 @contextmanager
-def served(desk: Any, pause: float = 5.0) -> Iterator[str]:
+def served(desk: Desk, pause: float = 5.0) -> Iterator[str]:
     """Serves a gateway; its URL is yielded."""
-    config = uvicorn.Config(gateway_app(desk, pause), port=0, log_config=None, lifespan="off", access_log=False)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        threading.Event().wait(0.01)
-    try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
+    with gateway_server(desk, pause=pause) as server:
+        yield f"http://127.0.0.1:{server.port}"
