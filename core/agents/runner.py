@@ -168,7 +168,7 @@ class AgentRunner:
         launcher = ChildProcess(
             "grpo.core.agents.launcher",
             [[] if spec.command else [*spec.modules]],
-            environment=_variables(home, home) | {"PYTHONUNBUFFERED": "1"},
+            environment=_variables(home, home) | dict(spec.environment),
         )
         try:
             packed = b""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from grpo.core.text.printable import counted, one_line
-from grpo.plugins._spec.binding import BoundAdvantage, BoundEnv, BoundLoss, BoundReward, BoundVerifier
+from grpo.plugins._spec.binding import BoundAdvantage, BoundAgent, BoundEnv, BoundLoss, BoundReward, BoundVerifier
 from grpo.plugins.errors import PluginError
 
 Severity = Literal["error", "warning", "note"]
@@ -163,7 +163,7 @@ class Findings:
         return Report(plugin, tuple(findings), tuple(self._tried), tuple(self._not_tried))
 
 
-def title_of(bound: BoundReward | BoundVerifier | BoundEnv | BoundLoss | BoundAdvantage) -> str:
+def title_of(bound: BoundReward | BoundVerifier | BoundEnv | BoundLoss | BoundAdvantage | BoundAgent) -> str:
     """Returns the plugin's kind, name and options, as a SPEC would set them."""
     values = {name: v if isinstance(v, str) else json.dumps(v, default=str) for name, v in bound.options.items()}
     options = ",".join(f"{name}={value}" for name, value in values.items())

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import click
 
 from grpo.core.check.advantage import check_advantage
+from grpo.core.check.agent import check_agent
 from grpo.core.check.loss import check_loss
 from grpo.core.check.report import Finding, Report, Severity
 from grpo.core.check.reward import check_env, check_reward, check_verifier
@@ -108,6 +109,8 @@ def _checked(host: Host, kind: Kind, spec: str, env: str | None = None) -> Repor
         return check_advantage(host.advantage(spec))
     if kind == "sampler":
         return check_sampler(host.sampler(spec))
+    if kind == "agent":
+        return check_agent(host.agent(spec))
     try:
         return check_sandbox(host.sandbox(spec), attacks=())
     except SandboxUnavailable as error:

@@ -16,7 +16,17 @@ from grpo.plugins._spec.spec_text import is_file, parse
 from grpo.plugins.errors import AmbiguousName, PluginNotFound, UsageError, did_you_mean, with_article
 from grpo.plugins.host import Host, Registration
 from grpo.plugins.rubric import RubricSpec, terms
-from grpo.plugins.specs import KINDS, AdvantageSpec, EnvSpec, Kind, LossSpec, RewardSpec, SandboxSpec, VerifierSpec
+from grpo.plugins.specs import (
+    KINDS,
+    AdvantageSpec,
+    AgentSpec,
+    EnvSpec,
+    Kind,
+    LossSpec,
+    RewardSpec,
+    SandboxSpec,
+    VerifierSpec,
+)
 from grpo.plugins.types import Case
 
 _ISOLATION = {
@@ -31,7 +41,9 @@ _COMMANDS = {
     "loss": "run --loss",
     "advantage": "run --advantage",
     "sampler": "run --sampler",
+    "agent": "plugins check",
 }
+_ANSWERS = {True: "the policy's last message", False: "what it returns, or else the policy's last message"}
 _AVERAGES = {
     "batch": "all tokens of the batch",
     "completion": "the tokens of each completion, then completions",
@@ -125,6 +137,8 @@ def described(host: Host, known: Registration) -> Iterator[str]:
             yield f"Reads entropies{' with their gradient' if spec.entropies == 'gradient' else ''}"
     elif isinstance(spec, AdvantageSpec):
         yield f"Unbiased: {'yes, up to a factor' if spec.unbiased else 'not claimed'}"
+    elif isinstance(spec, AgentSpec):
+        yield from _agent_lines(spec)
     yield f"Use: {_use(known)}"
 
 
@@ -182,6 +196,13 @@ def _env_lines(spec: EnvSpec) -> Iterator[str]:
     yield f"Rows: {'it makes its own episodes' if spec.dataset is None else 'a dataset'}"
     if spec.hub_dataset:
         yield f"Dataset with a model of your own: {spec.hub_dataset}"
+
+
+def _agent_lines(spec: AgentSpec) -> Iterator[str]:
+    yield f"Runs: {'a program of its own' if spec.command else 'in Python, in a process of its own for each episode'}"
+    yield f"APIs: {', '.join(spec.protocols)}"
+    yield f"Needs: {', '.join([*spec.programs, *spec.modules]) or 'nothing that is known beforehand'}"
+    yield f"Answer: {'what it writes to stdout' if spec.answer == 'stdout' else _ANSWERS[spec.command]}"
 
 
 def _use(known: Registration) -> str:

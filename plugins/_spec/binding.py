@@ -351,7 +351,7 @@ class BoundAgent:
                     f"agent '{self.name}' needs the program '{program}', which is not on the PATH. {install}"
                 )
         for module, install in self.spec.modules.items():
-            if importlib.util.find_spec(module) is None:
+            if importlib.util.find_spec(module.partition(".")[0]) is None:  # what stands below would load it
                 raise UsageError(f"agent '{self.name}' needs the module '{module}', which this Python lacks. {install}")
 
     def command(self, task: AgentTask, access: Access) -> Command:

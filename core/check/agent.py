@@ -1,0 +1,209 @@
+"""Checks an agent without a model: plays the same task twice behind the gateway and says what the agent sends.
+
+What must hold: it starts, asks the policy, uses an API that it declares, reports what its tool printed, ends by itself,
+and sends the same first request for the same task, for else no two rollouts of a group answer the same prompt.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from grpo.core.agents.program import AgentExit
+from grpo.core.agents.runner import AgentRunner
+from grpo.core.check.agent_script import ARRIVED, MODEL, Arrival, Asked, ScriptedDesk
+from grpo.core.check.report import Findings, Report, title_of
+from grpo.core.gateway.conversation import Ask
+from grpo.core.text.printable import counted
+from grpo.plugins._spec.binding import BoundAgent
+from grpo.plugins.agents import Access, AgentTask, Protocol
+from grpo.plugins.host import Host
+from grpo.plugins.specs import AgentSpec
+
+SECONDS = 120.0
+"""How long an episode may take."""
+TASK = AgentTask(
+    "Read the number in number.txt, write its double into answer.txt, and say it.",
+    files={"number.txt": "21\n"},
+)
+_EPISODES = 2
+_APIS: dict[str, Protocol] = {"completions": "chat", "responses": "responses", "messages": "messages"}
+_LAST = 300  # characters of what a program wrote
+
+
+def check_agent(agent: str | AgentSpec | BoundAgent, *, seconds: float = SECONDS) -> Report:
+    """Checks an agent.
+
+    Args:
+        agent: a SPEC ("claude-code", "cmd:python agent.py"), an `AgentSpec` or a bound agent.
+        seconds: how long an episode may take.
+
+    Returns:
+        What does not hold and, as notes, what the agent sends. Whatever the agent does, nothing is raised on its
+        account.
+
+    Raises:
+        UsageError: a SPEC that names no agent, options that it does not take, or something that it needs and that is
+            not installed.
+    """
+    if isinstance(agent, str):
+        agent = Host.discover().agent(agent)
+    bound = BoundAgent(agent, "") if isinstance(agent, AgentSpec) else agent
+    findings = Findings()
+    desk = ScriptedDesk({f"check-key-{number}": f"marker-{number}" for number in range(_EPISODES)})
+    exits: dict[int, AgentExit] = {}
+    ended: queue.SimpleQueue[tuple[int, AgentExit]] = queue.SimpleQueue()
+    with (
+        _served(desk) as url,
+        AgentRunner(bound, seconds, lambda number, left: ended.put((number, left))) as runner,
+    ):
+        for number, key in enumerate(desk.markers):
+            runner.start(number, TASK, Access(url, key, MODEL))
+        for _ in desk.markers:
+            number, left = ended.get()
+            exits[number] = left
+        if runner.notice:
+            findings.not_tried(runner.notice)
+    for number, key in enumerate(desk.markers):
+        _examine(findings, bound.spec, exits[number], desk, key)
+    first, second = (desk.asked.get(key, [])[:1] for key in desk.markers)
+    if first and second:
+        _compare(findings, first[0].ask, second[0].ask)
+    _describe(findings, exits[0], desk, next(iter(desk.markers)))
+    return findings.report(title_of(bound))
+
+
+def _examine(findings: Findings, spec: AgentSpec, left: AgentExit, desk: ScriptedDesk, key: str) -> None:
+    """Looks for what must hold of an episode."""
+    asked, marker = desk.asked.get(key, []), desk.markers[key]
+    written = (left.stderr.strip() or left.stdout.strip())[-_LAST:]
+    findings.tried("starts")
+    if left.problem:
+        findings.add("error", "starts", left.problem, written or None)
+        return
+    findings.tried("asks the policy")
+    if not asked:
+        how = "its time was up" if left.timed_out else f"it ended with exit code {left.code}"
+        findings.add("error", "asks the policy", f"{how} and had sent no request to the gateway", written or None)
+        return
+    findings.tried("declared APIs")
+    for api in dict.fromkeys(_APIS[each.arrival.api] for each in asked):
+        if api not in spec.protocols:
+            declared = ", ".join(spec.protocols)
+            findings.add("error", "declared APIs", f"it used {api}, and declares {declared}; add it to protocols")
+    if any(each.replies[0].turn.calls for each in asked):
+        findings.tried("tool results")
+        if not any(marker in turn.text for each in asked for turn in each.ask.messages) and _has_shell(asked):
+            findings.add("warning", "tool results", "a tool was called, and no later request has what it printed")
+    if key in desk.refused and not left.timed_out:
+        findings.not_tried(
+            f"how it ends: it asked on after {counted(len(asked), 'request')}, which is all that are answered"
+        )
+        return
+    findings.tried("ends by itself")
+    if left.timed_out:
+        findings.add("error", "ends by itself", f"it ran on after {counted(len(asked), 'request')}", written or None)
+    elif left.code:
+        message = f"it ended with exit code {left.code} although the task was done"
+        findings.add("warning", "ends by itself", message, written or None)
+
+
+def _has_shell(asked: list[Asked]) -> bool:
+    calls = (call for each in asked for reply in each.replies for call in reply.turn.calls)
+    return any("marker-" in str(call.arguments) for call in calls)
+
+
+def _compare(findings: Findings, first: Ask, second: Ask) -> None:
+    """Compares the first requests of two episodes with the same task."""
+    findings.tried("same prompt")
+    if first.tools != second.tools:
+        findings.add("error", "same prompt", "the same task was sent with other tools")
+    elif first.messages != second.messages:
+        texts = ["\n".join(turn.text for turn in ask.messages) for ask in (first, second)]
+        at = next((n for n, (one, other) in enumerate(zip(*texts, strict=False)) if one != other), 0)
+        shown = " / ".join(text[max(0, at - 20) : at + 40] for text in texts)
+        findings.add(
+            "error",
+            "same prompt",
+            "the same task was sent with another text; the rollouts of a group must answer the same prompt",
+            shown,
+        )
+
+
+def _describe(findings: Findings, left: AgentExit, desk: ScriptedDesk, key: str) -> None:
+    """Notes what the first episode sent and how it ended."""
+    asked = desk.asked.get(key, [])
+    if asked:
+        first = asked[0]
+        tools = [tool["function"]["name"] for tool in first.ask.tools]
+        findings.add(
+            "note",
+            "first request",
+            f"{_APIS[first.arrival.api]}, {'streamed' if first.ask.stream else 'not streamed'}, "
+            f"{first.arrival.size} bytes, {counted(len(first.ask.messages), 'message')}, "
+            f"{counted(len(tools), 'tool')}{': ' if tools else ''}{', '.join(tools)}",
+        )
+        roots = Counter((_system(each.ask), str(each.ask.tools)) for each in asked)
+        helpers = sum(count for root, count in roots.items() if root != (_system(first.ask), str(first.ask.tools)))
+        sent = [(each.ask.messages, each.ask.tools) for each in asked]
+        repeated = sum(one in sent[:at] for at, one in enumerate(sent))
+        threads = len({each.ask.thread for each in asked if each.ask.thread})
+        findings.add(
+            "note",
+            "requests",
+            f"{len(asked)}: {counted(helpers, 'helper call')} (another system prompt or other tools), "
+            f"{repeated} repeated, "
+            f"{counted(threads, 'conversation')} named in headers",
+        )
+        if ignored := list(dict.fromkeys(name for each in asked for name in each.ask.ignored)):
+            findings.add("note", "ignored", f"the run decides these parameters: {', '.join(ignored)}")
+    if not left.problem:
+        answer = "the policy's last message" if left.answer is None else repr(left.answer[:_LAST].strip())
+        refused = f", {desk.refused[key]} refused" if key in desk.refused else ""
+        findings.add(
+            "note",
+            "end",
+            f"{'time was up' if left.timed_out else f'exit code {left.code}'} after {left.seconds:.1f} s{refused}; "
+            f"answer: {answer}",
+        )
+
+
+def _system(ask: Ask) -> str:
+    return "\n".join(turn.text for turn in ask.messages if turn.role == "system")
+
+
+@contextmanager
+def _served(desk: ScriptedDesk) -> Iterator[str]:
+    """Serves a gateway on a port of this machine; yields its address."""
+    import uvicorn
+
+    from grpo.core.gateway.app import gateway_app
+
+    app = gateway_app(desk)
+
+    async def recorded(scope: Any, receive: Any, send: Any) -> None:
+        arrival = Arrival(scope["path"].rpartition("/")[2])
+        ARRIVED.set(arrival)
+
+        async def counted_bytes() -> Mapping[str, Any]:
+            message: Mapping[str, Any] = await receive()
+            arrival.size += len(message.get("body", b""))
+            return message
+
+        await app(scope, counted_bytes, send)
+
+    config = uvicorn.Config(recorded, port=0, log_config=None, lifespan="off", access_log=False)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, name="grpo-gateway")
+    thread.start()
+    while not server.started:
+        threading.Event().wait(0.01)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()

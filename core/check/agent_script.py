@@ -1,0 +1,166 @@
+"""Answers an agent's requests without a model: one call of a tool that the agent offers, then the end of the task.
+
+A shell tool is asked to `echo` a marker; any other tool gets values that its schema allows. The task is ended as the
+agent says: with a tool that is named for it, with a command or a call that the prompt names for it, or with a text.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from grpo.core.gateway.conversation import Ask, ChatTurn, Finish, Refused, Reply, ToolUse
+
+MODEL = "scripted"
+FINAL = "The task is done."
+MOST_CALLS = 12
+"""How many requests an episode has before it is ended."""
+_SHELLS = ("command", "cmd", "script", "code")
+_ENDS = re.compile(r"final|finish|submit|complete|done", re.IGNORECASE)
+_END_COMMAND = re.compile(r"echo '?[A-Z][A-Z_]{7,}'?")
+_END_CALL = re.compile(r"\bfinal_answer\(.*</code>", re.DOTALL)
+_FENCE = re.compile(r"```([\w-]+)\n")
+_EXAMPLES = {"string": "text", "integer": 1, "number": 1, "boolean": False, "array": [], "object": {}}
+
+
+@dataclass(slots=True)
+class Arrival:
+    """A request as it came over HTTP.
+
+    Attributes:
+        api: the last part of its path, "completions", "responses" or "messages".
+        size: bytes of its body.
+    """
+
+    api: str
+    size: int = 0
+
+
+ARRIVED: ContextVar[Arrival] = ContextVar("ARRIVED")
+"""The request whose answer is being made."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """A request and its answer.
+
+    Attributes:
+        arrival: how it came.
+        ask: what it asked.
+        replies: what it was answered.
+        was_delivered: whether the answer reached the agent.
+    """
+
+    arrival: Arrival
+    ask: Ask
+    replies: tuple[Reply, ...]
+    was_delivered: bool = False
+
+    def delivered(self) -> None:
+        """Notes that the answer reached the agent."""
+        self.was_delivered = True
+
+
+@dataclass(slots=True)
+class ScriptedDesk:
+    """Answers the requests of several episodes, each by its script.
+
+    Attributes:
+        markers: the key of each episode, and what its shell tool is to print.
+        asked: the requests of each episode.
+        refused: the requests of each episode that were refused because it had too many.
+    """
+
+    markers: Mapping[str, str]
+    model: str = MODEL
+    asked: dict[str, list[Asked]] = field(default_factory=dict)
+    refused: dict[str, int] = field(default_factory=dict)
+
+    def known(self, key: str) -> bool:
+        """Returns whether an episode has this key."""
+        return key in self.markers
+
+    async def ask(self, key: str, ask: Ask) -> Asked:
+        """Answers a request.
+
+        Raises:
+            Refused: the episode had too many.
+        """
+        asked = self.asked.setdefault(key, [])
+        if len(asked) >= MOST_CALLS:
+            self.refused[key] = self.refused.get(key, 0) + 1
+            raise Refused(400, f"The episode has ended: it had {MOST_CALLS} requests.")
+        reply = _reply(ask, self.markers[key])
+        asked.append(Asked(ARRIVED.get(), ask, (reply,) * ask.count))
+        return asked[-1]
+
+    def count(self, key: str, ask: Ask) -> int:
+        """Returns about how many tokens a request has."""
+        return sum(len(turn.text) for turn in ask.messages) // 4
+
+
+def _reply(ask: Ask, marker: str) -> Reply:
+    """Returns what the script says next."""
+    tools = {tool["function"]["name"]: tool["function"] for tool in ask.tools}
+    ends = [name for name in tools if _ENDS.search(name)]
+    working = [name for name in tools if name not in ends]
+    texts = "\n".join(turn.text for turn in ask.messages)
+    command = _END_COMMAND.search(texts)
+    begun = any(turn.role == "assistant" for turn in ask.messages)
+    shells = [name for name in working if _shell_argument(tools[name])]
+    if working and not begun:
+        name = (shells or working)[0]
+        return _with_call(name, _arguments(tools[name], f"echo {marker}"))
+    if ends:
+        return _with_call(ends[0], _arguments(tools[ends[0]], FINAL))
+    if command and shells:
+        return _with_call(shells[0], _arguments(tools[shells[0]], command[0]))
+    if command:
+        fence = _FENCE.search(texts)
+        return _said(f"{FINAL}\n\n```{fence[1] if fence else 'bash'}\n{command[0]}\n```")
+    if _END_CALL.search(texts):  # the code that such agents read stands in the tags that their prompt shows
+        return _said(f"<code>\nfinal_answer({FINAL!r})\n</code>")
+    return _said(FINAL)
+
+
+def _shell_argument(tool: Mapping[str, Any]) -> str:
+    """Returns the name of the argument that takes a shell command, or ""."""
+    properties = tool.get("parameters", {}).get("properties", {})
+    return next((name for name in _SHELLS if name in properties), "")
+
+
+def _arguments(tool: Mapping[str, Any], text: str) -> dict[str, Any]:
+    """Returns arguments that the schema of a tool allows, with the text where a shell command or an answer goes."""
+    schema = tool.get("parameters", {})
+    properties, shell = schema.get("properties", {}), _shell_argument(tool)
+    arguments: dict[str, Any] = {}
+    for name, value in properties.items():
+        if name != shell and name not in schema.get("required", ()):
+            continue
+        kind = value.get("type", "string")
+        kind = next((each for each in kind if each != "null"), "string") if isinstance(kind, list) else kind
+        if name == shell:
+            arguments[name] = ["bash", "-c", text] if kind == "array" else text
+        elif value.get("enum"):
+            arguments[name] = value["enum"][0]
+        elif kind in ("string", "any"):
+            arguments[name] = text
+        else:
+            arguments[name] = _EXAMPLES.get(kind, "text")
+    return arguments
+
+
+_numbers = itertools.count(1)
+
+
+def _with_call(name: str, arguments: Mapping[str, Any]) -> Reply:
+    return _said("", ToolUse(name, arguments, f"call_{next(_numbers)}"))
+
+
+def _said(text: str, *calls: ToolUse) -> Reply:
+    finish: Finish = "calls" if calls else "stop"
+    return Reply(ChatTurn("assistant", text, calls), finish, 100, 20)
