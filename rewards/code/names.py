@@ -13,6 +13,8 @@ import symtable
 import sys
 from collections.abc import Sequence
 
+from grpo.rewards.code.syntax import called_by_name, find, names_in
+
 from grpo.rewards.code.guest.customs import NAMES, SOLUTION_MODULES
 from grpo.rewards.code.results import UnusableTests
 
@@ -72,7 +74,7 @@ def wanted_names(every: Sequence[ast.stmt], setup: Sequence[ast.stmt], entry_poi
     found = imported | ({entry_point} if entry_point else set())
     if (used or imported) and entry_point and not all_of_it:
         found |= {"Solution"} & open_names
-        found |= seen_from_outside(every, open_names - _CONSTANTS)
+        found |= _seen_from_outside(every, open_names - _CONSTANTS)
         called = {name for name in open_names & CUSTOMARY.keys() if name not in _CONSTANTS}
         _refuse_unknown(open_names - found - (CUSTOMARY.keys() - _bare_values(every, called)))
     elif imported and not all_of_it:
@@ -80,42 +82,37 @@ def wanted_names(every: Sequence[ast.stmt], setup: Sequence[ast.stmt], entry_poi
     else:
         asked = _asked_for_alone(every, open_names)
         found |= {name for name in open_names if name not in CUSTOMARY or name in asked}
-        found |= seen_from_outside(every, open_names - _CONSTANTS)
+        found |= _seen_from_outside(every, open_names - _CONSTANTS)
         _refuse_unknown(_bare_values(every, found - imported - {entry_point}) if len(found) > 1 else set())
     return found or {name for name in _outermost_called(every) if name != "__near__"}
 
 
 def _imported_from_solution(every: Sequence[ast.stmt]) -> tuple[set[str], bool]:
     """Returns what the tests import from the solution by name, and whether they import all of it."""
-    imported: set[str] = set()
-    own = {*SOLUTION_MODULES, *_aliases_of_modules(every)} & _modules_imported(every)
-    for node in (inner for statement in every for inner in ast.walk(statement)):
-        if isinstance(node, ast.ImportFrom) and node.module in SOLUTION_MODULES:
-            imported |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in own:
-            imported.add(node.attr)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "setattr":
+    taken = [node for node in find(every, ast.ImportFrom) if node.module in SOLUTION_MODULES]
+    imported = {alias.name for node in taken for alias in node.names}
+    aliases = [alias for node in find(every, ast.Import) for alias in node.names if alias.name in SOLUTION_MODULES]
+    own = {alias.asname or alias.name for alias in aliases}
+    dotted = [node for node in find(every, ast.Attribute) if isinstance(node.value, ast.Name)]
+    imported |= {node.attr for node in dotted if ast.unparse(node.value) in own}
+    for node in find(every, ast.Call):
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "setattr":
             imported |= _patched(node, own)
     return imported - {"*"}, "*" in imported
 
 
 def _patched(node: ast.Call, own: set[str]) -> set[str]:
     """Returns the global of the solution that `monkeypatch.setattr` gives another value."""
-    said = [each.value if isinstance(each, ast.Constant) else ast.unparse(each) for each in node.args]
-    if len(said) == 3 and said[0] in own:
-        return {str(said[1])}
-    module, _, name = str(said[0]).rpartition(".") if said else ("", "", "")
-    return {name} if len(said) == 2 and module in SOLUTION_MODULES else set()
-
-
-def _modules_imported(every: Sequence[ast.stmt]) -> set[str]:
-    imports = [node for statement in every for node in ast.walk(statement) if isinstance(node, ast.Import)]
-    return {alias.asname or alias.name for node in imports for alias in node.names}
+    given = [str(each.value) if isinstance(each, ast.Constant) else ast.unparse(each) for each in node.args]
+    if len(given) == 3 and given[0] in own:
+        return {given[1]}
+    module, _, name = given[0].rpartition(".") if given else ("", "", "")
+    return {name} if len(given) == 2 and module in SOLUTION_MODULES else set()
 
 
 def _has_check(every: Sequence[ast.stmt]) -> bool:
     """Returns whether the tests are a function `check(candidate)`, which is called with the entry point."""
-    return any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in every)
+    return "check" in [node.name for node in every if isinstance(node, ast.FunctionDef)]
 
 
 def _refuse_unknown(names: set[str]) -> None:
@@ -132,7 +129,7 @@ def _asked_for_alone(every: Sequence[ast.stmt], names: set[str]) -> set[str]:
         mentioned = set().union(*(defined.get(name, set()) for name in used)) | (used & names)
         for name in bound:
             defined[name] = defined.get(name, set()) | mentioned
-        if any(isinstance(node, ast.Assert) for node in ast.walk(statement)) and mentioned <= CUSTOMARY.keys():
+        if find(statement, ast.Assert) and mentioned <= CUSTOMARY.keys():
             functions = {name for name in mentioned if name not in _CLASSES and not name[0].isupper()}
             found |= functions or mentioned
     return found
@@ -140,27 +137,22 @@ def _asked_for_alone(every: Sequence[ast.stmt], names: set[str]) -> set[str]:
 
 def _bare_values(every: Sequence[ast.stmt], names: set[str]) -> set[str]:
     """Returns the names, written as variables are, that the tests do nothing with but compare something with them."""
-    nodes = [node for statement in every for node in ast.walk(statement)]
-    sides = [side for node in nodes if isinstance(node, ast.Compare) for side in (node.left, *node.comparators)]
-    compared = {id(side) for side in sides}
-    used = {node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in compared}
+    compared = {id(side) for node in find(every, ast.Compare) for side in (node.left, *node.comparators)}
+    used = {node.id for node in find(every, ast.Name) if id(node) not in compared}
     return {name for name in names - used if name == name.lower()}
 
 
-def seen_from_outside(every: Sequence[ast.stmt], names: set[str]) -> set[str]:
+def _seen_from_outside(every: Sequence[ast.stmt], names: set[str]) -> set[str]:
     """Returns the names that tests only compare with values that stand in the tests, as the globals of a solution are.
 
     So a solution gains nothing by them: `assert items == [3]` asks for just that, and `f(3) == expected` is none of it.
     """
-    nodes = [node for statement in every for node in ast.walk(statement)]
     seen: set[int] = set()
-    for node in nodes:
-        if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.Is):
-            sides = [node.left, node.comparators[0]]
-            pairs = [(sides[0], sides[1]), (sides[1], sides[0])]
-            seen |= {id(one) for one, other in pairs if isinstance(one, ast.Name) and is_known(other)}
-    loose = {node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in seen}
-    return names - loose
+    for node in find(every, ast.Compare):
+        if len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.Is):
+            pairs = [(node.left, node.comparators[0]), (node.comparators[0], node.left)]
+            seen |= {id(one) for one, other in pairs if isinstance(one, ast.Name) and _is_known(other)}
+    return names - {node.id for node in find(every, ast.Name) if id(node) not in seen}
 
 
 def missing_imports(every: Sequence[ast.stmt], setup: Sequence[ast.stmt], names: set[str]) -> list[ast.stmt]:
@@ -187,13 +179,12 @@ def _is_of_namesake(every: Sequence[ast.stmt], name: str) -> bool:
     """Returns whether tests ask for what the class of a module has, and the module has not: `datetime.now()`."""
     if CUSTOMARY.get(name) != name:
         return False
-    nodes = [node for statement in every for node in ast.walk(statement) if isinstance(node, ast.Attribute)]
-    asked = {node.attr for node in nodes if isinstance(node.value, ast.Name) and node.value.id == name}
+    asked = {node.attr for node in find(every, ast.Attribute) if ast.unparse(node.value) == name}
     module = importlib.import_module(name)
     return not all(hasattr(module, attribute) for attribute in asked)
 
 
-def is_known(node: ast.expr) -> bool:
+def _is_known(node: ast.expr) -> bool:
     """Returns whether a value stands in the tests."""
     allowed = (ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.Set, ast.UnaryOp, ast.BinOp, ast.expr_context)
     return all(isinstance(each, (*allowed, ast.operator, ast.unaryop)) for each in ast.walk(node))
@@ -221,38 +212,21 @@ def _free_and_defined(statements: Sequence[ast.stmt]) -> tuple[set[str], set[str
 
 def _module_names(every: Sequence[ast.stmt]) -> set[str]:
     """Returns the names that are used with a dot after them only, as modules are."""
-    dotted, bare = set(), set()
-    for node in (inner for statement in every for inner in ast.walk(statement)):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            dotted.add(id(node.value))
-    names = [node for statement in every for node in ast.walk(statement) if isinstance(node, ast.Name)]
-    bare = {node.id for node in names if id(node) not in dotted}
-    return {node.id for node in names} - bare
+    dotted = {id(node.value) for node in find(every, ast.Attribute)}
+    return set(names_in(every)) - {node.id for node in find(every, ast.Name) if id(node) not in dotted}
 
 
 def _outermost_called(every: Sequence[ast.stmt]) -> set[str]:
     """Returns the function that each assertion calls first, for solutions that are named like a built-in."""
-    found: set[str] = set()
-    for node in (inner for statement in every for inner in ast.walk(statement) if isinstance(inner, ast.Assert)):
-        called = [inner.func for inner in ast.walk(node.test) if isinstance(inner, ast.Call)]
-        found |= set([function.id for function in called if isinstance(function, ast.Name)][:1])
-    return found
-
-
-def _aliases_of_modules(every: Sequence[ast.stmt]) -> set[str]:
-    imports = [node for statement in every for node in ast.walk(statement) if isinstance(node, ast.Import)]
-    return {alias.asname for node in imports for alias in node.names if alias.asname and alias.name in SOLUTION_MODULES}
+    calls = [[called_by_name(call) for call in find(node.test, ast.Call)] for node in find(every, ast.Assert)]
+    return {next(filter(None, names)) for names in calls if any(names)}
 
 
 def solution_aliases(every: Sequence[ast.stmt]) -> set[str]:
     """Returns the names that solution modules and what is imported from them have in the tests."""
-    found: set[str] = set()
-    for node in (inner for statement in every for inner in ast.walk(statement)):
-        if isinstance(node, ast.ImportFrom) and node.module in SOLUTION_MODULES:
-            found |= {alias.asname or alias.name for alias in node.names}
-        elif isinstance(node, ast.Import):
-            found |= {alias.asname or alias.name for alias in node.names if alias.name in SOLUTION_MODULES}
-    return found
+    taken = [alias for node in find(every, ast.ImportFrom) if node.module in SOLUTION_MODULES for alias in node.names]
+    taken += [alias for node in find(every, ast.Import) for alias in node.names if alias.name in SOLUTION_MODULES]
+    return {alias.asname or alias.name for alias in taken}
 
 
 def mutates(every: Sequence[ast.stmt], names: set[str]) -> bool:
@@ -261,20 +235,18 @@ def mutates(every: Sequence[ast.stmt], names: set[str]) -> bool:
     They do where a call stands alone or gives None, and where what was given is compared itself. Elsewhere an argument
     that the solution empties would only make tests ask for less: `assert f(d) == {v: k for k, v in d.items()}`.
     """
-    called = names | {"candidate"}
-    given: set[str] = set()
+    functions = names | {"candidate"}
+    if any(_outermost(node.value) in functions for node in find(every, ast.Expr)):
+        return True
+    calls = [node for node in find(every, ast.Call) if _outermost(node) in functions]
+    given = {each.id for call in calls for each in call.args if isinstance(each, ast.Name)}
     compared: set[str] = set()
-    for node in (inner for statement in every for inner in ast.walk(statement)):
-        if isinstance(node, ast.Expr) and _outermost(node.value) in called:
+    for node in find(every, ast.Compare):
+        sides = [node.left, *node.comparators]
+        none = any(isinstance(side, ast.Constant) and side.value is None for side in sides)
+        if none and any(_outermost(side) in functions for side in sides):
             return True
-        if isinstance(node, ast.Call) and _outermost(node) in called:
-            given |= {each.id for each in node.args if isinstance(each, ast.Name)}
-        if isinstance(node, ast.Compare):
-            sides = [node.left, *node.comparators]
-            none = any(isinstance(side, ast.Constant) and side.value is None for side in sides)
-            if none and any(_outermost(side) in called for side in sides):
-                return True
-            compared |= {side.id for side in sides if isinstance(side, ast.Name)}
+        compared |= {side.id for side in sides if isinstance(side, ast.Name)}
     return bool(given & compared)
 
 
