@@ -85,10 +85,9 @@ def metrics(run: Path) -> list[dict[str, Any]]:
 
 
 def rollouts(run: Path) -> list[list[tuple[int, ...]]]:
-    from grpo.core.record.browse import read_step
-    from grpo.core.record.run_dir import RunDir
+    from grpo.core.record.run_dir import RunDir, read_rollouts
 
-    return [[tuple(one.token_ids) for one in read_step(RunDir(run), step)] for step in range(1, 5)]
+    return [[tuple(row["token_ids"] or ()) for row in read_rollouts(RunDir(run), step)] for step in range(1, 5)]
 
 
 def started_by(run: Path) -> list[int]:
@@ -132,11 +131,11 @@ def test_what_is_recorded_is_the_tree_that_trained(undisturbed: Path) -> None:
     from grpo.core.record.browse import read_step
     from grpo.core.record.run_dir import RunDir
 
-    for one in read_step(RunDir(undisturbed), 1):
+    for one in read_step(RunDir(undisturbed), 1)[1]:
         agent = one.info["agent"]
         sampled = [call["sampled_tokens"] for call in agent["tree"]]
-        assert agent["calls"] == len(sampled) == (3 if "system" in agent["roots"] or len(sampled) == 3 else 2)
-        assert agent["tokens_trained"] == sum(sampled) == len(one.token_ids)
+        assert agent["calls"] == len(sampled) == 1 + sum(agent["roots"].values())
+        assert agent["tokens_trained"] == sum(sampled) == one.tokens
         assert set(one.info["files"]) == {"first.txt"}
 
 
@@ -145,20 +144,14 @@ def test_what_is_recorded_is_the_tree_that_trained(undisturbed: Path) -> None:
     [
         ("raise SystemExit(3)", "never asked for one"),
         ("urllib.request.urlopen(access.url + '/v1/models')", "401"),
-        (
-            "ask(access._replace(model='x') if hasattr(access, '_replace') else type(access)(access.url, access.key, 'x'),"
-            " {'role': 'user', 'content': 'x'})",
-            "there is no model",
-        ),
+        ("ask(type(access)(access.url, access.key, 'x'), {'role': 'user', 'content': ''})", "there is no model"),
     ],
 )
 def test_an_agent_that_never_hears_the_policy_ends_the_run_with_the_reason(
     job: Job, body: str, says: str, tmp_path: Path
 ) -> None:
-    start = AGENT.index("    asked =")
-    (tmp_path / "mine.py").write_text(AGENT[:start] + f"    {body}\n")
     broken = Job(job.model, tmp_path)
-    (tmp_path / "mine.py").write_text(AGENT[:start] + f"    {body}\n")
+    (tmp_path / "mine.py").write_text(AGENT[: AGENT.index("    asked =")] + f"    {body}\n")
     command = broken.start("run", "--eval-size", "0")
     assert command.wait(RUN) == 1
     assert says in command.said, command.said
