@@ -19,6 +19,7 @@ from grpo.core.env.episodes import UNBOUNDED, Episode, episodes_of
 from grpo.core.env.mixture import refuse_missing_columns, rewards_of, verifier_of, with_dataset
 from grpo.core.env.questions import questions_of
 from grpo.core.measure.evaluate import Evaluation, complete, evaluation_of
+from grpo.core.planning.agent import AGENT_LIMITS, bound_agent
 from grpo.core.planning.facts import read_model
 from grpo.core.planning.held_out import hold_out
 from grpo.core.planning.lengths import LengthsPart, Limits, longest_prompt
@@ -27,11 +28,12 @@ from grpo.core.policy.chat_template import Value
 from grpo.core.policy.load import end_ids
 from grpo.core.policy.weights import Weights, load_weights
 from grpo.core.rollout.hf.sampler import HfRollouts
+from grpo.core.rollout.open import open_agents
 from grpo.core.rollout.players import player_of
 from grpo.core.rollout.types import SamplingParams
 from grpo.core.scoring.scorer import Judgement, Scorer
 from grpo.plugins._host.loading import GIVEN
-from grpo.plugins._spec.binding import BoundEnv, BoundReward, BoundVerifier
+from grpo.plugins._spec.binding import BoundAgent, BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins._spec.spec_text import parse
 from grpo.plugins.errors import RunError, UsageError
 from grpo.plugins.host import Host
@@ -46,7 +48,7 @@ class Choices:
     """What the user chose; None stands for the default, which a run directory may have.
 
     Attributes:
-        env, rewards, dataset: as for training.
+        env, rewards, agent, dataset: as for training.
         split: "train" or "test".
         size: use only the first rows.
         samples: completions per problem.
@@ -60,6 +62,7 @@ class Choices:
 
     env: PluginRef | None = None
     rewards: Sequence[str] = ()
+    agent: PluginRef | None = None
     dataset: str | None = None
     split: str = "test"
     size: int | None = None
@@ -90,6 +93,8 @@ class EvaluationPlan:
     rollout: RolloutSettings
     tokenizer: PreTrainedTokenizerBase
     notes: tuple[str, ...] = ()
+    agent: BoundAgent | None = None
+    context: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +135,7 @@ def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> Evaluatio
     """
     config, left_out = _config(weights, choices)
     env = with_dataset(host.env(config.envs[0]), config)
+    agent = bound_agent(config.agent, host, [env])
     host.rewards(config.rewards)  # whatever is wrong with them is said before rows are read
     temperature = choices.temperature if choices.temperature is not None else (0.0 if choices.samples == 1 else 1.0)
     if choices.samples > 1 and temperature == 0:
@@ -149,9 +155,10 @@ def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> Evaluatio
     limits = Limits(lengths.max_completion_length, setting="--max-completion-length")
     longest = longest_prompt(model, [(env, {choices.split: episodes})], limits)
     budgets = narrowed(config.rollout, env) if choices.of_run else config.rollout
-    turns = decide_turns(budgets, [env], lengths, model.room(longest))
+    turns = decide_turns(budgets, [env], lengths, model.room(longest), agent=agent is not None)
     rollout = settle(RolloutSettings, budgets, lengths, turns)
-    player_of(env, rollout, model.tokenizer, episodes)  # refuses before weights load
+    if agent is None:
+        player_of(env, rollout, model.tokenizer, episodes)  # refuses before weights load
     return EvaluationPlan(
         weights=weights,
         env=env,
@@ -166,6 +173,8 @@ def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> Evaluatio
         rollout=rollout,
         tokenizer=model.tokenizer,
         notes=(*left_out, *notes),
+        agent=agent,
+        context=model.context,
     )
 
 
@@ -217,7 +226,10 @@ def measure(plan: EvaluationPlan, *, loaded: Callable[[], None], sampled: Callab
     start = time.perf_counter()
     torch.manual_seed(plan.seed)
     plugins: list[BoundReward | BoundVerifier] = [*plan.rewards, *([plan.verifier] if plan.verifier else [])]
-    with Scorer(plugins) as scorer:
+    with (
+        Scorer(plugins) as scorer,
+        open_agents(plan.agent, plan.rollout, tokenizer, plan.context, lambda text: None) as agents,
+    ):
 
         def judge(completions: Sequence[Completion]) -> Sequence[Judgement]:
             (judgements,) = scorer.judge(completions).values()
@@ -234,7 +246,9 @@ def measure(plan: EvaluationPlan, *, loaded: Callable[[], None], sampled: Callab
                 samples=plan.samples,
                 batch_size=plan.batch_size,
                 on_batch=sampled,
-                player=player_of(plan.env, plan.rollout, tokenizer, plan.episodes),
+                player=(
+                    player_of(plan.env, plan.rollout, tokenizer, plan.episodes) if agents is None else agents.player()
+                ),
             )
         except torch.OutOfMemoryError as error:
             raise RunError(
@@ -298,15 +312,22 @@ def _config(weights: Weights, choices: Choices) -> tuple[RunConfig, tuple[str, .
         run = weights.config.model_dump(mode="json")
         tree["model"] = run["model"]
         if of_run:
-            tree |= {key: run[key] for key in ("env", "rewards", "env_rewards", "verifier", "dataset") if key in run}
+            tree |= {
+                key: run[key] for key in ("env", "rewards", "env_rewards", "verifier", "agent", "dataset") if key in run
+            }
     left_out = () if choices.rewards else tuple(_leave_out_objects(tree))
-    chosen = {"env": choices.env, "rewards": list(choices.rewards) or None, "dataset": choices.dataset}
+    chosen = {
+        "env": choices.env,
+        "rewards": list(choices.rewards) or None,
+        "agent": choices.agent,
+        "dataset": choices.dataset,
+    }
     tree |= {key: value for key, value in chosen.items() if value is not None}
     if choices.rewards:
         tree.pop("env_rewards", None)
     if weights.config is not None and of_run:
         tree["train"] = {"limit": weights.config.train.limit}
-        limits = ("max_turns", "max_rollout_length", "step_timeout")
+        limits = ("max_turns", "max_rollout_length", "step_timeout", *AGENT_LIMITS)
         tree["rollout"] = {name: getattr(weights.config.rollout, name) for name in limits}
     return parse_config(tree), left_out
 

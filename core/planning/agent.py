@@ -4,10 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from grpo.core.config.plugin_ref import PluginRef
 from grpo.core.config.schema import RunConfig
 from grpo.plugins._spec.binding import BoundAdvantage, BoundAgent, BoundEnv
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
+
+AGENT_LIMITS = ("agent_seconds", "agents_at_once", "agent_window")  # settings of rollouts that an agent alone has
+
+
+def bound_agent(source: PluginRef | None, host: Host, envs: Sequence[BoundEnv]) -> BoundAgent | None:
+    """Returns an agent that can answer the tasks of environments; None where none was named.
+
+    Raises:
+        UsageError: it does not exist or cannot start, or an environment gives no single task.
+    """
+    if source is None:
+        return None
+    agent = host.agent(source)
+    for env in envs:
+        if env.spec.played:
+            raise UsageError(
+                f"env '{env.name}' is played turn by turn, and an agent is given one task. Leave out --agent "
+                f"{agent.name}, or choose an environment whose episodes ask once."
+            )
+    return agent
 
 
 def decide_agent(
@@ -18,22 +39,13 @@ def decide_agent(
     Raises:
         UsageError: it does not exist or cannot start, or does not go with other settings; says what to change.
     """
-    if config.agent is None:
-        idle = [
-            name
-            for name in ("agent_seconds", "agents_at_once", "agent_window")
-            if name in config.rollout.model_fields_set
-        ]
+    agent = bound_agent(config.agent, host, envs)
+    if agent is None:
+        idle = [name for name in AGENT_LIMITS if name in config.rollout.model_fields_set]
         if idle:
             raise UsageError(f"rollout.{idle[0]}: the run has no agent. Name one with --agent, or leave it out.")
         return None
-    agent = host.agent(config.agent)
-    played = [env.name for env in envs if env.spec.played]
     wrong = {
-        f"env '{played[0] if played else ''}'": (
-            bool(played),
-            "it is played turn by turn, and an agent is given one task. Choose one whose episodes ask once",
-        ),
         f"--partial {config.rollout.partial}": (config.rollout.partial, "an agent cannot be left in the middle"),
         "train.head='trl'": (config.train.head == "trl", "only our head trains rollouts of several rows"),
         f"--advantage {advantage.name}": (advantage.spec.turns, "an agent's rollout has one score and no turns"),

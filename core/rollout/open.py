@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Any
 from grpo.core.processes.rank import count, rank
 from grpo.core.rollout.hf.sampler import HfRollouts
 from grpo.core.rollout.limits import engine_context, precision_of
-from grpo.core.rollout.types import context_length
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from grpo.core.config.settings import RolloutSettings
     from grpo.core.plan import Plan
     from grpo.core.rollout.agents.open import AgentSide
     from grpo.core.rollout.engine.link import EngineLink, GuestLink
     from grpo.core.rollout.server.capabilities import ServerCapabilities
     from grpo.core.rollout.types import Rollouts
+    from grpo.plugins._spec.binding import BoundAgent
 
     Server = tuple[str, ServerCapabilities, str]  # its address, what it has to be, the command that starts it
 
@@ -55,21 +58,32 @@ def open_rollouts(plan: Plan, model: Any, warned: Callable[[str], None] = lambda
 
 
 @contextmanager
-def open_agents(plan: Plan, warned: Callable[[str], None]) -> Iterator[AgentSide | None]:
-    """Starts what the plan's agent needs, while it lasts; None for a plan without an agent.
+def open_agents(
+    agent: BoundAgent | None,
+    rollout: RolloutSettings,
+    tokenizer: PreTrainedTokenizerBase,
+    context: int | None,
+    warned: Callable[[str], None],
+) -> Iterator[AgentSide | None]:
+    """Starts what an agent needs, while it lasts; None without an agent.
+
+    Args:
+        agent: what answers tasks; None: the policy does.
+        rollout: how far episodes may go.
+        tokenizer: of the policy.
+        context: of the model, in tokens; None: it does not say.
+        warned: told what a user should know of this machine.
 
     Raises:
         UsageError: the agent cannot be imported.
     """
-    if plan.agent is None:
+    if agent is None:
         yield None
         return
     from grpo.core.rollout.agents.open import AgentSide
     from grpo.core.rollout.players import known_response_template
 
-    context = context_length(plan.model_config)
-    side = AgentSide(plan.agent, plan.config.rollout, plan.tokenizer, context, known_response_template, warned)
-    with closing(side):
+    with closing(AgentSide(agent, rollout, tokenizer, context, known_response_template, warned)) as side:
         yield side
 
 

@@ -220,6 +220,7 @@ def _train(
     silence_libraries()
     from grpo.core.policy.load import end_ids
     from grpo.core.rollout.open import open_agents, open_rollouts
+    from grpo.core.rollout.types import context_length
     from grpo.core.run.held_out import HeldOut
     from grpo.core.run.parts import Parts
     from grpo.core.run.scoring import Scoring
@@ -233,7 +234,13 @@ def _train(
         progress.loading("the rollout engine")
     with (
         closing(open_rollouts(plan, model, progress.warned)) as rollouts,
-        open_agents(plan, progress.warned) as agents,
+        open_agents(
+            plan.agent,
+            plan.config.rollout,
+            plan.tokenizer,
+            context_length(plan.model_config),
+            progress.warned,
+        ) as agents,
         Scoring(plan, progress.warned) as scoring,
         closing(Parts(plan, host, run_dir, progress, hold, scoring)) as parts,
     ):
