@@ -51,7 +51,7 @@ def guest(module: str, preloaded: bool) -> str:
     """Returns the program that runs a module of the package `guest` as one side of a pair."""
     if preloaded:
         return entry(module)
-    return f"{_loading(JUDGE_MODULES)}['{_PACKAGE}.{module}'].from_input({CHANNEL})\n"
+    return f"{_loading(JUDGE_MODULES)}['{_PACKAGE}.{module}'].main({CHANNEL})\n"
 
 
 def printing_program(preloaded: bool, /, *, source: str) -> str:

@@ -1,31 +1,32 @@
 """Prepares parsed tests to be run unit by unit: the judge decides what they compare, and hears how each unit ended.
 
 Expected values that stand in an assertion are taken out where the solution runs in the same process (`split=False`).
-See `guest.units` for the names that the prepared source calls.
+There the functions of the judge stand in the code as texts, which `guest.together` replaces by the functions; elsewhere
+they are names. See `guest.units` and `guest.together` for what they do.
 """
 
 from __future__ import annotations
 
 import ast
+import copy
 import re
+import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeGuard
+from typing import Any
 
 from grpo.rewards.code.guest.plain import NotPlain, encode
+from grpo.rewards.code.syntax import called, called_by_name, find, mentions, names_in, words
 
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_EQUAL = _words("assertEqual assertEquals assertListEqual assertDictEqual assertTupleEqual assertSetEqual")
-_EXPECTING = tuple(_words("raises warns deprecated_call assertRaises assertWarns assertLogs assertNoLogs suppress"))
+_EQUAL = words("assertEqual assertEquals assertListEqual assertDictEqual assertTupleEqual assertSetEqual")
+_EXPECTING = ("raises", "warns", "deprecated_call", "assertRaises", "assertWarns", "assertLogs", "assertNoLogs")
 _FORGIVES = r"\((?:AssertionError|Exception|BaseException)\b"
-_UNEQUAL = frozenset(("assertNotEqual", "assertIsNot"))
-_CONVERSIONS = _words("int float complex str repr bytes len bool abs round hash")
-_LOOPS = (ast.For, ast.ListComp, ast.SetComp, ast.GeneratorExp)
+_UNEQUAL = ("assertNotEqual", "assertIsNot")
+_CONVERSIONS = words("int float complex str repr bytes len bool abs round hash")
+_ORDERS = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
 _LARGEST_BASE, _LARGEST_FACTOR = 200, 10_000
+_FAR = 17
+_STEPS = (1, -1, 2)
 
 
 @dataclass(slots=True)
@@ -59,6 +60,7 @@ class Instrument(ast.NodeTransformer):
 
     def __init__(self, names: Collection[str], every: Sequence[ast.stmt], *, split: bool, sure: bool = True) -> None:
         self.prepared = Prepared()
+        self.units = 0
         self._none_skipped = sure
         self._split = split
         self._names = frozenset(names)
@@ -67,14 +69,12 @@ class Instrument(ast.NodeTransformer):
         self._assertions: list[bool] = []
         self._methods = _lone_methods(every, self._names)
         self._compared: dict[str, list[int]] = {}
-        stored = [node.id for top in every for node in ast.walk(top) if _is_stored(node)]
-        self._assigned_again = {name for name in stored if stored.count(name) > 1}
+        self._stored = names_in(every, ast.Store)
         self._forgiven = _called_where_failing_is_expected(every)
         self._places = 0
         self._in_function = 0  # outside of functions; in one, the number of the assertion that it begins with, or -1
         self._changing = self._caught = self._in_assert = False
         self._pinned_names: set[str] = set()
-        self.units = 0
 
     def finished(self) -> Prepared:
         """Returns what was taken out, when all is rewritten."""
@@ -88,6 +88,20 @@ class Instrument(ast.NodeTransformer):
         """Returns the number of another unit."""
         self.units += 1
         return self.units - 1
+
+    def call(self, name: str, *given: Any) -> ast.Call:
+        """Returns a call of a function of the judge with nodes or values."""
+        function = ast.Name(name, ast.Load()) if self._split else ast.Constant(name)
+        return ast.Call(function, [each if isinstance(each, ast.expr) else ast.Constant(each) for each in given], [])
+
+    def block(self, unit: int, body: list[ast.stmt]) -> ast.stmt:
+        """Returns the statement that runs a unit."""
+        frame: Any = ast.parse("if 0:\n try: 0\n except BaseException as __error__: 0\n else: 0").body[0]
+        frame.test, [attempt] = self.call("__begin__", unit), frame.body
+        attempt.body = body
+        attempt.handlers[0].body = [ast.Expr(self.call("__ended__", unit, ast.Name("__error__", ast.Load())))]
+        attempt.orelse = [ast.Expr(self.call("__ended__", unit, None))]
+        return frame  # type: ignore[no-any-return]
 
     def unit(self, number: int, body: list[ast.stmt], *, sure: bool = True) -> list[ast.stmt]:
         """Returns the statements of a unit, rewritten.
@@ -121,7 +135,7 @@ class Instrument(ast.NodeTransformer):
         self._caught = self._caught or node.name in self._forgiven
         begins = not self._caught and _begins_with_assertion(node.body)
         self._in_function = self._next_place() if begins else -1
-        entered = [_call_of("__enter__", self._in_function)] if begins else []
+        entered = [ast.Expr(self.call("__enter__", self._in_function))] if begins else []
         node.body = [*entered, *self._block(node.body, sure=begins)]
         self._caught, self._in_function = outer
         return node
@@ -142,10 +156,7 @@ class Instrument(ast.NodeTransformer):
         self._caught = outer or any(re.search(_FORGIVES, ast.unparse(each)) for each in expected)
         node.body = self._block(node.body, sure=sure and not expected)
         self._caught = outer
-        if not expected or self._unit < 0:
-            return node
-        self._assertions.append(sure)
-        return [node, _call_of("__true__", True, self._place(sure))]
+        return [node, self._passed(sure)] if expected and self._unit >= 0 else node
 
     visit_AsyncWith = visit_With  # noqa: N815
 
@@ -158,15 +169,8 @@ class Instrument(ast.NodeTransformer):
     def visit_If(self, node: ast.If) -> ast.stmt:
         """Rewrites a condition; one that raises an AssertionError is an assertion."""
         raised = node.body[0] if len(node.body) == 1 and not node.orelse else None
-        asserts = self._in_function == 0 and isinstance(raised, ast.Raise)
-        if (
-            asserts
-            and isinstance(raised, ast.Raise)
-            and raised.exc is not None
-            and "AssertionError" in ast.unparse(raised.exc)
-        ):
-            asserted: ast.stmt = self.visit_Assert(ast.Assert(ast.UnaryOp(ast.Not(), node.test), None))
-            return asserted
+        if self._in_function == 0 and isinstance(raised, ast.Raise) and "AssertionError" in ast.unparse(raised):
+            return self.visit_Assert(ast.Assert(ast.UnaryOp(ast.Not(), node.test), None))
         self.generic_visit(node)
         return node
 
@@ -177,10 +181,14 @@ class Instrument(ast.NodeTransformer):
             place = self._place(self._sure)
         self._in_assert = True
         test = self._asserted(node.test)
-        self._in_assert = False
-        node.test = ast.Call(_name("__true__"), [test, ast.Constant(place), ast.Constant(self._caught)], [])
-        self._sure = False
+        self._in_assert = self._sure = False
+        node.test = self.call("__true__", test, place, self._caught)
         return node
+
+    def _passed(self, sure: bool) -> ast.stmt:
+        """Returns the statement that notes an assertion of another form, which stands behind it."""
+        self._assertions.append(sure)
+        return ast.Expr(self.call("__true__", True, self._place(sure)))
 
     def _place(self, sure: bool) -> int:
         """Returns the number of an assertion that is surely reached, -1 for one that may not be."""
@@ -198,20 +206,18 @@ class Instrument(ast.NodeTransformer):
         return self._places
 
     def visit_Expr(self, node: ast.Expr) -> Any:
-        call = node.value
-        sure = self._sure
-        method = _name_of(call) if isinstance(call, ast.Call) else ""
-        if method.startswith("assert") and isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
-            self._assertions.append(sure)
-            if method in _EQUAL and len(call.args) >= 2 and not self._split and not self._caught:
-                asked = self._equal(call.args[0], call.args[1])
-                asked = ast.Call(_name("__true__"), [asked, ast.Constant(self._place(sure))], [])
+        call, sure = node.value, self._sure
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr.startswith("assert"):
+            if call.func.attr in _EQUAL and len(call.args) >= 2 and not self._split and not self._caught:
+                self._assertions.append(sure)
+                asked = self.call("__true__", self._equal(call.args[0], call.args[1]), self._place(sure))
                 node.value = ast.Call(ast.Attribute(call.func.value, "assertTrue", ast.Load()), [asked], [])
                 return node
             self.generic_visit(node)
-            return [node, _call_of("__true__", True, self._place(sure))]
+            return [node, self._passed(sure)]
         self.generic_visit(node)
-        return [node, _call_of("__forget__")] if isinstance(call, ast.Call) and self._unit >= 0 else node
+        forgets = isinstance(call, ast.Call) and self._unit >= 0
+        return [node, ast.Expr(self.call("__forget__"))] if forgets else node
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         name = {ast.Eq: "__alike__", ast.NotEq: "__differ__", ast.In: "__contains__"}.get(type(node.ops[0]))
@@ -219,28 +225,30 @@ class Instrument(ast.NodeTransformer):
             self.generic_visit(node)
             return node
         if name == "__contains__":
-            return ast.Call(_name(name), [self.visit(node.left), self.visit(node.comparators[0])], [])
+            return self.call(name, self.visit(node.left), self.visit(node.comparators[0]))
         return self._compare(name, node.left, node.comparators[0])
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         self.generic_visit(node)
         if self._unit < 0 or self._split or self._changing or not isinstance(node.ctx, ast.Load) or not self._in_assert:
             return node
-        return ast.Call(_name("__get__"), [node.value, ast.Constant(node.attr)], [])
+        return self.call("__get__", node.value, node.attr)
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self._visit_parts(node)
         if self._unit < 0 or self._changing or not (node.args or node.keywords):
             return node
-        if not self._split and isinstance(node.func, ast.Name) and node.func.id in _CONVERSIONS and len(node.args) == 1:
-            return ast.Call(_name("__twice__"), [node.func, *node.args], node.keywords)
-        asked = isinstance(node.func, ast.Name) and node.func.id in self._names
+        name = called_by_name(node)
+        if not self._split and name in _CONVERSIONS and len(node.args) == 1 and not node.keywords:
+            return self.call("__twice__", node.func, *node.args)
         function = isinstance(node.func, ast.Attribute) and (
             ast.unparse(node.func) in self._methods or self._is_made_anew(node.func.value)
         )
-        if not asked and not function:
+        if name not in self._names and not function:
             return node
-        return ast.Call(_name("__ask__"), [node.func, *node.args], node.keywords)
+        asked = self.call("__ask__", node.func, *node.args)
+        asked.keywords = node.keywords
+        return asked
 
     def _visit_parts(self, node: ast.Call) -> None:
         """Rewrites what a call is made of; the call itself and its method stay."""
@@ -253,52 +261,82 @@ class Instrument(ast.NodeTransformer):
 
     def _is_made_anew(self, node: ast.expr) -> bool:
         """Returns whether an object of the solution is made without arguments, for the one call: `Solution().f(3)`."""
-        made = isinstance(node, ast.Call) and not node.args and not node.keywords and isinstance(node.func, ast.Name)
-        return made and node.func.id in self._names  # type: ignore[attr-defined]
+        return isinstance(node, ast.Call) and not (node.args or node.keywords) and called_by_name(node) in self._names
 
     def _asserted(self, test: ast.expr) -> ast.expr:
         """Returns the expression of an assertion, which the judge takes part in deciding."""
         if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
             test.values = [self._asserted(value) for value in test.values]
             return test
-        if isinstance(test, ast.Compare) and len(test.ops) == 1 and not self._split and not self._caught:
-            [operator], [right] = test.ops, test.comparators
-            if isinstance(operator, ast.Eq):
-                return self._equal(test.left, right)
-        if isinstance(test, ast.Compare) and self._asks(test, ast.Lt | ast.LtE | ast.Gt | ast.GtE):
-            names: list[ast.expr] = [ast.Constant(type(operator).__name__) for operator in test.ops]
-            sides = [self.visit(side) for side in (test.left, *test.comparators)]
-            return ast.Call(_name("__order__"), [ast.Tuple(names, ast.Load()), *sides], [])
-        if not self._split and isinstance(test, ast.Call) and ast.unparse(test.func) == "__near__":
+        if isinstance(test, ast.Compare) and not self._split and not self._caught:
+            if len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
+                return self._equal(test.left, test.comparators[0])
+            if all(type(operator) in _ORDERS for operator in test.ops):
+                return self._close(test) or self._order(test)
+        if not self._split and called_by_name(test) == "__near__" and isinstance(test, ast.Call):
             kept = self._kept(test.args[1])
             if kept is not None:
-                return ast.Call(_name("__known__"), [self.visit(test.args[0]), ast.Constant(kept), test.args[2]], [])
-        pinned = _pinned_sides(test) if isinstance(test, ast.Compare) else []
-        if pinned and isinstance(test, ast.Compare):
-            test.left = self._direct(test.left)
-            test.comparators = [self._direct(test.comparators[0])]
+                return self.call("__known__", self.visit(test.args[0]), kept, test.args[2])
+        if isinstance(test, ast.Compare) and _pinned_sides(test):
+            test.left, test.comparators = self._direct(test.left), [self._direct(test.comparators[0])]
             return test
         rewritten: ast.expr = self.visit(test)
         return rewritten
 
-    def _asks(self, test: ast.Compare, operators: Any) -> bool:
-        """Returns whether a comparison has these operators only and is asked of the judge."""
-        return not self._split and not self._caught and all(isinstance(each, operators) for each in test.ops)
+    def _order(self, test: ast.Compare) -> ast.expr:
+        names: list[ast.expr] = [ast.Constant(_ORDERS[type(operator)]) for operator in test.ops]
+        return self.call("__order__", ast.Tuple(names, ast.Load()), *map(self.visit, (test.left, *test.comparators)))
+
+    def _close(self, test: ast.Compare) -> ast.expr | None:
+        """Returns the question whether a value is near to a number, and not to another: `abs(f(2) - 0.5) < 1e-9`."""
+        absolute = test.left
+        difference = absolute.args[0] if isinstance(absolute, ast.Call) and called_by_name(absolute) == "abs" else None
+        if len(test.ops) > 1 or not isinstance(difference, ast.BinOp) or not isinstance(difference.op, ast.Sub):
+            return None
+        number, most = _number(difference.right), _number(test.comparators[0])
+        if number is None or most is None:
+            return None
+        sign = {"lt": "<", "le": "<="}.get(_ORDERS[type(test.ops[0])])
+        questions = [
+            f"lambda value: abs(value - {each!r}) {sign} {most!r}" for each in (number, number + 3 * most + _FAR)
+        ]
+        parsed = [ast.parse(each, mode="eval").body for each in questions] if sign else []
+        return self.call("__close__", self.visit(difference.left), *parsed) if sign else None
 
     def _equal(self, left: ast.expr, right: ast.expr) -> ast.expr:
         for one, other in ((left, right), (right, left)):
             place = self._kept(other) if not isinstance(one, ast.Constant) else None
             if place is not None:
-                if self._is_made_anew(one) or (isinstance(one, ast.Name) and one.id not in self._assigned_again):
+                if self._is_made_anew(one) or (isinstance(one, ast.Name) and self._stored.count(one.id) < 2):
                     self._compared.setdefault(ast.unparse(one), []).append(place)
-                return ast.Call(_name("__known__"), [self._direct(one), ast.Constant(place)], [])
+                return self.call("__known__", self._direct(one), place)
         return self._compare("__alike__", left, right)
 
     def _compare(self, name: str, left: ast.expr, right: ast.expr) -> ast.expr:
         """Returns a comparison that computes what is expected before the solution can change what it is computed of."""
-        if _mentions(right, self._names) and not _mentions(left, self._names):
+        if mentions(right, self._names) and not mentions(left, self._names):
             left, right = right, left
-        return ast.Call(_name(name), [self.visit(right), self.visit(left)], [])
+        others = self._others(left, right) if name == "__alike__" else []
+        return self.call(name, self.visit(right), self.visit(left), *others)
+
+    def _others(self, left: ast.expr, right: ast.expr) -> list[ast.expr]:
+        """Returns comparisons with objects that are made like an expected one, but of other values: `V(5, 7)`."""
+        made = next((side for side in (right, left) if self._is_made(side)), None)
+        if made is None:
+            return []
+        others = []
+        for step in _STEPS:
+            other = _Other(step).visit(copy.deepcopy(made))
+            sides = ("one", ast.unparse(other)) if made is right else (ast.unparse(other), "two")
+            others.append(ast.parse(f"lambda one, two: {sides[0]} == {sides[1]}", mode="eval").body)
+        return others if ast.unparse(other) != ast.unparse(made) else []
+
+    def _is_made(self, node: ast.expr) -> bool:
+        """Returns whether an expression makes objects of the solution's classes of values that stand in it."""
+        classes = {name for name in self._names if name[:1].isupper()}
+        calls = find(node, ast.Call)
+        own = all(called_by_name(call) in classes for call in calls)
+        return bool(calls) and own and not set(names_in(node)) - classes and not find(node, ast.Lambda, ast.Attribute)
 
     def _direct(self, node: ast.expr) -> ast.expr:
         """Returns what is compared with a known value: answers that are all of it, or items of it, may change."""
@@ -326,6 +364,20 @@ class Instrument(ast.NodeTransformer):
         return place
 
 
+class _Other(ast.NodeTransformer):
+    """Changes every number and text of an expression."""
+
+    def __init__(self, step: int) -> None:
+        self._step = step
+
+    def visit_Constant(self, node: ast.Constant) -> ast.Constant:
+        if isinstance(node.value, int | float) and not isinstance(node.value, bool):
+            return ast.Constant(node.value + self._step)
+        if isinstance(node.value, str) and node.value:
+            return ast.Constant(node.value[:-1] + chr(abs(ord(node.value[-1]) + self._step) % sys.maxunicode))
+        return node
+
+
 def _literal(node: ast.expr) -> tuple[Any] | None:
     """Returns the value that stands in a node, as `encode` writes it."""
     if not all(map(_is_cheap, ast.walk(node))):
@@ -337,10 +389,16 @@ def _literal(node: ast.expr) -> tuple[Any] | None:
         return None
 
 
+def _number(node: ast.expr) -> int | float | None:
+    """Returns the number that stands in a node."""
+    wire = _literal(node)
+    return wire[0] if wire is not None and type(wire[0]) in (int, float) else None
+
+
 def _is_cheap(node: ast.AST) -> bool:
     """Returns whether a node may stand in a value that is computed here: no name, and no number of a million digits."""
     if isinstance(node, ast.BinOp):
-        sizes = [each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and type(each.value) is int]
+        sizes = [each.value for each in find(node, ast.Constant) if type(each.value) is int]
         most = max(map(abs, sizes), default=0)
         if isinstance(node.op, ast.Pow):
             return most <= _LARGEST_BASE and len(sizes) == 2
@@ -349,45 +407,21 @@ def _is_cheap(node: ast.AST) -> bool:
     return isinstance(node, (*known, ast.unaryop))
 
 
-def _name(name: str) -> ast.Name:
-    return ast.Name(name, ast.Load())
-
-
-def _is_stored(node: ast.AST) -> TypeGuard[ast.Name]:
-    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-
-
-def _mentions(node: ast.expr, names: Collection[str]) -> bool:
-    return any(isinstance(inner, ast.Name) and inner.id in names for inner in ast.walk(node))
-
-
-def _name_of(node: ast.expr) -> str:
-    function = node.func if isinstance(node, ast.Call) else node
-    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-
-
-def _call_of(name: str, *given: Any) -> ast.stmt:
-    return ast.Expr(ast.Call(_name(name), [ast.Constant(each) for each in given], []))
-
-
 def _expects(node: ast.expr) -> bool:
     """Returns whether the context of a block expects an exception, a warning or a log line."""
-    return isinstance(node, ast.Call) and _name_of(node).startswith(_EXPECTING)
+    return called(node).startswith((*_EXPECTING, "suppress"))
 
 
 def _called_where_failing_is_expected(every: Sequence[ast.stmt]) -> set[str]:
     """Returns the names in blocks that expect an AssertionError, or catch what is raised in them."""
-    blocks: list[ast.AST] = []
-    for node in (inner for statement in every for inner in ast.walk(statement)):
-        if isinstance(node, ast.With | ast.AsyncWith):
-            contexts = [item.context_expr for item in node.items if _expects(item.context_expr)]
-            if any(re.search(_FORGIVES, ast.unparse(each)) for each in contexts):
-                blocks.extend(node.body)
-        elif isinstance(node, ast.Try):
+    blocks: list[ast.AST] = [statement for node in find(every, ast.Try) for statement in node.body]
+    withs: list[Any] = find(every, ast.With, ast.AsyncWith)
+    for node in withs:
+        contexts = [item.context_expr for item in node.items if _expects(item.context_expr)]
+        if any(re.search(_FORGIVES, ast.unparse(each)) for each in contexts):
             blocks.extend(node.body)
-        elif isinstance(node, ast.Call) and _expects(node) and re.search(_FORGIVES, ast.unparse(node)):
-            blocks.append(node)
-    return {inner.id for block in blocks for inner in ast.walk(block) if isinstance(inner, ast.Name)}
+    blocks.extend(each for each in find(every, ast.Call) if _expects(each) and re.search(_FORGIVES, ast.unparse(each)))
+    return set(names_in(blocks))
 
 
 def _begins_with_assertion(body: list[ast.stmt]) -> bool:
@@ -395,86 +429,67 @@ def _begins_with_assertion(body: list[ast.stmt]) -> bool:
     for statement in body:
         if isinstance(statement, ast.Assert):
             return not isinstance(statement.test, ast.Constant)
-        expecting = isinstance(statement, ast.With | ast.AsyncWith) and any(
-            _expects(item.context_expr) for item in statement.items
-        )
-        asserting = any(isinstance(inner, ast.Assert) for inner in ast.walk(statement))
-        if isinstance(statement, ast.With | ast.AsyncWith) and asserting and not expecting:
-            return _begins_with_assertion(statement.body)
-        if any(isinstance(inner, ast.Return | ast.Raise | ast.Try | ast.Yield) for inner in ast.walk(statement)):
+        with_items = statement.items if isinstance(statement, ast.With | ast.AsyncWith) else []
+        if with_items and find(statement, ast.Assert) and not any(_expects(item.context_expr) for item in with_items):
+            return _begins_with_assertion(statement.body)  # type: ignore[attr-defined]
+        if find(statement, ast.Return, ast.Raise, ast.Try, ast.Yield):
             return False
     return False
 
 
 def _asks_for_change(body: Sequence[ast.stmt], functions: Collection[str]) -> bool:
     """Returns whether tests want answers that differ: one is asked for again and again, or is true and then is not."""
-    wanted: set[str] = set()
-    unwanted: set[str] = set()
-    for node in (inner for statement in body for inner in ast.walk(statement)):
-        if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.NotEq | ast.IsNot):
-            if _literal(node.left) is None and _literal(node.comparators[0]) is None:
-                return True
-        elif isinstance(node, ast.Call) and _name_of(node) in _UNEQUAL:  # noqa: SIM114 - another kind of node
+    for node in find(body, ast.Compare):
+        unequal = isinstance(node.ops[0], ast.NotEq | ast.IsNot)
+        if unequal and _literal(node.left) is None and _literal(node.comparators[0]) is None:
             return True
-        elif isinstance(node, _LOOPS) and _repeats(node, functions):
-            return True
-        elif isinstance(node, ast.Assert) and isinstance(node.test, ast.UnaryOp):
-            unwanted.add(ast.unparse(node.test.operand))
-        elif isinstance(node, ast.Assert):
-            wanted.add(ast.unparse(node.test))
-    return bool(wanted & unwanted)
+    if any(called(node) in _UNEQUAL for node in find(body, ast.Call)):
+        return True
+    if any(_repeats(node, functions) for node in find(body, ast.For, ast.ListComp, ast.SetComp, ast.GeneratorExp)):
+        return True
+    tests = [node.test for node in find(body, ast.Assert)]
+    wanted = {ast.unparse(test) for test in tests}
+    return any(isinstance(test, ast.UnaryOp) and ast.unparse(test.operand) in wanted for test in tests)
 
 
-def _repeats(node: ast.For | ast.ListComp | ast.SetComp | ast.GeneratorExp, functions: Collection[str]) -> bool:
+def _repeats(node: Any, functions: Collection[str]) -> bool:
     """Returns whether a loop calls one of the functions and does the same each time."""
     targets = [node.target] if isinstance(node, ast.For) else [each.target for each in node.generators]
-    inside = list(ast.walk(node))
-    names = {inner.id for target in targets for inner in ast.walk(target) if isinstance(inner, ast.Name)}
-    used = {inner.id for inner in inside if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load)}
-    calls = (inner for inner in inside if isinstance(inner, ast.Call) and inner.args)
-    return not names & used and any(ast.unparse(call.func) in functions for call in calls)
+    if set(names_in(targets)) & set(names_in(node, ast.Load)):
+        return False
+    return any(ast.unparse(call.func) in functions for call in find(node, ast.Call) if call.args)
 
 
 def _pinned_names(body: Sequence[ast.stmt]) -> set[str]:
     """Returns the names of which nothing is asked but whether they equal a known value."""
-    nodes = [inner for statement in body for inner in ast.walk(statement)]
-    pinned = {id(side) for node in nodes if isinstance(node, ast.Compare) for side in _pinned_sides(node)}
-    names = {node.id for node in nodes if isinstance(node, ast.Name)}
-    loads = [node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
-    return names - {node.id for node in loads if id(node) not in pinned}
+    pinned = {id(side) for node in find(body, ast.Compare) for side in _pinned_sides(node)}
+    loads = [node for node in find(body, ast.Name) if isinstance(node.ctx, ast.Load)]
+    return set(names_in(body)) - {node.id for node in loads if id(node) not in pinned}
 
 
 def _pinned_sides(node: ast.Compare) -> list[ast.expr]:
     """Returns the side of a comparison that must equal a known value."""
     if len(node.ops) > 1 or not isinstance(node.ops[0], ast.Eq | ast.Is):
         return []
-    sides = [node.left, node.comparators[0]]
-    return [side for side, other in zip(sides, reversed(sides), strict=True) if _literal(other) is not None]
+    left, right = node.left, node.comparators[0]
+    return [side for side, other in ((left, right), (right, left)) if _literal(other) is not None]
 
 
 def _lone_methods(every: Sequence[ast.stmt], names: Collection[str]) -> set[str]:
     """Returns `s.f` for objects made without arguments of which tests use nothing but `f`: functions in disguise."""
-    nodes = [node for statement in every for node in ast.walk(statement)]
     made = {
         node.targets[0].id
-        for node in nodes
-        if isinstance(node, ast.Assign)
-        and len(node.targets) == 1
-        and isinstance(node.targets[0], ast.Name)
-        and isinstance(node.value, ast.Call)
-        and isinstance(node.value.func, ast.Name)
-        and node.value.func.id in names
-        and not node.value.args
+        for node in find(every, ast.Assign)
+        if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
+        if isinstance(node.value, ast.Call) and called_by_name(node.value) in names and not node.value.args
     }
-    used: dict[str, set[str]] = {}
-    bare = {node.id: 0 for node in nodes if isinstance(node, ast.Name)}
-    for node in nodes:
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in made:
-            used.setdefault(node.value.id, set()).add(node.attr)
-            bare[node.value.id] += 1
-    loads = [node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
+    used: dict[str, list[str]] = {}
+    for node in find(every, ast.Attribute):
+        if isinstance(node.value, ast.Name) and node.value.id in made:
+            used.setdefault(node.value.id, []).append(node.attr)
+    loads = names_in(every, ast.Load)
     return {
-        f"{name}.{min(attributes)}"
+        f"{name}.{attributes[0]}"
         for name, attributes in used.items()
-        if len(attributes) == 1 and loads.count(name) == bare[name]
+        if len(set(attributes)) == 1 and loads.count(name) == len(attributes)
     }

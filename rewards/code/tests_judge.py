@@ -185,47 +185,46 @@ class _Run:
                 if parts[4]:
                     report.changed.add(parts[0])
                 report.starved = parts[1] == "late" and starved(peer, result, self.allowance, self.patience)
+            if kind == "changed":
+                report.changed.add(parts[0])
         _conclude(report, lines[-1] if lines else ["silent"], result, peer, self.allowance, self.patience)
         return report
 
-    def _limits(self) -> Limits:
-        limits = self.allowance.limits(self.plan.units - self.first + 1)
-        return replace(limits, cpu_seconds=self.exactly) if self.exactly else limits
-
     def _pair(self, nonce: str, preloaded: bool) -> Job:
-        """Returns the trusted side, with the side of the solution as its peer."""
-        plan, limits = self.plan, self._limits()
-        seconds = self.allowance.wall_seconds * self.patience
-        of_tests: dict[str, Any] = {"names": list(plan.names), "reaching": list(plan.reaching), "first": self.first}
-        of_tests["last"] = self.plan.units - 1 if self.last < 0 else self.last
-        of_tests["sure"] = [list(each) for each in plan.sure]
-        of_tests |= {"setup": plan.setup, "source": plan.source, "replay": self.replay}
-        shared = {"nonce": nonce, "seconds": seconds, "stop": self.allowance.stop}
-        if plan.kind == "calls":
-            trusted = {**of_tests, **shared, "numbers": plan.numbers, "in_place": plan.in_place}
-            theirs: dict[str, Any] = {
-                "sources": [*([plan.setup] if plan.setup else []), self.program],
-                "names": list(plan.names),
-            }
-        else:
-            token, seed = secrets.token_hex(16), secrets.randbits(32)
-            required = [list(each) for each in plan.required]
-            trusted = {**shared, "token": token, "literals": list(plan.literals), "required": required, "seed": seed}
-            trusted |= {"several": list(plan.several), "forgiving": list(plan.forgiving)}
-            theirs = {**of_tests, "token": token, "program": self.program, "pytest": plan.pytest}
-            theirs |= {"items": dict(plan.items), "modules": list(plan.modules)}
-        theirs["seconds"] = self.allowance.seconds
+        """Returns the trusted side, with the side of the solution as its peer.
+
+        Their orders are fields of the plan and of this run; moreover nonce: the secret of the report; token: the secret
+        of what the tests say where the solution runs beside them; seed: decides the order of an object's questions;
+        seconds: of the trusted side the time on the clock for loading and for each unit, of the other side the
+        processor time, after which its process is ended.
+        """
+        plan, allowance = self.plan, self.allowance
+        tests: dict[str, Any] = {name: getattr(plan, name) for name in ("setup", "source", "names", "sure", "reaching")}
+        tests |= {"first": self.first, "last": plan.units - 1 if self.last < 0 else self.last, "replay": self.replay}
+        trusted: dict[str, Any] = {"nonce": nonce, "seconds": allowance.wall_seconds * self.patience}
+        trusted["stop"] = allowance.stop
+        theirs = {"program": self.program, "seconds": allowance.seconds}
+        limits = allowance.limits(plan.units - self.first + 1)
+        limits = replace(limits, cpu_seconds=self.exactly) if self.exactly else limits
         own = Limits(
             cpu_seconds=_TESTS_OWN_SECONDS,
             wall_seconds=limits.wall_seconds * self.patience + _TESTS_OWN_SECONDS,
             memory_bytes=Limits().memory_bytes,
             output_bytes=_REPORT_BYTES,
         )
-        ours, served = ("calling", "served") if plan.kind == "calls" else ("keeping", "together")
-        profile = "pytest" if plan.pytest or "pytest" in plan.modules or "pytest" in self.program else "python"
-        peer = Job(guest(served, preloaded), stdin=arguments(**theirs), limits=limits, profile=profile)
-        tests_profile = profile if plan.kind == "calls" and "pytest" in plan.modules else "python"
-        return Job(guest(ours, preloaded), stdin=arguments(**trusted), limits=own, profile=tests_profile, peer=peer)
+        library = "pytest" if "pytest" in plan.modules else "python"
+        profile = "pytest" if plan.pytest or "pytest" in self.program else library
+        if plan.kind == "calls":
+            trusted |= {**tests, "numbers": plan.numbers, "in_place": plan.in_place}
+            theirs |= {"setup": plan.setup, "names": plan.names}
+            peer = Job(guest("served", preloaded), stdin=arguments(**theirs), limits=limits, profile=profile)
+            return Job(guest("calling", preloaded), stdin=arguments(**trusted), limits=own, profile=library, peer=peer)
+        token = secrets.token_hex(16)
+        trusted |= {name: getattr(plan, name) for name in ("literals", "required", "several", "forgiving")}
+        trusted |= {"token": token, "seed": secrets.randbits(32)}
+        theirs |= {**tests, "token": token, "pytest": plan.pytest, "items": dict(plan.items), "modules": plan.modules}
+        peer = Job(guest("together", preloaded), stdin=arguments(**theirs), limits=limits, profile=profile)
+        return Job(guest("keeping", preloaded), stdin=arguments(**trusted), limits=own, profile="python", peer=peer)
 
 
 def _note(report: _Report, place: int, ended: UnitResult) -> None:

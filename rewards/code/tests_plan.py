@@ -15,7 +15,7 @@ import builtins
 import functools
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,12 +24,12 @@ from grpo.rewards.code.instrument import Instrument
 from grpo.rewards.code.names import free_names, missing_imports, mutates, solution_aliases, wanted_names
 from grpo.rewards.code.plain_calls import calls_only
 from grpo.rewards.code.results import UnusableTests
+from grpo.rewards.code.syntax import FUNCTIONS, called_by_name, find, mentions, names_in
 
 Kind = Literal["calls", "objects"]
 
 _FORGIVES = r"xfail|expectedFailure"
 _BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +141,9 @@ def plan_tests(tests: tuple[str, ...], *, before: str = "", prompt: str = "", en
 
 def _methods_of_new(every: Sequence[ast.stmt], names: set[str]) -> set[str]:
     """Returns the methods of `Solution()` that tests use, where they use nothing else of it and no such names."""
-    nodes = [node for statement in every for node in ast.walk(statement)]
-    made = [node for node in nodes if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "Solution()"]
-    methods = {node.attr for node in made}
-    others = {node.id for node in nodes if isinstance(node, ast.Name)} | set(dir(builtins))
-    mentions = sum(isinstance(node, ast.Name) and node.id == "Solution" for node in nodes)
-    alone = "Solution" in names and mentions == len(made) and not methods & others
+    made = [node for node in find(every, ast.Attribute) if ast.unparse(node.value) == "Solution()"]
+    methods, used = {node.attr for node in made}, names_in(every)
+    alone = "Solution" in names and used.count("Solution") == len(made) and not methods & {*used, *dir(builtins)}
     return methods if alone else set()
 
 
@@ -175,7 +172,7 @@ def _needs_pytest(every: Sequence[ast.stmt]) -> bool:
     for node in every:
         if isinstance(node, ast.ClassDef) and _test_methods(node):
             return True
-        if isinstance(node, _FUNCTIONS) and (
+        if isinstance(node, FUNCTIONS) and (
             (node.name.startswith("test") and (node.args.args or node.decorator_list)) or _is_fixture(node)
         ):
             return True
@@ -197,7 +194,7 @@ def _for_pytest(every: list[ast.stmt], instrument: Instrument) -> tuple[list[ast
     top: list[ast.stmt] = []
     parents = {ast.unparse(kind) for node in every if isinstance(node, ast.ClassDef) for kind in node.bases}
     for node in every:
-        if isinstance(node, _FUNCTIONS) and node.name.startswith("test"):
+        if isinstance(node, FUNCTIONS) and node.name.startswith("test"):
             items.setdefault(node.name, len(items))
             node.body = instrument.unit(items[node.name], node.body, sure=_is_sure(node))
         elif isinstance(node, ast.ClassDef):
@@ -218,7 +215,7 @@ def _class_for_pytest(
     for method in sorted(methods) if _bases(node) else methods:  # in the order in which they will run
         items.setdefault(f"{name}.{method}", len(items))
     for inner in node.body:
-        if isinstance(inner, _FUNCTIONS) and inner.name in methods:
+        if isinstance(inner, FUNCTIONS) and inner.name in methods:
             inner.body = instrument.unit(items[f"{name}.{inner.name}"], inner.body, sure=_is_sure(inner))
         elif isinstance(inner, ast.ClassDef):
             _class_for_pytest(inner, f"{name}.{inner.name}", parents, items, instrument)
@@ -228,7 +225,7 @@ def _class_for_pytest(
 
 def _is_sure(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Returns whether what stands in a test function runs whenever the test passes: there is no early return."""
-    return not any(isinstance(inner, ast.Return) for inner in ast.walk(node))
+    return not find(node, ast.Return)
 
 
 def _in_units(
@@ -257,9 +254,9 @@ class _Arranged:
         self._pending: list[ast.stmt] = []
         self._open: tuple[list[ast.stmt], list[ast.stmt]] | None = None
         self._names = names | solution_aliases(every)
-        functions = {node.name: node for node in every if isinstance(node, _FUNCTIONS)}
+        functions = {node.name: node for node in every if isinstance(node, FUNCTIONS)}
         self._asserting = _asserting(functions)
-        self._called = _called_alone(every)
+        self._called = {called_by_name(node.value) for node in every if isinstance(node, ast.Expr)} - {""}
         self._entry = entry_point if "check" in functions and "check" not in self._called else ""
         spread = {name for name in self._called | {"check"} if name in self._asserting and not name.startswith("test")}
         self._spread = {name for name in spread if name == "check" or len(functions[name].args.args) <= 1}
@@ -275,7 +272,7 @@ class _Arranged:
         for node in body:
             if isinstance(node, ast.FunctionDef) and node.name in self._spread:
                 self.top.append(self._spread_function(node))
-            elif isinstance(node, _FUNCTIONS):
+            elif isinstance(node, FUNCTIONS):
                 test = node.name.startswith("test") and node.name not in self._called
                 if not test:
                     self.top.append(self._instrument.visit(node))
@@ -284,10 +281,8 @@ class _Arranged:
                 unit = self._instrument.next_unit()
                 node.body = self._instrument.unit(unit, node.body, sure=_is_sure(node))
                 self.top.append(node)
-                call: ast.expr = ast.Call(ast.Name(node.name, ast.Load()), [], [])
-                if isinstance(node, ast.AsyncFunctionDef):
-                    call = ast.Call(ast.parse("__import__('asyncio').run", mode="eval").body, [call], [])
-                self.top.append(_block(unit, [ast.Expr(call)]))
+                call = f"__import__('asyncio').run({node.name}())" if isinstance(node, ast.AsyncFunctionDef) else ""
+                self.top.append(self._instrument.block(unit, ast.parse(call or f"{node.name}()").body))
             elif isinstance(node, ast.ClassDef):
                 self.top.append(node)
             elif not _is_main(node):
@@ -296,7 +291,7 @@ class _Arranged:
     def finish(self, body: list[ast.stmt]) -> None:
         """Ends the units: what follows the last assertion belongs to it."""
         if body is self.top and self._entry:
-            body.append(_call("check", [ast.parse(self._entry, mode="eval").body]))
+            body.extend(ast.parse(f"check({self._entry})").body)
         if self._pending and self._open is None:
             self._unit(body, [])
         elif self._open is not None:
@@ -315,7 +310,7 @@ class _Arranged:
             body.append(node)
         elif _asserts(node, self._asserting):
             self._unit(body, [node])
-        elif _mentions(node, self._names) or self._pending:
+        elif mentions(node, self._names) or self._pending:
             self._pending.append(node)
         else:
             self._close()
@@ -335,7 +330,7 @@ class _Arranged:
         kept = [node for node in statements if node not in declared] or [ast.Pass()]
         body.extend(declared)
         number = self._instrument.next_unit()
-        body.append(_block(number, self._instrument.unit(number, kept)))
+        body.append(self._instrument.block(number, self._instrument.unit(number, kept)))
 
     def _spread_function(self, node: ast.FunctionDef) -> ast.FunctionDef:
         """Returns a function whose assertions are units of their own."""
@@ -353,16 +348,6 @@ class _Arranged:
         self.finish(body)
         self._names, self._pending = known, outer
         return ast.FunctionDef(node.name, node.args, body or [ast.Pass()], [], node.returns, None, lineno=0)
-
-
-def _block(unit: int, body: list[ast.stmt]) -> ast.stmt:
-    """Returns the statement that runs a unit."""
-    frame: Any = ast.parse(
-        f"if __begin__({unit}):\n    try:\n        pass\n    except BaseException as __error__:\n"
-        f"        __ended__({unit}, __error__)\n    else:\n        __ended__({unit}, None)\n"
-    ).body[0]
-    frame.body[0].body = body
-    return frame  # type: ignore[no-any-return]
 
 
 def _parsed(text: str, what: str) -> list[ast.stmt]:
@@ -387,50 +372,33 @@ def _setup(prompt: str, entry_point: str) -> list[ast.stmt]:
 
 def _modules_of(every: Sequence[ast.stmt]) -> set[str]:
     """Returns the modules that statements import."""
-    nodes = [node for statement in every for node in ast.walk(statement)]
-    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level}
+    names = {alias.name for node in find(every, ast.Import) for alias in node.names}
+    names |= {node.module for node in find(every, ast.ImportFrom) if node.module and not node.level}
     return {name for name in names if name.partition(".")[0] not in SOLUTION_MODULES}
 
 
 def _asserting(functions: Mapping[str, ast.stmt]) -> set[str]:
     """Returns the functions that assert, themselves or through each other."""
-    names = {name for name, node in functions.items() if any(isinstance(inner, ast.Assert) for inner in ast.walk(node))}
+    names: set[str] = set()
     while True:
-        more = {name for name, node in functions.items() if name not in names and _calls(node, names)}
-        if not more:
+        more = {name for name, node in functions.items() if find(node, ast.Assert) or _calls(node, names)}
+        if more == names:
             return names
-        names |= more
+        names = more
 
 
-def _called_alone(every: Sequence[ast.stmt]) -> set[str]:
-    """Returns the functions that a top-level statement calls."""
-    calls = [node.value for node in every if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
-    return {call.func.id for call in calls if isinstance(call.func, ast.Name)}
-
-
-def _calls(node: ast.AST, names: Iterable[str]) -> bool:
-    return any(
-        isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id in names
-        for inner in ast.walk(node)
-    )
+def _calls(node: ast.AST, names: Collection[str]) -> bool:
+    return any(called_by_name(call) in names for call in find(node, ast.Call))
 
 
 def _asserts(node: ast.stmt, asserting: set[str]) -> bool:
-    return any(isinstance(inner, ast.Assert) or _expects(inner) for inner in ast.walk(node)) or _calls(node, asserting)
-
-
-def _expects(node: ast.AST) -> bool:
-    """Returns whether a node expects an exception, which is an assertion too."""
-    return isinstance(node, ast.Call) and ast.unparse(node.func) in ("pytest.raises", "raises")
-
-
-def _mentions(node: ast.stmt, names: set[str]) -> bool:
-    return any(isinstance(inner, ast.Name) and inner.id in names for inner in ast.walk(node))
+    """Returns whether a statement asserts something, or expects an exception, which is an assertion too."""
+    expects = any(ast.unparse(call.func) in ("pytest.raises", "raises") for call in find(node, ast.Call))
+    return expects or bool(find(node, ast.Assert)) or _calls(node, asserting)
 
 
 def _test_methods(node: ast.ClassDef, parents: Collection[str] = ()) -> list[str]:
-    methods = [inner.name for inner in node.body if isinstance(inner, _FUNCTIONS) and inner.name.startswith("test")]
+    methods = [inner.name for inner in node.body if isinstance(inner, FUNCTIONS) and inner.name.startswith("test")]
     collected = node.name.startswith("Test") or node.name in parents or _bases(node) or _inherits(node)
     return methods if collected else []
 
@@ -443,7 +411,3 @@ def _is_main(node: ast.stmt) -> bool:
     """Returns whether a statement only runs the tests."""
     text = ast.unparse(node) if isinstance(node, ast.If | ast.Expr) else ""
     return text.startswith(("if __name__ ==", "unittest.main(", "pytest.main("))
-
-
-def _call(function: str, given: list[ast.expr]) -> ast.stmt:
-    return ast.Expr(ast.Call(ast.Name(function, ast.Load()), given, []))

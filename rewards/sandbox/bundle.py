@@ -43,7 +43,6 @@ JUDGE_MODULES = (
     "channel",
     "customs",
     "loading",
-    "reporting",
     "units",
     "guard",
     "served",
@@ -134,7 +133,7 @@ def _sources() -> dict[str, str | None]:
 
 def entry(module: str) -> str:
     """Returns the program that runs a module of the judge in a sandbox that holds it; see `guest_program`."""
-    return f"__import__('sys').modules['{_JUDGE}.{module}'].from_input({CHANNEL})\n"
+    return f"__import__('sys').modules['{_JUDGE}.{module}'].main({CHANNEL})\n"
 
 
 KNOWN = tuple(entry(module) for module in ("calling", "served", "keeping", "together"))

@@ -9,18 +9,16 @@ This module runs inside sandboxes and needs the standard library alone.
 from __future__ import annotations
 
 import builtins
-import io
+import contextlib
 import math
 import sys
 import time
-import types
 from typing import Any
 
-from grpo.rewards.code.guest.channel import Channel, Garbled, Gone, Late, given
-from grpo.rewards.code.guest.customs import SOLUTION_MODULES, customary
-from grpo.rewards.code.guest.loading import line_of
+from grpo.rewards.code.guest.channel import Channel, Garbled, Gone, Late, orders, reporter
+from grpo.rewards.code.guest.customs import customary
+from grpo.rewards.code.guest.loading import line_of, new_module
 from grpo.rewards.code.guest.plain import Malformed, NotPlain, decode, encode
-from grpo.rewards.code.guest.reporting import reporter
 from grpo.rewards.code.guest.units import Stop, asking, asserting, is_skip, same
 
 _LAST_WORD = 0.2
@@ -40,80 +38,77 @@ class Solution:
         raised: what its last call raised.
         wrong: why the unit cannot pass any more, or "".
         other: what an answer of the unit was that is no plain data, or "".
-        begins: the next call is the first of a unit.
     """
 
     def __init__(self, channel: Channel, in_place: bool, numbers: bool, names: bool) -> None:
         self._channel = channel
         self._in_place, self._numbers, self._names = in_place, numbers, names
-        self.dead = self.wrong = self.other = ""
+        self.dead = ""
+        self.begin()
+
+    def begin(self) -> None:
+        """Forgets the unit before."""
+        self.wrong = self.other = ""
         self.raised: BaseException | None = None
-        self.begins = False
+        self._begins = True
 
     def function(self, name: str) -> Any:
         """Returns a function that calls the solution's of that name."""
 
         def call(*args: Any, **named: Any) -> Any:
-            return self._call(name, args, named)
+            try:
+                request = [name, [encode(each) for each in args], {key: encode(each) for key, each in named.items()}]
+            except NotPlain as error:
+                raise TypeError(f"the tests give {error} to {name}") from None
+            return self._read(self.exchange([*request, self._begins]), [*args, *named.values()])
 
         call.__name__ = call.__qualname__ = name
         return call
 
-    def receive(self) -> Any:
-        """Returns the next message; notes why there is none.
+    def exchange(self, request: list[Any] | None) -> Any:
+        """Sends a request, if there is one, and returns the next message; notes why there is none.
 
         Raises:
             Gone, Late, Garbled: there is none.
         """
+        if self.dead:
+            raise Gone
         try:
+            if request is not None:
+                self._channel.send(request)
+                self._begins = False
             return self._channel.receive()
         except (Gone, Late, Garbled) as error:
             self.dead = type(error).__name__.lower()
             raise
 
-    def _call(self, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    def _read(self, answer: Any, arguments: list[Any]) -> Any:
+        """Returns the value of an answer, or raises what the call raised."""
+        value, raised = None, None
         try:
-            request = [name, [encode(each) for each in args], {key: encode(each) for key, each in named.items()}]
-        except NotPlain as error:
-            raise TypeError(f"the tests give {error} to {name}") from None
-        if self.dead:
-            raise Gone
-        try:
-            self._channel.send([*request, self.begins])
-        except (Gone, Late) as error:
-            self.dead = type(error).__name__.lower()
-            raise
-        self.begins = False
-        answer = self.receive()
-        try:
-            value, fault = self._read(answer, [*args, *named.values()])
+            kind, *parts, changed = answer
+            if self._in_place:
+                for place, wire in changed:
+                    _become(arguments[place], decode(wire))
+            if kind == "value":
+                value = decode(parts[0])
+            elif kind == "other":
+                value = Other(parts[1] is True)
+                self.other = f"the answer is {str(parts[0])[:200]}, and no plain data"
+            else:
+                kinds, held, line = parts
+                raised = _exception(kinds, [decode(each) for each in held])
         except (Malformed, TypeError, ValueError, IndexError) as error:
             self.dead = "garbled"
             raise Garbled from error
-        if fault is not None:
-            raise fault
+        if raised is not None:
+            self.raised = raised
+            if self._names and "NameError" in kinds:
+                self.wrong = str(line)[:200]
+            raise raised
+        if self._numbers and _has_nan(value):
+            self.wrong = "the answer is not a number"
         return value
-
-    def _read(self, answer: Any, arguments: list[Any]) -> tuple[Any, BaseException | None]:
-        """Returns the value of an answer, and what the call raises instead."""
-        kind, *parts, changed = answer
-        if self._in_place:
-            for place, wire in changed:
-                _become(arguments[place], decode(wire))
-        if kind == "value":
-            [wire] = parts
-            value = decode(wire)
-            if self._numbers and _has_nan(value):
-                self.wrong = "the answer is not a number"
-            return value, None
-        if kind == "other":
-            self.other = f"the answer is {str(parts[0])[:200]}, and no plain data"
-            return Other(parts[1] is True), None
-        kinds, held, _ = parts
-        self.raised = _exception(kinds, [decode(each) for each in held])
-        if self._names and "NameError" in kinds:
-            self.wrong = str(parts[2])[:200]
-        return None, self.raised
 
 
 class Other:
@@ -133,10 +128,8 @@ def _exception(kinds: list[str], held: list[Any]) -> BaseException:
         if isinstance(kind, type) and issubclass(kind, BaseException):
             if issubclass(kind, (StopIteration, StopAsyncIteration, GeneratorExit)):
                 return RuntimeError(f"the solution raised {name}")  # else it would end a loop of the tests
-            try:
+            with contextlib.suppress(Exception):
                 return kind(*held)
-            except Exception:
-                continue
     return Exception(*held)
 
 
@@ -149,13 +142,10 @@ def _become(old: Any, new: Any) -> None:
         old[:] = [*kept, *new[len(kept) :]]
     elif isinstance(old, bytearray):
         old[:] = new
-    elif isinstance(old, dict):
-        kept_items = {key: _merged(old.get(key), value) for key, value in new.items()}
+    elif isinstance(old, (dict, set)):
+        content = {key: _merged(old.get(key), each) for key, each in new.items()} if isinstance(old, dict) else new
         old.clear()
-        old.update(kept_items)
-    elif isinstance(old, set):
-        old.clear()
-        old.update(new)
+        old.update(content)
 
 
 def _merged(old: Any, new: Any) -> Any:
@@ -173,143 +163,93 @@ def _has_nan(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and any(map(_has_nan, value))
 
 
-class Nowhere(io.TextIOBase):
-    """Takes what the tests print."""
-
-    def write(self, text: str) -> int:
-        return len(text)
-
-
-def from_input(descriptor: int) -> None:
-    """Does what the standard input says; see `main`."""
-    main(descriptor, **given())
-
-
-def main(
-    descriptor: int,
-    nonce: str,
-    setup: str,
-    source: str,
-    *,
-    names: list[str],
-    numbers: bool,
-    in_place: bool,
-    sure: list[list[int]],
-    reaching: list[int],
-    first: int,
-    last: int,
-    seconds: float,
-    stop: bool,
-    replay: int,
-) -> None:
-    """Runs tests against the functions at the other end of a descriptor and reports on them.
-
-    Args:
-        descriptor: the socket to the solution's sandbox.
-        nonce: begins every line of the report.
-        setup: trusted definitions that the tests may use.
-        source: the tests, as `instrument` prepares them.
-        names: the functions of the solution that the tests call.
-        numbers: see `Solution`.
-        in_place: see `Solution`.
-        sure: see `asserting`.
-        reaching: likewise.
-        first: the first unit to run.
-        last: the last one.
-        seconds: wall time of one unit, and of loading.
-        stop: end at the first unit that fails.
-        replay: see `asking`.
-    """
-    report = reporter(nonce)
-    sys.stdout = sys.stderr = Nowhere()
+def main(descriptor: int) -> None:
+    """Runs the tests against the functions at the other end of a descriptor and reports on them."""
+    given = orders()
+    report = reporter(given.nonce)
     channel = Channel(descriptor, trusted=True)
-    channel.deadline = time.monotonic() + seconds
-    solution = Solution(channel, in_place, numbers, "NameError" not in source)
+    channel.deadline = time.monotonic() + given.seconds
+    solution = Solution(channel, given.in_place, given.numbers, "NameError" not in given.source)
     try:
-        loaded = solution.receive()
+        loaded = solution.exchange(None)
+        if loaded != ["ready"]:
+            report(["load", "raised", str(loaded[1:2])[2:-2]])
+        else:
+            report(_run(given, solution, channel, report))
     except (Gone, Late, Garbled):
         report(["load", solution.dead, ""])
-        time.sleep(_LAST_WORD if solution.dead == "gone" else 0)
-        return
-    if loaded != ["ready"]:
-        report(["load", "raised", str(loaded[1:2])[2:-2]])
-        return
-    ask, anew, forget = asking(replay, apart=True)
-    true, enter, begin_assertions, fault = asserting(sure, reaching)
-    began = [0.0]
+    if solution.dead == "gone":
+        time.sleep(_LAST_WORD)  # the other sandbox is stopped when this one ends, and how it ended by itself matters
+
+
+def _run(given: Any, solution: Solution, channel: Channel, report: Any) -> list[Any]:
+    """Runs the tests and reports how their units ended; returns the last line of the report."""
+    ask, has_changed, forget = asking(given.replay)
+    true, enter, begin_assertions, fault_of = asserting(given.sure, given.reaching)
+    began, running = time.monotonic(), -1
+    asked: dict[int, tuple[Any, Any]] = {}
 
     def begin(unit: int) -> bool:
-        if not first <= unit <= last:
+        nonlocal began, running
+        if not given.first <= unit <= given.last:
             return False
-        anew()
-        solution.wrong, solution.other, solution.raised, solution.begins = "", "", None, True
+        solution.begin()
         begin_assertions()
-        began[0] = time.monotonic()
-        channel.deadline = began[0] + seconds
+        began, running = time.monotonic(), unit
+        channel.deadline = began + given.seconds
         return True
 
     def ended(unit: int, error: BaseException | None) -> None:
         if isinstance(error, Stop):
             raise error
-        how, why, seconds_taken = "passed", "", time.monotonic() - began[0]
-        raised, wrong = solution.raised, solution.wrong
-        changed = not solution.dead and anew()
+        how, why, seconds = "passed", "", time.monotonic() - began
         if solution.dead:
             how = solution.dead
-        elif wrong:
-            how, why = "failed", wrong
-        elif error is not None and not (is_skip(error) and error is not raised):
-            how, why = "raised" if error is raised else "failed", solution.other or line_of(error)
-            if isinstance(error, ModuleNotFoundError) and error is not raised:
+        elif solution.wrong:
+            how, why = "failed", solution.wrong
+        elif error is not None and not (is_skip(error) and error is not solution.raised):
+            if isinstance(error, ModuleNotFoundError) and error is not solution.raised:
                 report(["unjudged", f"the tests need a module that the sandbox lacks: {error.name}"])
                 raise Stop
-        elif error is None and fault(unit):
-            how, why = "failed", fault(unit)
-        report(["unit", unit, how, why, seconds_taken, changed])
-        channel.deadline = time.monotonic() + seconds
-        if solution.dead or (stop and how != "passed"):
+            how, why = "raised" if error is solution.raised else "failed", solution.other or line_of(error)
+        elif error is None and fault_of(unit):
+            how, why = "failed", fault_of(unit)
+        report(["unit", unit, how, why, seconds, has_changed()])
+        channel.deadline = time.monotonic() + given.seconds
+        if solution.dead or (given.stop and how != "passed"):
             raise Stop
 
+    def ask_first(function: Any, *args: Any, **named: Any) -> Any:
+        """Asks, and keeps the first question of each unit."""
+        if running >= 0 and running not in asked:
+            with contextlib.suppress(NotPlain):
+                asked[running] = function, encode([args, named])
+        return ask(function, *args, **named)
+
+    def ask_again() -> None:
+        """Asks the first question of each unit once more, when no test can be disturbed by that any more."""
+        for unit, (function, wire) in asked.items():
+            solution.begin()
+            channel.deadline = time.monotonic() + given.seconds
+            args, named = decode(wire)
+            with contextlib.suppress(Exception, Gone, Late):
+                ask(function, *args, **named)
+            if has_changed():
+                report(["changed", unit])
+
+    module = new_module()
+    vars(module).update({name: solution.function(name) for name in given.names})
     space: dict[str, Any] = {"__name__": "tests", "__builtins__": sys.modules["builtins"]}
-    report(
-        _run(
-            setup,
-            source,
-            space,
-            {name: solution.function(name) for name in names},
-            solution,
-            begin,
-            ended,
-            ask,
-            true,
-            enter,
-            forget,
-        )
-    )
-    if solution.dead == "gone":
-        time.sleep(_LAST_WORD)  # the other sandbox is stopped when this one ends, and how it ended by itself matters
-
-
-def _run(
-    setup: str, source: str, space: dict[str, Any], functions: dict[str, Any], solution: Solution, *judge: Any
-) -> list[Any]:
-    """Runs the tests; returns the last line of the report."""
     try:
-        if setup:
-            code = compile(setup, "<setup>", "exec", dont_inherit=True)
-            space.update(customary(code))
-            exec(code, space)
+        code = compile(given.setup, "<setup>", "exec", dont_inherit=True)
+        space.update(customary(code))
+        exec(code, space)
     except Exception as error:
         return ["unjudged", f"the definitions before the tests raise {line_of(error)}"]
-    module = types.ModuleType("solution")
-    vars(module).update(functions)
-    for name in SOLUTION_MODULES:
-        sys.modules[name] = module
-    space.update(functions)
-    names = ("__begin__", "__ended__", "__ask__", "__true__", "__enter__", "__forget__")
-    space.update(zip(names, judge, strict=True), __near__=same)
+    space.update({name: vars(module)[name] for name in given.names}, __begin__=begin, __ended__=ended, __near__=same)
+    space.update(__ask__=ask_first, __true__=true, __enter__=enter, __forget__=forget)
     try:
-        exec(compile(source, "<tests>", "exec", dont_inherit=True), space)
+        exec(compile(given.source, "<tests>", "exec", dont_inherit=True), space)
     except Stop:
         return ["stopped", solution.dead]
     except ModuleNotFoundError as error:
@@ -318,4 +258,6 @@ def _run(
         return ["broken", line_of(error)]
     except BaseException as error:
         return ["broken", solution.dead or line_of(error)]
+    if not given.replay:
+        ask_again()
     return ["done"]

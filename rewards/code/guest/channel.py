@@ -2,7 +2,7 @@
 
 A frame is its length in four bytes and then JSON in ASCII. The other end may be hostile: a frame that is too long, is
 not JSON or comes too late is an error of its own, and nothing else is ever read into it. What a guest is to do comes
-before all that as one JSON object on its standard input.
+before all that as one JSON object on its standard input; the host reads its report on standard output.
 
 This module runs inside sandboxes and needs the standard library alone.
 """
@@ -13,6 +13,8 @@ import json
 import os
 import select
 import time
+import types
+from collections.abc import Callable
 from typing import Any
 
 LONGEST = 32 * 2**20
@@ -35,13 +37,37 @@ class Garbled(Exception):
     """The other end sent no frame."""
 
 
-def given() -> dict[str, Any]:
-    """Returns the arguments of this program, the JSON object on its standard input."""
+def orders() -> Any:
+    """Returns what this program is to do as an object with attributes; `tests_judge` says what they mean."""
     pieces = []
     while piece := os.read(0, _PIECE):
         pieces.append(piece)
-    arguments: dict[str, Any] = json.loads(b"".join(pieces))
-    return arguments
+    return types.SimpleNamespace(**json.loads(b"".join(pieces)))
+
+
+def silence() -> None:
+    """Sends what is printed nowhere, and empties standard input, from which the orders came."""
+    nowhere = os.open("/dev/null", os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+
+
+def reporter(nonce: str) -> Callable[[list[Any]], None]:
+    """Returns what writes a line of the report to standard output, to which nothing else writes from now on.
+
+    Args:
+        nonce: the secret of the run, with which each line begins.
+    """
+    output = os.dup(1)
+    silence()
+
+    def report(line: list[Any]) -> None:
+        data = f"{nonce} {json.dumps(line)}\n".encode("ascii")
+        while data:
+            data = data[os.write(output, data) :]
+
+    return report
 
 
 class Channel:
@@ -52,21 +78,17 @@ class Channel:
         trusted: this is the end of the tests, which may send more than they accept.
 
     Attributes:
-        longest: how many bytes the longest frame had that came.
         deadline: when reading and writing give up, on the clock `time.monotonic`; None for never.
     """
 
     def __init__(self, descriptor: int, *, trusted: bool = False) -> None:
         os.set_blocking(descriptor, False)
         self._descriptor = descriptor
-        self._poll = select.poll()
-        self._poll.register(descriptor, select.POLLIN)
         self._held = b""
         self._most_sent, self._most_received = LONGEST, _TRUSTED * LONGEST
         if trusted:
             self._most_sent, self._most_received = self._most_received, self._most_sent
         self.deadline: float | None = None
-        self.longest = 0
 
     def send(self, message: Any) -> None:
         """Sends one frame.
@@ -84,7 +106,7 @@ class Channel:
             try:
                 data = data[os.write(self._descriptor, data[:_PIECE]) :]
             except BlockingIOError:
-                self._wait(select.POLLOUT)
+                self._wait([], [self._descriptor])
             except OSError as error:
                 raise Gone from error
 
@@ -99,7 +121,6 @@ class Channel:
         length = int.from_bytes(self._read(_HEAD), "big")
         if length > self._most_received:
             raise Garbled(f"a frame of {length} bytes")
-        self.longest = max(self.longest, length)
         body = self._read(length)
         try:
             message, end = _decode(body.decode("ascii"))
@@ -113,29 +134,22 @@ class Channel:
         """Returns so many bytes; what came with them is held for the next time."""
         pieces, missing = [self._held], count - len(self._held)
         while missing > 0:
-            self._wait(select.POLLIN)
+            self._wait([self._descriptor], [])
             try:
                 piece = os.read(self._descriptor, _PIECE)
-            except BlockingIOError:
-                continue
             except OSError as error:
                 raise Gone from error
             if not piece:
                 raise Gone
             pieces.append(piece)
             missing -= len(piece)
-        found = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        found = b"".join(pieces)
         self._held = found[count:]
         return found[:count]
 
-    def _wait(self, event: int) -> None:
-        """Waits until the socket is ready."""
-        if event != select.POLLIN:
-            self._poll.modify(self._descriptor, event)
-        left = None if self.deadline is None else (self.deadline - time.monotonic()) * 1000
-        late = left is not None and left <= 0
-        ready = not late and self._poll.poll(left)
-        if event != select.POLLIN:
-            self._poll.modify(self._descriptor, select.POLLIN)
-        if not ready:
+    def _wait(self, reading: list[int], writing: list[int]) -> None:
+        left = None if self.deadline is None else self.deadline - time.monotonic()
+        if left is not None and (left <= 0 or select.select(reading, writing, [], left) == ([], [], [])):
             raise Late
+        if left is None:
+            select.select(reading, writing, [])

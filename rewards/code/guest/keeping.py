@@ -13,10 +13,9 @@ import random
 import time
 from typing import Any
 
-from grpo.rewards.code.guest.channel import Channel, Garbled, Gone, Late, given
+from grpo.rewards.code.guest.channel import Channel, Garbled, Gone, Late, orders, reporter
 from grpo.rewards.code.guest.near import MANY, candidates
 from grpo.rewards.code.guest.plain import Malformed, decode, encode
-from grpo.rewards.code.guest.reporting import reporter
 from grpo.rewards.code.guest.units import same
 
 _LAST_WORD = 0.2
@@ -28,51 +27,46 @@ class Keeper:
     """Answers one process of tests and solution.
 
     Args:
-        literals: the expected values, as `encode` writes them.
-        required: for each unit the expected values that must be asked for before it can pass.
-        forgiving: the units that pass although an assertion in them fails.
-        several: expected values of objects that are made alike, for which the tests expect others too: they equal many.
-        seed: decides the order of the values that are asked for.
+        given: the orders.
+        channel: the socket to it.
     """
 
-    def __init__(
-        self, literals: list[Any], required: list[list[int]], several: list[int], forgiving: list[int], seed: int
-    ) -> None:
-        self._literals = [decode(each) for each in literals]
-        self._required, self._several, self._forgiving = dict(enumerate(required)), several, forgiving
-        self._rng = random.Random(seed)
-        self._known: set[int] = set()
-        self._fault = ""
+    def __init__(self, given: Any, channel: Channel) -> None:
+        self._channel = channel
+        self._literals = [decode(each) for each in given.literals]
+        self._required, self._several, self._forgiving = given.required, given.several, given.forgiving
+        self._rng = random.Random(given.seed)
+        self.begin()
 
     def begin(self) -> None:
         """Forgets the unit before."""
-        self._known.clear()
+        self._known: set[int] = set()
         self._fault = ""
 
     def fault(self, unit: int) -> str:
         """Returns why a unit that says that it passed has not, or ""."""
         if self._fault and unit not in self._forgiving:
             return self._fault
-        return "an assertion was left out" if set(self._required.get(unit, ())) - self._known else ""
+        return "an assertion was left out" if set(self._required[unit]) - self._known else ""
 
     def compared(self, place: int, found: Any, tolerance: float | None) -> bool:
         """Returns whether plain data equals the expected value of that place."""
         self._known.add(place)
         expected = self._literals[place]
-        ok = found == expected if tolerance is None else same(found, expected, tolerance)
+        ok = bool(found == expected if tolerance is None else same(found, expected, tolerance))
         if not ok:
             self._fault = "another value than expected"
-        return bool(ok)
+        return ok
 
-    def asked(self, place: int, value: Any, channel: Channel) -> int:
+    def asked(self, place: int, value: Any) -> int:
         """Asks an object which values it equals; returns the place of the expected one, so that the tests go on."""
         if place >= 0:
             self._known.add(place)
             value = self._literals[place]
         count = _FEW if len(str(encode(value))) > _LARGE else MANY
         values, right = candidates(value, self._rng, count)
-        channel.send([encode(each) for each in values])
-        _, kind, answers = channel.receive()
+        self._channel.send([encode(each) for each in values])
+        _, kind, answers = self._channel.receive()
         if kind != "answers" or len(answers) != len(values):
             raise Garbled
         if place in self._several:
@@ -87,76 +81,49 @@ class Keeper:
         return right
 
 
-def from_input(descriptor: int) -> None:
-    """Does what the standard input says; see `main`."""
-    main(descriptor, **given())
-
-
-def main(
-    descriptor: int,
-    nonce: str,
-    token: str,
-    literals: list[Any],
-    *,
-    required: list[list[int]],
-    several: list[int],
-    forgiving: list[int],
-    seed: int,
-    seconds: float,
-    stop: bool,
-) -> None:
-    """Listens to the sandbox of tests and solution and reports how each unit ended.
-
-    Args:
-        descriptor: the socket to it.
-        nonce: begins every line of the report.
-        token: what each of its frames must begin with.
-        literals: see `Keeper`.
-        required: likewise, by unit.
-        several: likewise.
-        forgiving: likewise.
-        seed: likewise.
-        seconds: wall time of one unit, and of loading.
-        stop: end at the first unit that fails.
-    """
-    report = reporter(nonce)
+def main(descriptor: int) -> None:
+    """Listens to the sandbox of tests and solution at the other end and reports how each unit ended."""
+    given = orders()
+    report = reporter(given.nonce)
     channel = Channel(descriptor, trusted=True)
-    channel.deadline = time.monotonic() + seconds
-    keeper = Keeper(literals, required, several, forgiving, seed)
-    unit, began, loaded, depth = -1, time.monotonic(), False, 0
+    keeper = Keeper(given, channel)
+    unit, loaded, depth = -1, False, 0
+
+    def wait() -> float:
+        """Gives the other side its time anew; returns the time of the clock."""
+        now = time.monotonic()
+        channel.deadline = now + given.seconds
+        return now
+
+    began = wait()
     try:
         while True:
             message = channel.receive()
-            if type(message) is not list or len(message) < 2 or message[0] != token:
+            if type(message) is not list or len(message) < 2 or message[0] != given.token:
                 raise Garbled
             kind, *parts = message[1:]
             if kind == "loaded":
                 loaded = True
-                channel.deadline = time.monotonic() + seconds
-            elif kind == "failed":
-                report(["load", *parts])
-                return
+                wait()
             elif kind == "begin":
                 if depth == 0:
                     keeper.begin()
                 depth += 1
-                unit, began = parts[0], time.monotonic()
-                channel.deadline = began + seconds
+                unit, began = parts[0], wait()
             elif kind == "known":
                 channel.send(keeper.compared(parts[0], decode(parts[1]), parts[2]))
             elif kind == "object":
-                value = decode(parts[1]) if parts[0] < 0 else None
-                channel.send(keeper.asked(parts[0], value, channel))
+                channel.send(keeper.asked(parts[0], decode(parts[1])))
             elif kind == "end":
                 depth -= 1
-                how, why = parts[0], str(parts[1])[:_LONGEST]
+                how, why, changed = parts
                 fault = keeper.fault(unit) if how == "passed" else ""
-                how, why = ("failed", fault) if fault else (how, why)
-                report(["unit", unit, how, why, time.monotonic() - began, parts[2]])
-                channel.deadline = time.monotonic() + seconds
-                channel.send(not (stop and how != "passed"))
+                how, why = ("failed", fault) if fault else (how, str(why)[:_LONGEST])
+                report(["unit", unit, how, why, time.monotonic() - began, changed])
+                wait()
+                channel.send(not (given.stop and how != "passed"))
             else:
-                report([kind, *parts])
+                report(["load" if kind == "failed" else kind, *parts])
                 return
     except (Gone, Late, Garbled, Malformed, TypeError, ValueError, IndexError) as error:
         how = type(error).__name__.lower() if isinstance(error, (Gone, Late)) else "garbled"

@@ -5,7 +5,6 @@ This module runs inside sandboxes and needs the standard library alone.
 
 from __future__ import annotations
 
-import os
 import sys
 import types
 from typing import Any
@@ -25,19 +24,17 @@ def new_module() -> types.ModuleType:
     return module
 
 
-def run_sources(module: types.ModuleType, sources: list[str], file: str = f"<{MODULE}>") -> dict[str, Any]:
-    """Runs source texts one after the other in a module, with the customary names that they mention; returns these.
+def run_source(module: types.ModuleType, source: str, file: str = f"<{MODULE}>") -> dict[str, Any]:
+    """Runs a source text in a module, with the customary names that it mentions; returns these.
 
     Raises:
         BaseException: what the program raises, `SystemExit` included.
     """
     space = vars(module)
-    offered: dict[str, Any] = {}
-    for source in sources:
-        code = compile(source, file, "exec", dont_inherit=True)
-        offered |= {name: value for name, value in customary(code).items() if name not in space}
-        space.update(offered)
-        exec(code, space)
+    code = compile(source, file, "exec", dont_inherit=True)
+    offered = {name: value for name, value in customary(code).items() if name not in space}
+    space.update(offered)
+    exec(code, space)
     return offered
 
 
@@ -50,22 +47,16 @@ def asked_for(module: types.ModuleType, name: str, given: dict[str, Any]) -> Any
         given: what stood in the module before the program ran, which is not the program's.
 
     Raises:
-        KeyError: the program has neither.
+        NameError: the program has neither.
     """
     space = vars(module)
     own = name in space and space[name] is not given.get(name, space)
     kind = space.get("Solution")
     if not own and isinstance(kind, type) and callable(getattr(kind, name, None)):
         return lambda *args, **named: getattr(kind(), name)(*args, **named)
+    if name not in space:
+        raise NameError(f"name {name!r} is not defined")
     return space[name]
-
-
-def silence() -> None:
-    """Sends what is printed nowhere, and empties standard input, from which the orders of the judge came."""
-    nowhere = os.open("/dev/null", os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(nowhere, descriptor)
-    os.close(nowhere)
 
 
 def line_of(error: BaseException) -> str:

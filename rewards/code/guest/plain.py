@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -19,18 +20,7 @@ MOST_VALUES = 2_000_000
 MOST_BITS = 4_000_000
 _SMALL = 2**53
 _AS_THEY_ARE = frozenset({type(None), bool, str})
-_GROUPS: dict[str, Any] = {"l": list, "t": tuple, "s": set, "z": frozenset, "q": deque}
-_MAPPINGS: dict[str, Any] = {"d": dict, "C": Counter, "O": OrderedDict, "u": defaultdict}
-_TAGS = {kind: tag for tag, kind in (*_GROUPS.items(), *_MAPPINGS.items())}
-_CLOCK: dict[str, tuple[Any, str]] = {
-    "date": (datetime.date, "year month day"),
-    "time": (datetime.time, "hour minute second microsecond"),
-    "datetime": (datetime.datetime, "year month day hour minute second microsecond"),
-    "timedelta": (datetime.timedelta, "days seconds microseconds"),
-}
-_CLOCK_TAGS = {kind: tag for tag, (kind, _) in _CLOCK.items()}
 _BASES = (bool, int, float, complex, str, bytes, bytearray, tuple, list, set, frozenset, dict, deque)
-_VIEWS: dict[type, str] = {type({}.keys()): "K", type({}.values()): "V", type({}.items()): "P"}
 
 
 class NotPlain(Exception):
@@ -39,6 +29,64 @@ class NotPlain(Exception):
 
 class Malformed(Exception):
     """What was received is not a value."""
+
+
+def _attributes(names: str) -> Callable[[Any], list[Any]]:
+    """Returns what takes a date or time apart, with the offset of its time zone in seconds where it has one."""
+
+    def parts(value: Any) -> list[Any]:
+        zone = getattr(value, "tzinfo", None)
+        if zone is not None and type(zone) is not datetime.timezone:
+            raise NotPlain("a time zone")
+        return [getattr(value, name) for name in names.split()] + ([value.utcoffset().total_seconds()] if zone else [])
+
+    return parts
+
+
+def _clock(kind: Any, count: int) -> Callable[[list[Any]], Any]:
+    """Returns what makes a date or time of its parts."""
+    zone = datetime.timezone
+    return lambda parts: kind(*parts[:count], *[zone(datetime.timedelta(seconds=each)) for each in parts[count:]])
+
+
+def _items(value: Any) -> list[Any]:
+    return [part for pair in value.items() for part in pair]
+
+
+def _pairs(parts: list[Any]) -> dict[Any, Any]:
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+# For each type its tag, what takes a value apart and what makes it of its parts again.
+_KINDS: dict[type, tuple[str, Callable[[Any], Iterable[Any]], Callable[[list[Any]], Any]]] = {
+    list: ("l", iter, list),
+    tuple: ("t", iter, tuple),
+    set: ("s", iter, set),
+    frozenset: ("z", iter, frozenset),
+    deque: ("q", iter, deque),
+    dict: ("d", _items, _pairs),
+    Counter: ("C", _items, lambda parts: Counter(_pairs(parts))),
+    OrderedDict: ("O", _items, lambda parts: OrderedDict(_pairs(parts))),
+    defaultdict: ("u", _items, lambda parts: defaultdict(None, _pairs(parts))),
+    type({}.keys()): ("K", iter, lambda parts: dict.fromkeys(parts).keys()),
+    type({}.values()): ("V", iter, lambda parts: dict(enumerate(parts)).values()),
+    type({}.items()): ("P", iter, lambda parts: dict(parts).items()),
+    bytes: ("b", lambda value: [value.hex()], lambda parts: bytes.fromhex(*parts)),
+    bytearray: ("y", lambda value: [value.hex()], lambda parts: bytearray.fromhex(*parts)),
+    complex: ("c", lambda value: [value.real, value.imag], lambda parts: complex(*parts)),
+    range: ("r", lambda value: [value.start, value.stop, value.step], lambda parts: range(*parts)),
+    Decimal: ("D", lambda value: [str(value)], lambda parts: Decimal(*parts)),
+    Fraction: ("F", lambda value: [value.numerator, value.denominator], lambda parts: Fraction(*parts)),
+    datetime.date: ("date", _attributes("year month day"), _clock(datetime.date, 3)),
+    datetime.time: ("time", _attributes("hour minute second microsecond"), _clock(datetime.time, 4)),
+    datetime.datetime: (
+        "datetime",
+        _attributes("year month day hour minute second microsecond"),
+        _clock(datetime.datetime, 7),
+    ),
+    datetime.timedelta: ("timedelta", _attributes("days seconds microseconds"), _clock(datetime.timedelta, 3)),
+}
+_MAKING = {tag: make for tag, _, make in _KINDS.values()}
 
 
 def encode(value: Any, *, convert: bool = False) -> Any:
@@ -68,29 +116,9 @@ def encode(value: Any, *, convert: bool = False) -> Any:
             return ["i", hex(value)]
         if kind is float:
             return value if value - value == 0 else ["f", repr(value)]
-        if kind in _TAGS:
-            tag = _TAGS[kind]
-            if tag in _GROUPS:
-                return [tag, *[write(item, depth + 1) for item in value]]
-            if kind is defaultdict and not convert:
-                raise NotPlain("a defaultdict")
-            return [tag, *[write(part, depth + 1) for pair in value.items() for part in pair]]
-        if kind is bytes or kind is bytearray:
-            return ["b" if kind is bytes else "y", value.hex()]
-        if kind is complex:
-            return ["c", repr(value.real), repr(value.imag)]
-        if kind is range:
-            return ["r", *[write(part, depth + 1) for part in (value.start, value.stop, value.step)]]
-        if kind is Decimal:
-            return ["D", str(value)]
-        if kind is Fraction:
-            return ["F", write(value.numerator, depth), write(value.denominator, depth)]
-        if kind in _VIEWS:
-            return [_VIEWS[kind], *[write(item, depth + 1) for item in value]]
-        if kind in _CLOCK_TAGS and type(getattr(value, "tzinfo", None)) in (type(None), datetime.timezone):
-            tag = _CLOCK_TAGS[kind]
-            zone = [value.utcoffset().total_seconds()] if getattr(value, "tzinfo", None) else []
-            return [tag, *[getattr(value, name) for name in _CLOCK[tag][1].split()], *zone]
+        if kind in _KINDS and (kind is not defaultdict or convert):
+            tag, parts, _ = _KINDS[kind]
+            return [tag, *[write(part, depth + 1) for part in parts(value)]]
         if convert:
             return write(_held(value), depth + 1)
         raise NotPlain(f"an object of the class {kind.__name__}")
@@ -154,49 +182,11 @@ def _read(wire: Any, depth: int) -> Any:
     if type(wire) is not list or not wire or type(wire[0]) is not str:
         raise Malformed("no tagged value")
     tag, parts = wire[0], wire[1:]
-    if tag in _GROUPS:
-        return _GROUPS[tag]([_read(part, depth + 1) for part in parts])
-    if tag in _MAPPINGS:
-        read = [_read(part, depth + 1) for part in parts]
-        pairs = dict(zip(read[::2], read[1::2], strict=True))
-        if tag == "u":
-            return defaultdict(None, pairs)
-        return _MAPPINGS[tag](pairs)
-    if tag in _VIEWS.values():
-        items = [_read(part, depth + 1) for part in parts]
-        if tag == "V":
-            return dict(enumerate(items)).values()
-        return dict.fromkeys(items).keys() if tag == "K" else dict(items).items()
-    if tag in _CLOCK:
-        names = _CLOCK[tag][1].split()
-        zone = (
-            {"tzinfo": datetime.timezone(datetime.timedelta(seconds=parts[len(names)]))} if parts[len(names) :] else {}
-        )
-        return _CLOCK[tag][0](**dict(zip(names, map(_whole, parts[: len(names)]), strict=True)), **zone)
-    if tag in ("b", "y"):
-        [text] = parts
-        return (bytes if tag == "b" else bytearray).fromhex(text)
-    if tag == "i":
-        [text] = parts
-        if len(text) > MOST_BITS // 4 + 8:
-            raise Malformed("a number with too many digits")
+    if tag in _MAKING:
+        return _MAKING[tag]([_read(part, depth + 1) for part in parts])
+    [text] = parts
+    if tag == "i" and len(text) <= MOST_BITS // 4 + 8:
         return int(text, 16)
     if tag == "f":
-        [text] = parts
         return {"inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}[text]
-    if tag == "c":
-        return complex(*(float(part) for part in parts))
-    if tag == "r":
-        return range(*(_whole(_read(part, depth + 1)) for part in parts))
-    if tag == "D":
-        [text] = parts
-        return Decimal(text)
-    if tag == "F":
-        return Fraction(*(_whole(_read(part, depth + 1)) for part in parts))
     raise Malformed(f"the tag {tag!r}")
-
-
-def _whole(number: Any) -> int:
-    if type(number) is not int:
-        raise Malformed("no whole number")
-    return number

@@ -11,40 +11,24 @@ from __future__ import annotations
 import signal
 from typing import Any
 
-from grpo.rewards.code.guest.channel import Channel, Gone, given
-from grpo.rewards.code.guest.loading import asked_for, line_of, new_module, run_sources, silence
+from grpo.rewards.code.guest.channel import Channel, Gone, orders, silence
+from grpo.rewards.code.guest.loading import asked_for, line_of, new_module, run_source
 from grpo.rewards.code.guest.plain import NotPlain, decode, encode
 
 _CHANGING = (list, dict, set, bytearray)
 
 
-def from_input(descriptor: int) -> None:
-    """Does what the standard input says; see `main`."""
-    main(Channel(descriptor), **given())
-
-
-def main(channel: Channel, sources: list[str], names: list[str], seconds: float) -> None:
-    """Loads a solution and answers calls of its functions until the other side ends.
-
-    Args:
-        channel: the socket to the tests.
-        sources: the definitions that come with the task, and the program.
-        names: the globals that the tests call.
-        seconds: processor time of loading and of one unit of the tests, after which the process is ended.
-    """
+def main(descriptor: int) -> None:
+    """Loads a solution and answers calls of its functions until the other end of the descriptor ends."""
+    given, channel = orders(), Channel(descriptor)
     silence()
-    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_PROF, given.seconds)
     module = new_module()
-    functions: dict[str, Any] = {}
     try:
-        run_sources(module, sources[:-1])
+        run_source(module, given.setup)
         before = dict(vars(module))
-        before |= run_sources(module, sources[-1:])
-        for name in names:
-            functions[name] = asked_for(module, name, before)
-    except KeyError as error:
-        channel.send(["failed", f"NameError: name {error} is not defined"])
-        return
+        before |= run_source(module, given.program)
+        functions = {name: asked_for(module, name, before) for name in given.names}
     except BaseException as error:  # the program may also call sys.exit()
         channel.send(["failed", line_of(error)])
         return
@@ -55,7 +39,7 @@ def main(channel: Channel, sources: list[str], names: list[str], seconds: float)
         except Gone:
             return
         if begins:
-            signal.setitimer(signal.ITIMER_PROF, seconds)
+            signal.setitimer(signal.ITIMER_PROF, given.seconds)
         channel.send(_answer(functions[name], arguments, named))
 
 

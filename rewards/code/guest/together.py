@@ -2,7 +2,8 @@
 
 Semantics are therefore Python's own. The expected values are not in this process: a comparison with one asks the keeper
 in another sandbox (`keeping`). The judge keeps its state in the locals of running functions, which only frames reveal,
-and `guard` refuses frames. The judge's modules are removed before the solution loads, so that it cannot change them.
+and `guard` refuses frames; what the tests call of it stands in their code and in no namespace. The judge's modules are
+removed before the solution loads, so that it cannot change them.
 
 This module runs inside sandboxes and needs the standard library alone.
 """
@@ -13,17 +14,19 @@ import collections
 import contextlib
 import copy
 import json.encoder
+import operator
 import os
 import signal
 import sys
 import types
+import warnings
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
-from grpo.rewards.code.guest.channel import given
+from grpo.rewards.code.guest.channel import orders, silence
 from grpo.rewards.code.guest.customs import customary
 from grpo.rewards.code.guest.guard import install, looks_around
-from grpo.rewards.code.guest.loading import MODULE, asked_for, line_of, new_module, run_sources, silence
+from grpo.rewards.code.guest.loading import MODULE, asked_for, line_of, new_module, run_source
 from grpo.rewards.code.guest.plain import NotPlain, decode, encode
 from grpo.rewards.code.guest.units import Stop, asking, asserting, is_skip, same
 
@@ -32,68 +35,23 @@ _HEAD = 4
 _HOLDING = (list, dict, set, collections.deque, collections.Counter, collections.defaultdict)
 _COUNTING = (int, float, str, bool, type(None), *_HOLDING)
 _RUNNER = ("unittest.case", "unittest.mock", "pytest")
-_WATCHED = ("builtins", *_RUNNER)
+_AGAINST = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
 
 
-def from_input(descriptor: int) -> None:
-    """Does what the standard input says; see `main`."""
-    main(descriptor, **given())
-
-
-def main(
-    descriptor: int,
-    token: str,
-    setup: str,
-    program: str,
-    source: str,
-    *,
-    names: list[str],
-    pytest: bool,
-    items: dict[str, int],
-    modules: list[str],
-    sure: list[list[int]],
-    reaching: list[int],
-    first: int,
-    last: int,
-    seconds: float,
-    replay: int,
-) -> None:
-    """Loads a solution, runs the tests with it and tells the keeper how each unit ended.
-
-    Args:
-        descriptor: the socket to the keeper.
-        token: what each frame begins with.
-        setup: trusted definitions that the tests and the solution may use.
-        program: the solution.
-        source: the tests, as `instrument` prepares them.
-        names: the globals of the solution that the tests use.
-        pytest: the tests are written for pytest or unittest, and pytest runs them.
-        items: the units by the names of test functions, `Class.method` in classes.
-        modules: what the tests import, which the solution may not change while it is loaded.
-        sure: see `asserting`.
-        reaching: likewise.
-        first: the first unit to run.
-        last: the last one.
-        seconds: processor time of loading and of one unit, after which the process is ended.
-        replay: see `asking`.
-    """
+def main(descriptor: int) -> None:
+    """Loads a solution, runs the tests with it and tells the keeper, at the descriptor, how each unit ended."""
+    given = orders()
     silence()
-    line = _line(descriptor, token)
+    line = _line(descriptor, given.token)
     next(line)
     say = line.send
-    ask, anew, forget = asking(replay)
-    true, enter, begin_assertions, fault_of = asserting(sure, reaching)
     module = new_module()
-    space: dict[str, Any] = {"__name__": "test_solution", "__builtins__": sys.modules["builtins"]}
     refused: list[str] = []
-    library = os.__file__.rpartition("/")[0]
-    switch = install((library, "/usr/lib/sandbox"), refused.append)
+    switch = install((os.__file__.rpartition("/")[0], "/usr/lib/sandbox"), refused.append)
     try:
-        run_sources(module, [setup] if setup else [], "<setup>")
-        for name in modules:
-            __import__(name)
-        if pytest:
-            __import__("pytest")  # before the solution can change it
+        run_source(module, given.setup, "<setup>")
+        for name in (*given.modules, *(["pytest"] if given.pytest else [])):
+            __import__(name)  # before the solution can change it
     except ModuleNotFoundError as error:
         say(["unjudged", f"the tests need a module that the sandbox lacks: {error.name}"])
         return
@@ -101,55 +59,60 @@ def main(
         say(["unjudged", f"the definitions before the tests raise {line_of(error)}"])
         return
     before = dict(vars(module))
-    space.update({name: value for name, value in before.items() if not name.startswith("__")})
-    watched = [*_WATCHED, *modules]
-    marks = _marks(watched)
     runner = [*_RUNNER, *(name for name in sys.modules if name.startswith("_pytest"))]
-    runner_marks = _marks(runner)
+    watched = ["builtins", *given.modules, *runner]
+    marks = _marks(watched)
     for name in [name for name in sys.modules if name.partition(".")[0] == "grpo"]:
         del sys.modules[name]
-    fault = looks_around(program)
-    if fault:
-        say(["failed", "raised", f"it uses {fault}, which could reveal the tests"])
-        return
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    switch(True)
-    try:
-        before |= run_sources(module, [program])
-    except BaseException as error:  # the program may also call sys.exit()
-        switch(False)
-        say(["failed", "raised", line_of(error)])
-        return
-    if refused:
-        say(["failed", "raised", f"it uses {refused[0]}, which could reveal the tests"])
-        return
-    changed = _difference(marks, _marks(watched)) or _difference(runner_marks, _marks(runner))
-    if changed:
-        say(["failed", "raised", f"it changes {changed}"])
-        return
-    for name in names:
+
+    def looked() -> str:
+        """Returns why the solution is wrong whatever it answers, or ""."""
+        return f"it uses {refused[0]}, which could reveal the tests" if refused else ""
+
+    refused.extend(filter(None, [looks_around(given.program)]))
+    why = looked()
+    if not why:
+        signal.setitimer(signal.ITIMER_PROF, given.seconds)
+        switch(True)
         try:
+            before |= run_source(module, given.program)
+        except BaseException as error:  # the program may also call sys.exit()
+            why = line_of(error)
+        changed = _difference(marks, _marks(watched))
+        why = why or looked() or (f"it changes {changed}" if changed else "")
+    if why:
+        say(["failed", "raised", why])
+        return
+    space = {name: value for name, value in before.items() if not name.startswith("__")}
+    space |= {"__name__": "test_solution", "__builtins__": sys.modules["builtins"], "__near__": same}
+    for name in given.names:
+        space.pop(name, None)
+        with contextlib.suppress(NameError):
             space[name] = asked_for(module, name, before)
-        except KeyError:
-            space.pop(name, None)
     now = vars(module)
     kinds = [name for name, value in before.items() if isinstance(value, type) and isinstance(now.get(name), type)]
     space.update({name: now[name] for name in kinds if name in space})  # a program may define what the prompt does anew
     say(["loaded"])
+    ask, has_changed, forget = asking(given.replay)
+    true, enter, begin_assertions, fault_of = asserting(given.sure, given.reaching)
     faults: list[str] = []
-    running = [-1]
+    patching = any(word in given.source for word in ("patch", "setattr", "builtins"))
+    watched = runner if patching else ["builtins", *runner]
+    running = -1
 
     def begin(unit: int) -> bool:
-        if not first <= unit <= last:
+        nonlocal running, marks
+        if not given.first <= unit <= given.last:
             return False
-        if running[0] < 0:
-            runner_marks.update(_marks(runner))  # pytest itself has begun
-        anew()
+        if running < 0:
+            marks = _marks(watched)  # pytest itself has begun
+        running = unit
+        has_changed()
+        forget()
         faults.clear()
         refused.clear()
         begin_assertions()
-        running[0] = unit
-        signal.setitimer(signal.ITIMER_PROF, seconds)
+        signal.setitimer(signal.ITIMER_PROF, given.seconds)
         say(["begin", unit])
         return True
 
@@ -157,116 +120,34 @@ def main(
         if isinstance(error, Stop):
             raise error
         if refused:
-            how, why = "failed", f"it uses {refused[0]}, which could reveal the tests"
+            how, why = "failed", looked()
         elif _is_skip(error):
             how = "passed"
         elif error is not None and not how:
             how, why = "failed" if isinstance(error, AssertionError) else "raised", line_of(error)
         elif not how:
-            how = "passed"
-            fault = faults[0] if faults else _difference(runner_marks, _marks(runner)) or fault_of(unit)
-            how, why = ("failed", fault) if fault else (how, why)
-        if not say(["end", how, why, anew()]):
+            fault = faults[0] if faults else _difference(marks, _marks(watched)) or fault_of(unit)
+            how, why = ("failed", fault) if fault else ("passed", "")
+        if not say(["end", how, why, has_changed()]):
             raise Stop
 
-    def known(value: Any, place: int, tolerance: float | None = None) -> bool:
-        try:
-            wire = encode(value)
-        except (NotPlain, RecursionError):
-            return equal(value, place, None)
-        return bool(say(["known", place, wire, tolerance]))
-
-    def equal(value: Any, place: int, expected: Any) -> bool:
-        with _without_trace(module, value):
-            other, error = _asked(value, place, expected, say)
-        if error is not None:
-            raise error
-        return bool(value == other)
-
-    def alike(two: Any, one: Any) -> Any:
-        result = one == two
-        return suspected(one, two) if result is True else result
-
-    def differ(two: Any, one: Any) -> Any:
-        result = one != two
-        return not suspected(one, two) if result is False else result
-
-    def suspected(one: Any, two: Any) -> bool:
-        """Asks an object that says that it equals something whether it equals other things too."""
-        own, other = (one, two) if _has_own_eq(one) else (two, one)
-        if not _has_own_eq(own):
-            return True
-        try:
-            encode(other)
-        except (NotPlain, RecursionError):
-            with _without_trace(module, own):
-                if _agrees(lambda: own == object()) and _agrees(lambda: own == "\N{SNOWMAN}"):
-                    faults.append("an object that equals whatever it is compared with")
-                elif (_has_own_ne(own) and _agrees(lambda: own != other)) or not _agrees(lambda: own == other):
-                    faults.append("an object that equals a value and does not")
-            return True
-        with _without_trace(module, own):
-            _asked(own, -1, other, say)
-        return True
-
-    def order(names: tuple[str, ...], *values: Any) -> bool:
-        for name, one, two in zip(names, values, values[1:], strict=False):
-            if not _ORDERS[name](one, two):
-                return False
-            if MODULE in (type(one).__module__, type(two).__module__):
-                with _without_trace(module, one, two):
-                    against = _agrees(lambda: _ORDERS[_AGAINST[name]](one, two))  # noqa: B023
-                    still = _agrees(lambda: _ORDERS[name](one, two))  # noqa: B023
-                if against or not still:
-                    faults.append("an object that gives an order and its opposite")
-        return True
-
-    def get(value: Any, name: str) -> Any:
-        result = getattr(value, name)
-        if type(value).__module__ == MODULE:
-            with _without_trace(module, value):
-                again = getattr(value, name)
-            if _is_plain(result) and again != result:
-                faults.append(f"an attribute with two answers: {name}")
-        return result
-
-    def contains(item: Any, holder: Any) -> Any:
-        result = item in holder
-        if result and _has_own_eq(item) and type(holder) in (list, tuple):
-            suspected(item, next(each for each in holder if item is each or item == each))
-        if result and type(holder).__module__ == MODULE:
-            with _without_trace(module, holder):
-                everything = _agrees(lambda: object() in holder) and _agrees(lambda: "\N{SNOWMAN}" in holder)
-            if everything:
-                faults.append("an object that contains everything")
-        return result
-
-    def twice(function: Any, value: Any, **named: Any) -> Any:
-        result = function(value, **named)
-        if type(value).__module__ == MODULE:
-            with _without_trace(module, value):
-                again = function(value, **named)
-            of_data = type(result).__module__ == "builtins"  # two objects alike may differ in their texts
-            if type(again) is not type(result) or (of_data and repr(again) != repr(result)):
-                faults.append(f"an object with two answers to {function.__name__}")
-        return result
-
-    space.update(__begin__=begin, __ended__=ended, __ask__=ask, __true__=true, __near__=same)
-    space.update(
-        __known__=known, __alike__=alike, __differ__=differ, __order__=order, __contains__=contains, __twice__=twice
-    )
-    space.update(__get__=get, __enter__=enter, __forget__=forget)
+    judge = _questions(module, say, faults)
+    judge |= {"__begin__": begin, "__ended__": ended, "__ask__": ask, "__forget__": forget}
+    judge |= {"__true__": true, "__enter__": enter}
     try:
-        code = compile(source, "<tests>", "exec", dont_inherit=True)
-        space.update({name: value for name, value in customary(code).items() if name not in space})
-        if pytest:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # texts that stand for functions are called
+            code = compile(given.source, "<tests>", "exec", dont_inherit=True)
+        space = customary(code) | space
+        code = _with_judge(code, judge)
+        trouble = ""
+        if given.pytest:
             tests = types.ModuleType("test_solution")
             vars(tests).update(space)
-            trouble = _run_pytest(code, tests, items, (first, last), begin, ended)
-            if trouble:
-                say(["broken", trouble])
+            trouble = _run_pytest(code, tests, given.items, range(given.first, given.last + 1), begin, ended)
         else:
             exec(code, space)
+        say(["broken", trouble] if trouble else ["done"])
     except Stop:
         say(["stopped", ""])
     except ModuleNotFoundError as error:
@@ -274,7 +155,129 @@ def main(
         say(["broken", line_of(error)] if own else ["unjudged", f"the sandbox lacks the module {error.name}"])
     except BaseException as error:
         say(["broken", line_of(error)])
-    say(["done"])
+
+
+def _with_judge(code: types.CodeType, judge: dict[str, Any]) -> types.CodeType:
+    """Returns code in which functions of the judge stand where the code has the texts that name them."""
+    constants = [
+        _with_judge(each, judge)
+        if isinstance(each, types.CodeType)
+        else judge.get(each, each)
+        if type(each) is str
+        else each
+        for each in code.co_consts
+    ]
+    return code.replace(co_consts=tuple(constants))
+
+
+def _questions(module: types.ModuleType, say: Callable[[list[Any]], Any], faults: list[str]) -> dict[str, Any]:
+    """Returns what the tests call to compare something with what the solution made, by its name.
+
+    Args:
+        module: the solution.
+        say: asks the keeper.
+        faults: gets what is wrong with the objects of the solution.
+    """
+
+    def doubt(fault: str, question: Callable[[], Any], *values: Any) -> None:
+        """Notes a fault if objects say yes to an extra question, of which they keep no trace; an error is no yes."""
+        with _without_trace(module, *values), contextlib.suppress(Exception):
+            if question():
+                faults.append(fault)
+
+    def known(value: Any, place: int, tolerance: float | None = None) -> bool:
+        try:
+            wire = encode(value)
+        except (NotPlain, RecursionError):
+            return equal(value, place)
+        return bool(say(["known", place, wire, tolerance]))
+
+    def equal(value: Any, place: int) -> bool:
+        with _without_trace(module, value):
+            other, error = _asked(value, place, None, say)
+        if error is not None:
+            raise error
+        return bool(value == other)
+
+    def alike(two: Any, one: Any, *others: Callable[[Any, Any], Any]) -> Any:
+        result = one == two
+        return suspected(one, two, *others) if result is True else result
+
+    def differ(two: Any, one: Any) -> Any:
+        result = one != two
+        return not suspected(one, two) if result is False else result
+
+    def suspected(one: Any, two: Any, *others: Callable[[Any, Any], Any]) -> bool:
+        """Asks an object that says that it equals something whether it equals other things too."""
+        if others:
+            everything = "an object that equals whatever is made like it"
+            doubt(everything, lambda: all(other(one, two) for other in others), one, two)
+        own, other = (one, two) if _has_own_eq(one) else (two, one)
+        if not _has_own_eq(own):
+            return True
+        try:
+            encode(other)
+        except (NotPlain, RecursionError):
+            both = "an object that equals a value and does not"
+            doubt(both, lambda: (_has_own_ne(own) and own != other) or not own == other, own)  # noqa: SIM201
+            everything = "an object that equals whatever it is compared with"
+            doubt(everything, lambda: own == object() and own == "\N{SNOWMAN}", own)
+            return True
+        with _without_trace(module, own):
+            _asked(own, -1, other, say)
+        return True
+
+    def order(names: tuple[str, ...], *values: Any) -> bool:
+        for name, one, two in zip(names, values, values[1:], strict=False):
+            ask, against = getattr(operator, name), getattr(operator, _AGAINST[name])
+            if not ask(one, two):
+                return False
+            if _is_own(one) or _is_own(two):
+                questions: list[Callable[[], Any]] = [
+                    lambda: against(one, two),  # noqa: B023
+                    lambda: not ask(one, two),  # noqa: B023
+                    lambda: name in ("lt", "gt") and ask(two, one),  # noqa: B023
+                ]
+                for question in questions:
+                    doubt("an object that gives an order and its opposite", question, one, two)
+        return True
+
+    def close(value: Any, near: Callable[[Any], Any], elsewhere: Callable[[Any], Any]) -> Any:
+        result = near(value)
+        if result and _is_own(value):
+            doubt("a number that is near to every number", lambda: elsewhere(value), value)
+        return result
+
+    def contains(item: Any, holder: Any) -> Any:
+        result = item in holder
+        if result and _has_own_eq(item) and type(holder) in (list, tuple):
+            suspected(item, next(each for each in holder if item is each or item == each))
+        if result and _is_own(holder):
+            question = "an object that contains everything"
+            doubt(question, lambda: object() in holder and "\N{SNOWMAN}" in holder, holder)
+        return result
+
+    def twice(function: Any, value: Any, *named: str) -> Any:
+        result = function(value, *named)
+        if _is_own(value) and type(result) in _COUNTING and result == result:
+            name = named[0] if named else function.__name__
+            doubt(f"an object with two answers to {name}", lambda: _differs(result, function(value, *named)), value)
+        return result
+
+    def get(value: Any, name: str) -> Any:
+        return twice(getattr, value, name)
+
+    given = {"known": known, "alike": alike, "differ": differ, "order": order, "close": close, "contains": contains}
+    return {f"__{name}__": function for name, function in {**given, "twice": twice, "get": get}.items()}
+
+
+def _is_own(value: Any) -> bool:
+    """Returns whether a value is an object of the solution's."""
+    return type(value).__module__ == MODULE
+
+
+def _differs(one: Any, two: Any) -> bool:
+    return type(one) is not type(two) or one != two
 
 
 def _line(descriptor: int, token: str) -> Generator[Any, list[Any], None]:
@@ -348,15 +351,6 @@ def _without_trace(module: types.ModuleType, *values: Any) -> Iterator[None]:
             setattr(holder, name, held)
 
 
-_ORDERS: dict[str, Callable[[Any, Any], Any]] = {
-    "Lt": lambda one, two: one < two,
-    "LtE": lambda one, two: one <= two,
-    "Gt": lambda one, two: one > two,
-    "GtE": lambda one, two: one >= two,
-}
-_AGAINST = {"Lt": "GtE", "LtE": "Gt", "Gt": "LtE", "GtE": "Lt"}
-
-
 def _has_own_eq(value: Any) -> bool:
     """Returns whether the class of a value defines `__eq__` in Python."""
     return isinstance(type(value).__eq__, types.FunctionType)
@@ -366,18 +360,6 @@ def _has_own_ne(value: Any) -> bool:
     """Returns whether `!=` follows from `==`, or is Python code, and not that of a built-in type it derives from."""
     function: Any = type(value).__ne__
     return function is object.__ne__ or isinstance(function, types.FunctionType)
-
-
-def _agrees(question: Callable[[], Any]) -> bool:
-    """Returns whether an object says yes to a question; an exception is no answer."""
-    try:
-        return bool(question())
-    except Exception:
-        return False
-
-
-def _is_plain(value: Any) -> bool:
-    return type(value) in _COUNTING and value == value
 
 
 def _marks(names: list[str]) -> dict[tuple[str, str], int]:
@@ -418,7 +400,7 @@ def _is_skip(error: BaseException | None) -> bool:
     return is_skip(error) and error is not None and not _is_of_solution(error)
 
 
-def _run_pytest(code: Any, tests: Any, items: dict[str, int], wanted: tuple[int, int], begin: Any, ended: Any) -> str:
+def _run_pytest(code: Any, tests: Any, items: dict[str, int], wanted: range, begin: Any, ended: Any) -> str:
     """Runs a test module by pytest; returns why it could not be collected, or ""."""
     import pytest
 
@@ -432,16 +414,23 @@ def _run_pytest(code: Any, tests: Any, items: dict[str, int], wanted: tuple[int,
 
     plugin: Any = types.ModuleType("judge")
 
+    def hook(function: Any) -> None:
+        setattr(plugin, function.__name__, function)
+
+    @hook
     def pytest_pycollect_makemodule(module_path: Any, parent: Any) -> Any:
         return Tests.from_parent(parent, path=module_path)
 
+    @hook
     def pytest_collectreport(report: Any) -> None:
         if report.failed:
             trouble.append(str(report.longrepr).strip().splitlines()[-1][:300])
 
+    @hook
     def pytest_internalerror(excrepr: Any) -> None:
         trouble.append(str(excrepr).strip().splitlines()[-1][:300])
 
+    @hook
     def pytest_pyfunc_call(pyfuncitem: Any) -> Any:
         import inspect
 
@@ -453,6 +442,7 @@ def _run_pytest(code: Any, tests: Any, items: dict[str, int], wanted: tuple[int,
         asyncio.run(pyfuncitem.obj(**arguments))
         return True
 
+    @hook
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(item: Any, call: Any) -> Any:
         report = yield
@@ -472,9 +462,11 @@ def _run_pytest(code: Any, tests: Any, items: dict[str, int], wanted: tuple[int,
         known = (items.get(each) for each in (getattr(item.obj, "__qualname__", ""), owner, name))
         return next((unit for unit in known if unit is not None), 0)
 
+    @hook
     def pytest_collection_modifyitems(items: list[Any]) -> None:
-        items[:] = [item for item in items if wanted[0] <= unit_of(item) <= wanted[1]]
+        items[:] = [item for item in items if unit_of(item) in wanted]
 
+    @hook
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(item: Any, nextitem: Any) -> Any:
         unit = unit_of(item)
@@ -487,16 +479,6 @@ def _run_pytest(code: Any, tests: Any, items: dict[str, int], wanted: tuple[int,
             item.session.shouldstop = "enough"
         return result
 
-    for hook in (
-        pytest_pycollect_makemodule,
-        pytest_collectreport,
-        pytest_internalerror,
-        pytest_collection_modifyitems,
-        pytest_pyfunc_call,
-        pytest_runtest_makereport,
-        pytest_runtest_protocol,
-    ):
-        setattr(plugin, hook.__name__, hook)
     os.close(os.open("test_solution.py", os.O_CREAT))
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     off = [word for name in ("cacheprovider", "faulthandler", "doctest", "junitxml") for word in ("-p", f"no:{name}")]

@@ -1,4 +1,4 @@
-"""Runs prepared tests unit by unit, and compares results that came from JSON.
+"""What prepared tests call while they run unit by unit, and how results that came from JSON are compared.
 
 The prepared source (`grpo.rewards.code.instrument`) calls `__begin__` and `__ended__` around each unit, `__ask__`
 for calls whose answers may not change within a unit, and `__true__` for what an assertion found.
@@ -8,7 +8,6 @@ This module runs inside sandboxes and needs the standard library alone.
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import types
 from collections.abc import Callable
@@ -31,28 +30,22 @@ def is_skip(error: BaseException | None) -> bool:
     return isinstance(error, tuple(kind for kind in kinds if isinstance(kind, type)))
 
 
-def asking(replay: int, *, apart: bool = False) -> tuple[Callable[..., Any], Callable[[], bool], Callable[[], None]]:
-    """Returns `__ask__`, what starts a unit and says whether an answer changed in the last one, and `__forget__`.
+def asking(replay: int) -> tuple[Callable[..., Any], Callable[[], bool], Callable[[], None]]:
+    """Returns `__ask__`, what says whether an answer has changed since it was last asked for, and `__forget__`.
 
     Args:
         replay: 0 to call the function each time; 1 to repeat the first answer to an equal call; 2 to repeat the second
             answer, so that answers that alternate fall out of step with the tests.
-        apart: functions get copies of their arguments. The first call of a unit is then repeated at its end, and
-            answers are remembered across units.
     """
     answers: dict[str, Any] = {}
     changed: list[bool] = []
     awaited: set[str] = set()
-    first: list[tuple[str, Callable[[], Any]]] = []
 
     def ask(function: Any, *args: Any, **named: Any) -> Any:
         try:
             question = repr((getattr(function, "__name__", id(function)), encode([args, sorted(named.items())])))
         except (NotPlain, RecursionError, TypeError):
             return function(*args, **named)
-        if apart and not first:
-            wire = encode([args, named])
-            first.append((question, lambda: function(*decode(wire)[0], **decode(wire)[1])))
         if replay == 2 and question not in answers:
             function(*args, **named)
         if replay and question in answers and not isinstance(function, type):
@@ -82,19 +75,12 @@ def asking(replay: int, *, apart: bool = False) -> tuple[Callable[..., Any], Cal
     async def given_later(answer: Any) -> Any:
         return answer
 
-    def anew() -> bool:
-        if first and len(answers) > 1 and not changed and not replay:
-            question, again = first[0]
-            with contextlib.suppress(Exception):
-                noted(question, again())
+    def has_changed() -> bool:
         before = bool(changed)
         changed.clear()
-        first.clear()
-        if not apart:
-            answers.clear()
         return before
 
-    return ask, anew, answers.clear
+    return ask, has_changed, answers.clear
 
 
 def asserting(
