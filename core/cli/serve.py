@@ -65,8 +65,7 @@ def serve_rollouts(
     from grpo.core.config.defaults import dtype_of
     from grpo.core.rollout.engine.release import refuse_missing_vllm
     from grpo.core.rollout.server.capabilities import card_of_model, largest_frame, logprobs_of, refuse_unsplittable
-    from grpo.core.rollout.server.request import refuse_open
-    from grpo.core.rollout.server.serve import RolloutServer
+    from grpo.core.rollout.server.serve import RolloutServer, refuse_open
 
     token = os.environ.get(TOKEN) or None
     refuse_open(host, token)

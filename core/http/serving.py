@@ -76,6 +76,7 @@ class HttpServer:
     ) -> None:
         limits = limits or Limits()
         self._listener = listener
+        self._address = listener.getsockname()
         self._server = _Server(LimitedConfig(Guard(app, callers or Callers(), limits), limits))
         self._thread = threading.Thread(target=self._run, name="http server", daemon=True)
         self._error: BaseException | None = None
@@ -83,7 +84,7 @@ class HttpServer:
     @property
     def port(self) -> int:
         """The port that the socket is bound to."""
-        return int(self._listener.getsockname()[1])
+        return int(self._address[1])
 
     def start(self) -> None:
         """Returns once requests are answered.

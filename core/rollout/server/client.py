@@ -26,8 +26,16 @@ from urllib.parse import urlsplit
 import torch
 
 from grpo.core.rollout.server.capabilities import TOKEN, ServerCapabilities, card_from_json, misfits
-from grpo.core.rollout.server.request import SILENCE
-from grpo.core.rollout.server.serve import BYTES, CLAIM, KEEP, sampled_from
+from grpo.core.rollout.server.protocol import (
+    BYTES,
+    CLAIM,
+    HANDED,
+    INCARNATION,
+    KEEP,
+    RANK,
+    SILENCE,
+    sampled_from_json,
+)
 from grpo.core.rollout.server.wire import frames
 from grpo.core.rollout.sync.delta import Announced, LastWeights, Sender, whole_of
 from grpo.core.rollout.sync.fault import EngineLost, SyncFault
@@ -129,7 +137,7 @@ class ServerLink:
     def put_adapter(self, adapter: Adapter) -> None:
         """Sends A and B; the server takes them over in memory, without a file."""
         items = (whole_of(name, tensor) for name, tensor in adapter.tensors.items())
-        self._hand_over("/adapter", frames(items), {"Grpo-Rank": str(adapter.rank)})
+        self._hand_over("/adapter", frames(items), {RANK: str(adapter.rank)})
 
     def fingerprints(self, seed: int) -> Mapping[str, int]:
         """Asks what the engine computes with."""
@@ -160,7 +168,7 @@ class ServerLink:
         ready: dict[int, Sampled] = {}
 
         def heard(line: Mapping[str, Any]) -> None:
-            done = [sampled_from(one) for one in line["completions"]]
+            done = [sampled_from_json(one) for one in line["completions"]]
             ready.update(zip(line["numbers"], done, strict=True))
             if on_done is not None:
                 on_done(line["numbers"], done)
@@ -276,8 +284,8 @@ class ServerLink:
         """
         headers = {
             "Content-Type": BYTES,
-            "Grpo-Incarnation": str(self._known["incarnation"]),
-            "Grpo-Handed": str(self._known["handed"]),
+            INCARNATION: str(self._known["incarnation"]),
+            HANDED: str(self._known["handed"]),
             **(more or {}),
         }
         lines = _answer(self._url, path, body, headers)
@@ -350,7 +358,10 @@ def state_of(url: str) -> dict[str, Any]:
     except (ValueError, AttributeError):
         pass
     if refused is not None:
-        raise UsageError(f"the rollout server at {url} refuses: {refused}.")
+        raise UsageError(
+            f"the rollout server at {url} refuses: {refused}. With {TOKEN} set for the server and for the run it "
+            "answers to any name."
+        )
     raise UsageError(f"{url} answers, and not as a server of: grpo serve-rollouts. Name another with --server-url.")
 
 

@@ -1,46 +1,50 @@
-"""A rollout engine behind HTTP: `grpo serve-rollouts` runs it, core/rollout/server/client.py is its client.
+"""Serves a rollout engine over HTTP: `grpo serve-rollouts` runs it, core/rollout/server/client.py is its client.
 
-In: requests of one run. Out: what the engine says.
+How it works. The thread that started the engine runs every call on it, one at a time; the thread of the HTTP server
+(core/http/) reads requests and writes answers. So `/state` is answered at once, also in the middle of a long rollout.
+Two numbers guard against serving other weights than a run thinks: the incarnation is drawn anew by each start of a
+server, `handed` counts how often weights were handed over, by any caller. Every call but `/state` names both and is
+refused, on the engine's thread, when either has changed. A call that hands weights over raises `handed` before it
+begins, so weights that arrived by half belong to nobody. A caller whose handing over broke off cannot know whether it
+had begun: it raises `handed` itself (`/claim`), which makes a straggler stale.
 
-Theory of operation. The thread that started the engine runs every call on it, one at a time; other threads read
-requests and write answers. So `/state` is answered at once, also in the middle of a long rollout. Two numbers guard
-against serving other weights than a run thinks: the incarnation is drawn anew by each start of a server, `handed`
-counts how often weights were handed over, by whomever. Every call but `/state` names both and is refused, on the
-engine's thread, when either has changed. A call that hands weights over raises `handed` before it begins, so weights
-that arrived by half belong to nobody. A caller whose handing over broke off cannot know whether it had begun: it raises
-`handed` itself (`/claim`), which makes a straggler stale.
-
-An answer is lines of JSON: what there is to tell early, blank ones to show that the server lives, and a last one with
-the result or the error. Tensors come as frames (core/rollout/server/wire.py). Nothing is pickled, no call names code to
-run.
+An answer is lines of JSON: completions as they end, blank lines to show that the server lives, and a last one with the
+result or the error. Tensors come as frames (core/rollout/server/wire.py). Nothing is pickled, no call names code to
+run. A server without a token listens on the loopback alone and answers to its names alone.
 """
 
 from __future__ import annotations
 
-import hmac
-import io
+import asyncio
 import json
 import queue
 import secrets
-import socket
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import Receive
+
+from grpo.core.http.serving import Callers, HttpServer, bound, is_loopback, routed
 from grpo.core.rollout.engine.link import ServedEngine
-from grpo.core.rollout.server.capabilities import ServerCapabilities, card_to_json
-from grpo.core.rollout.server.request import (
-    SILENCE,
-    Forbidden,
-    PacedSocket,
-    body_size,
-    refuse_open,
-    refuse_web_page,
+from grpo.core.rollout.server.capabilities import TOKEN, ServerCapabilities, card_to_json
+from grpo.core.rollout.server.protocol import (
+    BYTES,
+    CLAIM,
+    HANDED,
+    INCARNATION,
+    KEEP,
+    LARGEST_BODY,
+    LIMITS,
+    RANK,
+    sampled_to_json,
 )
-from grpo.core.rollout.server.wire import LARGEST, Chunked, Unframed, exactly
+from grpo.core.rollout.server.wire import LARGEST, Unframed
 from grpo.core.rollout.sync.delta import HeldWeights
 from grpo.core.rollout.sync.group import Meeting
 from grpo.core.rollout.sync.payload import Adapter
@@ -49,37 +53,54 @@ from grpo.plugins.errors import UsageError
 
 BEAT = 5.0  # seconds between two signs of life
 LOOK = 0.5  # seconds between two looks at signals
-BYTES = "application/octet-stream"  # no web page can send it to another site without asking first
-CONNECTIONS = 64  # answered at once: a run has one or two for each of its processes
-CLAIM = "/claim"
-KEEP = "Grpo-Keep"  # the header that asks for a copy of the weights, to be changed by the next ones
 Say = Callable[[dict[str, Any]], None]
-
-
-class Call:
-    """Something to do with the engine, and the lines that answer it."""
-
-    def __init__(self, work: Callable[[Say], Any]) -> None:
-        self._work = work
-        self.lines: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
-
-    def run(self) -> None:
-        """Does it, on the engine's thread; what goes wrong is the answer."""
-        try:
-            self.lines.put({"result": self._work(self.lines.put)})
-        except Stale as stale:
-            self.lines.put({"error": str(stale), "kind": "stale"})
-        except UsageError as error:
-            self.lines.put({"error": str(error), "kind": "usage"})
-        except Exception as error:
-            reason = " ".join(str(error).split())[:500]
-            self.lines.put({"error": f"{type(error).__name__}: {reason}", "kind": "failed"})
-        finally:
-            self.lines.put(None)
+Work = Callable[[Say], Any]
 
 
 class Stale(Exception):
     """The caller thinks of weights that this server does not hold."""
+
+
+class Call:
+    """Something to do with the engine, and the lines that answer it, for the event loop that it is made in."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._loop = asyncio.get_running_loop()
+        self._lines: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+
+    def run(self) -> None:
+        """Does it, on the engine's thread; an error is the answer."""
+        try:
+            self._say({"result": self._work(self._say)})
+        except Stale as stale:
+            self._say({"error": str(stale), "kind": "stale"})
+        except UsageError as error:
+            self._say({"error": str(error), "kind": "usage"})
+        except Exception as error:
+            reason = " ".join(str(error).split())[:500]
+            self._say({"error": f"{type(error).__name__}: {reason}", "kind": "failed"})
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        """Ends the answer; without a result the caller takes the server for lost."""
+        self._say(None)
+
+    def _say(self, line: dict[str, Any] | None) -> None:
+        self._loop.call_soon_threadsafe(self._lines.put_nowait, line)
+
+    async def answer(self) -> AsyncIterator[bytes]:
+        """Yields the lines as they come, and blank ones while there are none."""
+        while True:
+            try:
+                line = await asyncio.wait_for(self._lines.get(), BEAT)
+            except TimeoutError:
+                yield b"\n"
+                continue
+            if line is None:
+                return
+            yield json.dumps(line).encode() + b"\n"
 
 
 class RolloutServer:
@@ -99,32 +120,35 @@ class RolloutServer:
         refuse_open(address[0], token)
         self.incarnation = secrets.token_hex(8)
         self.handed = 0
-        self.token = token
         self.largest = min(largest, LARGEST)
         self.calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
         self.engine: ServedEngine
         self.card: ServerCapabilities
         self._held = HeldWeights()
         self._adapter = Adapter(1, {})  # names and shapes of the one that was handed over last
-        self._listener = _Listener(address, self)
+        calls = [Route(path, self._call, methods=["POST"]) for path in LARGEST_BODY]
+        app = routed([Route("/state", self._answer_state), *calls])
+        callers = Callers(token, hosts=() if token is None else None)
+        self.http = HttpServer(app, bound(*address), callers, LIMITS)
 
     @property
     def port(self) -> int:
         """The port that it listens on."""
-        return int(self._listener.server_address[1])
+        return self.http.port
 
     def serve(self, engine: ServedEngine, card: ServerCapabilities) -> None:
         """Answers until `stop`; this thread does the engine's work."""
         self.engine, self.card = engine, card
-        self._listener.server_activate()
-        listening = threading.Thread(target=self._listener.serve_forever, name="rollout server", daemon=True)
-        listening.start()
+        self.http.start()
         try:
             while (call := self._next()) is not None:
                 call.run()
         finally:
-            self._listener.shutdown()
-            self._listener.server_close()
+            with suppress(queue.Empty):
+                while True:
+                    if (call := self.calls.get_nowait()) is not None:
+                        call.end()
+            self.http.stop()
 
     def _next(self) -> Call | None:
         """Waits for a call, or the end; a signal that another thread was given is handled here in between."""
@@ -141,7 +165,7 @@ class RolloutServer:
         return {**card_to_json(self.card), "incarnation": self.incarnation, "handed": self.handed}
 
     def claim(self) -> int:
-        """Makes whatever was called before, and may still be on its way, stale; returns the number to name now."""
+        """Makes calls that were sent before, and may still be on their way, stale; returns the number to name now."""
         self.handed += 1
         return self.handed
 
@@ -170,12 +194,12 @@ class RolloutServer:
         return dict(self.engine.adapter_fingerprints(self._adapter, seed))
 
     def generate(self, body: dict[str, Any], say: Say) -> int:
-        """Samples; completions are told as they end. Returns how many there were."""
+        """Samples; completions are answered as they end. Returns how many there were."""
         prompts = [prompt for prompt, copies in body["prompts"] for _ in range(copies)]
         params = SamplingParams(**{**body["params"], "eos_ids": tuple(body["params"]["eos_ids"])})
 
         def on_done(numbers: Sequence[int], done: Sequence[Sampled]) -> None:
-            say({"numbers": list(numbers), "completions": [_plain(one) for one in done]})
+            say({"numbers": list(numbers), "completions": [sampled_to_json(sampled) for sampled in done]})
 
         return len(self.engine.generate(prompts, params, on_done))
 
@@ -183,184 +207,112 @@ class RolloutServer:
         """Refuses a call that thinks of other weights.
 
         Raises:
-            Stale: the server was restarted, or somebody handed weights over.
+            Stale: the server was restarted, or another caller handed weights over.
         """
         if incarnation != self.incarnation:
             raise Stale("the rollout server was restarted and holds the weights of its file")
         if handed != self.handed:
             raise Stale("weights were handed to the rollout server by another run; each run needs a server of its own")
 
+    async def _answer_state(self, request: Request) -> Response:
+        return JSONResponse(self.state())
 
-class _Listener(ThreadingHTTPServer):
-    """Answers each connection in a thread of its own, and no more than `CONNECTIONS` at once."""
-
-    daemon_threads = True
-
-    def __init__(self, address: tuple[str, int], owner: RolloutServer) -> None:
-        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        super().__init__(address, _Handler, bind_and_activate=False)
-        self.owner = owner
-        self._free = threading.BoundedSemaphore(CONNECTIONS)
-        try:
-            self.server_bind()
-        except OSError:
-            self.server_close()
-            raise
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Begins to answer, or hangs up where too many are being answered."""
-        if not self._free.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
-        super().process_request(request, client_address)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answers, and makes room for another connection."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A caller that went away is told nothing."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Listener
-    timeout = SILENCE
-
-    def log_message(self, format: str, *arguments: Any) -> None:
-        """Keeps quiet: the run writes the log."""
-
-    def setup(self) -> None:
-        """Reads within limits."""
-        super().setup()
-        self.rfile.close()
-        self._paced = PacedSocket(self.connection)
-        self.rfile = io.BufferedReader(self._paced)
-
-    def do_GET(self) -> None:
-        """Answers `/state`."""
-        if not self._admitted():
-            return
-        if self.path == "/state":
-            self._json(200, self.server.owner.state())
-        else:
-            self._json(404, {"error": f"no {self.path} here"})
-
-    def do_POST(self) -> None:
+    async def _call(self, request: Request) -> Response:
         """Hands a call to the engine's thread and relays its answer."""
-        if not self._admitted():
-            return
-        if self.headers.get("Content-Type") != BYTES:
-            self._json(415, {"error": f"send {BYTES}"})
-            return
+        path = request.url.path
+        if request.headers.get("content-type") != BYTES:
+            raise HTTPException(415, f"a call of this protocol has another type: send it as Content-Type: {BYTES}")
         try:
-            incarnation, handed = self.headers["Grpo-Incarnation"], int(self.headers["Grpo-Handed"])
-            work = self._work()
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
-            self._json(400, {"error": f"not a call of this protocol: {error}"})
-            return
-        if work is None:
-            self._json(404, {"error": f"no {self.path} here"})
-            return
+            incarnation, handed = request.headers[INCARNATION], int(request.headers[HANDED])
+            work = await self._work(request, path)
+        except (KeyError, ValueError, RecursionError) as error:
+            raise HTTPException(400, f"not a call of this protocol: {error}") from None
 
         def guarded(say: Say) -> Any:
-            self.server.owner.refuse_stale(incarnation, self.server.owner.handed if path == CLAIM else handed)
+            self.refuse_stale(incarnation, self.handed if path == CLAIM else handed)
             return work(say)
 
-        path = self.path
         call = Call(guarded)
-        self.server.owner.calls.put(call)
-        self._relay(call)
+        self.calls.put(call)
+        return _Relayed(call.answer(), media_type="application/json")
 
-    def _work(self) -> Callable[[Say], Any] | None:
+    async def _work(self, request: Request, path: str) -> Work:
         """Returns what a request asks for; small bodies are read here, weights while the engine takes them."""
-        owner = self.server.owner
-        self._paced.begin_body()
-        if self.path == "/weights":
-            keep = self.headers.get(KEEP) == "1"
-            return lambda say: self._received(partial(owner.put_weights, keep=keep))
-        if self.path == "/announced":
-            return lambda say: self._received(owner.receive)
-        if self.path == "/adapter":
-            rank = int(self.headers["Grpo-Rank"])
-            return lambda say: self._received(partial(owner.put_adapter, rank=rank))
-        size = body_size(self.headers, self.path)
-        self._paced.begin_body(size)
-        body = json.loads(exactly(self.rfile.read, size))
-        if self.path == CLAIM:
-            return lambda say: owner.claim()
-        if self.path == "/join":
+        if path == "/weights":
+            return self._received(request, partial(self.put_weights, keep=request.headers.get(KEEP) == "1"))
+        if path == "/announced":
+            return self._received(request, self.receive)
+        if path == "/adapter":
+            return self._received(request, partial(self.put_adapter, rank=int(request.headers[RANK])))
+        body = json.loads(await request.body())
+        if path == "/join":
             meeting = Meeting.from_json(body)
-            return lambda say: owner.engine.join(meeting)
-        if self.path == "/generate":
-            return lambda say: owner.generate(body, say)
-        if self.path == "/fingerprints":
-            return lambda say: dict(owner.engine.fingerprints(body["seed"]))
-        if self.path == "/adapter_fingerprints":
-            return lambda say: owner.adapter_fingerprints(body["seed"])
-        if self.path == "/reset_prefix_cache":
-            return lambda say: owner.engine.reset_prefix_cache()
-        return None
+            return lambda say: self.engine.join(meeting)
+        works: dict[str, Work] = {
+            CLAIM: lambda say: self.claim(),
+            "/generate": lambda say: self.generate(body, say),
+            "/fingerprints": lambda say: dict(self.engine.fingerprints(body["seed"])),
+            "/adapter_fingerprints": lambda say: self.adapter_fingerprints(body["seed"]),
+            "/reset_prefix_cache": lambda say: self.engine.reset_prefix_cache(),
+        }
+        return works[path]
 
-    def _received(self, take: Callable[[Unframed], int]) -> int:
+    def _received(self, request: Request, take: Callable[[Unframed], int]) -> Work:
         """Lets the engine take the tensors of a request; the rest is read too, so that the sender hears the answer."""
-        items = Unframed(Chunked(self.rfile, self.rfile.readline), self.server.owner.largest)
-        try:
-            return take(items)
-        finally:
-            with suppress(OSError):
-                items.drain()
+        items = Unframed(_Body(request), self.largest)
 
-    def _admitted(self) -> bool:
-        """Says whether the caller may call and knows the token, and tells it when it does not."""
-        token = self.server.owner.token
-        try:
-            refuse_web_page(self.headers, token)
-        except Forbidden as refused:
-            self._json(403, {"error": str(refused)})
-            return False
-        if token is None:
-            return True
-        given = self.headers.get("Authorization", "").encode(errors="replace")
-        if hmac.compare_digest(given, f"Bearer {token}".encode()):
-            return True
-        self._json(401, {"error": "the token is missing or wrong"})
-        return False
-
-    def _json(self, status: int, body: dict[str, Any]) -> None:
-        text = json.dumps(body).encode()
-        self._begin(status, len(text))
-        self.wfile.write(text)
-
-    def _begin(self, status: int, length: int | None) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Connection", "close")
-        if length is not None:
-            self.send_header("Content-Length", str(length))
-        self.end_headers()
-
-    def _relay(self, call: Call) -> None:
-        self._begin(200, None)
-        while True:
+        def work(say: Say) -> int:
             try:
-                line = call.lines.get(timeout=BEAT)
-            except queue.Empty:
-                self.wfile.write(b"\n")
-                continue
-            if line is None:
-                return
-            self.wfile.write(json.dumps(line).encode() + b"\n")
+                return take(items)
+            finally:
+                with suppress(OSError):
+                    items.drain()
+
+        return work
 
 
-def _plain(sampled: Sampled) -> list[Any]:
-    return [sampled.token_ids, sampled.logprobs, sampled.finish_reason, sampled.most_probable]
+class _Body:
+    """The body of a request, for another thread than that of the server."""
+
+    def __init__(self, request: Request) -> None:
+        self._parts = request.stream()
+        self._loop = asyncio.get_running_loop()
+        self._part = b""
+
+    def read(self, size: int, /) -> bytes:
+        """Returns up to `size` bytes, and none at the end.
+
+        Raises:
+            ConnectionError: the request broke off.
+        """
+        if not self._part:
+            self._part = asyncio.run_coroutine_threadsafe(self._next(), self._loop).result()
+        data, self._part = self._part[:size], self._part[size:]
+        return data
+
+    async def _next(self) -> bytes:
+        try:
+            return await anext(self._parts, b"")
+        except (ClientDisconnect, HTTPException):
+            raise ConnectionError("the request broke off") from None
 
 
-def sampled_from(values: Sequence[Any]) -> Sampled:
-    """Returns a completion as it was before it was written as JSON."""
-    ids, logprobs, reason, others = values
-    others = tuple(tuple((token, logprob) for token, logprob in step) for step in others)
-    return Sampled(tuple(ids), tuple(logprobs), reason, others)
+class _Relayed(StreamingResponse):
+    """An answer that may begin before the engine has read the whole request."""
+
+    async def listen_for_disconnect(self, receive: Receive) -> None:
+        """Leaves the body to the engine."""
+        await asyncio.Event().wait()
+
+
+def refuse_open(host: str, token: str | None) -> None:
+    """Refuses to listen without a token where other machines reach.
+
+    Raises:
+        UsageError: with the remedy.
+    """
+    if token is None and not is_loopback(host):
+        raise UsageError(
+            f"--host {host}: anybody who reaches this port could replace the weights. Set {TOKEN} to a secret, for the "
+            "server and for the run, or leave --host out and use an SSH tunnel."
+        )

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
@@ -172,45 +171,6 @@ def _announced(name: str, dtype: str, shape: list[int]) -> Announced:
     if not isinstance(kind, torch.dtype) or not fits or math.prod(shape) * kind.itemsize > LARGEST:
         raise ValueError(f"{name} as {dtype} {shape}")
     return Announced(name, kind, tuple(shape))
-
-
-class Chunked:
-    """The body of an HTTP request that came in chunks (RFC 9112, section 7.1).
-
-    Args:
-        source: the connection, behind the request's headers.
-    """
-
-    def __init__(self, source: Readable, readline: Callable[[int], bytes]) -> None:
-        self._source = source
-        self._readline = readline
-        self._left = 0
-        self._ended = False
-
-    def read(self, size: int, /) -> bytes:
-        """Returns up to `size` bytes, and none at the end.
-
-        Raises:
-            ConnectionError: the connection broke off, or these are no chunks.
-        """
-        if self._left == 0 and not self._ended and size:
-            self._left = self._next_length()
-            self._ended = self._left == 0
-        found = self._source.read(min(size, self._left))
-        self._left -= len(found)
-        if self._left == 0 and not self._ended and found:
-            self._readline(8)  # the end of the line that ends a chunk
-        return found
-
-    def _next_length(self) -> int:
-        line = self._readline(64).split(b";")[0].strip()
-        if not re.fullmatch(rb"[0-9a-fA-F]{1,15}", line):
-            raise ConnectionError("the request broke off")
-        length = int(line, 16)
-        if length == 0:
-            while self._readline(1024).strip():  # trailers
-                continue
-        return length
 
 
 def exactly(read: Callable[[int], bytes], size: int) -> bytes:

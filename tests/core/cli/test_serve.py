@@ -23,7 +23,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[ServerCapabilities]:
     cards: list[ServerCapabilities] = []
 
     def serve(server: Any, card: ServerCapabilities, *_: Any) -> None:
-        server._listener.server_close()
+        server.http.stop()
         cards.append(card)
 
     monkeypatch.setattr(cli_serve, "_serve", serve)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from grpo.core.rollout.server.wire import NUMBER_BYTES, Chunked, Unframed, frames
+from grpo.core.rollout.server.wire import NUMBER_BYTES, Unframed, frames
 from grpo.core.rollout.sync.delta import Whole, whole_of
 
 TENSORS = {
@@ -18,11 +18,6 @@ TENSORS = {
     "scalar": torch.tensor(3.0),
     "empty": torch.empty(0, 4),
 }
-
-
-def chunked(data: bytes, size: int) -> bytes:
-    parts = [data[i : i + size] for i in range(0, len(data), size)]
-    return b"".join(f"{len(part):x}\r\n".encode() + part + b"\r\n" for part in parts) + b"0\r\n\r\n"
 
 
 def whole() -> bytes:
@@ -41,20 +36,10 @@ def test_tensors_come_out_as_they_went_in() -> None:
         assert torch.equal(found[name], tensor)
 
 
-@pytest.mark.parametrize("size", [1, 7, 64, 10**6])
-def test_chunks_may_be_cut_anywhere(size: int) -> None:
-    source = io.BytesIO(chunked(whole(), size) + b"the next request")
-    assert list(read(Chunked(source, source.readline))) == list(TENSORS)
-    assert source.read() != b""
-
-
 @pytest.mark.parametrize("kept", [0, 5, 100, -1])
 def test_a_stream_that_broke_off_is_an_error(kept: int) -> None:
     with pytest.raises(ConnectionError, match="broke off"):
         list(Unframed(io.BytesIO(whole()[:kept])))
-    cut = io.BytesIO(chunked(whole(), 50)[: kept if kept >= 0 else -10])
-    with pytest.raises(ConnectionError, match="broke off"):
-        list(Unframed(Chunked(cut, cut.readline)))
 
 
 def test_a_flipped_bit_of_a_tensor_is_an_error() -> None:
