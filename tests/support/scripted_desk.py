@@ -41,6 +41,7 @@ class ScriptedDesk:
     Attributes:
         script: replies; a function makes one of a request, an error is raised.
         shut: whether requests have to wait.
+        delay: seconds that each waits.
         model: the name of the policy.
         waiting, cancelled: how many requests wait, and how many clients went away.
         asked: all requests that were answered, with their keys.
@@ -49,6 +50,7 @@ class ScriptedDesk:
 
     script: Sequence[Step] = (said("yes"),)
     shut: bool = False
+    delay: float = 0.0
     model: str = MODEL
     waiting: int = 0
     cancelled: int = 0
@@ -63,6 +65,7 @@ class ScriptedDesk:
         """Takes a step of the script."""
         self.waiting += 1
         try:
+            await asyncio.sleep(self.delay)
             while self.shut:
                 await asyncio.sleep(0.01)
         except asyncio.CancelledError:
