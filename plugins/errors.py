@@ -4,6 +4,7 @@ GrpoError
 ├── UsageError               the command line, a configuration value, a SPEC (exit code 2)
 │   ├── PluginNotFound       no plugin of that kind and name
 │   ├── AmbiguousName        several distributions offer the name
+│   ├── NotInstalled         a program or a module that a plugin needs (says how to install it)
 │   ├── OptionError          an option is unknown, missing or of the wrong type
 │   └── DatasetError         a row, a file or a split that cannot be used (names file and line)
 ├── PluginError              a plugin breaks the contract (names plugin, distribution and hook)
@@ -32,6 +33,10 @@ class PluginNotFound(UsageError):
 
 class AmbiguousName(UsageError):
     """A short name is offered by more than one distribution."""
+
+
+class NotInstalled(UsageError):
+    """A program or a module that a plugin needs is not installed."""
 
 
 class OptionError(UsageError):

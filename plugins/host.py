@@ -227,7 +227,7 @@ class Host:
     def agent(self, source: Source) -> BoundAgent:
         """Binds an agent, which takes none of the reserved keys; raises what `reward` raises.
 
-        A program or module that it needs and that is not installed is a `UsageError`.
+        A program or a module that it needs and that is missing is `NotInstalled`.
         """
         from grpo.plugins._spec.binding import BoundAgent
 

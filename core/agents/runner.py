@@ -5,7 +5,9 @@ paid once, and forks a supervisor for each episode, which runs the agent and end
 thread of this process reads the results; files are read back and folders removed in a few others.
 
 Where the machine allows user namespaces, every agent has the same working directory, HOME and /tmp by name, each with
-files of its own: a prompt that shows them is the same for all members of a group. Elsewhere these paths differ.
+files of its own: a prompt that shows them is the same for all members of a group. All other files are read-only. Where
+namespaces are refused, these paths differ, and an agent can change what its user can. Neither is a wall: an agent can
+read the files of its user and use the network.
 """
 
 from __future__ import annotations
@@ -88,8 +90,8 @@ class AgentRunner:
         self.notice = ""
         if refused:
             self.notice = (
-                f"agents run without namespaces ({refused}): each sees its own working directory and HOME by another "
-                "path, and shares /tmp with other programs."
+                f"agents run without namespaces ({refused}): what they run can change every file that you can, each "
+                "sees its own working directory and HOME by another path, and /tmp is shared."
             )
         self._lock = threading.Lock()
         self._episodes: dict[int, _Episode] = {}

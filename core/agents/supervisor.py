@@ -213,6 +213,7 @@ class _Supervision:
                     self._await(agent)
                 kernel.die_with_parent()
                 os.setsid()
+                kernel.drop_capabilities()
             self._become_agent()
         except BaseException as error:
             self._say(unstarted=True, problem=f"it cannot be started: {error}")

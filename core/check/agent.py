@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -43,7 +42,7 @@ def check_agent(agent: str | AgentSpec | BoundAgent, *, seconds: float = SECONDS
         seconds: how long an episode may take.
 
     Returns:
-        What does not hold and, as notes, what the agent sends. Whatever the agent does, nothing is raised on its
+        What does not hold and, as facts, what the agent sends. Whatever the agent does, nothing is raised on its
         account.
 
     Raises:
@@ -135,41 +134,32 @@ def _compare(findings: Findings, first: Ask, second: Ask) -> None:
 
 
 def _describe(findings: Findings, left: AgentExit, desk: ScriptedDesk, key: str) -> None:
-    """Notes what the first episode sent and how it ended."""
+    """Says what the first episode sent and how it ended."""
     asked = desk.asked.get(key, [])
     if asked:
         first = asked[0]
         tools = [tool["function"]["name"] for tool in first.ask.tools]
-        findings.add(
-            "note",
-            "first request",
-            f"{_APIS[first.arrival.api]}, {'streamed' if first.ask.stream else 'not streamed'}, "
+        findings.fact(
+            f"first request: {_APIS[first.arrival.api]}, {'streamed' if first.ask.stream else 'not streamed'}, "
             f"{first.arrival.size} bytes, {counted(len(first.ask.messages), 'message')}, "
-            f"{counted(len(tools), 'tool')}{': ' if tools else ''}{', '.join(tools)}",
+            f"{counted(len(tools), 'tool')}{': ' if tools else ''}{', '.join(tools)}"
         )
-        roots = Counter((_system(each.ask), str(each.ask.tools)) for each in asked)
-        helpers = sum(count for root, count in roots.items() if root != (_system(first.ask), str(first.ask.tools)))
+        root = (_system(first.ask), first.ask.tools)
+        helpers = sum((_system(each.ask), each.ask.tools) != root for each in asked)
         sent = [(each.ask.messages, each.ask.tools) for each in asked]
         repeated = sum(one in sent[:at] for at, one in enumerate(sent))
         threads = len({each.ask.thread for each in asked if each.ask.thread})
-        findings.add(
-            "note",
-            "requests",
-            f"{len(asked)}: {counted(helpers, 'helper call')} (another system prompt or other tools), "
-            f"{repeated} repeated, "
-            f"{counted(threads, 'conversation')} named in headers",
+        findings.fact(
+            f"requests: {len(asked)}, of them {counted(helpers, 'helper call')} (another system prompt or other tools) "
+            f"and {repeated} repeated; {counted(threads, 'conversation')} named in headers"
         )
         if ignored := list(dict.fromkeys(name for each in asked for name in each.ask.ignored)):
-            findings.add("note", "ignored", f"the run decides these parameters: {', '.join(ignored)}")
+            findings.fact(f"parameters that the run decides: {', '.join(ignored)}")
     if not left.problem:
         answer = "the policy's last message" if left.answer is None else repr(left.answer[:_LAST].strip())
         refused = f", {desk.refused[key]} refused" if key in desk.refused else ""
-        findings.add(
-            "note",
-            "end",
-            f"{'time was up' if left.timed_out else f'exit code {left.code}'} after {left.seconds:.1f} s{refused}; "
-            f"answer: {answer}",
-        )
+        how = "its time was up" if left.timed_out else f"exit code {left.code}"
+        findings.fact(f"end: {how} after {left.seconds:.1f} s{refused}; answer: {answer}")
 
 
 def _system(ask: Ask) -> str:
@@ -189,8 +179,8 @@ def _served(desk: ScriptedDesk) -> Iterator[str]:
         arrival = Arrival(scope["path"].rpartition("/")[2])
         ARRIVED.set(arrival)
 
-        async def counted_bytes() -> Mapping[str, Any]:
-            message: Mapping[str, Any] = await receive()
+        async def counted_bytes() -> Any:
+            message = await receive()
             arrival.size += len(message.get("body", b""))
             return message
 

@@ -69,12 +69,14 @@ class Report:
         findings: one for each relation that does not hold, errors first.
         relations: the names of all relations that were tried.
         not_tried: what was not tried and why, one sentence each; what the cases leave out shows nowhere else.
+        facts: what was seen beside the relations, one line each.
     """
 
     plugin: str
     findings: tuple[Finding, ...]
     relations: tuple[str, ...]
     not_tried: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -101,6 +103,7 @@ class Report:
                 yield None, f"    on {one_line(finding.example, _WIDTH)}"
         for sentence in self.not_tried:
             yield None, f"  not tried: {sentence}"
+        yield from ((None, f"  {fact}") for fact in self.facts)
 
     def as_json(self) -> dict[str, Any]:
         """Returns the report as values that JSON can hold."""
@@ -109,6 +112,7 @@ class Report:
             "ok": self.ok,
             "relations": list(self.relations),
             "not_tried": list(self.not_tried),
+            "facts": list(self.facts),
             "findings": [
                 {"severity": f.severity, "relation": f.relation, "message": f.message, "example": f.example}
                 for f in self.findings
@@ -132,6 +136,11 @@ class Findings:
         self._found: dict[tuple[Severity, str], Finding] = {}
         self._more: dict[tuple[Severity, str], int] = {}
         self._not_tried: dict[str, None] = {}
+        self._facts: list[str] = []
+
+    def fact(self, line: str) -> None:
+        """Notes what was seen, and breaks no relation."""
+        self._facts.append(line)
 
     def not_tried(self, what: str) -> None:
         """Notes what is not tried, and why."""
@@ -160,7 +169,7 @@ class Findings:
             found, more = self._found[key], self._more.get(key, 0)
             message = f"{found.message} (and {more} more)" if more else found.message
             findings.append(Finding(found.severity, found.relation, message, found.example))
-        return Report(plugin, tuple(findings), tuple(self._tried), tuple(self._not_tried))
+        return Report(plugin, tuple(findings), tuple(self._tried), tuple(self._not_tried), tuple(self._facts))
 
 
 def title_of(bound: BoundReward | BoundVerifier | BoundEnv | BoundLoss | BoundAdvantage | BoundAgent) -> str:

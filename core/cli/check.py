@@ -17,7 +17,7 @@ from grpo.core.check.reward import check_env, check_reward, check_verifier
 from grpo.core.check.sampler import check_sampler
 from grpo.core.check.sandbox import check_sandbox
 from grpo.core.cli.show import found, hits_of
-from grpo.plugins.errors import GrpoError, OptionError, SandboxUnavailable, UsageError, with_article
+from grpo.plugins.errors import GrpoError, NotInstalled, OptionError, SandboxUnavailable, UsageError, with_article
 from grpo.plugins.host import Host, Registration
 from grpo.plugins.specs import KINDS, Kind
 
@@ -88,7 +88,7 @@ def _all(host: Host) -> Iterator[Report]:
     for known in host.registrations():
         try:
             yield _checked(host, known.kind, f"{known.distribution}/{known.spec.name}")
-        except OptionError as error:
+        except (NotInstalled, OptionError) as error:
             yield _skipped(known, str(error))
         except GrpoError as error:
             yield _skipped(known, str(error), "error")

@@ -22,6 +22,7 @@ EXAMPLE: dict[Kind, str] = {
     "sampler": "oldest_first",
     "loss": "clipped_ratio",
     "advantage": "leave_one_out",
+    "agent": "one_command",
 }
 _COMMON = ("LICENSE", ".gitignore", ".github/workflows/tests.yml")  # of every package; the reward's example has them
 _KEPT = ("pyproject.toml", "README.md", "src/*/*", "tests/*.py")
@@ -31,6 +32,7 @@ _TAKEN = {
     *("reward", "verifier", "env", "sandbox", "sampler", "case", "verdict", "hookimpl", "grpo", "re", "random"),
     *("rows", "environment", "asyncio", "shaky"),
     *("loss", "advantage", "tokens", "scores", "torch"),
+    *("agent", "task", "access", "json", "subprocess", "urllib", "messages"),
 }
 
 

@@ -17,7 +17,7 @@ from operator import itemgetter
 from typing import Any
 
 from grpo.plugins.agents import Access, AgentTask, Command
-from grpo.plugins.errors import GrpoError, PluginError, UsageError
+from grpo.plugins.errors import GrpoError, NotInstalled, PluginError
 from grpo.plugins.sampling import RowsSeen
 from grpo.plugins.specs import (
     AdvantageSpec,
@@ -341,18 +341,21 @@ class BoundAgent:
         """Lets the plugin look at its options before anything is loaded, and looks for what it needs.
 
         Raises:
-            UsageError: what the plugin says about them, or a program or module is not installed.
+            UsageError: what the plugin says about them.
+            NotInstalled: a program or a module is missing.
             PluginError: the plugin raised something else.
         """
         _prepare(self.spec, self.distribution, self.options)
         for program, install in self.spec.programs.items():
             if shutil.which(program, path=search_path()) is None:
-                raise UsageError(
+                raise NotInstalled(
                     f"agent '{self.name}' needs the program '{program}', which is not on the PATH. {install}"
                 )
         for module, install in self.spec.modules.items():
             if importlib.util.find_spec(module.partition(".")[0]) is None:  # what stands below would load it
-                raise UsageError(f"agent '{self.name}' needs the module '{module}', which this Python lacks. {install}")
+                raise NotInstalled(
+                    f"agent '{self.name}' needs the module '{module}', which this Python lacks. {install}"
+                )
 
     def command(self, task: AgentTask, access: Access) -> Command:
         """Returns the command that starts the agent's program for an episode.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from grpo.core.check.advantage import check_advantage
+    from grpo.core.check.agent import check_agent
     from grpo.core.check.gold.validate import validate
     from grpo.core.check.loss import check_loss
     from grpo.core.check.reward import check_env, check_reward, check_verifier
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         AmbiguousName,
         DatasetError,
         GrpoError,
+        NotInstalled,
         OptionError,
         PluginError,
         PluginNotFound,
@@ -86,6 +88,7 @@ __all__ = [
     "Limits",
     "LossSpec",
     "LossTokens",
+    "NotInstalled",
     "OptionError",
     "PlacedRows",
     "PluginError",
@@ -114,6 +117,7 @@ __all__ = [
     "advantage",
     "agent",
     "check_advantage",
+    "check_agent",
     "check_env",
     "check_loss",
     "check_reward",
@@ -162,6 +166,7 @@ _HOMES = {
     "Limits": "plugins.sandbox_job",
     "LossSpec": "plugins.specs",
     "LossTokens": "plugins.training",
+    "NotInstalled": "plugins.errors",
     "OptionError": "plugins.errors",
     "PlacedRows": "plugins.placed_rows",
     "PluginError": "plugins.errors",
@@ -190,6 +195,7 @@ _HOMES = {
     "advantage": "plugins.training_decorators",
     "agent": "plugins.agent_decorator",
     "check_advantage": "core.check.advantage",
+    "check_agent": "core.check.agent",
     "check_env": "core.check.env",
     "check_loss": "core.check.loss",
     "check_reward": "core.check.reward",
