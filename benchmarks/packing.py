@@ -7,8 +7,9 @@ Padded is what TRL trains on: prompts padded on the left, completions on the rig
 packed rows are ours (core/train/update/packing.py); all three end in our output layer, and differ in nothing else. The
 model has random weights in the shape of Qwen2.5-0.5B, few layers and a small vocabulary, or is the one that is named.
 Eight completions of one, four and eight prompts; lengths are log-uniform from a fourth (prompts) or a tenth
-(completions) to the whole. The layouts take turns; a figure is the least of all rounds, in process CPU seconds of one
-thread, and on a GPU in seconds.
+(completions) to the whole. The last line has two rollouts that are trees of four rows: a chain, and three that leave it
+at a half, at three fourths and at its end. The layouts take turns; a figure is the least of all rounds, in process CPU
+seconds of one thread, and on a GPU in seconds.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 
 COMPLETIONS = 8
 LAYOUTS = ("padded", "plain", "packed")
+TREES = "two trees"
 
 
 def policy(options: argparse.Namespace) -> Any:
@@ -72,7 +74,28 @@ def batch(prompts: int, longest_prompt: int, longest: int) -> tuple[Any, Any]:
     return ids, mask
 
 
-def seconds(model: Any, ids: Any, mask: Any, longest: int, layout: str) -> float:
+def trees(longest_prompt: int, longest: int) -> tuple[Any, Any]:
+    """The same for rollouts of four rows each, which begin alike."""
+    import torch
+
+    draw = torch.Generator().manual_seed(2)
+    ids = torch.zeros(COMPLETIONS, longest_prompt + 2 * longest, dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    root = torch.randint(3, 1000, (longest_prompt,), generator=draw)
+    for row in range(COMPLETIONS):
+        if row % 4 == 0:
+            kept = longest_prompt
+            tokens = chain = torch.cat([root, torch.randint(3, 1000, (longest,), generator=draw)])
+        else:
+            kept = longest_prompt + longest * (row % 4 + 1) // 4
+            tokens = torch.cat([chain[:kept], torch.randint(3, 1000, (longest // 4,), generator=draw)])
+        begins = longest_prompt + longest - kept
+        ids[row, begins : begins + len(tokens)] = tokens
+        mask[row, begins : begins + len(tokens)] = 1
+    return ids, mask
+
+
+def seconds(model: Any, ids: Any, mask: Any, longest: int, layout: str, kind: str) -> float:
     """Seconds of one forward and backward pass."""
     import torch
 
@@ -90,7 +113,7 @@ def seconds(model: Any, ids: Any, mask: Any, longest: int, layout: str) -> float
         labels[:, -longest - 1 : -1] = ids[:, -longest:].masked_fill(mask[:, -longest:] == 0, -100)
         logps = model(input_ids=ids, attention_mask=mask, logp_labels=labels, logp_entropy="value")["logps"]
     else:
-        logps = completion_logps(model, ids, mask, longest, pack_for=hidden, entropy="value").logps
+        logps = completion_logps(model, ids, mask, longest, pack_for=hidden, entropy="value", trees=kind == TREES).logps
     logps.sum().backward()
     if cuda:
         torch.cuda.synchronize()
@@ -113,15 +136,16 @@ def main() -> None:
     torch.set_num_threads(1)
     model = policy(options)
     print(f"{'prompts x completions':<24}" + "".join(f"{name:>9}" for name in LAYOUTS) + f"{'padded / packed':>18}")
-    for prompts in (1, 4, 8):
-        ids, mask = batch(prompts, options.prompt, options.completion)
+    batches = {f"{n} x {COMPLETIONS // n}": batch(n, options.prompt, options.completion) for n in (1, 4, 8)}
+    batches[TREES] = trees(options.prompt, options.completion)
+    for kind, (ids, mask) in batches.items():
         found = dict.fromkeys(LAYOUTS, math.inf)
         for _ in range(options.rounds):
             for name in LAYOUTS:
-                found[name] = min(found[name], seconds(model, ids, mask, options.completion, name))
+                found[name] = min(found[name], seconds(model, ids, mask, options.completion, name, kind))
         figures = "".join(f"{found[name]:9.2f}" for name in LAYOUTS)
         ratio = found["padded"] / found["packed"]
-        print(f"{prompts} x {COMPLETIONS // prompts:<20}{figures}{ratio:18.2f}", flush=True)
+        print(f"{kind:<24}{figures}{ratio:18.2f}", flush=True)
 
 
 if __name__ == "__main__":
