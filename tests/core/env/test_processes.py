@@ -249,7 +249,7 @@ def test_an_episode_that_cannot_be_started_before_a_run_is_named_and_ends_no_com
 def test_an_episode_that_does_not_start_in_time_before_a_run_is_named(tmp_path: Path, how: str) -> None:
     (tmp_path / "starts.py").write_text(STARTS)
     env = replace(Host([]).env(f"{tmp_path}/starts.py:TURNS"), options={"how": how})
-    with pytest.raises(PluginError, match="cannot start seed 5: TimeoutError: no answer within 3 s. In a run, rollout"):
+    with pytest.raises(PluginError, match=r"cannot start seed 5: TimeoutError: no answer within 3 s\. In a run"):
         episodes_of(env, "train", limit=9, unbounded=9, opened=starting_place(env, 0, 3.0))
 
 
