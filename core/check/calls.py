@@ -10,6 +10,7 @@ from grpo.core.check.scores import Bound
 from grpo.core.check.trial import OWN_ROW, faults_of, own_completions
 from grpo.core.env.episodes import START_SECONDS, episodes_of
 from grpo.core.env.mixture import missing_columns, refuse_missing_columns
+from grpo.core.env.processes import starting_place, trial_processes
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins.errors import did_you_mean
 from grpo.plugins.host import Host
@@ -35,11 +36,12 @@ def check_calls(bound: Bound, scorer: Scorer, env: str | None, findings: Finding
     host = Host.discover()
     own = _own_env(bound, host)
     source = host.env(env or own or DEFAULT_ENV).settled()
-    episodes = episodes_of(source, "train", limit=_ROWS, unbounded=_ROWS, describe_tools=False)
+    place = starting_place(source, 0, START_SECONDS)
+    episodes = episodes_of(source, "train", limit=_ROWS, unbounded=_ROWS, describe_tools=False, opened=place)
     if env is not None:
         refuse_missing_columns(episodes[0], [bound])
     lacking = missing_columns(bound, episodes[0].row)
-    completions = [] if lacking else answered(source, episodes, START_SECONDS)
+    completions = [] if lacking else answered(source, episodes, START_SECONDS, trial_processes(source, 0))
     completions += [] if env or own or missing_columns(bound, OWN_ROW) else own_completions()
     if not completions:
         meant = did_you_mean(lacking[0], [*episodes[0].row, *OWN_ROW]) if lacking else ""

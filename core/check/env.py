@@ -261,7 +261,7 @@ class _Check:
         found: list[Episode] = []
         for how in self._starts():
             row = how.get("options", {}).get("row", {})
-            found.append(start_episode(self._bound, instance, len(found), how, row, ""))
+            found.append(start_episode(self._bound.name, instance, len(found), how, row, ""))
         instance.close()
         return [episode for episode in found if episode.gold_actions]
 

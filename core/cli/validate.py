@@ -26,10 +26,9 @@ from grpo.plugins.specs import KINDS
 )
 @click.option(
     "--env-processes",
-    type=click.IntRange(min=0),
-    default=0,
+    type=click.IntRange(min=1),
     metavar="N",
-    help="Processes that step a multi-turn environment. Default: 0, threads.",
+    help="Processes that step a multi-turn environment. Default: 1.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object with every refused row in full.")
 @click.pass_context
@@ -39,7 +38,7 @@ def validate(
     split: str,
     size: int | None,
     rewards: tuple[str, ...],
-    env_processes: int,
+    env_processes: int | None,
     as_json: bool,
 ) -> None:
     """Check that verifier and rewards accept the gold solution of every row.

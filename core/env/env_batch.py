@@ -13,26 +13,18 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from grpo.core.env.episodes import Episode, prompt_of
-from grpo.core.env.threads import Call, EnvThreads, Raised
+from grpo.core.env.threads import Call, EnvCalls, EnvThreads, Raised
 from grpo.core.env.tools import ToolCall, answer, functions_of
 
+_OTHERWISE = ", as the order of a set or hash() does in another process"
 Functions = Mapping[str, Callable[..., Any]]
 
 
-class EnvBatch(Protocol):
+class EnvBatch(EnvCalls, Protocol):
     """Environments by the number of their rollout, wherever they are; a number that failed must not be called again."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
 
     def start(self, episodes: Mapping[int, Episode]) -> dict[int, Any]:
         """Makes environments and starts their episodes; returns for each whether it offers tools, or a `Raised`."""
-
-    def call(self, calls: Mapping[int, Call]) -> dict[int, Any]:
-        """Makes one call for each environment and returns its result, or a `Raised`."""
 
     def use(self, calls: Mapping[int, ToolCall]) -> dict[int, Any]:
         """Makes one call of a tool for each; returns what the policy is told, or a `Raised`."""
@@ -102,9 +94,9 @@ def _start(episode: Episode, env: Any) -> Functions:
     # A copy, since members of a group have one row, and an environment may write into what it is given.
     observation, info = env.reset(**deepcopy(dict(episode.reset)))
     if prompt_of(observation, info) != episode.prompt:
-        raise ValueError("reset with the same seed and options gave another prompt than before")
+        raise ValueError(f"reset with the same seed and options gave another prompt than before{_OTHERWISE}")
     if "row" in info and not _same(dict(info["row"]), dict(episode.row)):
-        raise ValueError("reset with the same seed and options gave another row for the rewards than before")
+        raise ValueError(f"reset with the same seed and options gave another row than before{_OTHERWISE}")
     return functions_of(env)
 
 

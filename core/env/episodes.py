@@ -12,24 +12,27 @@ import hashlib
 import json
 import time
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from typing import Any, Protocol, overload
 
-from grpo.core.env.threads import EnvThreads, Raised
+from grpo.core.env.threads import EnvCalls, EnvThreads, Raised
 from grpo.core.env.tools import Schema, schemas_of
 from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import DatasetError, GrpoError, PluginError, UsageError
 from grpo.plugins.types import Message, Row
 
+Opened = Callable[[], EnvCalls]
 Action = str | Mapping[str, Any]  # what the policy says, or a call of a tool
 MOST_MADE = 1_000_000  # episodes of an environment that makes its own
 UNBOUNDED = 200  # episodes to try of an environment that makes its own, unless the user says how many
 STARTED = 4096  # episodes that are started before anything else, of an environment that has more rows
 START_SECONDS = 60.0  # to start an episode, unless the user says how long
-_TURN = 0.1  # seconds of starting episodes without a look at the clock of those that hang
+_MOMENT = 0.1  # seconds of starting episodes without a look at the clock of those that hang
+_BLOCK = 256  # the most episodes that are started in one call
 HELD_OUT_SEED = 2**20  # first seed of held-out episodes for environments that make their own
 
 
@@ -82,7 +85,7 @@ class Episodes(Sequence[Episode]):
         env: the environment with its options.
         rows: what to start.
         describe_tools: for a policy.
-        seconds: to start one episode.
+        opened: returns a place where they are started.
 
     Attributes:
         sample: episodes that were started at once: those spread evenly, and of each set of columns one.
@@ -90,14 +93,14 @@ class Episodes(Sequence[Episode]):
         asked: the same number in this process for rows that ask the same; None where the rows do not know.
     """
 
-    def __init__(self, env: BoundEnv, rows: _Rows, *, describe_tools: bool, seconds: float) -> None:
+    def __init__(self, env: BoundEnv, rows: _Rows, *, describe_tools: bool, opened: Opened) -> None:
         self._env = env
         self._rows = rows
-        self._seconds = seconds
+        self._opened = opened
         self.sizes = rows.sizes()
         self.asked = rows.asked()
         even = {number * len(rows) // STARTED for number in range(STARTED)}
-        self.sample, self._tools = _started(env, rows, sorted({*even, *rows.kinds()}), describe_tools, seconds)
+        self.sample, self._tools = _started(env, rows, sorted({*even, *rows.kinds()}), describe_tools, opened)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -118,7 +121,7 @@ class Episodes(Sequence[Episode]):
 
     def some(self, numbers: Sequence[int]) -> tuple[Episode, ...]:
         """Starts some episodes; raises what `episodes_of` raises."""
-        started, _ = _started(self._env, self._rows, numbers, False, self._seconds)
+        started, _ = _started(self._env, self._rows, numbers, False, self._opened)
         return tuple(replace(episode, tools=self._tools) for episode in started) if self._tools else started
 
     def digest(self) -> str:
@@ -182,8 +185,9 @@ def episodes_of(
     unbounded: int,
     describe_tools: bool = True,
     seconds: float = START_SECONDS,
+    opened: Opened | None = None,
 ) -> Sequence[Episode]:
-    """Starts one episode per row, in a thread that can be left when an environment hangs.
+    """Starts one episode per row.
 
     Args:
         env: the environment with its options.
@@ -192,22 +196,25 @@ def episodes_of(
         unbounded: how many episodes to start when the environment has no rows and makes its own.
         describe_tools: for a policy; that imports transformers.
         seconds: to start one episode; the first one makes the environment too.
+        opened: returns a place where they are started, in such a time; None: a thread of this process, which can be
+            left when an environment hangs.
 
     Raises:
         DatasetError: the rows cannot be used, or there are none.
         UsageError: more episodes than memory is meant to hold.
         PluginError: the environment breaks the contract, or an episode does not start in time.
     """
+    opened = opened or partial(EnvThreads, env.make, seconds=seconds)
     rows = env.rows(split)
     if rows is None:
-        return _started(env, _seeds(env, split, limit, unbounded), None, describe_tools, seconds)[0]
+        return _started(env, _seeds(env, split, limit, unbounded), None, describe_tools, opened)[0]
     chosen: Sequence[Row] = rows if limit is None else rows[:limit]
     if len(chosen) == 0:
         raise DatasetError(f"env '{env.name}': the split '{split}' has no rows.")
     starts = _Rows(chosen, getattr(rows, "places", None))
     if len(chosen) > STARTED and not env.spec.played:
-        return Episodes(env, starts, describe_tools=describe_tools, seconds=seconds)
-    return _started(env, starts, None, describe_tools, seconds)[0]
+        return Episodes(env, starts, describe_tools=describe_tools, opened=opened)
+    return _started(env, starts, None, describe_tools, opened)[0]
 
 
 class _Starts(Protocol):
@@ -293,38 +300,68 @@ def _seeds(env: BoundEnv, split: str, limit: int | None, unbounded: int) -> _See
 
 
 def _started(
-    env: BoundEnv, starts: _Starts, numbers: Sequence[int] | None, describe_tools: bool, seconds: float
+    env: BoundEnv, starts: _Starts, numbers: Sequence[int] | None, describe_tools: bool, opened: Opened
 ) -> tuple[tuple[Episode, ...], tuple[Schema, ...]]:
-    """Starts episodes, all or those of some numbers, and returns them and the tools that they offer."""
+    """Starts episodes, all or those of some numbers, and returns them and the tools that they offer.
+
+    They are started in blocks. A block that fails is started again one by one, so that an error names its row.
+    """
     wanted, asked = range(len(starts)) if numbers is None else numbers, starts.asked()
     found: list[Episode] = []
-
-    def start_some(instance: Any) -> Any:
-        until = time.monotonic() + min(_TURN, seconds / 2)
-        while len(found) < len(wanted) and time.monotonic() < until:
-            number = wanted[len(found)]
-            episode = start_episode(env, instance, number, *starts.start(number))
-            found.append(episode if asked is None else replace(episode, asked=asked[number]))
-        return instance
-
-    with EnvThreads(env.make, seconds=seconds) as threads:
-        while len(found) < len(wanted):
-            instance = threads.call({0: start_some})[0]
-            if isinstance(instance, Raised):
-                raise _not_started(env, instance.error, starts.start(wanted[len(found)])[2])
-        tools = (
-            schemas_of(instance, env.name) if describe_tools and found else ()
-        )  # it may first have them in an episode
+    tools: tuple[Schema, ...] = ()
+    size, alone = 1, 0
+    while len(found) < len(wanted):
+        with opened() as envs:
+            while len(found) < len(wanted):
+                block = wanted[len(found) : len(found) + (1 if len(found) < alone else size)]
+                answer = envs.call({0: partial(_start_some, env.name, [(n, *starts.start(n)) for n in block])})[0]
+                if isinstance(answer, Raised):
+                    if len(block) == 1:
+                        raise _not_started(env, answer, starts.start(block[0])[2])
+                    alone = len(found) + len(block)
+                    break
+                found += answer
+                size = min(2 * len(answer), _BLOCK)
+            else:
+                if describe_tools and found:  # it may first have them in an episode
+                    tools = envs.call({0: partial(_schemas, env.name)})[0]
+    if isinstance(tools, Raised):
+        raise tools.error
+    if asked is not None:
+        found = [replace(one, asked=asked[number]) for one, number in zip(found, wanted, strict=True)]
     return tuple(replace(episode, tools=tools) for episode in found) if tools else tuple(found), tools
 
 
-def _not_started(env: BoundEnv, error: BaseException, place: str) -> BaseException:
+def _start_some(name: str, starts: Sequence[tuple[int, dict[str, Any], Row, str]], instance: Any) -> list[Episode]:
+    """Starts the first of some episodes, and others for a moment; what fails is the first one's failure."""
+    found: list[Episode] = []
+    until = time.monotonic() + _MOMENT
+    for start in starts:
+        try:
+            found.append(start_episode(name, instance, *start))
+        except BaseException:  # also an environment that exits
+            if not found:
+                raise
+            break
+        if time.monotonic() >= until:
+            break
+    return found
+
+
+def _schemas(name: str, instance: Any) -> tuple[Schema, ...]:
+    return schemas_of(instance, name)
+
+
+def _not_started(env: BoundEnv, raised: Raised, place: str) -> BaseException:
     """Returns the error of an environment that did not start an episode."""
+    error = raised.error
     if isinstance(error, GrpoError):
         return error
     told = f"{type(error).__name__}: {error}"
-    if isinstance(error, TimeoutError):
+    if type(error).__name__ == "TimeoutError":
         told += ". In a run, rollout.step_timeout is the time that the start of an episode may take."
+    elif raised.shared:
+        told = f"{error}. Fix what `reset` does there, or leave that row or seed out."
     return PluginError(f"env '{env.name}' ({env.distribution}) cannot start {place}: {told}")
 
 
@@ -340,13 +377,13 @@ def in_groups(starts: Sequence[Episode], size: int, first: int = 0) -> list[Epis
 
 
 def start_episode(
-    env: BoundEnv, instance: Any, index: int, how: dict[str, Any], row: Mapping[str, Any], place: str
+    name: str, instance: Any, index: int, how: dict[str, Any], row: Mapping[str, Any], place: str
 ) -> Episode:
     """Starts one episode and returns what it shows.
 
     Args:
-        env: the environment with its options.
-        instance: what it made.
+        name: the environment's.
+        instance: what the environment made.
         index: the episode's number among those of its split.
         how: the arguments of `reset`.
         row: the row among them, or an empty one.
@@ -362,7 +399,7 @@ def start_episode(
         dict(info.get("row", row)),
         _frozen(info.get("demonstration")),
         how,
-        env=env.name,
+        env=name,
         gold=_frozen(info.get("gold")),
         place=place,
     )

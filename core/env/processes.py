@@ -12,7 +12,7 @@ import itertools
 import math
 import pickle
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -31,6 +31,7 @@ from grpo.core.env.tools import ToolCall
 from grpo.core.scoring.nodes.shipping import place_of
 from grpo.plugins import errors
 from grpo.plugins._spec.binding import BoundEnv
+from grpo.plugins._spec.signature import written_function
 from grpo.plugins.errors import GrpoError
 
 KIND = "grpo.core.env.processes:EnvHost"
@@ -67,9 +68,10 @@ class EnvHost:
     def play(self, message: bytes) -> bytes:
         """Does what one message says, and returns number to answer."""
         batch, verb, given, released, items = pickle.loads(message)
-        if verb == "start":
+        if verb == "open":
             place, options, seconds = pickle.loads(given)
             self._batches[batch] = LocalEnvBatch(partial(place.resolve(), **options), seconds=seconds).__enter__()
+            return b""
         envs = self._batches[batch]
         for number in released:
             envs.release(number)
@@ -127,7 +129,7 @@ class RemoteEnvs:
         self._given = given
         self._batch = batch
         self._seconds = seconds
-        self._lost: dict[int, str] = {}
+        self._lost: dict[int, Raised] = {}
         self._begun: set[int] = set()
         self._released: dict[int, list[int]] = {}
 
@@ -143,37 +145,48 @@ class RemoteEnvs:
 
     def start(self, episodes: Mapping[int, Episode]) -> dict[int, Any]:
         """Makes environments and starts their episodes."""
-        return self._dealt("start", episodes, _LOAD_LIMIT)
+        return self._dealt("start", episodes)
 
     def call(self, calls: Mapping[int, Call]) -> dict[int, Any]:
         """Makes one call for each environment."""
-        return self._dealt("call", calls, _GRACE)
+        return self._dealt("call", calls)
 
     def use(self, calls: Mapping[int, ToolCall]) -> dict[int, Any]:
         """Makes one call of a tool for each."""
-        return self._dealt("use", calls, _GRACE)
+        return self._dealt("use", calls)
 
     def release(self, number: int) -> None:
         """Has an environment closed, with the next message to its process."""
         self._released.setdefault(number % len(self._hosts), []).append(number)
 
-    def _dealt(self, verb: str, items: Mapping[int, Any], more: float) -> dict[int, Any]:
+    def _dealt(self, verb: str, items: Mapping[int, Any]) -> dict[int, Any]:
         shares: dict[int, dict[int, Any]] = {}
         for number, item in items.items():
             shares.setdefault(number % len(self._hosts), {})[number] = item
-        found: dict[int, Any] = {}
-        asked: dict[int, Future[bytes]] = {}
-        for host, share in shares.items():
-            if host not in self._lost:
-                asked[host] = self._ask(host, verb, share)
+        if new := shares.keys() - self._begun:
+            self._open(new)
+        asked = {host: self._ask(host, verb, share) for host, share in shares.items() if host not in self._lost}
         most = max((len(share) for share in shares.values()), default=0)
-        wait(asked.values(), math.ceil(most / AT_ONCE) * self._seconds + more)
+        wait(asked.values(), math.ceil(most / AT_ONCE) * self._seconds + _GRACE)
+        found: dict[int, Any] = {}
         for host, share in shares.items():
-            found |= self._heard(host, asked.get(host), share)
+            answer = self._lost[host] if host not in asked else self._heard(host, asked[host], self._seconds)
+            if isinstance(answer, Raised):
+                found |= dict.fromkeys(share, answer)
+            else:
+                found |= {number: _read(one) for number, one in pickle.loads(answer).items()}
         return {number: found[number] for number in items}
 
+    def _open(self, hosts: Collection[int]) -> None:
+        """Has processes load what makes the environments."""
+        opening = {host: self._ask(host, "open", {}) for host in hosts}
+        wait(opening.values(), _LOAD_LIMIT)
+        for host, answer in opening.items():
+            if isinstance(problem := self._heard(host, answer, _LOAD_LIMIT), Raised):
+                self._lost[host] = problem
+
     def _ask(self, host: int, verb: str, share: Mapping[int, Any]) -> Future[bytes]:
-        given = self._given if verb == "start" else b""
+        given = self._given if verb == "open" else b""
         self._begun.add(host)
         message = (self._batch, verb, given, self._released.pop(host, []), dict(share))
         try:
@@ -183,23 +196,19 @@ class RemoteEnvs:
             refused.set_exception(error)
             return refused
 
-    def _heard(self, host: int, answer: Future[bytes] | None, share: Mapping[int, Any]) -> dict[int, Any]:
-        """Returns what a process answered, or why it did not, for every environment of its share."""
-        error: BaseException | None = None
-        if answer is None:
-            error = RuntimeError(self._lost[host])
-        elif not answer.done():
-            self._lost[host] = "an environment of its process held all of them up, so the process was ended"
-            error = TimeoutError(f"no answer within {self._seconds:g} s")
+    def _heard(self, host: int, answer: Future[bytes], seconds: float) -> bytes | Raised:
+        """Returns what a process answered within so many seconds, or why it did not, for every one of its share."""
+        if not answer.done():
+            held_up = "an environment of its process held all of them up, so the process was ended"
+            self._lost[host] = Raised(RuntimeError(held_up), shared=True)
             with suppress(Exception):
                 getattr(self._hosts[host], "end", lambda: None)()
-        elif (error := answer.exception()) is not None and isinstance(error, NodeLost):
-            self._lost[host] = str(error)
-            error = RuntimeError(f"{error}, with all environments in it")
-        if error is not None:
-            return dict.fromkeys(share, Raised(error, shared=host in self._lost))
-        assert answer is not None
-        return {number: _read(one) for number, one in pickle.loads(answer.result()).items()}
+            return Raised(TimeoutError(f"no answer within {seconds:g} s"), shared=True)
+        error = answer.exception()
+        if isinstance(error, NodeLost):
+            self._lost[host] = Raised(RuntimeError(f"{error}, with all environments in it"), shared=True)
+            return self._lost[host]
+        return answer.result() if error is None else Raised(error)
 
 
 _shared: weakref.WeakValueDictionary[tuple[str, bytes, int], EnvProcesses] = weakref.WeakValueDictionary()
@@ -208,6 +217,33 @@ _shared: weakref.WeakValueDictionary[tuple[str, bytes, int], EnvProcesses] = wea
 def place_of_envs(env: BoundEnv, processes: EnvProcesses | None, seconds: float) -> EnvBatch:
     """Returns where the environments of a batch are, each call within so many seconds; use it as a context manager."""
     return LocalEnvBatch(env.make, seconds=seconds) if processes is None else processes.played(seconds)
+
+
+def starting_place(env: BoundEnv, count: int, seconds: float) -> Callable[[], EnvBatch]:
+    """Returns what opens a place to start episodes in before a run does: one may end, hang or hold up its process.
+
+    Args:
+        env: the environment with its options.
+        count: processes that the run steps it in; 0: threads.
+        seconds: the time limit of one call.
+    """
+    return partial(place_of_envs, env, trial_processes(env, count), seconds)
+
+
+def trial_processes(env: BoundEnv, count: int) -> EnvProcesses | None:
+    """Returns the processes that an environment is tried in before a run: those of the run, else one of its own.
+
+    None where all of its code is ours, or where it exists in this process alone.
+    """
+    module = getattr(written_function(env.spec.factory), "__module__", None) or ""
+    ours = module.startswith("grpo.") and ":" not in env.spec.name  # the member of a family is somebody else's
+    if not ours or (count and env.spec.played):
+        try:
+            return processes_of(env, count or 1)
+        except Exception:  # of several kinds: what it needs cannot be pickled
+            if count:
+                raise
+    return None
 
 
 def processes_of(env: BoundEnv, count: int) -> EnvProcesses | None:

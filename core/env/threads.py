@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 AT_ONCE = 64
 CLOSING = 5.0  # seconds to wait for environments that close, all together
@@ -37,6 +37,19 @@ class Raised:
 
     error: BaseException
     shared: bool = False
+
+
+class EnvCalls(Protocol):
+    """A place where environments are called by number, see `EnvThreads`; it is entered and left."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def call(self, calls: Mapping[int, Call]) -> dict[int, Any]:
+        """Makes one call for each environment and returns its result, or a `Raised`."""
 
 
 class EnvThreads:

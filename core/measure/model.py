@@ -17,6 +17,7 @@ from grpo.core.config.schema import RunConfig, parse_config
 from grpo.core.config.settings import RolloutSettings, settle
 from grpo.core.env.episodes import UNBOUNDED, Episode, episodes_of
 from grpo.core.env.mixture import refuse_missing_columns, rewards_of, verifier_of, with_dataset
+from grpo.core.env.processes import starting_place
 from grpo.core.env.questions import questions_of
 from grpo.core.measure.evaluate import Evaluation, complete, evaluation_of
 from grpo.core.planning.agent import AGENT_LIMITS, bound_agent
@@ -189,14 +190,15 @@ def _episodes(
     Raises:
         UsageError: no held-out episode is left.
     """
-    start = partial(episodes_of, env, seconds=config.rollout.step_timeout)
+    opened = starting_place(env, config.rollout.env_processes, config.rollout.step_timeout)
+    start = partial(episodes_of, env, opened=opened)
     size, made = choices.size, choices.size or UNBOUNDED
     trained = config.train.limit
     known = env.spec.dataset is not None or trained is not None
     if choices.split != "test" or not (of_run and known):
         return start(choices.split, limit=size, unbounded=made), ()
     train = start("train", limit=trained, unbounded=0)
-    divided = hold_out(env, train, size, made=made, seconds=config.rollout.step_timeout)
+    divided = hold_out(env, train, size, made=made, opened=opened)
     if not divided.held_out:
         raise UsageError(f"{' '.join(divided.notes)} To measure what is trained on: --split train")
     return divided.held_out, divided.notes

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grpo.core.config.schema import RunConfig
-from grpo.core.env.episodes import episodes_of
+from grpo.core.env.episodes import START_SECONDS, episodes_of
 from grpo.core.env.mixture import with_dataset
+from grpo.core.env.processes import starting_place
 from grpo.core.policy.weights import Weights
 from grpo.core.record.browse import read_step
 from grpo.core.record.run_dir import rollout_steps
@@ -65,5 +66,6 @@ def example_of(weights: Weights, env: str | None, host: Host) -> Example:
         if not weights.embedded:
             return Example()
         config = RunConfig(env=EMBEDDED_ENV)
-    (episode,) = episodes_of(with_dataset(host.env(config.envs[0]), config), "train", limit=1, unbounded=1)
+    bound = with_dataset(host.env(config.envs[0]), config)
+    (episode,) = episodes_of(bound, "train", limit=1, unbounded=1, opened=starting_place(bound, 0, START_SECONDS))
     return Example(episode.prompt, episode.row)

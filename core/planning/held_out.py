@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from grpo.core.env.episodes import Episode, episodes_of
+from grpo.core.env.episodes import Episode, Opened, episodes_of
 from grpo.core.env.questions import asked_by, question_of, questions_of
 from grpo.core.text.printable import counted
 from grpo.plugins._spec.binding import BoundEnv
@@ -35,7 +35,7 @@ class HeldOutPart:
     notes: tuple[str, ...] = ()
 
 
-def hold_out(env: BoundEnv, train: Sequence[Episode], size: int | None, *, made: int, seconds: float) -> HeldOutPart:
+def hold_out(env: BoundEnv, train: Sequence[Episode], size: int | None, *, made: int, opened: Opened) -> HeldOutPart:
     """Starts the held-out episodes of an environment.
 
     Args:
@@ -43,7 +43,7 @@ def hold_out(env: BoundEnv, train: Sequence[Episode], size: int | None, *, made:
         train: its training episodes; of many rows only those are started that may ask the same.
         size: how many to hold out; None for all rows of the split.
         made: how many to hold out where the environment makes its own and `size` is None.
-        seconds: to start one episode.
+        opened: returns a place where episodes are started.
 
     Raises:
         DatasetError: the rows cannot be used, or there are none.
@@ -51,7 +51,7 @@ def hold_out(env: BoundEnv, train: Sequence[Episode], size: int | None, *, made:
     """
 
     def started(limit: int | None) -> Sequence[Episode]:
-        return episodes_of(env, "test", limit=limit, unbounded=made, seconds=seconds)
+        return episodes_of(env, "test", limit=limit, unbounded=made, opened=opened)
 
     found = started(size)
     if env.spec.dataset is not None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from grpo.core.config.schema import RunConfig
 from grpo.core.env.episodes import Episode, episodes_of, sample_of
 from grpo.core.env.mixture import RunEnv, refuse_missing_columns, refuse_split_groups, rewards_by_env, verifiers_by_env
+from grpo.core.env.processes import starting_place
 from grpo.core.planning.facts import Facts
 from grpo.core.planning.held_out import HeldOutPart, hold_out
 from grpo.core.planning.steps import StepsPart, episodes_to_make
@@ -26,9 +27,9 @@ def read_rows(config: RunConfig, facts: Facts) -> Rows:
         DatasetError: the rows cannot be used, or there are none.
         PluginError: an environment breaks the contract.
     """
-    seconds, limit = config.rollout.step_timeout, config.train.limit
+    seconds, count, limit = config.rollout.step_timeout, config.rollout.env_processes, config.train.limit
     return {
-        env.name: episodes_of(env, "train", limit=limit, unbounded=0, seconds=seconds)
+        env.name: episodes_of(env, "train", limit=limit, unbounded=0, opened=starting_place(env, count, seconds))
         for env in facts.envs
         if env.spec.dataset is not None
     }
@@ -45,12 +46,13 @@ def start_envs(config: RunConfig, facts: Facts, rows: Rows, steps: StepsPart) ->
         DatasetError: the rows cannot be used, or there are none.
         PluginError: an environment breaks the contract.
     """
-    seconds, size = config.rollout.step_timeout, config.evaluation.size
+    seconds, size, count = config.rollout.step_timeout, config.evaluation.size, config.rollout.env_processes
+    places = {env.name: starting_place(env, count, seconds) for env in facts.envs}
     made = episodes_to_make(config, steps.limit, steps.steps)
     train = {
         env.name: rows[env.name]
         if env.name in rows
-        else episodes_of(env, "train", limit=made, unbounded=made, seconds=seconds)
+        else episodes_of(env, "train", limit=made, unbounded=made, opened=places[env.name])
         for env in facts.envs
     }
     examples = [train[env.name][0].row for env in facts.envs]
@@ -63,7 +65,7 @@ def start_envs(config: RunConfig, facts: Facts, rows: Rows, steps: StepsPart) ->
             raise UsageError(f"env '{env.name}' has no default rewards. Name at least one with --reward.")
         divided = HeldOutPart(train[env.name])
         if size and verifier:
-            divided = hold_out(env, train[env.name], size, made=size, seconds=seconds)
+            divided = hold_out(env, train[env.name], size, made=size, opened=places[env.name])
             notes += divided.notes
         parts.append(RunEnv(env, found, verifier, divided.train, divided.held_out, share))
     for part in parts:

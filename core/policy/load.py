@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from grpo.core.config.sections import LoraSection
@@ -287,7 +288,7 @@ def add_lora(model: PreTrainedModel, lora: LoraSection) -> Any:
         lora_alpha=lora.alpha if lora.alpha is not None else 2 * lora.rank,
         lora_dropout=lora.dropout,
         target_modules=lora.targets if isinstance(lora.targets, str) else list(lora.targets),
-        exclude_modules=_routers(model) if isinstance(lora.targets, str) else None,
+        exclude_modules=_unadaptable(model) if isinstance(lora.targets, str) else None,
         task_type="CAUSAL_LM",
     )
     try:
@@ -296,19 +297,40 @@ def add_lora(model: PreTrainedModel, lora: LoraSection) -> Any:
         raise UsageError(f"lora.targets {lora.targets}: {str(error).splitlines()[0]}") from None
 
 
-def _routers(model: PreTrainedModel) -> list[str] | None:
-    """Returns the linear modules whose class computes something else in the end, such as Llama 4's choice of experts.
+def _unadaptable(model: PreTrainedModel) -> list[str] | None:
+    """Returns the linear modules that take no adapter.
 
-    PEFT takes them for linear layers, and its adapter fails on what they return.
+    Those are the ones whose class computes something else in the end, such as Llama 4's choice of experts: PEFT takes
+    them for linear layers, and its adapter fails on what they return. So are those that a kernel of a state space model
+    reads past the adapter, which PEFT refuses.
     """
+    from peft.tuners.tuners_utils import _check_lora_target_modules_mamba
     from torch import nn
 
-    own = [
-        name
-        for name, module in model.named_modules()
-        if isinstance(module, nn.Linear) and type(module).__module__.startswith("transformers.models.")
-    ]
-    return own or None
+    config, found = SimpleNamespace(peft_type="LORA"), []
+    for name, module in model.named_modules():
+        if not isinstance(module, nn.Linear):
+            continue
+        try:
+            _check_lora_target_modules_mamba(config, model, name.rpartition(".")[2])
+        except ValueError:
+            found.append(name)
+            continue
+        if type(module) is not nn.Linear and not _returns_rows(module):
+            found.append(name)
+    return found or None
+
+
+def _returns_rows(module: Any) -> bool:
+    """Tells whether a class derived from the linear layer returns what a linear layer does."""
+    import torch
+
+    if not type(module).__module__.startswith("transformers.models."):
+        return True  # quantised ones, which compute the same in another way
+    rows = torch.zeros(1, module.in_features, device=module.weight.device, dtype=module.weight.dtype)
+    with torch.no_grad():
+        output = module(rows)
+    return isinstance(output, torch.Tensor) and output.shape == (1, module.out_features)
 
 
 def add_saved_adapter(model: PreTrainedModel, folder: str, *, trainable: bool) -> Any:

@@ -18,7 +18,7 @@ from grpo.core.check.report import title_of
 from grpo.core.check.trial import Fault, as_sampled, faults_of, texts_for
 from grpo.core.env.episodes import UNBOUNDED, Action, Episode, episodes_of, sample_of
 from grpo.core.env.mixture import refuse_missing_columns
-from grpo.core.env.processes import EnvProcesses, processes_of
+from grpo.core.env.processes import EnvProcesses, starting_place, trial_processes
 from grpo.core.env.threads import Raised
 from grpo.core.env.worked import Wanted
 from grpo.core.plan import Plan
@@ -47,7 +47,7 @@ def validate(
     size: int | None = None,
     rewards: Sequence[str] = (),
     seconds: float = 60.0,
-    env_processes: int = 0,
+    env_processes: int | None = None,
     on_rows: Callable[[int, int], None] = lambda done, rows: None,
 ) -> Validation:
     """Plays the gold solution of every row and judges it by the environment's verifier and the rewards of the run.
@@ -62,7 +62,7 @@ def validate(
         size: only so many of the first rows; default: all, or 200 episodes of an environment that makes its own.
         rewards: the SPECs of the run; default: the environment's own.
         seconds: for starting an episode, and for one call of an environment that is stepped.
-        env_processes: processes that step it, which may crash; 0: threads of this process.
+        env_processes: processes that step it; None: one, or threads where it exists in this process alone.
         on_rows: told after each block how many rows are done, and how many there are.
 
     Raises:
@@ -81,7 +81,8 @@ def validate(
         raise UsageError(f"env '{bound.name}' has neither a verifier nor rewards. Name a reward with --reward.")
     if size is not None and size < 1:
         raise UsageError(f"size={size} must be 1 or more.")
-    episodes = episodes_of(bound, split, limit=size, unbounded=UNBOUNDED, describe_tools=False, seconds=seconds)
+    place = starting_place(bound, env_processes or 0, seconds)
+    episodes = episodes_of(bound, split, limit=size, unbounded=UNBOUNDED, describe_tools=False, opened=place)
     refuse_missing_columns(episodes[0], plugins)
     solved: list[Episode] = []
     without: list[str] = []
@@ -93,7 +94,7 @@ def validate(
     judged: list[JudgedGold] = []
     refused: list[RefusedRow] = []
     weak: list[WeakRow] = []
-    processes = processes_of(bound, env_processes) if bound.spec.played else None
+    processes = trial_processes(bound, env_processes or 0) if bound.spec.played else None
     with Scorer(plugins) as scorer:
         for first in range(0, len(solved), _BLOCK):
             block = solved[first : first + _BLOCK]
@@ -129,7 +130,7 @@ def doubts(plan: Plan) -> Iterator[str]:
     for part in plan.envs:
         solved = list(islice((episode for episode in sample_of(part.train) if episode.gold_actions), _TRIED))
         seconds, count = plan.config.rollout.step_timeout, plan.config.rollout.env_processes
-        processes = processes_of(part.env, count) if part.env.spec.played else None
+        processes = trial_processes(part.env, count) if part.env.spec.played else None
         shown = answered(part.env, list(islice(part.train, _ANSWERED)), seconds, processes)
         with Scorer(part.plugins) as scorer:
             faulty = {plugin.name: faults_of(plugin, scorer, shown) for plugin in part.plugins}

@@ -3,13 +3,17 @@
 The model is built on torch's meta device, where tensors have shapes and no data, and a real forward pass runs through
 it while every tensor that autograd saves is counted once. So the count follows the code of transformers and PEFT, not a
 formula for it. Attention is replaced by a stand-in that saves what a fused kernel saves: queries, keys, values, output
-and one float32 number per head and token; no [L, L] matrix.
+and one float32 number per head and token; no [L, L] matrix. So is the product with the matrices of experts, which has
+no kernel there, and saves its two factors.
+
+What is saved grows with the tokens, but for weights that are made anew in each pass: PEFT adds an adapter of experts to
+all of their matrices, and autograd keeps the sum.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,19 +30,21 @@ _ATTENTION = "grpo_counted"
 
 @dataclass(frozen=True, slots=True)
 class Activations:
-    """Saved bytes per token of a forward pass without the output layer.
+    """Saved bytes of a forward pass without the output layer, per token unless it says otherwise.
 
     Attributes:
         layer: of one decoder layer.
         outside: embedding, final norm and hidden states.
         boundary: the input of one layer, all that checkpointing keeps of it.
         layers: how many there are.
+        made: bytes of the weights that one layer makes anew, however many tokens there are.
     """
 
     layer: float
     outside: float
     boundary: float
     layers: int
+    made: float = 0.0
 
     def host(self, tokens: int) -> int:
         """Bytes in host memory when the inputs of the layers are kept there."""
@@ -57,7 +63,8 @@ class Activations:
             "full": self.layers * self.boundary + self.layer,
             "offload": 2 * self.boundary + self.layer,
         }[checkpointing]
-        return round(tokens * (kept + self.outside))
+        made = self.made * (self.layers if checkpointing == "none" else 1)
+        return round(tokens * (kept + self.outside) + made)
 
 
 def count_activations(policy: Any) -> Activations:
@@ -73,16 +80,18 @@ def count_activations(policy: Any) -> Activations:
     base = _without_adapter(policy).train()
     text = base.config.get_text_config()
     number = text.num_hidden_layers
-    with _counted_attention(base.config):
-        every = _saved_per_token(base)
+    with _counted_attention(base):
+        every, made = _saved_per_token(base)
         with _first_layer_alone(base, number):
-            first = _saved_per_token(base)
-    layer = (every - first) / (number - 1) if number > 1 else first
+            first, made_first = _saved_per_token(base)
+    layer, made_layer = (every - first, made - made_first) if number > 1 else (first, made_first)
+    layer, made_layer = layer / max(number - 1, 1), made_layer / max(number - 1, 1)
     return Activations(
         layer=layer,
         outside=max(first - layer, 0.0),
         boundary=float(text.hidden_size * base.dtype.itemsize),
         layers=number,
+        made=max(made_layer, 0.0),
     )
 
 
@@ -99,7 +108,7 @@ def count_cache(policy: Any) -> float:
         Exception: the model cannot be counted this way; its own code raises anything.
     """
     base = _without_adapter(policy).eval()
-    with _counted_attention(base.config), torch.no_grad():
+    with _counted_attention(base), torch.no_grad():
         output = base.base_model(input_ids=_prompt(_PROBE), use_cache=True)
     tensors = {id(tensor): tensor for tensor in _tensors(output_cache(output))}
     if not tensors:
@@ -144,8 +153,10 @@ def _first_layer_alone(base: Any, number: int) -> Iterator[None]:
         setattr(parent, name, layers)
 
 
-def _saved_per_token(base: Any) -> float:
-    return (_saved(base, 2 * _PROBE) - _saved(base, _PROBE)) / _PROBE
+def _saved_per_token(base: Any) -> tuple[float, float]:
+    """Returns the bytes that are saved for each token, and those that do not depend on their number."""
+    some, twice = _saved(base, _PROBE), _saved(base, 2 * _PROBE)
+    return (twice - some) / _PROBE, 2 * some - twice
 
 
 def _saved(base: Any, tokens: int) -> int:
@@ -196,6 +207,42 @@ class _FusedAttention(torch.autograd.Function):
         raise AssertionError("nothing is computed on the meta device")
 
 
+class _GroupedProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: torch.Tensor, matrices: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(rows, matrices)
+        return rows.new_empty(len(rows), matrices.shape[-1])
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        raise AssertionError("nothing is computed on the meta device")
+
+
+def _autocast(device_type: str, *args: Any, **kwargs: Any) -> AbstractContextManager[Any]:
+    """Is `torch.autocast`, which does not know the meta device."""
+    return nullcontext() if device_type == "meta" else _torch_autocast(device_type, *args, **kwargs)
+
+
+def _fused(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+    output: torch.Tensor = _FusedAttention.apply(query, key, value)  # type: ignore[no-untyped-call]
+    return output
+
+
+def _product(rows: torch.Tensor, matrices: torch.Tensor, **_: Any) -> torch.Tensor:
+    output: torch.Tensor = _GroupedProduct.apply(rows, matrices)  # type: ignore[no-untyped-call]
+    return output
+
+
+_torch_autocast = torch.autocast
+# What the meta device has no kernel for, or one that saves something else, and what stands in its place.
+_STAND_INS: tuple[tuple[Any, str, Any], ...] = (
+    (torch, "autocast", _autocast),
+    (torch, "_grouped_mm", _product),
+    (torch.nn.functional, "grouped_mm", _product),
+    (torch.nn.functional, "scaled_dot_product_attention", _fused),
+)
+
+
 def _attention(
     module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any = None, **_: Any
 ) -> tuple[torch.Tensor, None]:
@@ -203,20 +250,25 @@ def _attention(
     groups = query.shape[1] // key.shape[1]
     if groups > 1:
         key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
-    output: torch.Tensor = _FusedAttention.apply(query, key, value)  # type: ignore[no-untyped-call]
-    return output.transpose(1, 2).contiguous(), None
+    return _fused(query, key, value).transpose(1, 2).contiguous(), None
 
 
 @contextmanager
-def _counted_attention(config: Any) -> Iterator[None]:
-    """Lets the configuration use the counted attention; its own setting comes back."""
+def _counted_attention(base: Any) -> Iterator[None]:
+    """Lets a model use what is counted; its own setting comes back."""
     from transformers import AttentionInterface
 
     AttentionInterface.register(_ATTENTION, _attention)
-    text = config.get_text_config()
+    text = base.config.get_text_config()
     before = text._attn_implementation
-    text._attn_implementation = _ATTENTION
+    if any(getattr(part, "_supports_attention_backend", False) for part in (base, base.base_model)):
+        text._attn_implementation = _ATTENTION  # else it chooses by the names that it knows (Falcon)
+    own = [(owner, name, getattr(owner, name), other) for owner, name, other in _STAND_INS if hasattr(owner, name)]
     try:
+        for owner, name, _, other in own:
+            setattr(owner, name, other)
         yield
     finally:
+        for owner, name, one, _ in own:
+            setattr(owner, name, one)
         text._attn_implementation = before

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import threading
 from collections.abc import Collection, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 from patience import PATIENCE
 
 from grpo.core.env.env_batch import LocalEnvBatch
 from grpo.core.env.episodes import episodes_of
-from grpo.core.env.processes import EnvProcesses, RemoteEnvs, processes_of
+from grpo.core.env.processes import EnvProcesses, RemoteEnvs, processes_of, starting_place
 from grpo.core.env.step import take_step
 from grpo.core.env.threads import Raised
 from grpo.core.env.tools import ToolCall
+from grpo.plugins._spec.binding import BoundEnv
+from grpo.plugins.errors import PluginError
 from grpo.plugins.host import Host
+from grpo.plugins.specs import EnvSpec
 
 pytestmark = pytest.mark.slow
 
@@ -81,6 +88,38 @@ def processes(desk: Any) -> Iterator[EnvProcesses]:
     made = EnvProcesses(desk, 2)
     yield made
     made.close()
+
+
+STARTS = """
+import ctypes, os, signal, sys, time
+import gymnasium
+from grpo import EnvSpec
+
+class Starting(gymnasium.Env):
+    observation_space = action_space = gymnasium.spaces.Text(1000)
+
+    def __init__(self, how=""):
+        self.how = how
+
+    def reset(self, *, seed=None, options=None):
+        if seed == 5:
+            match self.how:
+                case "ends its process":
+                    os._exit(7)
+                case "crashes":
+                    os.kill(os.getpid(), signal.SIGSEGV)
+                    time.sleep(120)
+                case "exits":
+                    sys.exit(0)
+                case "hangs":
+                    time.sleep(120)
+                case "holds the interpreter's lock":
+                    ctypes.PyDLL(None).sleep(120)
+        return f"Episode {seed}", {}
+
+ONE_TURN = EnvSpec(name="start", version=1, factory=Starting)
+TURNS = EnvSpec(name="start", version=1, factory=Starting, max_turns=4)
+"""
 
 
 def said(envs: LocalEnvBatch | RemoteEnvs, **by_number: str) -> dict[int, Any]:
@@ -185,3 +224,50 @@ def test_its_processes_end_with_it(desk: Any) -> None:
     made.close()
     with pytest.raises(ProcessLookupError):
         os.kill(process, signal.SIGCONT)
+
+
+@pytest.mark.core
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ("ends its process", "its process ended with exit code 7"),
+        ("crashes", "its process was killed by SIGSEGV"),
+        ("exits", "SystemExit: 0"),
+    ],
+)
+def test_an_episode_that_cannot_be_started_before_a_run_is_named_and_ends_no_command(
+    tmp_path: Path, how: str, why: str
+) -> None:
+    (tmp_path / "starts.py").write_text(STARTS)
+    for name in ("TURNS", "ONE_TURN"):
+        env = replace(Host([]).env(f"{tmp_path}/starts.py:{name}"), options={"how": how})
+        with pytest.raises(PluginError, match=re.escape(f"cannot start seed 5: {why}")):
+            episodes_of(env, "train", limit=9, unbounded=9, opened=starting_place(env, 0, PATIENCE))
+
+
+@pytest.mark.parametrize("how", ["hangs", "holds the interpreter's lock"])
+def test_an_episode_that_does_not_start_in_time_before_a_run_is_named(tmp_path: Path, how: str) -> None:
+    (tmp_path / "starts.py").write_text(STARTS)
+    env = replace(Host([]).env(f"{tmp_path}/starts.py:TURNS"), options={"how": how})
+    with pytest.raises(PluginError, match=r"cannot start seed 5: TimeoutError: no answer within 3 s\. In a run"):
+        episodes_of(env, "train", limit=9, unbounded=9, opened=starting_place(env, 0, 3.0))
+
+
+def test_episodes_are_started_in_another_process_as_in_this_one(tmp_path: Path) -> None:
+    (tmp_path / "starts.py").write_text(STARTS)
+    env = Host([]).env(f"{tmp_path}/starts.py:TURNS")
+    here = episodes_of(env, "test", limit=700, unbounded=1)
+    assert episodes_of(env, "test", limit=700, unbounded=1, opened=starting_place(env, 0, PATIENCE)) == here
+
+
+def test_what_exists_in_this_process_alone_is_started_in_it() -> None:
+    lock = threading.Lock()
+
+    class Own(gymnasium.Env[str, str]):
+        def reset(self, **_: Any) -> tuple[str, dict[str, Any]]:
+            with lock:
+                return f"Process {os.getpid()}", {}
+
+    env = BoundEnv(EnvSpec(name="own", version=1, factory=Own, max_turns=2), "__main__")
+    (episode,) = episodes_of(env, "train", limit=1, unbounded=1, opened=starting_place(env, 0, PATIENCE))
+    assert episode.prompt[0]["content"] == f"Process {os.getpid()}"

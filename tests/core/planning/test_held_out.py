@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE
 
 from grpo.core.env.episodes import episodes_of
+from grpo.core.env.processes import starting_place
 from grpo.core.env.questions import question_of
 from grpo.core.planning.held_out import FEWEST, HeldOutPart, hold_out
 from grpo.plugins.host import Host
@@ -19,7 +21,7 @@ def divided(source: str, made: int = 480, size: int | None = 200) -> tuple[HeldO
     env = Host.discover().env(source)
     limit = made if env.spec.dataset is None else None
     train = tuple(episodes_of(env, "train", limit=limit, unbounded=made, describe_tools=False))
-    part = hold_out(env, train, size, made=200, seconds=60.0)
+    part = hold_out(env, train, size, made=200, opened=starting_place(env, 0, PATIENCE))
     question = question_of(env, [*part.train, *part.held_out])
     for episodes in (part.train, part.held_out):
         assert [episode.index for episode in episodes] == [*range(len(episodes))]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import gymnasium
 import pytest
+from endless import Endless
 
-from grpo import hookimpl
 from grpo.core.config.schema import RunConfig, parse_config
 from grpo.core.env.mixture import RunEnv
 from grpo.core.planning.facts import gather_facts
@@ -16,23 +15,6 @@ from grpo.core.planning.steps import StepsPart
 from grpo.plugins._host.entry_points import Entry
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
-from grpo.plugins.specs import EnvSpec
-
-
-class Adding(gymnasium.Env[str, str]):
-    """Makes its own problems; those of even seeds have a worked answer."""
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        assert seed is not None
-        return f"What is {seed} + 1?", {"demonstration": str(seed + 1)} if seed % 2 == 0 else {}
-
-
-class Endless:
-    """A plugin with that environment."""
-
-    @hookimpl
-    def grpo_envs(self) -> list[EnvSpec]:
-        return [EnvSpec(name="endless", version=1, factory=Adding)]
 
 
 def plans(steps: StepsPart, **tree: Any) -> tuple[RunConfig, tuple[RunEnv, ...]]:

@@ -242,9 +242,11 @@ class Steps(Sums):
 def test_solutions_of_several_turns_are_played_with_their_tools_and_in_a_time_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Steps, "clock", EnvClock(monkeypatch), raising=False)
+    class Timed(Steps):  # not pickled, with its clock: it is stepped here
+        clock = EnvClock(monkeypatch)
+
     played = {"rewards": ("environment",), "verifier": "environment"}
-    told = reasons(validate(spec_of(Steps, max_turns=2, **played), seconds=PATIENCE))
+    told = reasons(validate(spec_of(Timed, max_turns=2, **played), seconds=PATIENCE))
     assert told.keys() == {"row 1", "row 2", "row 3"}
     assert told["row 1"] == "verifier 'environment' rejects '2': its goal was not reached"
     assert "failed at it: RuntimeError: three" in told["row 2"]

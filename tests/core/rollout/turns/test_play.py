@@ -151,7 +151,7 @@ def test_a_turn_that_is_cut_is_an_action_and_a_rollout_that_its_environment_ende
             "could not start: ValueError: reset with the same seed and options gave another prompt",
             0,
         ),
-        ({"turn0": "hides"}, "gave another row for the rewards than before", 0),
+        ({"turn0": "hides"}, "gave another row than before", 0),
     ],
 )
 def test_an_environment_fails_its_own_rollout(
