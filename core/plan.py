@@ -19,41 +19,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A run that can start.
+    """A run that can start."""
 
-    Attributes:
-        config: the configuration; no value that the run needs is None any more.
-        source: where the policy comes from.
-        model_config: of transformers, of that policy.
-        tokenizer: its tokenizer.
-        envs: the environments with their rewards and episodes.
-        loss: what a step minimises.
-        advantage: what scores are worth.
-        train: the episodes of all of them, one environment's after the other's.
-        parameters: of the model.
-        longest_prompt: in tokens, over both splits.
-        disk_bytes: what checkpoints and the final model take.
-        processes: how many processes train together.
-        canaries: known completions to watch the rewards with.
-        sampler: chooses the rows of each step; None: they come in an order that is fixed before.
-        notes: what the user should know about the model and the environments.
-    """
-
-    config: Settings
-    source: PolicySource
-    model_config: Any = field(compare=False, repr=False)
-    tokenizer: PreTrainedTokenizerBase = field(compare=False, repr=False)
-    envs: tuple[RunEnv, ...]
-    loss: BoundLoss
-    advantage: BoundAdvantage
-    train: Sequence[Episode]
-    parameters: int
-    longest_prompt: int
-    disk_bytes: int
-    processes: int
-    canaries: tuple[Canary, ...] = ()
+    config: Settings  # the configuration; no value that the run needs is None any more
+    source: PolicySource  # where the policy comes from
+    model_config: Any = field(compare=False, repr=False)  # of transformers, of that policy
+    tokenizer: PreTrainedTokenizerBase = field(compare=False, repr=False)  # its tokenizer
+    envs: tuple[RunEnv, ...]  # the environments with their rewards and episodes
+    loss: BoundLoss  # what a step minimises
+    advantage: BoundAdvantage  # what scores are worth
+    train: Sequence[Episode]  # the episodes of all of them, one environment's after the other's
+    parameters: int  # of the model
+    longest_prompt: int  # in tokens, over both splits
+    disk_bytes: int  # what checkpoints and the final model take
+    processes: int  # how many processes train together
+    canaries: tuple[Canary, ...] = ()  # known completions to watch the rewards with
+    # chooses the rows of each step; None: they come in an order that is fixed before
     sampler: BoundSampler | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what the user should know about the model and the environments
 
     @property
     def name(self) -> str:

@@ -31,16 +31,11 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One completion under both sets.
+    """One completion under both sets."""
 
-    Attributes:
-        index: its position.
-        group: its group.
-        old, new: what it gets.
-    """
-
-    index: int
-    group: Hashable
+    index: int  # its position
+    group: Hashable  # its group
+    # old, new: what it gets
     old: Side
     new: Side
 

@@ -20,17 +20,11 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
-    """What came of it.
+    """What came of it."""
 
-    Attributes:
-        text: the smallest text found.
-        calls: how many texts were tried.
-        minimal: False when the calls ran out.
-    """
-
-    text: str
-    calls: int
-    minimal: bool
+    text: str  # the smallest text found
+    calls: int  # how many texts were tried
+    minimal: bool  # False when the calls ran out
 
 
 class _Spent(Exception):

@@ -43,17 +43,11 @@ Kind = Literal["every call", "some calls", "no return", "abstains", "one value"]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with what a plugin returned.
+    """What is wrong with what a plugin returned."""
 
-    Attributes:
-        kind: which fault it is.
-        message: without the plugin's name.
-        example: a completion that shows it.
-    """
-
-    kind: Kind
-    message: str
-    example: str
+    kind: Kind  # which fault it is
+    message: str  # without the plugin's name
+    example: str  # a completion that shows it
 
     @property
     def severity(self) -> Severity:

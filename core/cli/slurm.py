@@ -91,23 +91,14 @@ wait "$TRAINING" || wait "$TRAINING"
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """What a batch script asks for.
+    """What a batch script asks for."""
 
-    Attributes:
-        nodes: machines that train.
-        server_nodes: machines that sample.
-        gpus: in each; 0: none.
-        processes: that train on each machine.
-        split: GPUs that share each layer of a server's engine.
-        sharded: the processes share the policy, by FSDP 2.
-    """
-
-    nodes: int
-    server_nodes: int
-    gpus: int
-    processes: int
-    split: int
-    sharded: bool = False
+    nodes: int  # machines that train
+    server_nodes: int  # machines that sample
+    gpus: int  # in each; 0: none
+    processes: int  # that train on each machine
+    split: int  # GPUs that share each layer of a server's engine
+    sharded: bool = False  # the processes share the policy, by FSDP 2
 
     @property
     def servers_each(self) -> int:

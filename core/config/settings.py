@@ -75,14 +75,10 @@ class Settings(RunConfig):
 
 
 class Part(Protocol):
-    """What one topic of planning chose: a frozen dataclass whose fields are settings of one section.
-
-    Attributes:
-        section: which one.
-    """
+    """What one topic of planning chose: a frozen dataclass whose fields are settings of one section."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
-    section: ClassVar[SectionName]
+    section: ClassVar[SectionName]  # which one
 
 
 def settle(kind: type[SectionT], given: BaseModel, *parts: Part) -> SectionT:

@@ -18,15 +18,10 @@ LINES, WIDTH = 24, 600  # what is shown of a long one: lines from its beginning 
 
 @dataclass(frozen=True, slots=True)
 class FirstPrompt:
-    """A prompt to look at.
+    """A prompt to look at."""
 
-    Attributes:
-        title: says what it is, and its length in tokens.
-        lines: its text, decoded from the token ids.
-    """
-
-    title: str
-    lines: Sequence[str]
+    title: str  # says what it is, and its length in tokens
+    lines: Sequence[str]  # its text, decoded from the token ids
 
 
 def first_prompt(plan: Plan) -> FirstPrompt | None:

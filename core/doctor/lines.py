@@ -20,19 +20,12 @@ _VARIABLE = re.compile(r"(?i)token|key|secret|passw|passphrase|pwd$|credential|a
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What is said of one thing.
+    """What is said of one thing."""
 
-    Attributes:
-        about: the thing, in a word or two.
-        state: ok; warning (something is slower, or does not work that not everybody needs); error (runs fail).
-        text: what was found.
-        next: what to do, "" where nothing is to be done.
-    """
-
-    about: str
-    state: State
-    text: str
-    next: str = ""
+    about: str  # the thing, in a word or two
+    state: State  # ok; warning (something is slower, or does not work that not everybody needs); error (runs fail)
+    text: str  # what was found
+    next: str = ""  # what to do, "" where nothing is to be done
 
     def as_json(self) -> dict[str, Any]:
         """Returns the entry of `grpo doctor --json`."""

@@ -35,33 +35,22 @@ HELD_OUT_SEED = 2**20  # first seed of held-out episodes for environments that m
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """One start of an environment.
+    """One start of an environment."""
 
-    Attributes:
-        index: position among the episodes of its split.
-        prompt: the chat messages to answer.
-        row: the columns that rewards and verifiers read.
-        demonstration: a worked answer in the environment's format, or for each turn one action or call of a tool
-            (`{"tool": name, "arguments": {...}}`), or None.
-        gold: where there is no worked answer, a right one that nobody is to learn from, in the same form, or None.
-        reset: the arguments of `reset` that start it, again and again.
-        tools: schemas of the functions that the policy may call.
-        env: the environment's name.
-        place: where its row was written, or what it was made from, for messages.
-        group: of an episode in a batch, the number of the group that its rollouts are; else None.
-        asked: the same number in this process for rows that ask the same, where the rows know it; else None.
-    """
-
-    index: int
-    prompt: tuple[Message, ...]
-    row: Mapping[str, Any]
+    index: int  # position among the episodes of its split
+    prompt: tuple[Message, ...]  # the chat messages to answer
+    row: Mapping[str, Any]  # the columns that rewards and verifiers read
+    # a worked answer in the environment's format, or for each turn one action or call of a tool (`{"tool": name,
+    # "arguments": {...}}`), or None
     demonstration: str | tuple[Action, ...] | None
-    reset: Mapping[str, Any] = field(default_factory=dict)
-    tools: tuple[Schema, ...] = ()
-    env: str = ""
+    reset: Mapping[str, Any] = field(default_factory=dict)  # the arguments of `reset` that start it, again and again
+    tools: tuple[Schema, ...] = ()  # schemas of the functions that the policy may call
+    env: str = ""  # the environment's name
+    # where there is no worked answer, a right one that nobody is to learn from, in the same form, or None
     gold: str | tuple[Action, ...] | None = None
-    place: str = ""
-    group: int | None = None
+    place: str = ""  # where its row was written, or what it was made from, for messages
+    group: int | None = None  # of an episode in a batch, the number of the group that its rollouts are; else None
+    # the same number in this process for rows that ask the same, where the rows know it; else None
     asked: int | None = field(default=None, compare=False)
 
     @property

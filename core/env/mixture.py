@@ -25,22 +25,15 @@ from grpo.plugins.types import Row
 
 @dataclass(frozen=True, slots=True)
 class RunEnv:
-    """One environment of a run.
+    """One environment of a run."""
 
-    Attributes:
-        env: the environment with its options and its weight.
-        rewards: what its completions are scored with.
-        verifier: what decides its accuracy, or None.
-        train, held_out: its episodes; `held_out` is empty when evaluation is off or it has no test rows.
-        share: of all prompts.
-    """
-
-    env: BoundEnv
-    rewards: tuple[BoundReward, ...]
-    verifier: BoundVerifier | None
+    env: BoundEnv  # the environment with its options and its weight
+    rewards: tuple[BoundReward, ...]  # what its completions are scored with
+    verifier: BoundVerifier | None  # what decides its accuracy, or None
+    # train, held_out: its episodes; `held_out` is empty when evaluation is off or it has no test rows
     train: Sequence[Episode]
     held_out: Sequence[Episode]
-    share: float = 1.0
+    share: float = 1.0  # of all prompts
 
     @property
     def name(self) -> str:

@@ -13,17 +13,11 @@ from itertools import accumulate
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The rows of one environment.
+    """The rows of one environment."""
 
-    Attributes:
-        rows: how many.
-        share: of all the rows of the run that are its, in any unit.
-        ordered: they are gone through once, from first to last.
-    """
-
-    rows: int
-    share: float = 1.0
-    ordered: bool = False
+    rows: int  # how many
+    share: float = 1.0  # of all the rows of the run that are its, in any unit
+    ordered: bool = False  # they are gone through once, from first to last
 
 
 def row_order(rows: int, wanted: int, seed: int, *, ordered: bool = False) -> list[int]:

@@ -23,15 +23,10 @@ DIGEST = 16  # bytes
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What makes two episodes of an environment ask the same.
+    """What makes two episodes of an environment ask the same."""
 
-    Attributes:
-        row: their rows are part of it.
-        seed: their arguments of `reset` are.
-    """
-
-    row: bool = False
-    seed: bool = False
+    row: bool = False  # their rows are part of it
+    seed: bool = False  # their arguments of `reset` are
 
     def of(self, episode: Episode) -> bytes:
         """Returns the digest of what an episode asks."""

@@ -16,20 +16,14 @@ from grpo.core.env.tools import ToolCall, used
 
 @dataclass(frozen=True, slots=True)
 class StepAnswer:
-    """What a step returned.
+    """What a step returned."""
 
-    Attributes:
-        observation: the next message to the policy.
-        reward: of the turn; finite.
-        terminated, truncated: whether the episode is over.
-        info: the entries that JSON can hold, numbers of numpy as Python's own; only those are recorded and reach
-            rewards.
-    """
-
-    observation: str
-    reward: float
+    observation: str  # the next message to the policy
+    reward: float  # of the turn; finite
+    # terminated, truncated: whether the episode is over
     terminated: bool
     truncated: bool
+    # the entries that JSON can hold, numbers of numpy as Python's own; only those are recorded and reach rewards
     info: dict[str, Any]
 
     @property

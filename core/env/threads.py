@@ -28,15 +28,10 @@ Call = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """A call that gave no result: what it raised, or a `TimeoutError`.
+    """A call that gave no result: what it raised, or a `TimeoutError`."""
 
-    Attributes:
-        error: that.
-        shared: its whole process ended or hung, maybe because of another environment in it.
-    """
-
-    error: BaseException
-    shared: bool = False
+    error: BaseException  # that
+    shared: bool = False  # its whole process ended or hung, maybe because of another environment in it
 
 
 class EnvThreads:

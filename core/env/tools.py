@@ -24,17 +24,11 @@ LONGEST_ERROR = 500  # characters of an error that the policy is told
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call that the policy asked for; neither the name nor the arguments need be any that exist.
+    """A call that the policy asked for; neither the name nor the arguments need be any that exist."""
 
-    Attributes:
-        name: of the tool; "" where the call names none.
-        arguments: by name.
-        problem: why the call cannot be made, for the policy; None where it can be tried.
-    """
-
-    name: str
-    arguments: Mapping[str, Any]
-    problem: str | None = None
+    name: str  # of the tool; "" where the call names none
+    arguments: Mapping[str, Any]  # by name
+    problem: str | None = None  # why the call cannot be made, for the policy; None where it can be tried
 
 
 def checked(call: ToolCall, schemas: Sequence[Schema]) -> ToolCall:

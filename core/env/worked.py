@@ -25,34 +25,22 @@ Wanted = tuple[Episode, Sequence[Action]]  # an episode, and the actions to play
 
 @dataclass(frozen=True, slots=True)
 class WorkedTurn:
-    """One action, and what came of it.
+    """One action, and what came of it."""
 
-    Attributes:
-        action: what the policy would say, or a call of a tool.
-        told: what the tool answered; None for an action that is no call.
-        answer: what the environment answered; None where the call of a tool went on with the episode.
-    """
-
-    action: Action
-    told: str | None
-    answer: StepAnswer | None
+    action: Action  # what the policy would say, or a call of a tool
+    told: str | None  # what the tool answered; None for an action that is no call
+    answer: StepAnswer | None  # what the environment answered; None where the call of a tool went on with the episode
 
 
 @dataclass(slots=True)
 class Worked:
-    """An episode that was played with known actions.
+    """An episode that was played with known actions."""
 
-    Attributes:
-        tools: the environment offers tools.
-        turns: the actions that were played: fewer than were given where the episode ended.
-        cut: what the environment said when the actions were over and the episode was not.
-        failed: why it could not be played on.
-    """
-
-    tools: bool = False
+    tools: bool = False  # the environment offers tools
+    # the actions that were played: fewer than were given where the episode ended
     turns: list[WorkedTurn] = field(default_factory=list)
-    cut: StepAnswer | None = None
-    failed: Raised | None = None
+    cut: StepAnswer | None = None  # what the environment said when the actions were over and the episode was not
+    failed: Raised | None = None  # why it could not be played on
 
     @property
     def ended(self) -> bool:

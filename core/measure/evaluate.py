@@ -26,23 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What was measured.
+    """What was measured."""
 
-    Attributes:
-        accuracy: share of single answers that are right, or None without a verifier.
-        pass_at_k: k to the estimated share of episodes with a right answer among k samples.
-        rewards: reward name to its mean score.
-        completions: everything that was sampled, the samples of an episode adjacent.
-        verdicts: one per completion, or empty.
-        outcomes: reward name to one outcome per completion.
-    """
-
-    accuracy: Estimate | None
-    pass_at_k: Mapping[int, Estimate]
-    rewards: Mapping[str, Estimate]
-    completions: tuple[Completion, ...]
-    verdicts: tuple[Judgement, ...]
-    outcomes: Mapping[str, tuple[Outcome, ...]]
+    accuracy: Estimate | None  # share of single answers that are right, or None without a verifier
+    pass_at_k: Mapping[int, Estimate]  # k to the estimated share of episodes with a right answer among k samples
+    rewards: Mapping[str, Estimate]  # reward name to its mean score
+    completions: tuple[Completion, ...]  # everything that was sampled, the samples of an episode adjacent
+    verdicts: tuple[Judgement, ...]  # one per completion, or empty
+    outcomes: Mapping[str, tuple[Outcome, ...]]  # reward name to one outcome per completion
 
     @property
     def env_failures(self) -> tuple[str, ...]:

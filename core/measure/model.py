@@ -43,34 +43,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What the user chose; None stands for the default, which a run directory may have.
+    """What the user chose; None stands for the default, which a run directory may have."""
 
-    Attributes:
-        env, rewards, dataset: as for training.
-        split: "train" or "test".
-        size: use only the first rows.
-        samples: completions per problem.
-        temperature: default: greedy for one sample, 1 for several.
-        max_tokens: new tokens per completion.
-        batch_size: completions decoded at once.
-        of_run: the environment is the run's own, and so are the defaults; so it is where `env` is None.
-        chat_template_kwargs: values for variables of the model's chat template.
-        fit: of the rewards take those whose columns the environment's rows have.
-    """
-
+    # env, rewards, dataset: as for training
     env: PluginRef | None = None
     rewards: Sequence[str] = ()
     dataset: str | None = None
-    split: str = "test"
-    size: int | None = None
-    samples: int = 1
-    temperature: float | None = None
-    max_tokens: int | None = None
+    split: str = "test"  # "train" or "test"
+    size: int | None = None  # use only the first rows
+    samples: int = 1  # completions per problem
+    temperature: float | None = None  # default: greedy for one sample, 1 for several
+    max_tokens: int | None = None  # new tokens per completion
     seed: int = 0
-    batch_size: int = 128
-    of_run: bool = False
-    chat_template_kwargs: Mapping[str, Value] | None = None
-    fit: bool = False
+    batch_size: int = 128  # completions decoded at once
+    of_run: bool = False  # the environment is the run's own, and so are the defaults; so it is where `env` is None
+    chat_template_kwargs: Mapping[str, Value] | None = None  # values for variables of the model's chat template
+    fit: bool = False  # of the rewards take those whose columns the environment's rows have
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +82,11 @@ class EvaluationPlan:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What came out.
+    """What came out."""
 
-    Attributes:
-        evaluation: the numbers and everything that they were made from.
-        first_failure: reward or verifier to the traceback of its first failure.
-        seconds: wall time of sampling, judging and scoring.
-    """
-
-    evaluation: Evaluation
-    first_failure: Mapping[str, str]
-    seconds: float
+    evaluation: Evaluation  # the numbers and everything that they were made from
+    first_failure: Mapping[str, str]  # reward or verifier to the traceback of its first failure
+    seconds: float  # wall time of sampling, judging and scoring
 
 
 def for_each_env(weights: Weights, host: Host, choices: Choices, envs: Sequence[str]) -> list[Choices]:

@@ -16,19 +16,13 @@ SUPPORTED = frozenset({"llama", "qwen2", "qwen3"})  # families whose packed and 
 
 
 class Part(NamedTuple):
-    """Sequences of a row that one call computes.
+    """Sequences of a row that one call computes."""
 
-    Attributes:
-        after: P, the tokens of the prefix that all of them see; may be 0.
-        number: n, how many they are.
-        length: T, of their own tokens.
-        mask: [T, P + T] of the dtype of the queries, 0 where a token sees another, else minus infinity; None where P is
-            0, as each token sees what stands before it.
-    """
-
-    after: int
-    number: int
-    length: int
+    after: int  # P, the tokens of the prefix that all of them see; may be 0
+    number: int  # n, how many they are
+    length: int  # T, of their own tokens
+    # [T, P + T] of the dtype of the queries, 0 where a token sees another, else minus infinity; None where P is 0, as
+    # each token sees what stands before it
     mask: torch.Tensor | None
 
 

@@ -39,19 +39,12 @@ WEIGHTS = ("model.safetensors", "model-", "pytorch_model")  # how the files with
 
 @dataclass(frozen=True, slots=True)
 class PolicySource:
-    """Where a policy comes from.
+    """Where a policy comes from."""
 
-    Attributes:
-        path: a folder or a hub id, as transformers accepts it.
-        embedded: it is the model that ships with grpo, or was trained from it.
-        trained: where it was trained, for people; "" for a model that comes from elsewhere.
-        tokenizer: where its tokenizer comes from, where that is another place.
-    """
-
-    path: str
-    embedded: bool
-    trained: str = ""
-    tokenizer: str | None = None
+    path: str  # a folder or a hub id, as transformers accepts it
+    embedded: bool  # it is the model that ships with grpo, or was trained from it
+    trained: str = ""  # where it was trained, for people; "" for a model that comes from elsewhere
+    tokenizer: str | None = None  # where its tokenizer comes from, where that is another place
 
 
 def policy_source(model: str | None) -> PolicySource:

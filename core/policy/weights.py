@@ -28,42 +28,25 @@ BASE_FOLDER = "base"  # in an exported adapter: the embedded model, which no hub
 
 @dataclass(frozen=True, slots=True)
 class RunWeights:
-    """Where the weights of a run stand.
+    """Where the weights of a run stand."""
 
-    Attributes:
-        folder: a folder of transformers or PEFT.
-        step: after which they were saved.
-        steps: how many the run was to make.
-        final: the run is done; otherwise the folder is its last whole checkpoint.
-    """
-
-    folder: Path
-    step: int
-    steps: int
-    final: bool
+    folder: Path  # a folder of transformers or PEFT
+    step: int  # after which they were saved
+    steps: int  # how many the run was to make
+    final: bool  # the run is done; otherwise the folder is its last whole checkpoint
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What to load.
+    """What to load."""
 
-    Attributes:
-        name: for people.
-        base: a folder or hub id with a whole model.
-        adapter: a folder or hub id of PEFT that goes on top, or None.
-        config: the settings of the run that made it; None for a model that comes from elsewhere.
-        embedded: the base is the embedded model, or was trained from it.
-        run: which run they come from, or None.
-        trained: where the run's weights stand, or None.
-    """
-
-    name: str
-    base: str
-    adapter: str | None
-    config: RunConfig | None
-    embedded: bool
-    run: RunDir | None = None
-    trained: RunWeights | None = None
+    name: str  # for people
+    base: str  # a folder or hub id with a whole model
+    adapter: str | None  # a folder or hub id of PEFT that goes on top, or None
+    config: RunConfig | None  # the settings of the run that made it; None for a model that comes from elsewhere
+    embedded: bool  # the base is the embedded model, or was trained from it
+    run: RunDir | None = None  # which run they come from, or None
+    trained: RunWeights | None = None  # where the run's weights stand, or None
 
     @property
     def note(self) -> str | None:

@@ -16,17 +16,11 @@ LONGEST_NOTE = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """What a person says of a run.
+    """What a person says of a run."""
 
-    Attributes:
-        tags: words to find it by, each once.
-        note: a text, or "".
-        hidden: lists leave it out.
-    """
-
-    tags: tuple[str, ...] = ()
-    note: str = ""
-    hidden: bool = False
+    tags: tuple[str, ...] = ()  # words to find it by, each once
+    note: str = ""  # a text, or ""
+    hidden: bool = False  # lists leave it out
 
 
 def labels_of(value: Any) -> Labels:

@@ -61,49 +61,32 @@ LONGEST_RECORD = 4 * 2**30  # and of rollouts under way, in a checkpoint
 
 @dataclass(frozen=True, slots=True)
 class RolloutRow:
-    """One recorded completion.
+    """One recorded completion."""
 
-    Attributes:
-        step: the optimizer step that it was sampled for, from 1.
-        group: number of its group within the step.
-        prompt: chat messages, as JSON.
-        completion: the text.
-        tokens: how many were sampled.
-        finish_reason: "stop" or "length".
-        columns: the row that the rewards read, as JSON.
-        reward: the weighted total, or None.
-        advantage: what it was trained with; 0.0 for failed completions.
-        outcomes: name to (outcome, score, reason) of each reward that is for its environment.
-        messages: the turns of a rollout whose environment was stepped, as JSON; None: `completion` is all.
-        info: what the environment reported in such a rollout, as JSON.
-        env: the environment, as the run names it.
-        right: what the verifier says of it, None where nobody knows.
-        token_ids: what was sampled, without what an environment said in between; None where it was not kept.
-        logprobs: of each of them as it was sampled, in nats.
-        turn_rewards: what each turn earned of the total, where turns have advantages of their own; else None.
-        turn_advantages: what each turn was trained with; `advantage` is their mean.
-        sampled_by: (step, tokens): how many of the tokens the policy of which optimizer step sampled, in order, where
-            rollouts are continued from step to step; else None.
-    """
-
-    step: int
-    group: int
-    prompt: str
-    completion: str
-    tokens: int
-    finish_reason: str
-    columns: str
-    reward: float | None
-    advantage: float
+    step: int  # the optimizer step that it was sampled for, from 1
+    group: int  # number of its group within the step
+    prompt: str  # chat messages, as JSON
+    completion: str  # the text
+    tokens: int  # how many were sampled
+    finish_reason: str  # "stop" or "length"
+    columns: str  # the row that the rewards read, as JSON
+    reward: float | None  # the weighted total, or None
+    advantage: float  # what it was trained with; 0.0 for failed completions
+    # name to (outcome, score, reason) of each reward that is for its environment
     outcomes: Mapping[str, tuple[str, float | None, str | None]]
+    # the turns of a rollout whose environment was stepped, as JSON; None: `completion` is all
     messages: str | None = None
-    info: str | None = None
-    env: str = ""
-    right: bool | None = None
+    info: str | None = None  # what the environment reported in such a rollout, as JSON
+    env: str = ""  # the environment, as the run names it
+    right: bool | None = None  # what the verifier says of it, None where nobody knows
+    # what was sampled, without what an environment said in between; None where it was not kept
     token_ids: Sequence[int] | None = None
-    logprobs: Sequence[float] | None = None
+    logprobs: Sequence[float] | None = None  # of each of them as it was sampled, in nats
+    # what each turn earned of the total, where turns have advantages of their own; else None
     turn_rewards: Sequence[float] | None = None
-    turn_advantages: Sequence[float] | None = None
+    turn_advantages: Sequence[float] | None = None  # what each turn was trained with; `advantage` is their mean
+    # (step, tokens): how many of the tokens the policy of which optimizer step sampled, in order, where rollouts are
+    # continued from step to step; else None
     sampled_by: Sequence[tuple[int, int]] | None = None
 
 

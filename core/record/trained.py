@@ -15,18 +15,13 @@ TRAINED_FILE = "trained-{:06d}.parquet"
 
 @dataclass(frozen=True, slots=True)
 class TrainedRow:
-    """What the tokens of one rollout were trained with, in the order of its `token_ids`.
+    """What the tokens of one rollout were trained with, in the order of its `token_ids`."""
 
-    Attributes:
-        row: the number of the rollout within its step.
-        log_ratios: by how much more probable the policy that trains finds each token than whoever sampled it, in nats,
-            to four digits; before the step, and before any correction.
-        advantages: of each token.
-    """
-
-    row: int
+    row: int  # the number of the rollout within its step
+    # by how much more probable the policy that trains finds each token than whoever sampled it, in nats, to four
+    # digits; before the step, and before any correction
     log_ratios: Sequence[float]
-    advantages: Sequence[float]
+    advantages: Sequence[float]  # of each token
 
 
 def write_trained(run: RunDir, step: int, rows: Sequence[TrainedRow]) -> None:

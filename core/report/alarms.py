@@ -35,18 +35,12 @@ ENDED_EARLY = ("failed", "killed")
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """One thing to look at.
+    """One thing to look at."""
 
-    Attributes:
-        step: where it was seen first.
-        kind: "health", "hacking", "canary", "failure" or "state".
-        text: what was seen.
-        reward: the reward that failed; ENVIRONMENT for the environment; "" where it is about all rollouts of the step.
-    """
-
-    step: int
-    kind: str
-    text: str
+    step: int  # where it was seen first
+    kind: str  # "health", "hacking", "canary", "failure" or "state"
+    text: str  # what was seen
+    # the reward that failed; ENVIRONMENT for the environment; "" where it is about all rollouts of the step
     reward: str = ""
 
 
@@ -59,17 +53,11 @@ class _Failures:
 
 @dataclass(slots=True)
 class AlarmWatch:
-    """Looks at a run again, step by step; a watch that an error of its own ends says so in an alarm.
+    """Looks at a run again, step by step; a watch that an error of its own ends says so in an alarm."""
 
-    Attributes:
-        dtype: of the run's arithmetic.
-        metrics: the rows of metrics.jsonl.
-        steady: the prompts of the run do not get harder by intent.
-    """
-
-    dtype: str
-    metrics: Sequence[Mapping[str, Any]]
-    steady: bool = True
+    dtype: str  # of the run's arithmetic
+    metrics: Sequence[Mapping[str, Any]]  # the rows of metrics.jsonl
+    steady: bool = True  # the prompts of the run do not get harder by intent
     _health: HealthWatch = field(init=False)
     _hacking: HackingWatch = field(init=False)
     _guarded: Mapping[str, Watchdog] = field(init=False)

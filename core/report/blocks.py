@@ -36,21 +36,14 @@ Told = float | None  # a number of a token
 
 @dataclass(frozen=True, slots=True)
 class PackedRollouts:
-    """The chosen rollouts of a run, M of them.
+    """The chosen rollouts of a run, M of them."""
 
-    Attributes:
-        count: M.
-        columns: name and type of each column of the index, in order; M numbers each, little-endian.
-        index: the block with the columns.
-        starts: the place of the first rollout of each block of texts.
-        texts: the blocks.
-    """
-
-    count: int
+    count: int  # M
+    # name and type of each column of the index, in order; M numbers each, little-endian
     columns: Sequence[tuple[str, str]]
-    index: str
-    starts: Sequence[int]
-    texts: Sequence[str]
+    index: str  # the block with the columns
+    starts: Sequence[int]  # the place of the first rollout of each block of texts
+    texts: Sequence[str]  # the blocks
 
     @property
     def length(self) -> int:

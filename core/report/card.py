@@ -47,19 +47,12 @@ UNQUOTED = ("health", "canary", "state")
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a folder of the hub holds beside the card.
+    """What a folder of the hub holds beside the card."""
 
-    Attributes:
-        model: "adapter", "merged" (an adapter that was added to its base), "full", or None for no model.
-        base: the hub id of the model that training began with, or None where nobody else has it.
-        embedded: it began with the model that ships with the package.
-        report: the report is in it.
-    """
-
-    model: str | None
-    base: str | None
-    embedded: bool
-    report: bool
+    model: str | None  # "adapter", "merged" (an adapter that was added to its base), "full", or None for no model
+    base: str | None  # the hub id of the model that training began with, or None where nobody else has it
+    embedded: bool  # it began with the model that ships with the package
+    report: bool  # the report is in it
 
 
 def card_of(run: RunDir, contents: Contents) -> str:

@@ -48,38 +48,23 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder that is ready for the hub.
+    """A folder that is ready for the hub."""
 
-    Attributes:
-        path: where it is.
-        contents: what it holds beside the card.
-        rollouts: how many are in the report; 0 without one.
-        sizes: the files, by path inside, to their bytes.
-    """
-
-    path: Path
-    contents: Contents
-    rollouts: int
-    sizes: dict[str, int]
+    path: Path  # where it is
+    contents: Contents  # what it holds beside the card
+    rollouts: int  # how many are in the report; 0 without one
+    sizes: dict[str, int]  # the files, by path inside, to their bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What became of a push.
+    """What became of a push."""
 
-    Attributes:
-        url: of the repository or its branch.
-        commit: the newest commit.
-        changed: there was something to commit.
-        replaced: files that were there before and are now those of the run, or are equal.
-        kept: files of the repository that the run has none of.
-    """
-
-    url: str
-    commit: str
-    changed: bool
-    replaced: tuple[str, ...]
-    kept: tuple[str, ...]
+    url: str  # of the repository or its branch
+    commit: str  # the newest commit
+    changed: bool  # there was something to commit
+    replaced: tuple[str, ...]  # files that were there before and are now those of the run, or are equal
+    kept: tuple[str, ...]  # files of the repository that the run has none of
 
 
 def refuse_names(repo: str, branch: str | None) -> None:

@@ -51,16 +51,11 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was written.
+    """What was written."""
 
-    Attributes:
-        path: the page.
-        size: bytes.
-        held, recorded: rollouts in the page, and in the runs.
-    """
-
-    path: Path
-    size: int
+    path: Path  # the page
+    size: int  # bytes
+    # held, recorded: rollouts in the page, and in the runs
     held: int
     recorded: int
 

@@ -19,29 +19,20 @@ OUTCOME = "outcome."
 
 @dataclass(slots=True)
 class Scan:
-    """What is known of every recorded rollout of a run, N of them in order of step and number.
+    """What is known of every recorded rollout of a run, N of them in order of step and number."""
 
-    Attributes:
-        run: where they are.
-        step, number, group, tokens: whole numbers; `number` is the position in the step.
-        reward: the weighted total, or None.
-        advantage: what it was trained with.
-        failed: a reward or the environment failed on it.
-        size: characters of its texts.
-        rewards: the names of rewards and components, as first met.
-        envs, finishes: names of environments and ends, as first met.
-    """
-
-    run: RunDir
+    run: RunDir  # where they are
+    # step, number, group, tokens: whole numbers; `number` is the position in the step
     step: list[int] = field(default_factory=list)
     number: list[int] = field(default_factory=list)
     group: list[int] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
-    reward: list[float | None] = field(default_factory=list)
-    advantage: list[float] = field(default_factory=list)
-    failed: list[bool] = field(default_factory=list)
-    size: list[int] = field(default_factory=list)
-    rewards: list[str] = field(default_factory=list)
+    reward: list[float | None] = field(default_factory=list)  # the weighted total, or None
+    advantage: list[float] = field(default_factory=list)  # what it was trained with
+    failed: list[bool] = field(default_factory=list)  # a reward or the environment failed on it
+    size: list[int] = field(default_factory=list)  # characters of its texts
+    rewards: list[str] = field(default_factory=list)  # the names of rewards and components, as first met
+    # envs, finishes: names of environments and ends, as first met
     envs: list[str] = field(default_factory=list)
     finishes: list[str] = field(default_factory=list)
 

@@ -43,19 +43,12 @@ Said = float | str | None  # a score, an abstention, or FAILED
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look at the canaries found.
+    """What one look at the canaries found."""
 
-    Attributes:
-        metrics: `canaries/NAME/...` to a share.
-        warnings: in words, for people.
-        stop: why the run has to end, or None.
-        said: what each canary got: a score, None for an abstention, or "failure".
-    """
-
-    metrics: Mapping[str, float]
-    warnings: Sequence[str]
-    stop: str | None
-    said: Sequence[Said]
+    metrics: Mapping[str, float]  # `canaries/NAME/...` to a share
+    warnings: Sequence[str]  # in words, for people
+    stop: str | None  # why the run has to end, or None
+    said: Sequence[Said]  # what each canary got: a score, None for an abstention, or "failure"
 
 
 @dataclass(slots=True)

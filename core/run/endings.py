@@ -37,18 +37,12 @@ DONE = "done"
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """How a run ended.
+    """How a run ended."""
 
-    Attributes:
-        path: the run directory.
-        status: "done" or "interrupted".
-        step: the last step.
-        before, after: held-out accuracy, None where it was not measured.
-    """
-
-    path: Path
-    status: str
-    step: int
+    path: Path  # the run directory
+    status: str  # "done" or "interrupted"
+    step: int  # the last step
+    # before, after: held-out accuracy, None where it was not measured
     before: float | None
     after: float | None
 

@@ -31,23 +31,14 @@ Bound = BoundReward | BoundVerifier
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """One completion that one plugin is watched with.
+    """One completion that one plugin is watched with."""
 
-    Attributes:
-        kind: "reward" or "verifier".
-        name: the plugin, as the run names it; for a component of a rubric, `rubric.component`.
-        owner: the reward that is called for it: the plugin itself, or the rubric that it is in.
-        completion: the completion with its columns.
-        expect: the score that it should get (for a verifier 1.0 or 0.0), or None where it should abstain.
-        where: where it was written, for messages.
-    """
-
-    kind: str
-    name: str
-    owner: str
-    completion: Completion
-    expect: float | None
-    where: str
+    kind: str  # "reward" or "verifier"
+    name: str  # the plugin, as the run names it; for a component of a rubric, `rubric.component`
+    owner: str  # the reward that is called for it: the plugin itself, or the rubric that it is in
+    completion: Completion  # the completion with its columns
+    expect: float | None  # the score that it should get (for a verifier 1.0 or 0.0), or None where it should abstain
+    where: str  # where it was written, for messages
 
 
 def canaries_of(

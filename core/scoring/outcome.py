@@ -22,23 +22,17 @@ _TAKEN = frozenset({"mean", "std", "abstain", "failure", "lowest", "lowest_time"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one reward made of one completion.
+    """What one reward made of one completion."""
 
-    Attributes:
-        kind: "score", "abstain" (the reward does not apply to this completion) or "failure" (of the plugin).
-        score: the score, finite and inside the reward's range; None unless `kind` is "score".
-        reason: why it failed, in one line that names plugin and row; why it abstained, where the reward says so; or
-            which gate of a rubric kept it from being called; None otherwise.
-        seconds: wall time of the call; for a batch reward, its share of the batch's call.
-        metrics: figures that the reward reports beside its score, or None.
-        turns: what each turn earned of the score, where the reward says so; the rest belongs to the last.
-    """
-
+    # "score", "abstain" (the reward does not apply to this completion) or "failure" (of the plugin)
     kind: Literal["score", "abstain", "failure"]
-    score: float | None = None
+    score: float | None = None  # the score, finite and inside the reward's range; None unless `kind` is "score"
+    # why it failed, in one line that names plugin and row; why it abstained, where the reward says so; or which gate of
+    # a rubric kept it from being called; None otherwise
     reason: str | None = None
-    seconds: float = 0.0
-    metrics: Mapping[str, float] | None = None
+    seconds: float = 0.0  # wall time of the call; for a batch reward, its share of the batch's call
+    metrics: Mapping[str, float] | None = None  # figures that the reward reports beside its score, or None
+    # what each turn earned of the score, where the reward says so; the rest belongs to the last
     turns: tuple[float, ...] | None = None
 
     def as_json(self) -> dict[str, Any]:
@@ -51,17 +45,11 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What one verifier made of one completion.
+    """What one verifier made of one completion."""
 
-    Attributes:
-        kind: "verdict", or "failure" (of the plugin).
-        verdict: the verdict; None for a failure.
-        reason: why it failed, in one line that names plugin and row; None otherwise.
-    """
-
-    kind: Literal["verdict", "failure"]
-    verdict: Verdict | None = None
-    reason: str | None = None
+    kind: Literal["verdict", "failure"]  # "verdict", or "failure" (of the plugin)
+    verdict: Verdict | None = None  # the verdict; None for a failure
+    reason: str | None = None  # why it failed, in one line that names plugin and row; None otherwise
 
 
 Result = Outcome | Judgement

@@ -24,17 +24,11 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class RecordedRow:
-    """One line.
+    """One line."""
 
-    Attributes:
-        line: its number, from 1.
-        values: the row as it was read.
-        completion: the completion, with the other columns as its row.
-    """
-
-    line: int
-    values: dict[str, Any]
-    completion: Completion
+    line: int  # its number, from 1
+    values: dict[str, Any]  # the row as it was read
+    completion: Completion  # the completion, with the other columns as its row
 
 
 def read_rows(lines: Iterable[bytes], source: str) -> Iterator[RecordedRow]:

@@ -24,21 +24,13 @@ from grpo.plugins.rubric import RubricSpec, bound_components, terms
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """A rubric, or a reward in it.
+    """A rubric, or a reward in it."""
 
-    Attributes:
-        bound: the reward, named as its outcomes are.
-        term: what the rubric around it makes of its score; None for the outermost.
-        children: its components; empty for a reward.
-        guards: the gates that must be open, those of the rubrics around it included.
-        last: the wave that its own last call is in, from 0.
-    """
-
-    bound: BoundReward
-    term: Term | None
-    children: tuple[Node, ...]
-    guards: tuple[Node, ...]
-    last: int
+    bound: BoundReward  # the reward, named as its outcomes are
+    term: Term | None  # what the rubric around it makes of its score; None for the outermost
+    children: tuple[Node, ...]  # its components; empty for a reward
+    guards: tuple[Node, ...]  # the gates that must be open, those of the rubrics around it included
+    last: int  # the wave that its own last call is in, from 0
 
     @property
     def name(self) -> str:

@@ -28,17 +28,11 @@ MOST_LOST = 50  # steps between checkpoints that are advised at most: so many ar
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One change.
+    """One change."""
 
-    Attributes:
-        what: says what takes the time.
-        change: the setting, as somebody types it.
-        factor: how many times as fast the steps are with it, calculated.
-    """
-
-    what: str
-    change: str
-    factor: float
+    what: str  # says what takes the time
+    change: str  # the setting, as somebody types it
+    factor: float  # how many times as fast the steps are with it, calculated
 
     def text(self) -> str:
         """Returns it as a sentence."""

@@ -30,31 +30,18 @@ PRICE = "input_price"
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a run will take.
+    """What a run will take."""
 
-    Attributes:
-        steps: of the run, None where its rows decide.
-        completions: that it samples; of one step where `steps` is None.
-        most_tokens: that these can have, in a turn each.
-        judges: the rewards that ask a model about each completion.
-        like: the earlier run that the rest is taken from; None: there is none, and the rest is None.
-        seconds: of all steps, or of one.
-        tokens: that will be sampled, about.
-        calls: of judges, about; without an earlier run the most there can be.
-        dollars: for these calls, where the earlier run had a price.
-        gpus: that the run takes.
-    """
-
-    steps: int | None
-    completions: int
-    most_tokens: int
-    judges: tuple[str, ...] = ()
-    like: Path | None = None
-    seconds: Range | None = None
-    tokens: float | None = None
-    calls: float = 0.0
-    dollars: float | None = None
-    gpus: int = 0
+    steps: int | None  # of the run, None where its rows decide
+    completions: int  # that it samples; of one step where `steps` is None
+    most_tokens: int  # that these can have, in a turn each
+    judges: tuple[str, ...] = ()  # the rewards that ask a model about each completion
+    like: Path | None = None  # the earlier run that the rest is taken from; None: there is none, and the rest is None
+    seconds: Range | None = None  # of all steps, or of one
+    tokens: float | None = None  # that will be sampled, about
+    calls: float = 0.0  # of judges, about; without an earlier run the most there can be
+    dollars: float | None = None  # for these calls, where the earlier run had a price
+    gpus: int = 0  # that the run takes
 
     def summary(self) -> dict[str, Any]:
         """Returns what --json prints; times in seconds."""

@@ -33,17 +33,12 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When what is done beside the steps of a run is due.
+    """When what is done beside the steps of a run is due."""
 
-    Attributes:
-        steps: of the whole run.
-        every: steps from one measurement of held-out accuracy to the next; 0: only before the first and after the last.
-        save_every: steps from one checkpoint to the next.
-    """
-
-    steps: int
+    steps: int  # of the whole run
+    # steps from one measurement of held-out accuracy to the next; 0: only before the first and after the last
     every: int
-    save_every: int
+    save_every: int  # steps from one checkpoint to the next
 
     def due(self, step: int) -> dict[str, int]:
         """Returns how often each is still to come after a step; 0 is the beginning of the run."""
@@ -55,25 +50,15 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What is still to come.
+    """What is still to come."""
 
-    Attributes:
-        step: after which it was made.
-        steps: of the whole run.
-        seconds: to the end of the run.
-        tokens: that will be sampled, about.
-        calls: of rewards that ask a model, to the end of the run, about; 0 without such a reward.
-        dollars: for them, None without a price.
-        gpus: that the run takes.
-    """
-
-    step: int
-    steps: int
-    seconds: Range
-    tokens: float
-    calls: float = 0.0
-    dollars: float | None = None
-    gpus: int = 0
+    step: int  # after which it was made
+    steps: int  # of the whole run
+    seconds: Range  # to the end of the run
+    tokens: float  # that will be sampled, about
+    calls: float = 0.0  # of rewards that ask a model, to the end of the run, about; 0 without such a reward
+    dollars: float | None = None  # for them, None without a price
+    gpus: int = 0  # that the run takes
 
     def later(self, step: int, elapsed: float) -> Forecast | None:
         """Returns what is left of it after a later step; None where the run, or the time that it gave, is over.

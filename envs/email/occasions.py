@@ -35,17 +35,11 @@ _SIGN_OFFS = ("Kind regards", "Best regards", "Best wishes", "Many thanks")
 
 @dataclass(frozen=True, slots=True)
 class _Occasion:
-    """What an e-mail is about: `{n}` is a number, `{day}` a day, `{other}` another day.
+    """What an e-mail is about: `{n}` is a number, `{day}` a day, `{other}` another day."""
 
-    Attributes:
-        task: what the e-mail has to say, after "Tell them that".
-        text: its ideal wording.
-        keywords: what it must hold.
-    """
-
-    task: str
-    text: str
-    keywords: tuple[str, ...]
+    task: str  # what the e-mail has to say, after "Tell them that"
+    text: str  # its ideal wording
+    keywords: tuple[str, ...]  # what it must hold
 
 
 _OCCASIONS = (

@@ -78,15 +78,10 @@ def _in_sandbox(spec: str, job: Job) -> JobResult:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a grader said.
+    """What a grader said."""
 
-    Attributes:
-        value: as JSON holds it; None where the grader cannot stand the text.
-        reason: why not, or "".
-    """
-
-    value: Any
-    reason: str = ""
+    value: Any  # as JSON holds it; None where the grader cannot stand the text
+    reason: str = ""  # why not, or ""
 
 
 @dataclass(eq=False, slots=True)

@@ -31,19 +31,12 @@ _ENDED = {
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """Runs programs.
+    """Runs programs."""
 
-    Attributes:
-        sandbox: the SPEC of the sandbox.
-        seconds: of processor time for one program.
-        memory: in bytes, for one program.
-        shown: characters of what it printed.
-    """
-
-    sandbox: str
-    seconds: float
-    memory: int
-    shown: int
+    sandbox: str  # the SPEC of the sandbox
+    seconds: float  # of processor time for one program
+    memory: int  # in bytes, for one program
+    shown: int  # characters of what it printed
 
     def run(self, program: str) -> str:
         """Runs a program and returns what the policy is told of it.

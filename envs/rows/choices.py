@@ -22,19 +22,12 @@ _NUMBER = lazy_pattern(r"[0-9]{1,3}")
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What there is to choose from.
+    """What there is to choose from."""
 
-    Attributes:
-        labels: of the choices, such as letters; none where `text` lists them.
-        texts: of the choices.
-        text: how they are shown.
-        numbers: whether the row has them as numbers, which an answer that is a number then names.
-    """
-
-    labels: tuple[str, ...]
-    texts: tuple[str, ...]
-    text: str
-    numbers: bool = False
+    labels: tuple[str, ...]  # of the choices, such as letters; none where `text` lists them
+    texts: tuple[str, ...]  # of the choices
+    text: str  # how they are shown
+    numbers: bool = False  # whether the row has them as numbers, which an answer that is a number then names
 
     def shown_in(self, prompt: str) -> bool:
         """Returns whether a prompt lists them already."""

@@ -49,38 +49,24 @@ _INSTRUCTIONS = ("instruction", "task")  # what follows them is in a column `inp
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Where the parts of a row stand: names of columns, or ways into nested ones such as `reward_model.ground_truth`.
+    """Where the parts of a row stand: names of columns, or ways into nested ones such as `reward_model.ground_truth`."""
 
-    Attributes:
-        prompt: text, or a list of chat messages.
-        answer: the right answer, or "" where rows have none.
-        demonstration: a worked completion to warm up on, or "".
-        context: a text that the prompt is about, or "".
-        choices: what there is to choose from, or "".
-    """
-
-    prompt: str
-    answer: str
-    demonstration: str = ""
-    context: str = ""
-    choices: str = ""
+    prompt: str  # text, or a list of chat messages
+    answer: str  # the right answer, or "" where rows have none
+    demonstration: str = ""  # a worked completion to warm up on, or ""
+    context: str = ""  # a text that the prompt is about, or ""
+    choices: str = ""  # what there is to choose from, or ""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A checked row.
+    """A checked row."""
 
-    Attributes:
-        messages: the prompt.
-        question: what its last message of the user says.
-        answer: the right answer as text, several of which each is right, or None where rows have none.
-        demonstration: a worked completion, or "".
-    """
-
-    messages: tuple[dict[str, Any], ...]
-    question: str
+    messages: tuple[dict[str, Any], ...]  # the prompt
+    question: str  # what its last message of the user says
+    # the right answer as text, several of which each is right, or None where rows have none
     answer: str | list[str] | None
-    demonstration: str = ""
+    demonstration: str = ""  # a worked completion, or ""
 
 
 def choose_columns(row: object, where: str, named: Mapping[str, str | None]) -> Columns:

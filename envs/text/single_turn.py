@@ -21,22 +21,14 @@ from grpo.envs.text.templates import Template
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What an episode shows.
+    """What an episode shows."""
 
-    Attributes:
-        question: the text to answer.
-        row: the columns that rewards and verifiers read.
-        system: a system message; "" for none.
-        demonstration: a worked answer, or "".
-        gold: a right answer without working, or "".
-        messages: the whole prompt, where it is more than a system message and the question.
-    """
-
-    question: str
-    row: Mapping[str, Any]
-    system: str = ""
-    demonstration: str = ""
-    gold: str = ""
+    question: str  # the text to answer
+    row: Mapping[str, Any]  # the columns that rewards and verifiers read
+    system: str = ""  # a system message; "" for none
+    demonstration: str = ""  # a worked answer, or ""
+    gold: str = ""  # a right answer without working, or ""
+    # the whole prompt, where it is more than a system message and the question
     messages: Sequence[Mapping[str, Any]] = ()
 
 

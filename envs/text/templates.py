@@ -20,15 +20,10 @@ _NUMBER = "the final number"
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A layout for completions.
+    """A layout for completions."""
 
-    Attributes:
-        system: the system message that asks for the layout; "" sends none.
-        pattern: the completion with `{reasoning}` and `{answer}` in their places.
-    """
-
-    system: str
-    pattern: str
+    system: str  # the system message that asks for the layout; "" sends none
+    pattern: str  # the completion with `{reasoning}` and `{answer}` in their places
 
     def render(self, reasoning: str, answer: str) -> str:
         """Returns a completion in this layout; the texts are put in as they are."""

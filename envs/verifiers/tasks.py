@@ -24,19 +24,12 @@ _PLAIN = ("bash", "null")  # harnesses that a task does without
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What episodes are made of.
+    """What episodes are made of."""
 
-    Attributes:
-        env: verifiers' environment.
-        agent: the configuration of its only agent, which the policy plays.
-        tasks: the tasks.
-        shared: the tools that tasks of the taskset share, or None.
-    """
-
-    env: Any
-    agent: Any
-    tasks: Sequence[Any]
-    shared: SharedTools | None
+    env: Any  # verifiers' environment
+    agent: Any  # the configuration of its only agent, which the policy plays
+    tasks: Sequence[Any]  # the tasks
+    shared: SharedTools | None  # the tools that tasks of the taskset share, or None
 
     def tools(self, task: Any, trace: Any) -> RolloutTools:
         """Returns the tools of a rollout of a task, which the environment may have made itself."""

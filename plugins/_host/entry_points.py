@@ -35,25 +35,15 @@ _HEADER = lazy_pattern(r"(Name|Version): *(\S+) *", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry point.
+    """One entry point."""
 
-    Attributes:
-        distribution: the distribution that declares it, for example "grpo-kit".
-        distribution_version: its version.
-        name: the name in the entry-point group.
-        load: imports and returns the module (or object) with the hooks.
-        module: what it imports, "" where that is not known.
-        attribute: where the object with the hooks is in it, "" for the module itself.
-        fault: why it must not be loaded in this process, or "".
-    """
-
-    distribution: str
-    distribution_version: str
-    name: str
-    load: Callable[[], object]
-    module: str = ""
-    attribute: str = ""
-    fault: str = ""
+    distribution: str  # the distribution that declares it, for example "grpo-kit"
+    distribution_version: str  # its version
+    name: str  # the name in the entry-point group
+    load: Callable[[], object]  # imports and returns the module (or object) with the hooks
+    module: str = ""  # what it imports, "" where that is not known
+    attribute: str = ""  # where the object with the hooks is in it, "" for the module itself
+    fault: str = ""  # why it must not be loaded in this process, or ""
 
 
 def entry_of(distribution: str, version: str, name: str, module: str, attribute: str) -> Entry:

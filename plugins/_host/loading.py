@@ -53,19 +53,13 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """One entry point after loading.
+    """One entry point after loading."""
 
-    Attributes:
-        entry: the entry point.
-        manager: the pluggy manager with this plugin alone, or None when it could not be imported.
-        registrations: what it offers.
-        problems: what is wrong with it.
-    """
-
-    entry: Entry
+    entry: Entry  # the entry point
+    # the pluggy manager with this plugin alone, or None when it could not be imported
     manager: pluggy.PluginManager | None
-    registrations: tuple[Registration, ...]
-    problems: tuple[Problem, ...]
+    registrations: tuple[Registration, ...]  # what it offers
+    problems: tuple[Problem, ...]  # what is wrong with it
 
 
 def load_entry(entry: Entry) -> Loaded:

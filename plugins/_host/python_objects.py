@@ -87,13 +87,9 @@ def written_sha256(target: object) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class TextEnv:
-    """The factory of an environment whose class was given.
+    """The factory of an environment whose class was given."""
 
-    Attributes:
-        func: the class.
-    """
-
-    func: type[gymnasium.Env[Any, Any]]
+    func: type[gymnasium.Env[Any, Any]]  # the class
 
     def __call__(self, **options: Any) -> gymnasium.Env[Any, Any]:
         """Makes one.

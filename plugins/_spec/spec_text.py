@@ -41,33 +41,19 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class SpecText:
-    """What the user asked for.
+    """What the user asked for."""
 
-    Attributes:
-        written: the text as the user wrote it, for errors.
-        name: the plugin's name; for a Python file, the function's; for a rubric's file, the file's.
-        distribution: the distribution that the user named, or "".
-        path: the file, or "".
-        member: for a family of environments (`gym:FrozenLake-v1`), which of them, or "".
-        version: the version that the user insists on, or None.
-        options: option name to value, without the reserved keys.
-        weight: the weight, or None when not given.
-        alias: the value of `as`, or "".
-        timeout: seconds, or None when not given.
-        reads: "turn" or "rollout", or None when not given.
-    """
-
-    written: str
-    name: str
-    distribution: str = ""
-    path: str = ""
-    member: str = ""
-    version: int | None = None
-    options: Mapping[str, Value] = field(default_factory=dict)
-    weight: float | None = None
-    alias: str = ""
-    timeout: float | None = None
-    reads: Reads | None = None
+    written: str  # the text as the user wrote it, for errors
+    name: str  # the plugin's name; for a Python file, the function's; for a rubric's file, the file's
+    distribution: str = ""  # the distribution that the user named, or ""
+    path: str = ""  # the file, or ""
+    member: str = ""  # for a family of environments (`gym:FrozenLake-v1`), which of them, or ""
+    version: int | None = None  # the version that the user insists on, or None
+    options: Mapping[str, Value] = field(default_factory=dict)  # option name to value, without the reserved keys
+    weight: float | None = None  # the weight, or None when not given
+    alias: str = ""  # the value of `as`, or ""
+    timeout: float | None = None  # seconds, or None when not given
+    reads: Reads | None = None  # "turn" or "rollout", or None when not given
 
 
 def parse(source: str | Mapping[str, Any]) -> SpecText:

@@ -31,14 +31,10 @@ _CUT_SHORT = ("length", "content_filter", "tool_calls", "function_call")
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back.
+    """What came back."""
 
-    Attributes:
-        text: the content of the message.
-        prompt_tokens, completion_tokens: as the server counts them, or None.
-    """
-
-    text: object
+    text: object  # the content of the message
+    # prompt_tokens, completion_tokens: as the server counts them, or None
     prompt_tokens: int | None
     completion_tokens: int | None
 

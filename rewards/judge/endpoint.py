@@ -24,29 +24,17 @@ _PROBE = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where the judge is, and how it is asked.
+    """Where the judge is, and how it is asked."""
 
-    Attributes:
-        base_url: up to and with "/v1".
-        model: its name there.
-        api_key_env: the environment variable that holds the key; "" when the server needs none.
-        temperature: None leaves it to the server.
-        max_tokens: of the reply.
-        retries: after the first request.
-        request_timeout: seconds for one request.
-        max_concurrency: requests at once, by loop and server.
-        structured: ask for the JSON schema.
-    """
-
-    base_url: str
-    model: str
-    api_key_env: str
-    temperature: float | None
-    max_tokens: int
-    retries: int
-    request_timeout: float
-    max_concurrency: int
-    structured: bool
+    base_url: str  # up to and with "/v1"
+    model: str  # its name there
+    api_key_env: str  # the environment variable that holds the key; "" when the server needs none
+    temperature: float | None  # None leaves it to the server
+    max_tokens: int  # of the reply
+    retries: int  # after the first request
+    request_timeout: float  # seconds for one request
+    max_concurrency: int  # requests at once, by loop and server
+    structured: bool  # ask for the JSON schema
 
     @property
     def key(self) -> str:

@@ -39,15 +39,10 @@ and nothing else, with exactly these keys in this order:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One request to the judge.
+    """One request to the judge."""
 
-    Attributes:
-        messages: the chat.
-        mark: what the reply must repeat.
-    """
-
-    messages: tuple[Message, ...]
-    mark: str
+    messages: tuple[Message, ...]  # the chat
+    mark: str  # what the reply must repeat
 
 
 def material_of(completion: Completion, question: Any, reference: Any, longest: int) -> tuple[tuple[str, str], ...]:

@@ -55,17 +55,11 @@ _SPACING = lazy_pattern(r"\\(?:left|right|displaystyle)(?![a-zA-Z])|\\[!,;: ]|\s
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What a completion states as its answer.
+    """What a completion states as its answer."""
 
-    Attributes:
-        text: the statement, with the text before it where that helps to read it.
-        form: how it was marked.
-        parts: the contents of its boxes, or the one content of its block or line; none for prose.
-    """
-
-    text: str
-    form: Form
-    parts: tuple[str, ...] = ()
+    text: str  # the statement, with the text before it where that helps to read it
+    form: Form  # how it was marked
+    parts: tuple[str, ...] = ()  # the contents of its boxes, or the one content of its block or line; none for prose
 
 
 def statement(completion: str) -> Statement | None:

@@ -39,18 +39,12 @@ _MOST_OPERATIONS = 60
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """A set as it was written.
+    """A set as it was written."""
 
-    Attributes:
-        points: the set.
-        variable: the letter it was written with, or "".
-        relation: it was written with an inequality.
-        solved: on one side of every inequality stands the variable alone, so that it is no problem left to solve.
-    """
-
-    points: Any
-    variable: str
-    relation: bool = False
+    points: Any  # the set
+    variable: str  # the letter it was written with, or ""
+    relation: bool = False  # it was written with an inequality
+    # on one side of every inequality stands the variable alone, so that it is no problem left to solve
     solved: bool = True
 
 

@@ -32,17 +32,11 @@ _PLACES = lazy_pattern(r"\.(\d{1,9})")
 
 @dataclass(frozen=True, slots=True)
 class Twice:
-    """A value and the same value in other words, if it is that.
+    """A value and the same value in other words, if it is that."""
 
-    Attributes:
-        first: the value as it was said first.
-        second: as it was said then.
-        places: decimals to which the second is meant, where it is said to be about the value; else None.
-    """
-
-    first: str
-    second: str
-    places: int | None
+    first: str  # the value as it was said first
+    second: str  # as it was said then
+    places: int | None  # decimals to which the second is meant, where it is said to be about the value; else None
 
 
 def said_twice(prediction: Statement, gold: str) -> Twice | None:

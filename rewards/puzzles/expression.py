@@ -39,15 +39,10 @@ class Unreadable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """An expression, worked out.
+    """An expression, worked out."""
 
-    Attributes:
-        value: what it comes to.
-        numbers: the numbers in it, in the order in which they stand.
-    """
-
-    value: Fraction
-    numbers: tuple[int, ...]
+    value: Fraction  # what it comes to
+    numbers: tuple[int, ...]  # the numbers in it, in the order in which they stand
 
 
 def read_expression(text: str) -> Expression:

@@ -57,21 +57,13 @@ os.write(said, json.dumps([path for path in mapped if ".so" in os.path.basename(
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A Python and its files.
+    """A Python and its files."""
 
-    Attributes:
-        executable: its path inside.
-        mounts: path outside and path inside, of files and folders.
-        masks: folders inside that shall be empty.
-        links: what a link points to, and its path inside.
-        library: where the standard library lies inside.
-    """
-
-    executable: str
-    mounts: tuple[tuple[str, str], ...]
-    masks: tuple[str, ...]
-    links: tuple[tuple[str, str], ...]
-    library: str
+    executable: str  # its path inside
+    mounts: tuple[tuple[str, str], ...]  # path outside and path inside, of files and folders
+    masks: tuple[str, ...]  # folders inside that shall be empty
+    links: tuple[tuple[str, str], ...]  # what a link points to, and its path inside
+    library: str  # where the standard library lies inside
 
 
 def default_python() -> str:
@@ -114,16 +106,11 @@ def find_interpreter(python: str) -> Interpreter:
 
 @dataclass(frozen=True, slots=True)
 class Packages:
-    """Installed packages that programs may import.
+    """Installed packages that programs may import."""
 
-    Attributes:
-        names: what is imported before the first program.
-        folders: where they lie inside, in the order of `sys.path`.
-        mounts, links: as those of `Interpreter`.
-    """
-
-    names: tuple[str, ...] = ()
-    folders: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # what is imported before the first program
+    folders: tuple[str, ...] = ()  # where they lie inside, in the order of `sys.path`
+    # mounts, links: as those of `Interpreter`
     mounts: tuple[tuple[str, str], ...] = ()
     links: tuple[tuple[str, str], ...] = ()
 

@@ -51,21 +51,13 @@ _INDISPENSABLE = ("mount namespace", "pid namespace")
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What starts one sandbox.
+    """What starts one sandbox."""
 
-    Attributes:
-        python: the interpreter of its launcher.
-        plan: what the launcher shall do.
-        degraded: the protections that are missing.
-        profile: the language.
-        group: its control group, or None.
-    """
-
-    python: str
-    plan: Mapping[str, Any]
-    degraded: tuple[str, ...]
-    profile: Profile
-    group: Group | None
+    python: str  # the interpreter of its launcher
+    plan: Mapping[str, Any]  # what the launcher shall do
+    degraded: tuple[str, ...]  # the protections that are missing
+    profile: Profile  # the language
+    group: Group | None  # its control group, or None
 
 
 class Plans:

@@ -16,50 +16,34 @@ _WIDE = 160  # characters of a reason, and of a solution
 
 @dataclass(frozen=True, slots=True)
 class RefusedRow:
-    """A row whose gold solution is not accepted, so that no policy can learn it.
+    """A row whose gold solution is not accepted, so that no policy can learn it."""
 
-    Attributes:
-        index: its number among the rows of the split, from 0.
-        place: where it was written ("rows.jsonl, line 3"), or the seed of its episode.
-        reason: who refuses the solution, and why.
-        solution: what was played, one turn after another; calls of tools as JSON.
-    """
-
-    index: int
-    place: str
-    reason: str
-    solution: str
+    index: int  # its number among the rows of the split, from 0
+    place: str  # where it was written ("rows.jsonl, line 3"), or the seed of its episode
+    reason: str  # who refuses the solution, and why
+    solution: str  # what was played, one turn after another; calls of tools as JSON
 
 
 @dataclass(frozen=True, slots=True)
 class WeakRow:
-    """A row for which the verifier accepts completions that solve nothing.
+    """A row for which the verifier accepts completions that solve nothing."""
 
-    Attributes:
-        index, place: as of a `RefusedRow`.
-        cheats: what the accepted completions do ("returns True").
-    """
-
+    # index, place: as of a `RefusedRow`
     index: int
     place: str
-    cheats: tuple[str, ...]
+    cheats: tuple[str, ...]  # what the accepted completions do ("returns True")
 
 
 @dataclass(frozen=True, slots=True)
 class GoldScores:
-    """What one reward gave the gold solutions.
+    """What one reward gave the gold solutions."""
 
-    Attributes:
-        reward: its name; of a component `rubric.component`.
-        mean, lowest: of its scores, None without any.
-        silence: the mean score of saying nothing to the same rows.
-        abstained, failed: how often it gave none.
-    """
-
-    reward: str
+    reward: str  # its name; of a component `rubric.component`
+    # mean, lowest: of its scores, None without any
     mean: float | None
     lowest: float | None
-    silence: float | None
+    silence: float | None  # the mean score of saying nothing to the same rows
+    # abstained, failed: how often it gave none
     abstained: int
     failed: int
 

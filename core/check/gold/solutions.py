@@ -28,24 +28,16 @@ _LONGEST_READ = 60  # characters of what a verifier read
 
 @dataclass(frozen=True, slots=True)
 class JudgedGold:
-    """What the rewards and the verifier of a run made of one gold solution.
+    """What the rewards and the verifier of a run made of one gold solution."""
 
-    Attributes:
-        outcomes: reward to its outcome.
-        silent: reward to its outcome for saying nothing.
-        judgement: the verifier's, or None without one.
-        silence_right: the verifier accepts saying nothing too, as where the right answer is an empty text.
-        total, silence: the weighted sums of both, where an abstention and a failure count nothing.
-        complaint: why it is not accepted, or None.
-    """
-
-    outcomes: Mapping[str, Outcome]
-    silent: Mapping[str, Outcome]
-    judgement: Judgement | None
-    silence_right: bool
+    outcomes: Mapping[str, Outcome]  # reward to its outcome
+    silent: Mapping[str, Outcome]  # reward to its outcome for saying nothing
+    judgement: Judgement | None  # the verifier's, or None without one
+    silence_right: bool  # the verifier accepts saying nothing too, as where the right answer is an empty text
+    # total, silence: the weighted sums of both, where an abstention and a failure count nothing
     total: float
     silence: float
-    complaint: str | None
+    complaint: str | None  # why it is not accepted, or None
 
 
 def acted(

@@ -33,27 +33,17 @@ _RULE = re.compile(r"([^\w\s]|_)\1+")
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the alarm sees of one completion.
+    """What the alarm sees of one completion."""
 
-    Attributes:
-        prompt: the text that was asked.
-        text: the completion.
-        group: number of its group in the step.
-        reward: its total, None where it has none.
-        right: what the verifier says, None where nobody knows.
-        scores: what each reward gave, None for an abstention or a failure.
-        turns: actions; those of several turns repeat each other for good reasons.
-        cut: a limit of tokens or turns ended it.
-    """
-
-    prompt: str
-    text: str
-    group: int
-    reward: float | None
-    right: bool | None = None
+    prompt: str  # the text that was asked
+    text: str  # the completion
+    group: int  # number of its group in the step
+    reward: float | None  # its total, None where it has none
+    right: bool | None = None  # what the verifier says, None where nobody knows
+    # what each reward gave, None for an abstention or a failure
     scores: Mapping[str, float | None] = field(default_factory=dict)
-    turns: int = 1
-    cut: bool = False
+    turns: int = 1  # actions; those of several turns repeat each other for good reasons
+    cut: bool = False  # a limit of tokens or turns ended it
 
 
 def known(number: float | None) -> float | None:

@@ -18,15 +18,10 @@ FEW = 0.05  # share of completions that a word has to be in, and to be missing f
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """What moves with the reward.
+    """What moves with the reward."""
 
-    Attributes:
-        text: a sentence, "" where nothing does.
-        reward: the reward that decides the total, "" where there is one alone.
-    """
-
-    text: str
-    reward: str
+    text: str  # a sentence, "" where nothing does
+    reward: str  # the reward that decides the total, "" where there is one alone
 
 
 def pattern(groups: Sequence[Sequence[Seen]]) -> Pattern:

@@ -69,21 +69,13 @@ SIGNALS = (*EXPLOITS, *COLLAPSES)
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """One alarm.
+    """One alarm."""
 
-    Attributes:
-        signal: one of SIGNALS.
-        step: in which it rang.
-        text: the pattern, in words.
-        rollouts: the most suspicious completions of that step, as `grpo show` numbers them.
-        reward: the reward that decides the total, "" where there is one alone.
-    """
-
-    signal: str
-    step: int
-    text: str
-    rollouts: tuple[int, ...]
-    reward: str
+    signal: str  # one of SIGNALS
+    step: int  # in which it rang
+    text: str  # the pattern, in words
+    rollouts: tuple[int, ...]  # the most suspicious completions of that step, as `grpo show` numbers them
+    reward: str  # the reward that decides the total, "" where there is one alone
 
     @property
     def collapse(self) -> bool:
@@ -110,16 +102,11 @@ class _Step:
 
 @dataclass(slots=True)
 class _Best:
-    """Means of groups until now.
+    """Means of groups until now."""
 
-    Attributes:
-        mean: of the best steps.
-        bar: that less two standard errors; minus infinity before there are enough of them.
-        least, most: of a single group, and 0.
-    """
-
-    mean: float = math.nan
-    bar: float = -math.inf
+    mean: float = math.nan  # of the best steps
+    bar: float = -math.inf  # that less two standard errors; minus infinity before there are enough of them
+    # least, most: of a single group, and 0
     least: float = 0.0
     most: float = 0.0
 

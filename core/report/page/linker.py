@@ -27,17 +27,11 @@ class LinkError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A module as it is linked.
+    """A module as it is linked."""
 
-    Attributes:
-        imports: names by the files of the modules that export them.
-        exports: its own names for other modules.
-        code: without imports, exports and comments for the type checker.
-    """
-
-    imports: dict[str, tuple[str, ...]]
-    exports: tuple[str, ...]
-    code: str
+    imports: dict[str, tuple[str, ...]]  # names by the files of the modules that export them
+    exports: tuple[str, ...]  # its own names for other modules
+    code: str  # without imports, exports and comments for the type checker
 
 
 def link(folder: Path, entry: str) -> str:

@@ -29,17 +29,11 @@ _TAKES = "a list of dictionaries, a pandas DataFrame or a datasets.Dataset, or o
 
 @dataclass(frozen=True, slots=True)
 class WrittenRows:
-    """Where a data set of `grpo.train` is.
+    """Where a data set of `grpo.train` is."""
 
-    Attributes:
-        source: a name or a path.
-        names: the files that rows were written to, and what the caller calls their rows.
-        new: the files that were not there before.
-    """
-
-    source: str
-    names: dict[str, str]
-    new: tuple[Path, ...] = ()
+    source: str  # a name or a path
+    names: dict[str, str]  # the files that rows were written to, and what the caller calls their rows
+    new: tuple[Path, ...] = ()  # the files that were not there before
 
     def named(self, text: str) -> str:
         """Returns a message with rows by their place in the argument, `dataset, row 1`, and not by file and line."""

@@ -17,34 +17,21 @@ from grpo.plugins.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What was asked for.
+    """What was asked for."""
 
-    Attributes:
-        workers: processes that train together.
-        servers: rollout servers.
-        nodes: machines that training is spread over; None: as few as hold it.
-    """
-
-    workers: int = 1
-    servers: int = 0
-    nodes: int | None = None
+    workers: int = 1  # processes that train together
+    servers: int = 0  # rollout servers
+    nodes: int | None = None  # machines that training is spread over; None: as few as hold it
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What runs where.
+    """What runs where."""
 
-    Attributes:
-        ranks: the node of each process that trains.
-        servers: the node of each rollout server.
-        scorers: each node with its number of processes that score.
-        gpus: whether each process that trains, and each server, has a GPU.
-    """
-
-    ranks: tuple[Node, ...]
-    servers: tuple[Node, ...]
-    scorers: tuple[tuple[Node, int], ...]
-    gpus: bool
+    ranks: tuple[Node, ...]  # the node of each process that trains
+    servers: tuple[Node, ...]  # the node of each rollout server
+    scorers: tuple[tuple[Node, int], ...]  # each node with its number of processes that score
+    gpus: bool  # whether each process that trains, and each server, has a GPU
 
     def lines(self) -> list[str]:
         """Says for each node what it does."""

@@ -35,32 +35,20 @@ from grpo.core.scoring.workers.transport import (
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A local module as it travels.
+    """A local module as it travels."""
 
-    Attributes:
-        text: its source.
-        file: where it was, for tracebacks.
-        package: whether it has submodules.
-    """
-
-    text: bytes
-    file: str
-    package: bool
+    text: bytes  # its source
+    file: str  # where it was, for tracebacks
+    package: bool  # whether it has submodules
 
 
 @dataclass(frozen=True, slots=True)
 class Sources(Place):
-    """A function of a local file, with its sources.
+    """A function of a local file, with its sources."""
 
-    Attributes:
-        module: the module of the function.
-        qualname: the name inside it.
-        sources: of that module and of the local ones that it imports, by name.
-    """
-
-    module: str
-    qualname: str
-    sources: Mapping[str, Source]
+    module: str  # the module of the function
+    qualname: str  # the name inside it
+    sources: Mapping[str, Source]  # of that module and of the local ones that it imports, by name
 
     def resolve(self) -> Callable[..., Any]:
         """Imports the function from the sources.
@@ -75,14 +63,10 @@ class Sources(Place):
 
 @dataclass(frozen=True, slots=True)
 class Shipment:
-    """A plugin as it travels to another machine.
+    """A plugin as it travels to another machine."""
 
-    Attributes:
-        packed: the plugin.
-        distribution, version: what has to be installed there; "" for nothing.
-    """
-
-    packed: bytes
+    packed: bytes  # the plugin
+    # distribution, version: what has to be installed there; "" for nothing
     distribution: str
     version: str
 

@@ -160,23 +160,13 @@ def pack_completions(spec: RewardSpec | VerifierSpec, completions: Sequence[Comp
 
 @dataclass(slots=True)
 class Chunk:
-    """Calls that a worker has.
-
-    Attributes:
-        left: the calls without an answer, each as its indices; the worker is on the first.
-        deadline: when the present one must be done, by `time.monotonic`.
-        loading: the worker is still loading the plugin.
-        key: of the packing that it was sent.
-        problem: why the worker was told to end, or "".
-        importing: the module that the present call loads, or "".
-        left_over: seconds that the call has when the module is there.
-    """
+    """Calls that a worker has."""
 
     job: Job
-    left: list[list[int]]
-    deadline: float
-    loading: bool
-    key: int
-    problem: str = ""
-    importing: str = ""
-    left_over: float = 0.0
+    left: list[list[int]]  # the calls without an answer, each as its indices; the worker is on the first
+    deadline: float  # when the present one must be done, by `time.monotonic`
+    loading: bool  # the worker is still loading the plugin
+    key: int  # of the packing that it was sent
+    problem: str = ""  # why the worker was told to end, or ""
+    importing: str = ""  # the module that the present call loads, or ""
+    left_over: float = 0.0  # seconds that the call has when the module is there

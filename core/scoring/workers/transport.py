@@ -50,17 +50,11 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Reference(Place):
-    """Where a fresh interpreter finds a function.
+    """Where a fresh interpreter finds a function."""
 
-    Attributes:
-        module: the module's name.
-        qualname: the name inside it; it stands for the function, or for the spec that was made of it.
-        file: the file to load the module from when its name cannot be imported, or None.
-    """
-
-    module: str
-    qualname: str
-    file: str | None
+    module: str  # the module's name
+    qualname: str  # the name inside it; it stands for the function, or for the spec that was made of it
+    file: str | None  # the file to load the module from when its name cannot be imported, or None
 
     def resolve(self) -> Callable[..., Any]:
         """Imports the function.
@@ -74,13 +68,9 @@ class Reference(Place):
 
 @dataclass(frozen=True, slots=True)
 class Value(Place):
-    """A function by value.
+    """A function by value."""
 
-    Attributes:
-        data: of cloudpickle.
-    """
-
-    data: bytes
+    data: bytes  # of cloudpickle
 
     def resolve(self) -> Callable[..., Any]:
         """Rebuilds the function.
