@@ -1,8 +1,7 @@
 """Built-in environments, and samplers of their rows: offered to the host by hooks, and to gymnasium as `grpo/`.
 
-In: nothing. Out: the specs, and registrations that wait until gymnasium is imported. Importing
-this package does not import gymnasium. The specs are imported when the hook asks for them: at the top, `guess`
-and `wordle` the environments would hide the folders of the same names.
+Importing this package does not import gymnasium. The specs are imported when the hook asks for them: at the top,
+`guess` and `wordle` the environments would hide the folders of the same names.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """Registers environments with gymnasium without importing gymnasium.
 
-In: an environment id and where its factory is. Out: an entry in gymnasium's registry, made at once when gymnasium is
-already imported and otherwise at the end of its first import.
-
 Theory of operation. Gymnasium looks for no plugins: an id is known only after somebody called
 `gymnasium.register`. Importing gymnasium to make that call costs a third of a second, which the command line would
 pay for merely listing the environments. So a finder stands first in `sys.meta_path` and answers for the one name
@@ -26,9 +23,8 @@ _entry_points: dict[str, str] = {}
 def register_when_imported(env_id: str, *, entry_point: str) -> None:
     """Registers an environment now if gymnasium is imported, else when it is.
 
-    Args:
-        env_id: the id for `gymnasium.make`, for example "grpo/gsm8k-v1".
-        entry_point: "module:factory"; the module is imported when an environment is made.
+    `env_id`: the id for `gymnasium.make`, for example "grpo/gsm8k-v1". `entry_point`: "module:factory"; the module is
+    imported when an environment is made.
     """
     _entry_points[env_id] = entry_point
     if _TARGET in sys.modules:

@@ -18,8 +18,7 @@ from typing import Any, AnyStr, cast
 def lazy_pattern(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     """Returns the compiled pattern, or what becomes it when it is first used.
 
-    Raises:
-        re.error: at the first use; the text is no pattern.
+    Raises re.error: at the first use; the text is no pattern.
     """
     return cast("re.Pattern[AnyStr]", LazyPattern(text, flags))
 

@@ -1,8 +1,7 @@
 """The host: every installed plugin found, checked, looked up by name and bound to a user's options.
 
-In: entry points and SPECs. Out: what a run binds of each kind, with options, and a list of what is
-wrong. One broken plugin is a line in that list and stops nothing else. Loading plugins imports no torch of ours; what
-binds, records and reads files is imported where it is used, since most commands only list.
+One broken plugin is a line in that list and stops nothing else. Loading plugins imports no torch of ours; what binds,
+records and reads files is imported where it is used, since most commands only list.
 """
 
 from __future__ import annotations

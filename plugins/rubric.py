@@ -1,9 +1,6 @@
 """Rubrics: several rewards that make one, weighted, gated and nested.
 
-In: components, each a reward with its weight inside the rubric (by its spec, or by a SPEC that the host looks up).
-Out: a `RubricSpec`, which is a reward spec like any other: a run gives it a weight, an alias and options, and the
-engine scores its components one by one under the names `rubric.component`. What a rubric makes of its components'
-scores is in `_spec.rubric_total`.
+What a rubric makes of its components' scores is in `_spec.rubric_total`.
 """
 
 from __future__ import annotations

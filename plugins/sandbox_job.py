@@ -1,6 +1,5 @@
 """What a sandbox is asked and what it answers: jobs in, results out, and never a score.
 
-In: a `Job`, which is a program with its input, files and limits. Out: a `JobResult`, which says what happened.
 Trouble of the sandbox itself is told apart from trouble of the program, because only the latter may be scored.
 
 A job may have a peer: a second program that runs at the same time in a sandbox of its own. The two share nothing but

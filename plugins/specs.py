@@ -1,8 +1,7 @@
 """What a plugin offers, as frozen descriptions: one spec for each reward, environment, loss and so on.
 
-In: a function or factory with its metadata (usually through the decorators). Out: a spec that the host lists,
-checks and binds to options. A spec stays callable like the function that it describes; what a decorator returns has the
-function's own signature for type checkers too (`RewardFunction` and its like).
+A spec stays callable like the function that it describes; what a decorator returns has the function's own signature for
+type checkers too (`RewardFunction` and its like).
 """
 
 from __future__ import annotations

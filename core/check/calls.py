@@ -22,15 +22,10 @@ _ROWS = 2
 def check_calls(bound: Bound, scorer: Scorer, env: str | None, findings: Findings) -> None:
     """Calls the plugin.
 
-    Args:
-        bound: the plugin.
-        scorer: scores with it, where a hang or a crash can be ended.
-        env: the SPEC of an environment; None: one that names the plugin as its own, else the default one and a row of
-            no environment, each where it has the columns.
-        findings: told of calls that fail, and of those that all return the same.
-
-    Raises:
-        UsageError: an environment was named and cannot be used, or its rows lack a column.
+    `scorer`: scores with it, where a hang or a crash can be ended. `env`: the SPEC of an environment; None: one that
+    names the plugin as its own, else the default one and a row of no environment, each where it has the columns.
+    `findings`: told of calls that fail, and of those that all return the same. Raises UsageError if an environment was
+    named and cannot be used, or its rows lack a column.
     """
     host = Host.discover()
     own = _own_env(bound, host)

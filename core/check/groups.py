@@ -27,12 +27,8 @@ Group = Sequence[Example]
 def check_groups(bound: Bound, scorer: Scorer, cases: Iterable[Case], findings: Findings, isolation: Isolation) -> None:
     """Tries all relations.
 
-    Args:
-        bound: the reward.
-        scorer: scores with it, where a hang or a crash can be ended.
-        cases: examples with the options to check.
-        findings: told what does not hold.
-        isolation: where that scorer runs it.
+    `scorer`: scores with it, where a hang or a crash can be ended. `findings`: told what does not hold. `isolation`:
+    where that scorer runs it.
     """
     groups = _groups(cases)
     if not groups:

@@ -37,11 +37,8 @@ class Gold:
 class Relations:
     """Checks one plugin.
 
-    Args:
-        bound: the plugin with the options to check.
-        scorer: scores with it, where a hang or a crash can be ended.
-        findings: told what does not hold.
-        isolation: where that scorer runs it: "process", unless the plugin cannot be sent to one.
+    `scorer`: scores with it, where a hang or a crash can be ended. `findings`: told what does not hold. `isolation`:
+    where that scorer runs it: "process", unless the plugin cannot be sent to one.
     """
 
     def __init__(self, bound: Bound, scorer: Scorer, findings: Findings, isolation: Isolation) -> None:
@@ -57,10 +54,8 @@ class Relations:
     def check(self, golds: Sequence[tuple[Example, float]], others: Sequence[Example], answer: str | None) -> None:
         """Tries all relations.
 
-        Args:
-            golds: examples that deserve the highest score, with what they score.
-            others: the other examples.
-            answer: the column with the gold answer; None to find it out.
+        `golds`: examples that deserve the highest score, with what they score. `answer`: the column with the gold
+        answer; None to find it out.
         """
         examples = [example for example, _ in golds]
         spec = self._bound.spec

@@ -122,8 +122,7 @@ class Report:
 class Findings:
     """Collects what a check finds: one finding for a relation and severity, with the first example and a count.
 
-    Args:
-        as_published: the plugin scores as a published text does: what that pays for is a note.
+    `as_published`: the plugin scores as a published text does: what that pays for is a note.
     """
 
     def __init__(self, *, as_published: bool = False) -> None:

@@ -42,11 +42,7 @@ class _Search:
         self._dropped: set[str] = set()
 
     def pass_over(self, split: Callable[[str], list[str]]) -> None:
-        """Drops runs of units, halving their length down to single ones.
-
-        Raises:
-            _Spent: the calls ran out.
-        """
+        """Drops runs of units, halving their length down to single ones. Raises _Spent if the calls ran out."""
         units = split(self.text)
         size = max(1, len(units) // 2)
         while units:
@@ -86,10 +82,7 @@ class _Search:
 def shrink(text: str, keeps: Keeps, *, calls: int = 2000) -> Shrunk:
     """Shrinks a text.
 
-    Args:
-        text: a text that passes the test.
-        keeps: says of each of several texts whether it passes.
-        calls: how many texts may be tried.
+    `keeps`: says of each of several texts whether it passes. `calls`: how many texts may be tried.
     """
     search = _Search(text, keeps, calls)
     try:

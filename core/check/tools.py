@@ -19,10 +19,8 @@ def tool_faults(
 ) -> Iterator[tuple[str, str, str]]:
     """Calls the tools of an environment and yields what does not hold: the relation, a sentence, the call.
 
-    Args:
-        bound: the environment.
-        start: the arguments of `reset` for the episode to call them in.
-        worked: the calls of its demonstrations; the same one must get the same answer in two instances.
+    `start`: the arguments of `reset` for the episode to call them in. `worked`: the calls of its demonstrations; the
+    same one must get the same answer in two instances.
     """
     env = bound.make()
     try:

@@ -90,10 +90,7 @@ def as_sampled(completion: Completion) -> Completion:
 def faults_of(bound: Bound, scorer: Scorer, completions: Sequence[Completion]) -> list[Fault]:
     """Calls a plugin on completions and returns what is wrong with what it returned.
 
-    Args:
-        bound: the plugin.
-        scorer: has it.
-        completions: of one or several rows; what an environment failed on does not count.
+    `completions`: of one or several rows; what an environment failed on does not count.
     """
     played = [completion for completion in completions if completion.finish_reason != "error"]
     began = time.monotonic()

@@ -10,11 +10,7 @@ if TYPE_CHECKING:
 
 
 class StatusLine:
-    """A line that says what is being done, while it is used as a context manager and standard error is a terminal.
-
-    Args:
-        what: what is being done first.
-    """
+    """A line that says what is being done, while it is used as a context manager and standard error is a terminal."""
 
     def __init__(self, what: str) -> None:
         self._status: Status | None = None
@@ -41,9 +37,7 @@ class StatusLine:
 class ProgressBar:
     """A bar that shows while it is used as a context manager and standard error is a terminal; silent otherwise.
 
-    Args:
-        total: how much there is; None while nobody knows.
-        what: what is being done.
+    `total`: how much there is; None while nobody knows.
     """
 
     def __init__(self, total: int | None, what: str) -> None:

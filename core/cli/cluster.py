@@ -32,17 +32,7 @@ def cluster_plan(
 ) -> str:
     """Returns the text that is printed.
 
-    Args:
-        config: what the user asked for.
-        shape: of the model and how it is trained.
-        context: tokens of a sequence, prompt and completion.
-        gpu: of each machine.
-        nodes: machines.
-        per_node: GPUs in each.
-        as_json: print one JSON object.
-
-    Raises:
-        UsageError: it fits nowhere.
+    `context`: tokens of a sequence, prompt and completion. Raises UsageError if it fits nowhere.
     """
     from grpo.core.planning.cluster.step import Cluster, Work, place, whole_sync
 

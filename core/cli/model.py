@@ -127,11 +127,7 @@ def export(run: Path, folder: Path, merge: bool) -> None:
 
 
 def _lines(file: Path) -> list[str]:
-    """Reads the prompts of a file; blank lines are skipped.
-
-    Raises:
-        UsageError: it cannot be read or holds none.
-    """
+    """Reads the prompts of a file; blank lines are skipped. Raises UsageError if it cannot be read or holds none."""
     try:
         lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
     except OSError as error:

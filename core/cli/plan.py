@@ -89,16 +89,10 @@ def planned(
 ) -> tuple[str, list[str]]:
     """Returns what is printed, and notes.
 
-    Args:
-        config: of the run; it need not name an environment.
-        context: tokens, prompt and completion; None: what the rows ask for.
-        gpu: a GPU's name, or its memory; None: this machine's.
-        cluster: machines, None where only memory is asked for, and the GPUs in each.
-        line: shows what is being done.
-        as_json: returns one JSON object.
-
-    Raises:
-        UsageError: settings that cannot work, or a model or rows that cannot be read.
+    `config`: of the run; it need not name an environment. `context`: tokens, prompt and completion; None: what the rows
+    ask for. `gpu`: a GPU's name, or its memory; None: this machine's. `cluster`: machines, None where only memory is
+    asked for, and the GPUs in each. Raises UsageError: settings that cannot work, or a model or rows that cannot be
+    read.
     """
     from grpo.core.cli.cluster import cluster_plan
     from grpo.core.planning.batch import decide_batch
@@ -235,14 +229,8 @@ def report(
 ) -> list[str]:
     """Returns what is printed for a person; sizes in GiB.
 
-    Args:
-        title: the model, and how it is trained.
-        shape: of the model.
-        job: one group of the run.
-        device: whose memory is counted.
-        fits: the settings that fit with what was given; where there are none, those that fit without it; where there
-            are none, either, the GPUs that hold the run together.
-        longest: the model's context.
+    `fits`: the settings that fit with what was given; where there are none, those that fit without it; where there are
+    none, either, the GPUs that hold the run together.
     """
     from grpo.core.planning.memory.budget import GIB, largest_context, largest_group, pairs, remedies
     from grpo.core.planning.memory.proposal import described, launch_command

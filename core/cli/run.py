@@ -140,8 +140,7 @@ def _asked(
 ) -> Asked | None:
     """Returns what was asked for of a cluster, or None for a run on this machine.
 
-    Raises:
-        UsageError: a flag of clusters without one.
+    Raises UsageError for a flag of clusters without one.
     """
     from grpo.core.run.ray.placement import Asked
 

@@ -1,7 +1,6 @@
 """`grpo sandbox`: runs one program in a sandbox, checks that a sandbox holds, removes what crashed runs left behind.
 
-In: a program and its limits, or the SPEC of a sandbox. Out: what happened, for people or as one JSON object. What a
-program wrote is shown without terminal commands.
+What a program wrote is shown without terminal commands.
 """
 
 from __future__ import annotations

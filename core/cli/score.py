@@ -149,8 +149,7 @@ def verify(verifier: str, source: str, target: str, as_json: bool, opened: str, 
 def _refuse_lost(names: Sequence[str]) -> None:
     """Ends the command with exit code 1 where a plugin failed on every row: nothing was measured.
 
-    Raises:
-        PluginError: with the names.
+    Raises PluginError with the names.
     """
     if names:
         raise PluginError(f"{', '.join(names)} failed on every row; the first failure is shown above.")
@@ -170,10 +169,8 @@ def _stream(
     """Reads, scores and writes block by block; a broken line ends it after the rows before it are written.
 
     With `gather`, which finds the groups, all rows are one block, and a broken line ends it at once. With
-    `summary_only` rows are written nowhere, and the summary is what stdout gets.
-
-    Raises:
-        UsageError: a file that cannot be opened, or a broken line.
+    `summary_only` rows are written nowhere, and the summary is what stdout gets. Raises UsageError if a file that
+    cannot be opened, or a broken line.
     """
     with contextlib.ExitStack() as open_files:
         unopened: Counter[str] = Counter()

@@ -64,11 +64,7 @@ def shrink(
 def case_text(bound: BoundReward, completion: Completion, texts: Sequence[str], outcomes: Sequence[Outcome]) -> str:
     """Returns a `Case` as Python, with the columns that the reward reads; a failure has no score to expect.
 
-    Args:
-        bound: the reward.
-        completion: one with the row.
-        texts: the completions of the case; several are a group.
-        outcomes: one for each.
+    `texts`: the completions of the case; several are a group.
     """
     columns = completion.row
     if not bound.spec.any_column:

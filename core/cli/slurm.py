@@ -109,14 +109,9 @@ class Machines:
 def shares(config: RunConfig, machines: Machines, gpu: str | None, context: int | None) -> tuple[bool, str]:
     """Returns whether one GPU cannot hold a run, so that its processes have to share the policy, and a note.
 
-    Args:
-        config: of the run.
-        machines: that it is to have.
-        gpu: the name of their GPUs, or their memory; None: this machine's, else one of `ASSUMED` GiB.
-        context: tokens of prompt and completion; None: what completions ask for.
-
-    Raises:
-        UsageError: the machines cannot hold it, whatever is shared.
+    `gpu`: the name of their GPUs, or their memory; None: this machine's, else one of `ASSUMED` GiB. `context`: tokens
+    of prompt and completion; None: what completions ask for. Raises UsageError if the machines cannot hold it, whatever
+    is shared.
     """
     from grpo.core.config.defaults import default_completion
     from grpo.core.planning.cluster.hardware import known_gpu
@@ -178,13 +173,8 @@ def slurm_script(
 ) -> str:
     """Returns a batch script.
 
-    Args:
-        config: of the run; it names the run directory.
-        machines: what it needs.
-        arguments: of `grpo run`, quoted for a shell.
-        python: the interpreter on the machines.
-        longest: a time limit of SLURM, or None for the partition's.
-        options: more of sbatch's.
+    `config`: of the run; it names the run directory. `arguments`: of `grpo run`, quoted for a shell. `longest`: a time
+    limit of SLURM, or None for the partition's.
     """
     from jinja2 import Environment, StrictUndefined
 

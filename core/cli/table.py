@@ -29,14 +29,9 @@ def print_table(
 ) -> None:
     """Prints rows under their headings.
 
-    Args:
-        headings: of the columns.
-        rows: a text for each column.
-        long: the columns that may be wrapped.
-        state: the column that is coloured.
-        style: of a text in that column.
-        unless_alike: columns that a terminal does without where all rows have the same text in them.
-        under: a column whose texts are titles on a terminal, each over the rows that follow with the same text.
+    `long`: the columns that may be wrapped. `unless_alike`: columns that a terminal does without where all rows have
+    the same text in them. `under`: a column whose texts are titles on a terminal, each over the rows that follow with
+    the same text.
     """
     widths = [max(len(row[column]) for row in [headings, *rows]) for column in range(len(headings))]
     if not sys.stdout.isatty():

@@ -1,7 +1,6 @@
 """What stands for settings that are left out: the values that planning chooses and that the pages and the help tell.
 
-In: nothing, or the model that a run names. Out: values. A default that is the same for every run stands at its setting
-(core/config/sections.py).
+A default that is the same for every run stands at its setting (core/config/sections.py).
 """
 
 from __future__ import annotations

@@ -70,10 +70,7 @@ def _said_of(ref: PluginRef) -> dict[str, str]:
 def how_to_resume(config: RunConfig, path: Path, steps: int | None = None) -> str:
     """Returns what continues a run: the command, or the call where objects of Python have to be given again.
 
-    Args:
-        config: of the run.
-        path: its directory.
-        steps: that it is to have, where it is made longer.
+    `steps`: that it is to have, where it is made longer.
     """
     given = given_of(config)
     if not given:
@@ -88,14 +85,8 @@ def refuse_missing(
 ) -> None:
     """Refuses to continue a run without the objects that it was given, which no other process has.
 
-    Args:
-        config: of the run.
-        path: its directory.
-        again: the names of those that are given again, by kind; none on the command line.
-        steps: that it is to have, where it is made longer.
-
-    Raises:
-        UsageError: says what is missing and how to go on.
+    `again`: the names of those that are given again, by kind; none on the command line. `steps`: that it is to have,
+    where it is made longer. Raises UsageError, which says what is missing and how to go on.
     """
     there = again or {}
     found = {kind: [n for n in names if n not in there.get(kind, ())] for kind, names in given_of(config).items()}

@@ -144,14 +144,9 @@ def load_config(
 ) -> RunConfig:
     """Merges a file, `--set` pairs and flags (later ones win) into a checked configuration.
 
-    Args:
-        file: TOML, or the config.json of an earlier run.
-        pairs: "a.b=value"; the value is TOML, or bare text.
-        flags: dotted key to value; None values are left out.
-        env_required: else `env` is "" where none is named.
-
-    Raises:
-        UsageError: an unreadable file, an unknown key, or a value out of range; names the key.
+    `pairs`: "a.b=value"; the value is TOML, or bare text. `flags`: dotted key to value; None values are left out.
+    `env_required`: else `env` is "" where none is named. Raises UsageError: an unreadable file, an unknown key, or a
+    value out of range; names the key.
     """
     tree: dict[str, Any] = _read(file) if file else {}
     for pair in pairs:
@@ -168,8 +163,7 @@ def load_config(
 def keys_of(file: Path | None) -> set[str]:
     """Returns the dotted keys of the settings in a file; none without one.
 
-    Raises:
-        UsageError: the file cannot be read.
+    Raises UsageError if the file cannot be read.
     """
     tree = {} if file is None else _read(file)
     return set(tree) | {f"{name}.{key}" for name, own in tree.items() if isinstance(own, Mapping) for key in own}
@@ -178,8 +172,7 @@ def keys_of(file: Path | None) -> set[str]:
 def parse_config(tree: Mapping[str, Any], *, env_required: bool = True) -> RunConfig:
     """Checks a nested mapping. A data set without an environment is one of the environment `rows`.
 
-    Raises:
-        UsageError: an unknown key or a value out of range; names the key.
+    Raises UsageError: an unknown key or a value out of range; names the key.
     """
     if env_required and not tree.get("env"):
         if tree.get("dataset") in (None, "", "embedded"):

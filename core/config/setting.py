@@ -93,8 +93,7 @@ class Setting:
 def settings_of(root: type[BaseModel], prefix: str = "") -> dict[str, Setting]:
     """Returns dotted key to setting, in the order of their declaration.
 
-    Raises:
-        TypeError: a field without an `About`.
+    Raises TypeError for a field without an `About`.
     """
     found: dict[str, Setting] = {}
     for name, field in root.model_fields.items():

@@ -60,12 +60,7 @@ class Curves(Figure):
 
 
 def plot_metrics(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Draws the curves into a file.
-
-    Args:
-        rows: of metrics.jsonl.
-        path: the PNG to write.
-    """
+    """Draws the curves into a file."""
     figure = curves(rows)
     with whole_file(path) as unfinished:
         figure.savefig(unfinished, format="png", dpi=PRINT_DPI)
@@ -75,9 +70,6 @@ def curves(rows: Sequence[Mapping[str, Any]]) -> Curves:
     """Draws reward, accuracy, each reward's mean and completion length over steps.
 
     Of a run with one reward, whose mean is the total already, the entropy of the policy is drawn in its place.
-
-    Args:
-        rows: of metrics.jsonl.
     """
     with matplotlib.rc_context(STYLE):
         return _drawn(rows)

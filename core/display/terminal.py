@@ -1,7 +1,4 @@
-"""Shows a run to a person: a live panel on a terminal, plain lines elsewhere, nothing but warnings with --quiet.
-
-In: the events of `Progress`. Out: text on standard output; warnings on standard error.
-"""
+"""Shows a run to a person: a live panel on a terminal, plain lines elsewhere, nothing but warnings with --quiet."""
 
 from __future__ import annotations
 

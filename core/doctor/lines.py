@@ -38,10 +38,8 @@ Look = Callable[[], Iterable[Line]]
 def looked(about: str, look: Look, seconds: float) -> list[Line]:
     """Looks at something, within a time.
 
-    Args:
-        about: what is said of a look that does not end, or raises.
-        look: returns the lines; it may be left behind in its thread, so it holds nothing that others wait for.
-        seconds: the most that it may take.
+    `about`: what is said of a look that does not end, or raises. `look`: returns the lines; it may be left behind in
+    its thread, so it holds nothing that others wait for.
     """
     found: list[Line] = []
 

@@ -58,8 +58,7 @@ LIBRARIES: Final = tuple(TRIED["locked"])
 def compare_with_tried(installed: Mapping[str, str]) -> str:
     """Returns which tried set the installed versions are, or how they differ from all of them.
 
-    Args:
-        installed: versions by distribution name. Names that no set has are ignored, and so are names that are missing.
+    `installed`: versions by distribution name. Names that no set has are ignored, and so are names that are missing.
     """
     versions = {name: _public(installed[name]) for name in LIBRARIES if name in installed}
     for label, tried in TRIED.items():

@@ -42,12 +42,7 @@ class EnvBatch(Protocol):
 
 
 class LocalEnvBatch:
-    """Environments in threads of this process; use it as a context manager.
-
-    Args:
-        make: makes an environment.
-        seconds: the time limit of one call.
-    """
+    """Environments in threads of this process; use it as a context manager. `seconds`: the time limit of one call."""
 
     def __init__(self, make: Callable[[], Any], *, seconds: float) -> None:
         self._envs = EnvThreads(make, seconds=seconds)
@@ -96,8 +91,7 @@ def _use(functions: Functions, call: ToolCall, _: None) -> str:
 def _start(episode: Episode, env: Any) -> Functions:
     """Starts an episode and returns the tools that it offers.
 
-    Raises:
-        ValueError: it does not start as it did when its prompt was made.
+    Raises ValueError if it does not start as it did when its prompt was made.
     """
     # A copy, since members of a group have one row, and an environment may write into what it is given.
     observation, info = env.reset(**deepcopy(dict(episode.reset)))

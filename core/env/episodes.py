@@ -67,16 +67,9 @@ class Episode:
 class Episodes(Sequence[Episode]):
     """The episodes of many rows, each started when it is asked for.
 
-    Args:
-        env: the environment with its options.
-        rows: what to start.
-        describe_tools: for a policy.
-        seconds: to start one episode.
-
-    Attributes:
-        sample: episodes that were started at once: those spread evenly, and of each set of columns one.
-        sizes: characters of the prompt of each row, or something like it.
-        asked: the same number in this process for rows that ask the same; None where the rows do not know.
+    `sample`: episodes that were started at once: those spread evenly, and of each set of columns one. `sizes`:
+    characters of the prompt of each row, or something like it. `asked`: the same number in this process for rows that
+    ask the same; None where the rows do not know.
     """
 
     def __init__(self, env: BoundEnv, rows: _Rows, *, describe_tools: bool, seconds: float) -> None:
@@ -174,18 +167,11 @@ def episodes_of(
 ) -> Sequence[Episode]:
     """Starts one episode per row, in a thread that can be left when an environment hangs.
 
-    Args:
-        env: the environment with its options.
-        split: "train" or "test".
-        limit: use only the first rows, or start so many episodes; None for all.
-        unbounded: how many episodes to start when the environment has no rows and makes its own.
-        describe_tools: for a policy; that imports transformers.
-        seconds: to start one episode; the first one makes the environment too.
-
-    Raises:
-        DatasetError: the rows cannot be used, or there are none.
-        UsageError: more episodes than memory is meant to hold.
-        PluginError: the environment breaks the contract, or an episode does not start in time.
+    `split`: "train" or "test". `limit`: use only the first rows, or start so many episodes; None for all. `unbounded`:
+    how many episodes to start when the environment has no rows and makes its own. `describe_tools`: for a policy; that
+    imports transformers. `seconds`: to start one episode; the first one makes the environment too. Raises DatasetError
+    if the rows cannot be used, or there are none; UsageError: more episodes than memory is meant to hold; PluginError
+    if the environment breaks the contract, or an episode does not start in time.
     """
     rows = env.rows(split)
     if rows is None:
@@ -320,10 +306,7 @@ def _not_started(env: BoundEnv, error: BaseException, place: str) -> BaseExcepti
 def in_groups(starts: Sequence[Episode], size: int, first: int = 0) -> list[Episode]:
     """Returns the episodes of a batch, of which so many neighbours are one group, with the numbers of their groups.
 
-    Args:
-        starts: one for each rollout.
-        size: members of a group.
-        first: how many stand before these in the batch, on other processes.
+    `first`: how many stand before these in the batch, on other processes.
     """
     return [replace(episode, group=number // size) for number, episode in enumerate(starts, first)]
 
@@ -333,16 +316,8 @@ def start_episode(
 ) -> Episode:
     """Starts one episode and returns what it shows.
 
-    Args:
-        env: the environment with its options.
-        instance: what it made.
-        index: the episode's number among those of its split.
-        how: the arguments of `reset`.
-        row: the row among them, or an empty one.
-        place: where the row was written, or what the episode is made from.
-
-    Raises:
-        Exception: whatever the environment raises.
+    `how`: the arguments of `reset`. `place`: where the row was written, or what the episode is made from. Raises
+    Exception: whatever the environment raises.
     """
     observation, info = instance.reset(**deepcopy(how))  # it may write into the row
     return Episode(

@@ -49,8 +49,7 @@ class RunEnv:
 def bound_envs(config: RunConfig, host: Host) -> tuple[BoundEnv, ...]:
     """Binds the environments of a configuration.
 
-    Raises:
-        UsageError: one cannot be used, or the run could not tell them apart.
+    Raises UsageError if one cannot be used, or the run could not tell them apart.
     """
     envs = tuple(with_dataset(host.env(source), config) for source in config.envs)
     names = [env.name for env in envs]
@@ -83,11 +82,8 @@ def bound_envs(config: RunConfig, host: Host) -> tuple[BoundEnv, ...]:
 def with_dataset(env: BoundEnv, config: RunConfig) -> BoundEnv:
     """Sets the environment's `dataset` option from --dataset, or to the hub's rows when the user names a model.
 
-    What follows from its rows is then settled.
-
-    Raises:
-        UsageError: a dataset is named, and the environment has no such option.
-        DatasetError: what follows from the rows cannot be settled, since they cannot be used.
+    What follows from its rows is then settled. Raises UsageError if a dataset is named, and the environment has no such
+    option; DatasetError if what follows from the rows cannot be settled, since they cannot be used.
     """
     defaults = {option.name: option.default for option in env.spec.options}
     several = len(config.envs) > 1
@@ -107,8 +103,7 @@ def rewards_by_env(
 ) -> list[tuple[BoundReward, ...]]:
     """Binds the rewards of each environment; `rows` holds an example of its rows for each.
 
-    Raises:
-        UsageError: a reward cannot be used, or is for no environment.
+    Raises UsageError if a reward cannot be used, or is for no environment.
     """
     several = len(envs) > 1
     found = [rewards_of(config, host, env, row, fit=several) for env, row in zip(envs, rows, strict=True)]
@@ -126,15 +121,7 @@ def rewards_by_env(
 def rewards_of(config: RunConfig, host: Host, env: BoundEnv, row: Row, *, fit: bool) -> tuple[BoundReward, ...]:
     """Binds the rewards of one environment.
 
-    Args:
-        config: the user's rewards.
-        host: the plugins.
-        env: the environment.
-        row: an example of its rows.
-        fit: of `config.rewards` take those only whose columns the row has.
-
-    Raises:
-        UsageError: a reward cannot be used.
+    `fit`: of `config.rewards` take those only whose columns the row has. Raises UsageError if a reward cannot be used.
     """
     if env.name in config.env_rewards:
         return tuple(host.rewards(config.env_rewards[env.name]))
@@ -150,15 +137,8 @@ def owned(env: BoundEnv, rewards: Iterable[BoundReward]) -> tuple[BoundReward, .
 def verifier_of(config: RunConfig, host: Host, env: BoundEnv, row: Row, *, fit: bool) -> BoundVerifier | None:
     """Binds what decides an environment's accuracy: the verifier of the run, or else its own.
 
-    Args:
-        config: the user's verifier, if any.
-        host: the plugins.
-        env: the environment.
-        row: an example of its rows.
-        fit: take the verifier of the run only where the row has its columns.
-
-    Raises:
-        UsageError: the verifier cannot be used.
+    `fit`: take the verifier of the run only where the row has its columns. Raises UsageError if the verifier cannot be
+    used.
     """
     if config.verifier is not None:
         given = host.verifier(config.verifier)
@@ -172,8 +152,7 @@ def verifiers_by_env(
 ) -> list[BoundVerifier | None]:
     """Binds what decides the accuracy of each environment; among several it carries the environment's name.
 
-    Raises:
-        UsageError: a verifier cannot be used, or is for no environment.
+    Raises UsageError if a verifier cannot be used, or is for no environment.
     """
     several = len(envs) > 1
     found = [verifier_of(config, host, env, row, fit=several) for env, row in zip(envs, rows, strict=True)]
@@ -199,8 +178,7 @@ def missing_columns(plugin: BoundReward | BoundVerifier, row: Mapping[str, objec
 def refuse_missing_columns(episode: Episode, plugins: Iterable[BoundReward | BoundVerifier]) -> None:
     """Refuses rows that lack a column which a reward or the verifier needs.
 
-    Raises:
-        UsageError: names the plugin and the columns.
+    Raises UsageError, which names the plugin and the columns.
     """
     for bound in plugins:
         missing = missing_columns(bound, episode.row)
@@ -215,13 +193,7 @@ def refuse_missing_columns(episode: Episode, plugins: Iterable[BoundReward | Bou
 def refuse_split_groups(rewards: Sequence[BoundReward], prompts: int, processes: int) -> None:
     """Refuses rewards of groups where a process would have a part of a group: each scores what it sampled.
 
-    Args:
-        rewards: of the run.
-        prompts: of a step, over all processes.
-        processes: that share them.
-
-    Raises:
-        UsageError: names the reward and how many prompts it takes.
+    Raises UsageError, which names the reward and how many prompts it takes.
     """
     grouped = next((reward for reward in rewards if reward.grouped), None)
     if grouped is not None and prompts % processes:

@@ -83,9 +83,7 @@ class EnvHost:
 class EnvProcesses:
     """Processes that environments are stepped in, for one batch after the other.
 
-    Args:
-        env: makes the environments.
-        count: of processes on this machine; those of `stepping_elsewhere` take their place.
+    `count`: of processes on this machine; those of `stepping_elsewhere` take their place.
     """
 
     def __init__(self, env: BoundEnv, count: int) -> None:
@@ -113,14 +111,7 @@ class EnvProcesses:
 
 
 class RemoteEnvs:
-    """The environments of one batch, dealt out to processes; see `EnvBatch`.
-
-    Args:
-        hosts: the processes.
-        given: what makes the environments there.
-        batch: a name for the batch.
-        seconds: the time limit of one call.
-    """
+    """The environments of one batch, dealt out to processes; see `EnvBatch`. `seconds`: the time limit of one call."""
 
     def __init__(self, hosts: Sequence[Host], given: bytes, batch: str, seconds: float) -> None:
         self._hosts = list(hosts)

@@ -25,8 +25,7 @@ _MARK = "SPELT{}SPELT"  # stands for a special token while a template renders
 def encode_episodes(tokenizer: PreTrainedTokenizerBase, episodes: Sequence[Episode]) -> list[list[int]]:
     """Returns the token ids of the prompts of episodes, each with the tools that its environment offers.
 
-    Raises:
-        UsageError: the template refuses the messages.
+    Raises UsageError if the template refuses the messages.
     """
     return [
         ids
@@ -40,13 +39,7 @@ def encode_prompts(
 ) -> list[list[int]]:
     """Renders chat messages with the tokenizer's template and returns their token ids, generation prompt included.
 
-    Args:
-        tokenizer: of the policy.
-        prompts: chat messages.
-        tools: schemas of the functions that the policy may call.
-
-    Raises:
-        UsageError: the template refuses the messages.
+    `tools`: schemas of the functions that the policy may call. Raises UsageError if the template refuses the messages.
     """
     if not prompts:
         return []

@@ -18,10 +18,7 @@ Place = tuple[str, int]  # an environment's name, and the number of a row among 
 class ReplacementRows:
     """The rows of a run.
 
-    Args:
-        envs: of the run.
-        seed: of the run.
-        chosen: rows chosen by the run's sampler, given an environment, a count, a step and the rows to exclude.
+    `chosen`: rows chosen by the run's sampler, given an environment, a count, a step and the rows to exclude.
     """
 
     def __init__(self, envs: Sequence[RunEnv], seed: int, chosen: Chosen | None = None) -> None:
@@ -37,12 +34,8 @@ class ReplacementRows:
     def instead(self, gone: Sequence[Place], used: Collection[Place], step: int) -> list[Place | None]:
         """Returns a row of the same environment for each of these, none of them twice; None where there is no other.
 
-        An environment whose rows are gone through in their order gives those that come next.
-
-        Args:
-            gone: what is replaced.
-            used: what was asked in this step already.
-            step: the optimizer step, from 1.
+        An environment whose rows are gone through in their order gives those that come next. `step`: the optimizer
+        step, from 1.
         """
         taken, found = set(used), list[Place | None]()
         for env, index in gone:

@@ -40,9 +40,8 @@ class StepAnswer:
 def take_step(action: str, env: Any) -> StepAnswer:
     """Makes one step and checks what it returns.
 
-    Raises:
-        TypeError, ValueError: it is not what gymnasium's contract says, or no tokenizer reads it.
-        Exception: whatever the environment raises.
+    Raises TypeError, ValueError if it is not what gymnasium's contract says, or no tokenizer reads it; Exception:
+    whatever the environment raises.
     """
     return _checked(env.step(action))
 
@@ -50,14 +49,7 @@ def take_step(action: str, env: Any) -> StepAnswer:
 def tell_of_calls(said: str, calls: Sequence[ToolCall], answers: Sequence[str], env: Any) -> StepAnswer | None:
     """Tells an environment of a turn that called its tools; steps it with no text if its episode has ended with that.
 
-    Args:
-        said: what the turn said beside its calls.
-        calls: what it asked for.
-        answers: what the policy is told, one text for each call.
-        env: the environment.
-
-    Returns:
-        What the step returned, or None where the episode goes on. Raises what `take_step` does.
+    Returns what the step returned, or None where the episode goes on. Raises what `take_step` does.
     """
     return take_step("", env) if used(env, said, calls, answers) else None
 
@@ -65,13 +57,9 @@ def tell_of_calls(said: str, calls: Sequence[ToolCall], answers: Sequence[str], 
 def cut_off(calling: bool, env: Any) -> StepAnswer | None:
     """Asks an environment what a rollout came to that a budget ended.
 
-    Args:
-        calling: whether its last turn called tools; then the environment has not been stepped for it.
-        env: the environment.
-
-    Returns:
-        What its method `cut` returned, or a step with no text after a call; None where nothing is left to ask. Raises
-        what `take_step` does.
+    `calling`: whether its last turn called tools; then the environment has not been stepped for it. Returns what its
+    method `cut` returned, or a step with no text after a call; None where nothing is left to ask. Raises what
+    `take_step` does.
     """
     end = getattr(getattr(env, "unwrapped", env), "cut", None)
     if callable(end):
@@ -106,8 +94,7 @@ def _plain(info: Mapping[str, Any]) -> dict[str, Any]:
 def _held_by_json(value: Any) -> Any:
     """Returns a value that JSON can hold, with numbers of numpy or torch as Python's own.
 
-    Raises:
-        TypeError, ValueError, RecursionError: JSON cannot hold it.
+    Raises TypeError, ValueError, RecursionError: JSON cannot hold it.
     """
     try:
         json.dumps(value, allow_nan=False)
@@ -117,11 +104,7 @@ def _held_by_json(value: Any) -> Any:
 
 
 def _number(value: Any) -> Any:
-    """Returns a number of numpy or torch as Python's own.
-
-    Raises:
-        TypeError: it is something else.
-    """
+    """Returns a number of numpy or torch as Python's own. Raises TypeError if it is something else."""
     if getattr(value, "shape", None) != ():
         raise TypeError(f"a {type(value).__name__} is not a number")
     return value.item()

@@ -37,10 +37,8 @@ class Raised:
 class EnvThreads:
     """The environments of one batch of rollouts, by number; use it as a context manager.
 
-    Args:
-        make: makes an environment.
-        seconds: the time limit of one call; the first call of a number makes its environment too.
-        at_once: how many calls run at the same time.
+    `seconds`: the time limit of one call; the first call of a number makes its environment too. `at_once`: how many
+    calls run at the same time.
     """
 
     def __init__(self, make: Callable[[], Any], *, seconds: float, at_once: int = AT_ONCE) -> None:

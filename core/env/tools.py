@@ -58,8 +58,7 @@ def _types(schema: Any) -> list[str]:
 def functions_of(env: Any) -> dict[str, Callable[..., Any]]:
     """Returns the tools that an environment offers, by name.
 
-    Raises:
-        TypeError, ValueError: what it offers are no functions, or two have one name.
+    Raises TypeError, ValueError if what it offers are no functions, or two have one name.
     """
     offered = tuple(getattr(getattr(env, "unwrapped", env), "tools", None) or ())
     found: dict[str, Callable[..., Any]] = {}
@@ -76,12 +75,7 @@ def functions_of(env: Any) -> dict[str, Callable[..., Any]]:
 def schemas_of(env: Any, name: str) -> tuple[Schema, ...]:
     """Describes the tools of an environment in JSON schema, as chat templates take them.
 
-    Args:
-        env: the environment.
-        name: its name, for errors.
-
-    Raises:
-        PluginError: a tool without type annotations or without a docstring that describes its parameters.
+    Raises PluginError for a tool without type annotations or without a docstring that describes its parameters.
     """
     try:
         functions = functions_of(env)
@@ -106,8 +100,7 @@ def schemas_of(env: Any, name: str) -> tuple[Schema, ...]:
 def answer(functions: Mapping[str, Callable[..., Any]], call: ToolCall) -> str:
     """Makes a call and returns what the policy is told: the result as text, or the error.
 
-    Raises:
-        GrpoError: the machine is at fault, not the call.
+    Raises GrpoError if the machine is at fault, not the call.
     """
     if call.problem is not None:
         return told_error(call.problem)
@@ -129,14 +122,7 @@ def answer(functions: Mapping[str, Callable[..., Any]], call: ToolCall) -> str:
 def used(env: Any, said: str, calls: Sequence[ToolCall], answers: Sequence[str]) -> bool:
     """Tells an environment with a method `tools_used` of a turn that asked for calls.
 
-    Args:
-        env: the environment.
-        said: what the turn said beside its calls.
-        calls: what it asked for.
-        answers: what the policy is told, one text for each call.
-
-    Returns:
-        Whether the environment says that its episode has ended with them.
+    Returns whether the environment says that its episode has ended with them.
     """
     tell = getattr(getattr(env, "unwrapped", env), "tools_used", None)
     return bool(tell([calling(said, calls), *answering(calls, answers)])) if callable(tell) else False

@@ -52,10 +52,8 @@ class Worked:
 def play_worked(opened: Callable[[], EnvBatch], wanted: Sequence[Wanted], *, cuts: bool = True) -> list[Worked]:
     """Plays episodes with known actions.
 
-    Args:
-        opened: returns a place for the environments of some episodes.
-        wanted: the episodes and their actions.
-        cuts: ask what an episode came to that did not end with its last action.
+    `opened`: returns a place for the environments of some episodes. `cuts`: ask what an episode came to that did not
+    end with its last action.
     """
     done: list[Worked] = []
     for first in range(0, len(wanted), AT_ONCE):

@@ -1,7 +1,6 @@
 """Measures a policy on held-out episodes: accuracy by a verifier, mean rewards, pass@k. Trains nothing.
 
-In: a rollout backend, episodes, sampling parameters. Out: an `Evaluation` with 95% intervals, which count different
-questions. An undecided verdict or a failed call is left out of the mean and counted beside it: neither is wrong.
+An undecided verdict or a failed call is left out of the mean and counted beside it: neither is wrong.
 """
 
 from __future__ import annotations
@@ -85,12 +84,8 @@ def evaluation_of(
 ) -> Evaluation:
     """Judges and scores completions and summarises both.
 
-    Args:
-        completions: the samples of an episode adjacent.
-        samples: how many each episode has.
-        questions: what each episode asks; the same for episodes that ask the same.
-        judge: gives one judgement per completion, or None.
-        score: gives one outcome per completion and reward, or None.
+    `samples`: how many each episode has. `questions`: what each episode asks; the same for episodes that ask the same.
+    `judge`: gives one judgement per completion, or None. `score`: gives one outcome per completion and reward, or None.
     """
     verdicts = tuple(judge(completions)) if judge else ()
     right = [_right(judgement) for judgement in verdicts]

@@ -32,8 +32,7 @@ class Answer:
 def encode_fitting(model: ModelFacts, prompts: Sequence[Sequence[Message]], max_tokens: int) -> list[list[int]]:
     """Returns the tokens of prompts; all of them fit the model's context together with the new tokens.
 
-    Raises:
-        UsageError: one does not; names the prompt and the remedy.
+    Raises UsageError: one does not; names the prompt and the remedy.
     """
     context, encoded = model.context, encode_prompts(model.tokenizer, prompts)
     number, longest = max(enumerate(map(len, encoded), start=1), key=lambda one: one[1])
@@ -59,8 +58,7 @@ def answers(
 ) -> list[list[Answer]]:
     """Returns `samples` answers for each prompt in tokens; temperature 0 is greedy. Calls `loaded` before it samples.
 
-    Raises:
-        UsageError: the weights cannot be loaded.
+    Raises UsageError if the weights cannot be loaded.
     """
     import torch
 

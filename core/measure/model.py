@@ -1,7 +1,6 @@
 """Measures weights on an environment: decides and checks everything first, then samples, judges and scores.
 
-In: weights, the host and the user's choices. Out: an `EvaluationPlan`, and from it a `Measurement`. Whatever cannot
-work is refused by the plan, before any model loads.
+Whatever cannot work is refused by the plan, before any model loads.
 """
 
 from __future__ import annotations
@@ -107,8 +106,7 @@ def for_each_env(weights: Weights, host: Host, choices: Choices, envs: Sequence[
 def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> EvaluationPlan:
     """Decides and checks everything that can be decided without weights.
 
-    Raises:
-        UsageError: something cannot work; the message names it and the remedy.
+    Raises UsageError: something cannot work; the message names it and the remedy.
     """
     config, left_out = _config(weights, choices)
     env = with_dataset(host.env(config.envs[0]), config)
@@ -157,10 +155,7 @@ def _episodes(
     """Starts the episodes of a split, and returns what a user should know of them.
 
     Of the split "test" of a run's own environment these are the held-out ones of the run: they ask nothing that was
-    trained on.
-
-    Raises:
-        UsageError: no held-out episode is left.
+    trained on. Raises UsageError if no held-out episode is left.
     """
     start = partial(episodes_of, env, seconds=config.rollout.step_timeout)
     size, made = choices.size, choices.size or UNBOUNDED
@@ -178,13 +173,8 @@ def _episodes(
 def measure(plan: EvaluationPlan, *, loaded: Callable[[], None], sampled: Callable[[int], None]) -> Measurement:
     """Loads the weights, samples, judges and scores.
 
-    Args:
-        plan: what to do.
-        loaded: called once the weights are there.
-        sampled: called after each batch with the number of completions that it had.
-
-    Raises:
-        RunError: the GPU's memory is full.
+    `sampled`: called after each batch with the number of completions that it had. Raises RunError if the GPU's memory
+    is full.
     """
     import torch
 

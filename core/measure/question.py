@@ -1,8 +1,4 @@
-"""Asks a question of the user's own the way an environment asks its questions.
-
-In: an example prompt, of the first recorded step or of the environment's first row, and the user's text. Out: chat
-messages with the text in the question's place.
-"""
+"""Asks a question of the user's own the way an environment asks its questions."""
 
 from __future__ import annotations
 
@@ -51,8 +47,7 @@ class Example:
 def example_of(weights: Weights, env: str | None, host: Host) -> Example:
     """Finds the prompt to imitate: the named environment's, else the run's, else a bare user message.
 
-    Raises:
-        UsageError: the environment or its rows cannot be used.
+    Raises UsageError if the environment or its rows cannot be used.
     """
     if env is None and weights.run is not None and (steps := rollout_steps(weights.run)):
         first = read_step(weights.run, steps[0])[1][0]

@@ -28,12 +28,7 @@ LIFTED = "To train on regardless, start with --set failures.no_signal_steps=0"
 class ZeroSignalWatch:
     """Counts the steps without a signal; a run that is resumed goes on with the count of its recorded metrics.
 
-    The first process alone counts, and all of them stop together.
-
-    Args:
-        rewards: of the run.
-        limit: steps after which the run stops; 0: never.
-        rows: the metrics that are recorded so far.
+    The first process alone counts, and all of them stop together. `limit`: steps after which the run stops; 0: never.
     """
 
     def __init__(
@@ -81,12 +76,7 @@ class ZeroSignalWatch:
 
 
 class RunZeroSignal(Part):
-    """The watch of one run.
-
-    Args:
-        plan: with the rewards.
-        run_dir: whose recorded metrics are counted where a run goes on.
-    """
+    """The watch of one run. `run_dir`: whose recorded metrics are counted where a run goes on."""
 
     def __init__(self, plan: Plan, run_dir: RunDir) -> None:
         rows = read_metrics(run_dir) if is_first() else []
@@ -95,8 +85,7 @@ class RunZeroSignal(Part):
     def on_batch(self, batch: Batch) -> dict[str, float]:
         """Ends a run without a signal, on all processes alike.
 
-        Raises:
-            RunError: which reward says nothing, and since when.
+        Raises RunError: which reward says nothing, and since when.
         """
         for why in gathered(self._watch.look(batch) if is_first() else None, "the signal of the rewards"):
             if why is not None:

@@ -29,14 +29,10 @@ class Part(NamedTuple):
 class Blocks:
     """How the tokens of a row [1, L] see each other.
 
-    No dataclass: what wraps a model would look for tensors in one, and cast them.
-
-    Attributes:
-        parts: the calls of attention.
-        queries: int64, the positions in the row of what they attend with: n T for each part. A shorter sequence repeats
-            its last position.
-        keys: int64, of what they attend to: for each part P of its prefix, and then those of its queries.
-        where: [L] int64, the place of each position of the row among `queries`.
+    No dataclass: what wraps a model would look for tensors in one, and cast them. `queries`: int64, the positions in
+    the row of what they attend with: n T for each part. A shorter sequence repeats its last position. `keys`: int64, of
+    what they attend to: for each part P of its prefix, and then those of its queries. `where`: [L] int64, the place of
+    each position of the row among `queries`.
     """
 
     __slots__ = ("keys", "parts", "queries", "where")

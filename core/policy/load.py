@@ -50,8 +50,7 @@ class PolicySource:
 def policy_source(model: str | None) -> PolicySource:
     """Returns the source for the user's `--model`, or the embedded model for None.
 
-    Raises:
-        UsageError: there is no such folder, or it does not hold a model.
+    Raises UsageError if there is no such folder, or it does not hold a model.
     """
     if model is None:
         return PolicySource(str(embedded_model_path()), embedded=True)
@@ -75,12 +74,7 @@ def policy_source(model: str | None) -> PolicySource:
 def load_tokenizer(source: str, variables: Mapping[str, Value] | None = None) -> PreTrainedTokenizerBase:
     """Loads the tokenizer, with left padding, a pad token and a chat template.
 
-    Args:
-        source: a folder or a hub id.
-        variables: values for variables of the chat template.
-
-    Raises:
-        UsageError: there is none to load, or its template reads no such variable.
+    Raises UsageError if there is none to load, or its template reads no such variable.
     """
     from transformers import AutoTokenizer
 
@@ -102,11 +96,7 @@ def load_tokenizer(source: str, variables: Mapping[str, Value] | None = None) ->
 
 
 def load_model_config(source: str) -> Any:
-    """Loads the model's configuration, without weights.
-
-    Raises:
-        UsageError: there is none to load.
-    """
+    """Loads the model's configuration, without weights. Raises UsageError if there is none to load."""
     from transformers import AutoConfig
 
     try:
@@ -119,8 +109,7 @@ def load_model_config(source: str) -> Any:
 def count_parameters(config: Any) -> int:
     """Counts the parameters that a configuration describes; allocates none of them.
 
-    Raises:
-        UsageError: it does not describe a causal language model.
+    Raises UsageError if it does not describe a causal language model.
     """
     return sum(parameter.numel() for parameter in empty_model(config).parameters())
 
@@ -128,8 +117,7 @@ def count_parameters(config: Any) -> int:
 def refuse_unknown_targets(lora: LoraSection, config: Any) -> None:
     """Refuses an adapter for modules that the model does not have, or that take none.
 
-    Raises:
-        UsageError: names the target and the modules that there are.
+    Raises UsageError, which names the target and the modules that there are.
     """
     from torch import nn
 
@@ -161,8 +149,7 @@ def refuse_unknown_targets(lora: LoraSection, config: Any) -> None:
 def linear_modules(config: Any) -> list[str]:
     """Returns the last parts of the names of a model's linear modules, sorted, without its head.
 
-    Raises:
-        UsageError: the configuration does not describe a causal language model.
+    Raises UsageError if the configuration does not describe a causal language model.
     """
     from torch import nn
 
@@ -180,8 +167,7 @@ def linear_modules(config: Any) -> list[str]:
 def empty_model(config: Any, dtype: str = "float32") -> PreTrainedModel:
     """Builds the model that a configuration describes on the meta device, where tensors have shapes and no data.
 
-    Raises:
-        UsageError: it does not describe a causal language model.
+    Raises UsageError if it does not describe a causal language model.
     """
     import torch
     from transformers import AutoModelForCausalLM
@@ -224,13 +210,8 @@ def text_setting(config: Any, name: str) -> Any:
 def load_model(source: str, dtype: str, bits: int | None = None) -> PreTrainedModel:
     """Loads the weights; from here on this process keeps the memory that it frees.
 
-    Args:
-        source: a folder or a hub id.
-        dtype: "float32", "bfloat16" or "float16".
-        bits: 4 to quantise (QLoRA), else None.
-
-    Raises:
-        UsageError: there are none to load.
+    `dtype`: "float32", "bfloat16" or "float16". `bits`: 4 to quantise (QLoRA), else None. Raises UsageError if there
+    are none to load.
     """
     import torch
     from transformers import AutoModelForCausalLM
@@ -268,8 +249,7 @@ def load_model(source: str, dtype: str, bits: int | None = None) -> PreTrainedMo
 def add_lora(model: PreTrainedModel, lora: LoraSection) -> Any:
     """Wraps a model with a fresh adapter; only the adapter trains.
 
-    Raises:
-        UsageError: a target names no module of the model.
+    Raises UsageError if a target names no module of the model.
     """
     from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
 
@@ -307,8 +287,7 @@ def _routers(model: PreTrainedModel) -> list[str] | None:
 def add_saved_adapter(model: PreTrainedModel, folder: str, *, trainable: bool) -> Any:
     """Wraps a model with an adapter that PEFT saved.
 
-    Raises:
-        UsageError: the folder holds no adapter, or one for another model.
+    Raises UsageError if the folder holds no adapter, or one for another model.
     """
     from peft import PeftModel
 
@@ -324,15 +303,8 @@ def load_policy(
 ) -> Any:
     """Loads the policy of a run: the weights, and an adapter when the run trains one.
 
-    Args:
-        source: a folder or a hub id.
-        dtype: of the weights.
-        lora: whether and how to adapt.
-        adapter: a saved adapter to continue from, or None for a fresh one.
-        trainable: whether gradients will be wanted.
-
-    Raises:
-        UsageError: something cannot be loaded.
+    `lora`: whether and how to adapt. `adapter`: a saved adapter to continue from, or None for a fresh one. `trainable`:
+    whether gradients will be wanted. Raises UsageError if something cannot be loaded.
     """
     model = load_model(source, dtype, lora.bits)
     if adapter is not None:
@@ -341,11 +313,7 @@ def load_policy(
 
 
 def refuse_impossible_lora(lora: LoraSection) -> None:
-    """Refuses quantisation where it cannot work.
-
-    Raises:
-        UsageError: no GPU, or no bitsandbytes.
-    """
+    """Refuses quantisation where it cannot work. Raises UsageError if no GPU, or no bitsandbytes."""
     import importlib.util
 
     import torch

@@ -14,12 +14,9 @@ import torch
 class PromptKeys:
     """The prompts of a batch of B completions, those of one prompt side by side.
 
-    No dataclass: what wraps a model would look for tensors in one, and cast them.
-
-    Args:
-        layers: keys and values of each layer, [G, shared heads, P, D].
-        counts: [G, P], 0 in slots of padding.
-        owners: [B] int64, the prompt of each completion, ascending.
+    No dataclass: what wraps a model would look for tensors in one, and cast them. `layers`: keys and values of each
+    layer, [G, shared heads, P, D]. `counts`: [G, P], 0 in slots of padding. `owners`: [B] int64, the prompt of each
+    completion, ascending.
     """
 
     __slots__ = ("_counts", "_layers", "_mask", "_most", "_owners", "_places")
@@ -45,14 +42,8 @@ class PromptKeys:
     ) -> torch.Tensor:
         """Attends to prompts and what came after them.
 
-        Args:
-            layer: its number.
-            query: [B, heads, 1, D].
-            key, value: [B, shared heads, T, D], of the tokens after the prompts; all are seen.
-            scaling: of the scores, or None for 1 / sqrt(D).
-
-        Returns:
-            [B, 1, heads, D].
+        `query`: [B, heads, 1, D]. `key`, `value`: [B, shared heads, T, D], of the tokens after the prompts; all are
+        seen. `scaling`: of the scores, or None for 1 / sqrt(D). Returns [B, 1, heads, D].
         """
         rows, heads, _, size = query.shape
         shared, (keys, values) = key.shape[1], self._layers[layer]

@@ -1,7 +1,6 @@
 """Finds the weights that a user names: the embedded model, a model, an adapter, or what a run has trained so far.
 
-In: what stands after --model and --adapter. Out: a `Weights` that says what to load and which settings belong to it;
-nothing is loaded but small JSON files. `load_weights` then loads the model for inference.
+`load_weights` then loads the model for inference.
 """
 
 from __future__ import annotations
@@ -85,12 +84,9 @@ class Weights:
 def find_weights(model: str | None, adapter: str | None = None) -> Weights:
     """Finds what the user names.
 
-    Args:
-        model: a hub id, a model's folder, an adapter's folder or a run directory; None: the embedded model.
-        adapter: a folder or hub id of PEFT to put on top, or None.
-
-    Raises:
-        UsageError: it is none of these, a run has no weights yet, or there would be two adapters.
+    `model`: a hub id, a model's folder, an adapter's folder or a run directory; None: the embedded model. `adapter`: a
+    folder or hub id of PEFT to put on top, or None. Raises UsageError if it is none of these, a run has no weights yet,
+    or there would be two adapters.
     """
     found = _find(model)
     if adapter is None:
@@ -109,8 +105,7 @@ def find_weights(model: str | None, adapter: str | None = None) -> Weights:
 def find_run_weights(path: Path) -> Weights:
     """Finds what a run has trained: its final model, or else its last whole checkpoint.
 
-    Raises:
-        UsageError: it is no run directory, or it has no checkpoint yet.
+    Raises UsageError if it is no run directory, or it has no checkpoint yet.
     """
     run = open_run_dir(path)
     config = run_config(run)
@@ -145,8 +140,7 @@ def find_run_weights(path: Path) -> Weights:
 def run_config(run: RunDir) -> RunConfig:
     """Reads the settings of a run; weights that it brought along are found where the run is now.
 
-    Raises:
-        UsageError: they cannot be read.
+    Raises UsageError if they cannot be read.
     """
     config = load_config(run.config, [], {})
     return config.model_copy(update={"model": str(run.base)}) if run.base.is_dir() else config
@@ -155,8 +149,7 @@ def run_config(run: RunDir) -> RunConfig:
 def training_source(model: str | None) -> PolicySource:
     """Returns where a run that is to train this model begins: a model, what another run has trained, or an adapter.
 
-    Raises:
-        UsageError: there are no such weights.
+    Raises UsageError if there are no such weights.
     """
     weights = find_weights(model)
     if weights.trained is None and weights.adapter is None:
@@ -167,11 +160,7 @@ def training_source(model: str | None) -> PolicySource:
 
 
 def load_weights(weights: Weights) -> Any:
-    """Loads a model for inference, on the GPU where there is one.
-
-    Raises:
-        UsageError: something cannot be loaded.
-    """
+    """Loads a model for inference, on the GPU where there is one. Raises UsageError if something cannot be loaded."""
     import torch
 
     # Without a GPU, an adapter that was trained on quantised weights goes on the plain ones.
@@ -224,8 +213,7 @@ def is_adapter(folder: Path) -> bool:
 def refuse_missing_run(folder: Path) -> None:
     """Says that a run does not exist, before its path is taken for a hub id.
 
-    Raises:
-        UsageError: the parent folder holds runs.
+    Raises UsageError if the parent folder holds runs.
     """
     if not folder.parent.is_dir() or folder.parent == Path():
         return

@@ -60,10 +60,7 @@ class Rollout:
 def read_step(run: RunDir, step: int | None, *, wasted: bool = False) -> tuple[int, list[Rollout]]:
     """Reads the rollouts of a step, or of the last one for None; returns the step too.
 
-    With `wasted` those that were sampled in vain, which may be none.
-
-    Raises:
-        UsageError: there are none.
+    With `wasted` those that were sampled in vain, which may be none. Raises UsageError if there are none.
     """
     if step is None:
         steps = rollout_steps(run)
@@ -84,10 +81,7 @@ def choose(
 ) -> list[Rollout]:
     """Chooses completions: those of a group, those that a reward failed on, the first `limit` in the order asked for.
 
-    A completion without a reward comes last in either order.
-
-    Raises:
-        UsageError: the step has no such group.
+    A completion without a reward comes last in either order. Raises UsageError if the step has no such group.
     """
     groups = [rollout.group for rollout in rollouts]
     if group is not None and group not in groups:

@@ -48,9 +48,7 @@ def seal(folder: Path) -> None:
 def damage(folder: Path, *, thorough: bool = True) -> str | None:
     """Says what a folder lost since it was sealed, or returns None; nothing is known of one that never was.
 
-    Args:
-        folder: of a checkpoint, or of a model.
-        thorough: read every file; otherwise only their sizes are looked at.
+    `thorough`: read every file; otherwise only their sizes are looked at.
     """
     try:
         noted = read_json(folder / COMPLETE)
@@ -77,9 +75,7 @@ def checkpoint_step(folder: Path) -> int:
 def last_checkpoint(run: RunDir, warned: Callable[[str], None] | None = None) -> Path | None:
     """Returns the newest whole checkpoint of a run, or None.
 
-    Args:
-        run: the run.
-        warned: told of each newer one that was complete once and is damaged.
+    `warned`: told of each newer one that was complete once and is damaged.
     """
     for checkpoint in _sealed(run.checkpoints):
         problem = damage(checkpoint)

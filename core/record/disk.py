@@ -10,11 +10,7 @@ from grpo.plugins.errors import UsageError
 
 
 def refuse_unwritable(folder: Path) -> None:
-    """Refuses a run directory that cannot be created or that already holds a run.
-
-    Raises:
-        UsageError: with the reason.
-    """
+    """Refuses a run directory that cannot be created or that already holds a run. Raises UsageError with the reason."""
     try:
         if folder.exists() and not folder.is_dir():
             raise UsageError(f"--out {folder} is a file. Name a new folder.")
@@ -28,8 +24,7 @@ def refuse_unwritable(folder: Path) -> None:
 def refuse_readonly(folder: Path) -> None:
     """Refuses a folder that may not be written, or not be made where it does not exist yet.
 
-    Raises:
-        UsageError: names the folder that refuses.
+    Raises UsageError, which names the folder that refuses.
     """
     parent = folder
     while not parent.exists():
@@ -46,13 +41,8 @@ def refuse_full_disk(
 ) -> None:
     """Refuses to write what cannot fit.
 
-    Args:
-        folder: where it will be written; it need not exist yet.
-        needed: bytes.
-        what, remedy: parts of the message.
-
-    Raises:
-        UsageError: names both sizes.
+    `folder`: where it will be written; it need not exist yet. `needed`: bytes. Raises UsageError, which names both
+    sizes.
     """
     parent = folder
     while not parent.exists():

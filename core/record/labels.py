@@ -24,11 +24,7 @@ class Labels:
 
 
 def labels_of(value: Any) -> Labels:
-    """Reads labels from what JSON holds.
-
-    Raises:
-        UsageError: it does not hold labels.
-    """
+    """Reads labels from what JSON holds. Raises UsageError if it does not hold labels."""
     known = {"tags": list, "note": str, "hidden": bool}
     fits = isinstance(value, Mapping) and all(isinstance(value.get(key, kind()), kind) for key, kind in known.items())
     if not fits or set(value) - set(known) or not all(isinstance(tag, str) for tag in value.get("tags", [])):
@@ -52,11 +48,7 @@ def read_labels(run: RunDir) -> Labels:
 
 
 def write_labels(run: RunDir, labels: Labels) -> None:
-    """Writes the labels of a run.
-
-    Raises:
-        UsageError: they cannot be written.
-    """
+    """Writes the labels of a run. Raises UsageError if they cannot be written."""
     try:
         write_json(run.labels, asdict(labels))
     except OSError as error:

@@ -51,11 +51,7 @@ class RunLine:
 
 
 def list_runs(folder: Path) -> list[RunLine]:
-    """Lists the runs in a folder, or the one that the folder is.
-
-    Raises:
-        UsageError: there is no such folder.
-    """
+    """Lists the runs in a folder, or the one that the folder is. Raises UsageError if there is no such folder."""
     if is_run(folder):
         return [_line(folder)]
     if not folder.is_dir():

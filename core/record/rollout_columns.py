@@ -38,8 +38,7 @@ def type_of(column: str) -> Any:
 def refuse_other_columns(schema: Any) -> None:
     """Refuses columns that are not those of rollouts; checksums hold the values and not their names.
 
-    Raises:
-        ValueError: a name or a type is another.
+    Raises ValueError if a name or a type is another.
     """
     own = [name for name in schema.names if name not in COLUMNS]
     rewards = {name.partition(".")[2] for name in own}
@@ -52,11 +51,8 @@ def refuse_other_columns(schema: Any) -> None:
 def refuse_other_values(table: Any) -> None:
     """Refuses values that no run writes. A reward and an advantage may be any number: a run that overflows records it.
 
-    Args:
-        table: columns of rollouts; token ids and log-probabilities may be left out.
-
-    Raises:
-        ValueError: says in which column.
+    `table`: columns of rollouts; token ids and log-probabilities may be left out. Raises ValueError, which says in
+    which column.
     """
     import pyarrow.compute as pc
 

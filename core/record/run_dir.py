@@ -172,8 +172,7 @@ class RunDir:
 def create_run_dir(path: Path, config: Mapping[str, Any], versions: Mapping[str, Any]) -> RunDir:
     """Makes a new run directory, with the time of its start beside the versions.
 
-    Raises:
-        UsageError: it cannot be made.
+    Raises UsageError if it cannot be made.
     """
     run = RunDir(path)
     try:
@@ -197,11 +196,7 @@ def is_run(folder: Path) -> bool:
 
 
 def open_run_dir(path: Path) -> RunDir:
-    """Opens an existing run directory.
-
-    Raises:
-        UsageError: it does not hold a run.
-    """
+    """Opens an existing run directory. Raises UsageError if it does not hold a run."""
     if not is_run(path):
         what = "is not a run directory: it has no config.json and versions.json" if path.exists() else "does not exist"
         raise UsageError(f"{path} {what}. List the runs with: grpo runs")
@@ -211,11 +206,7 @@ def open_run_dir(path: Path) -> RunDir:
 class Hold:
     """Holds a run directory for this process; the system lets go of it however the process ends.
 
-    Args:
-        run: the directory.
-
-    Raises:
-        UsageError: another process holds it.
+    Raises UsageError if another process holds it.
     """
 
     def __init__(self, run: RunDir) -> None:
@@ -225,8 +216,7 @@ class Hold:
     def renew(self) -> None:
         """Holds a directory that has taken the place of the one before.
 
-        Raises:
-            UsageError: another process holds it.
+        Raises UsageError if another process holds it.
         """
         self._file.close()
         self._file = self._locked()
@@ -254,11 +244,7 @@ class Hold:
 
 @contextmanager
 def exclusive(run: RunDir) -> Iterator[Hold]:
-    """Holds the run directory for this process while the block runs.
-
-    Raises:
-        UsageError: another process holds it.
-    """
+    """Holds the run directory for this process while the block runs. Raises UsageError if another process holds it."""
     hold = Hold(run)
     try:
         yield hold
@@ -309,12 +295,7 @@ def write_json(path: Path, value: Any) -> None:
 def read_json(path: Path, *, longest: int = LONGEST_RECORD) -> Any:
     """Reads a JSON file; None when it does not exist.
 
-    Args:
-        path: of the file.
-        longest: bytes that it may have.
-
-    Raises:
-        UsageError: it holds something else, or more.
+    `longest`: bytes that it may have. Raises UsageError if it holds something else, or more.
     """
     if not path.is_file():
         return None
@@ -382,11 +363,7 @@ def append_metrics(run: RunDir, row: Mapping[str, Any]) -> None:
 
 
 def read_metrics(run: RunDir) -> list[dict[str, Any]]:
-    """Reads metrics.jsonl without a half line at its end.
-
-    Raises:
-        UsageError: another line of it was damaged.
-    """
+    """Reads metrics.jsonl without a half line at its end. Raises UsageError if another line of it was damaged."""
     if not run.metrics.is_file():
         return []
     rows: list[dict[str, Any]] = []
@@ -401,11 +378,7 @@ def read_metrics(run: RunDir) -> list[dict[str, Any]]:
 
 
 def _measured(line: bytes) -> dict[str, Any]:
-    """Returns the metrics of a step.
-
-    Raises:
-        ValueError: it is something else.
-    """
+    """Returns the metrics of a step. Raises ValueError if it is something else."""
     if len(line) > LONGEST_LINE:
         raise ValueError(f"it has more than {LONGEST_LINE:,} bytes")
     row = parsed(line.decode())
@@ -422,11 +395,7 @@ def _measured(line: bytes) -> dict[str, Any]:
 def write_rollouts(run: RunDir, step: int, rows: Sequence[RolloutRow], *, wasted: bool = False) -> None:
     """Writes the completions of one step as one Parquet file.
 
-    Args:
-        run: where.
-        step: the optimizer step, from 1.
-        rows: what was sampled for it.
-        wasted: in vain; it has a file of its own.
+    `run`: where. `step`: the optimizer step, from 1. `wasted`: in vain; it has a file of its own.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -451,10 +420,8 @@ def rollout_steps(run: RunDir) -> list[int]:
 def read_rollouts(run: RunDir, step: int, *, wasted: bool = False, tokens: bool = True) -> list[dict[str, Any]]:
     """Reads the completions of one step: those that trained, or those that were sampled in vain, which may be none.
 
-    Without `tokens`, the keys `token_ids` and `logprobs` are left out: they take more memory than all texts.
-
-    Raises:
-        UsageError: the step has none, or its file was damaged.
+    Without `tokens`, the keys `token_ids` and `logprobs` are left out: they take more memory than all texts. Raises
+    UsageError if the step has none, or its file was damaged.
     """
     import pyarrow as pa
 

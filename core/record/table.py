@@ -18,12 +18,8 @@ WIDTH = 8  # bytes of a number at most
 def read_table(file: Path, choose: Callable[[Any], Sequence[str]]) -> Any:
     """Returns the table of pyarrow that a Parquet file holds.
 
-    Args:
-        file: the file.
-        choose: given the schema, says which columns to read.
-
-    Raises:
-        pyarrow.ArrowException, OSError, ValueError: it was damaged, or is larger than what a run writes.
+    `choose`: given the schema, says which columns to read. Raises pyarrow.ArrowException, OSError, ValueError if it was
+    damaged, or is larger than what a run writes.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -44,11 +40,7 @@ def read_table(file: Path, choose: Callable[[Any], Sequence[str]]) -> Any:
 
 
 def _refuse_large(opened: Any, lists: Sequence[str]) -> None:
-    """Refuses what takes too much memory by its own account.
-
-    Raises:
-        ValueError: says how much there is.
-    """
+    """Refuses what takes too much memory by its own account. Raises ValueError, which says how much there is."""
     metadata = opened.metadata
     if metadata.num_rows > MOST_ROWS:
         raise ValueError(f"it has {metadata.num_rows:,} rows, and no run writes more than {MOST_ROWS:,}.")

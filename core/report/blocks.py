@@ -73,13 +73,8 @@ def pack_rollouts(
 ) -> PackedRollouts:
     """Packs the chosen rollouts of a run.
 
-    Args:
-        scan: of the run.
-        places: those that stay, ascending.
-        tokenizer: of the run.
-        tokens: with the log-probability of each token.
-        changes: what other rewards make of each rollout of the run.
-        public: reasons of failures name no folder, address or secret of this machine.
+    `tokens`: with the log-probability of each token. `changes`: what other rewards make of each rollout of the run.
+    `public`: reasons of failures name no folder, address or secret of this machine.
     """
     index = Index(scan, changes)
     texts = _Texts(tokenizer, tokens)
@@ -102,10 +97,7 @@ def pack_texts(
 ) -> str:
     """Packs the texts of a few rollouts, with their tokens, as one block.
 
-    Args:
-        rows: as recorded, each with what its tokens were trained with.
-        tokenizer: of the run.
-        rewards: the names that outcomes stand in the order of.
+    `rows`: as recorded, each with what its tokens were trained with.
     """
     texts = _Texts(tokenizer, tokens=True, block_size=math.inf)
     for row, trained in rows:

@@ -56,15 +56,7 @@ class Contents:
 
 
 def card_of(run: RunDir, contents: Contents) -> str:
-    """Writes the card of a run.
-
-    Args:
-        run: it need not be over.
-        contents: what stands beside the card.
-
-    Raises:
-        UsageError: a file of the run was damaged.
-    """
+    """Writes the card of a run. `run`: it need not be over. Raises UsageError if a file of the run was damaged."""
     [line] = list_runs(run.path)
     if line.problem is not None:
         raise UsageError(line.problem)

@@ -20,14 +20,8 @@ from grpo.plugins.training import GroupScores
 def compared(run: RunDir, config: Mapping[str, Any], host: Host, new: Sequence[str]) -> Difference:
     """Scores everything that a run recorded with other rewards, and compares with its own.
 
-    Args:
-        run: the run.
-        config: as config.json has it; it says what makes scores advantages.
-        host: finds the rewards.
-        new: their SPECs.
-
-    Raises:
-        UsageError: a SPEC cannot be used, the run has no rollouts, or does not say which rewards or advantage it had.
+    `config`: as config.json has it; it says what makes scores advantages. Raises UsageError if a SPEC cannot be used,
+    the run has no rollouts, or does not say which rewards or advantage it had.
     """
     rewards, advantage = host.rewards(new), _advantage_of(run, config, host)
     found = list(rollouts_of(run.path))

@@ -29,13 +29,7 @@ class Index:
     _prompts: dict[bytes, int] = field(default_factory=dict)
 
     def add(self, place: int, step: int, number: int, row: Mapping[str, Any]) -> None:
-        """Takes in a rollout.
-
-        Args:
-            place: its position in the run.
-            step, number: where it is recorded.
-            row: as recorded.
-        """
+        """Takes in a rollout. `step`, `number`: where it is recorded."""
         asked = repr((row["env"] or "", row["prompt"])).encode("utf-8", "replace")
         prompt = hashlib.blake2b(asked, digest_size=16).digest()  # the text itself is not kept
         values: dict[str, Any] = {

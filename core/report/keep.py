@@ -20,14 +20,8 @@ ROW_COST = 24  # characters of the page that a rollout takes beside its texts
 def choose(scans: Sequence[Scan], alarmed: Sequence[set[int]], room: float, ratio: float) -> list[list[int]]:
     """Chooses rollouts of several runs together.
 
-    Args:
-        scans: of the runs.
-        alarmed: of each run, the steps with an alarm.
-        room: characters of the page for all of them.
-        ratio: characters of the page for a character of a text.
-
-    Returns:
-        For each scan the places of the rollouts that stay, ascending.
+    `ratio`: characters of the page for a character of a text. Returns for each scan the places of the rollouts that
+    stay, ascending.
     """
     ranked: list[tuple[int, bytes, int, int]] = []
     for run, scan in enumerate(scans):

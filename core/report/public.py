@@ -129,9 +129,7 @@ def public_row(row: Mapping[str, Any]) -> dict[str, Any]:
 def public_config(config: Mapping[str, Any], model: str | None) -> dict[str, Any]:
     """Returns the settings of a run as `grpo run --config` reads them elsewhere.
 
-    Args:
-        config: as the run wrote them.
-        model: the model that it began with, as others can name it; None for the one that ships with the package.
+    `model`: the model that it began with, as others can name it; None for the one that ships with the package.
     """
     kept = {key: value for key, value in config.items() if key not in _PLACES and key != "model"}
     for name, section in kept.items():
@@ -144,8 +142,7 @@ def public_config(config: Mapping[str, Any], model: str | None) -> dict[str, Any
 def public_versions(versions: Any) -> dict[str, Any]:
     """Returns the versions of a run: of known libraries, and of each plugin what its lock is known to say.
 
-    Args:
-        versions: as versions.json has it; whatever in it is no record of versions is left out.
+    `versions`: as versions.json has it; whatever in it is no record of versions is left out.
     """
     found = versions if isinstance(versions, Mapping) else {}
     libraries, plugins = found.get("libraries"), found.get("plugins")

@@ -57,11 +57,7 @@ class Scan:
 
 
 def recorded_steps(run: RunDir) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """Yields the steps of a run with the rows of their files.
-
-    Raises:
-        UsageError: a file was damaged.
-    """
+    """Yields the steps of a run with the rows of their files. Raises UsageError if a file was damaged."""
     for step in rollout_steps(run):
         yield step, read_rollouts(run, step)
 

@@ -29,12 +29,8 @@ def summary_of(
 ) -> dict[str, Any]:
     """Returns what the page says of a run but for its rollouts.
 
-    Args:
-        name: of the run, different from those of the others on the page.
-        line: what the list of runs says.
-        config, versions: as the run wrote them; versions that are something else count as none.
-        metrics: rows of metrics.jsonl.
-        alarms: by step.
+    `name`: of the run, different from those of the others on the page. `config`, `versions`: as the run wrote them;
+    versions that are something else count as none.
     """
     versions = versions if isinstance(versions, Mapping) else {}
     keys = dict.fromkeys(key for row in metrics for key in row if key != "step")
@@ -61,11 +57,7 @@ def rollouts_summary(
 ) -> dict[str, Any]:
     """Returns what the page says of the rollouts of a run.
 
-    Args:
-        scan: of the run.
-        packed: what the page holds of it.
-        cases: what a regression case of each reward needs.
-        missing: why prompts are not there as the model read them, or None.
+    `missing`: why prompts are not there as the model read them, or None.
     """
     return {
         "recorded": len(scan),

@@ -33,13 +33,8 @@ class Renderer:
     def rendered(self, template: str, messages: Any, tokens: Mapping[str, Any]) -> str:
         """Returns the text of a prompt.
 
-        Args:
-            template: of a tokenizer.
-            messages: as JSON has them.
-            tokens: special ones of the tokenizer, by name.
-
-        Raises:
-            ValueError: the template refuses the messages, or takes more than its time or memory.
+        `template`: of a tokenizer. `tokens`: special ones of the tokenizer, by name. Raises ValueError if the template
+        refuses the messages, or takes more than its time or memory.
         """
         with self._lock:
             if template not in self._runaway:

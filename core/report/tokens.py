@@ -25,11 +25,7 @@ _RENDERER = Renderer()
 class RunTokenizer:
     """The tokenizer that a run left behind; no other place is asked.
 
-    Args:
-        run: the run.
-
-    Attributes:
-        missing: why prompts cannot be rendered, or None.
+    `missing`: why prompts cannot be rendered, or None.
     """
 
     def __init__(self, run: RunDir) -> None:

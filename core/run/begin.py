@@ -42,9 +42,7 @@ UNFIT = r"[^\w.+-]+"  # for the name of a folder
 def connect_all(config: RunConfig) -> None:
     """Connects the processes of a run, sharded as their launcher asked for; refuses what would not be.
 
-    Raises:
-        UsageError: the sharding cannot work, or would not happen.
-        RunError: not all processes came.
+    Raises UsageError if the sharding cannot work, or would not happen; RunError if not all processes came.
     """
     sharding = asked_sharding()
     if sharding is None:
@@ -105,11 +103,8 @@ def unused_path(name: str) -> Path:
 def with_own_base(plan: Plan, path: Path) -> Plan:
     """Copies the weights of another run, which may go on, into the new run's directory; an adapter is merged into them.
 
-    An adapter that no run here has made is merged in the same way.
-
-    Raises:
-        UsageError: they cannot be loaded, or the adapter is of a kind that cannot be merged.
-        RunError: the disk is full.
+    An adapter that no run here has made is merged in the same way. Raises UsageError if they cannot be loaded, or the
+    adapter is of a kind that cannot be merged; RunError if the disk is full.
     """
     from grpo.core.policy.export import export_weights
 
@@ -164,8 +159,7 @@ def versions_of(plan: Plan, host: Host) -> dict[str, Any]:
 def policy_of(plan: Plan, run_dir: RunDir, progress: Progress, stop: StopRequest) -> Any:
     """Loads the policy, after the supervised warm-up where one was asked for; the warm-up is done only once.
 
-    Returns:
-        The model, or None where the warm-up was stopped: a run that is resumed begins it again.
+    Returns the model, or None where the warm-up was stopped: a run that is resumed begins it again.
     """
     from transformers import set_seed
 

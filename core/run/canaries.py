@@ -64,13 +64,9 @@ class _Plugin:
 class CanaryWatch:
     """Scores the canaries and remembers how they scored at first.
 
-    Args:
-        canaries: of the run.
-        titles: (kind, name) to how messages call a plugin.
-        tolerance: how far a score may be from what is expected, in units of the score.
-        share: the share of a plugin's canaries that may fail or drift.
-        patience: how many looks in a row a plugin may be wrong; the next one ends the run.
-        baseline: what the canaries scored at the start of the run; None: the first look says.
+    `tolerance`: how far a score may be from what is expected, in units of the score. `share`: the share of a plugin's
+    canaries that may fail or drift. `patience`: how many looks in a row a plugin may be wrong; the next one ends the
+    run. `baseline`: what the canaries scored at the start of the run; None: the first look says.
     """
 
     def __init__(
@@ -199,11 +195,7 @@ class CanaryWatch:
 class RunCanaries(Part):
     """The canaries of a run, looked at as often as the run says; all processes look, so that all of them stop.
 
-    Args:
-        plan: with canaries.
-        run_dir: holds what they scored at the start, from which a resumed run goes on.
-        scoring: scores them.
-        progress: told of what is wrong with a plugin.
+    `run_dir`: holds what they scored at the start, from which a resumed run goes on.
     """
 
     def __init__(self, plan: Plan, run_dir: RunDir, scoring: Scoring, progress: Progress) -> None:
@@ -235,8 +227,7 @@ class RunCanaries(Part):
     def on_batch(self, batch: Batch) -> dict[str, float]:
         """Looks at the canaries where that is due with this batch; returns metrics.
 
-        Raises:
-            RunError: a reward or the verifier went wrong about them, and stayed so.
+        Raises RunError if a reward or the verifier went wrong about them, and stayed so.
         """
         self._batches += 1
         return self._looked(batch.step) if (self._batches - 1) % self._every == 0 else {}

@@ -14,11 +14,7 @@ from grpo.plugins.host import Host
 
 
 def dry_run(config: RunConfig, host: Host, progress: Progress) -> None:
-    """Plans a run, calls its rewards, and tells what would happen.
-
-    Raises:
-        UsageError: it cannot start.
-    """
+    """Plans a run, calls its rewards, and tells what would happen. Raises UsageError if it cannot start."""
     plan = make_plan(config, host, served=False)
     refuse_full_disk(plan.config.out or RUNS, plan.disk_bytes)
     with limited_prints():

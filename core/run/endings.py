@@ -88,12 +88,8 @@ def broken_off(run_dir: RunDir, error: BaseException, host: Host, progress: Prog
 def finish(run_dir: RunDir, warned: Callable[[str], None]) -> bool:
     """Seals the model of a run, draws its curves and notes that it is done.
 
-    Args:
-        run_dir: that has its model.
-        warned: is told of curves that cannot be drawn.
-
-    Returns:
-        False where the run was noted as done already, and nothing was changed.
+    `warned`: is told of curves that cannot be drawn. Returns False where the run was noted as done already, and nothing
+    was changed.
     """
     state = read_json(run_dir.state)
     if isinstance(state, dict) and state.get("status") == DONE:

@@ -19,15 +19,7 @@ FALLING = ("linear", "cosine")  # schedules that end with the run
 def refuse_steps(before: RunConfig, steps: int, done: int, *, over: bool, path: Path) -> None:
     """Refuses a number of steps that a run cannot be continued to.
 
-    Args:
-        before: its settings.
-        steps: how many it is to have.
-        done: the step of its last whole checkpoint.
-        over: it is complete.
-        path: the run directory, for messages.
-
-    Raises:
-        UsageError: with the remedy.
+    `steps`: how many it is to have. Raises UsageError with the remedy.
     """
     had = before.train.steps or 0
     if over and steps <= had:
@@ -46,13 +38,7 @@ def refuse_steps(before: RunConfig, steps: int, done: int, *, over: bool, path: 
 
 
 def longer_notes(before: RunConfig, plan: Plan, done: int) -> Iterator[str]:
-    """Yields how a run that is made longer differs from one that had been asked for all its steps at once.
-
-    Args:
-        before: its settings until now.
-        plan: with the new number of steps.
-        done: the step that it goes on after.
-    """
+    """Yields how a run that is made longer differs from one that had been asked for all its steps at once."""
     had, steps = before.train.steps, plan.config.train.steps
     if had == steps:
         return

@@ -32,13 +32,10 @@ NEXT_WORD = 30.0
 class HeldOut:
     """The held-out episodes of a run.
 
-    Args:
-        plan: the environments, and how often they are evaluated.
-        tokenizer: of the policy.
-        end_ids: the tokens that end a completion.
-        judge: says of completions whether they are right, None where nobody knows.
-        told: receives step, accuracy and environment ("" for all of them together).
-        so_far: receives how many problems are done, of how many, now and then where it takes long; None: nobody does.
+    `plan`: the environments, and how often they are evaluated. `end_ids`: the tokens that end a completion. `judge`:
+    says of completions whether they are right, None where nobody knows. `told`: receives step, accuracy and environment
+    ("" for all of them together). `so_far`: receives how many problems are done, of how many, now and then where it
+    takes long; None: nobody does.
     """
 
     def __init__(
@@ -71,9 +68,8 @@ class HeldOut:
     def measure(self, step: int, rollouts: SyncedRollouts) -> dict[str, float]:
         """Returns the accuracy over all held-out episodes and of each environment; no metric without episodes.
 
-        Args:
-            step: how many steps the policy has been trained for.
-            rollouts: samples from the policy; the random numbers of training stay as they were.
+        `step`: how many steps the policy has been trained for. `rollouts`: samples from the policy; the random numbers
+        of training stay as they were.
         """
         parts = [part for part in self._plan.envs if part.held_out]
         asked = {part.name: questions_of(part.env, part.held_out) for part in parts}

@@ -52,9 +52,8 @@ from grpo.plugins.host import Host
 def start(config: RunConfig, host: Host, progress: Progress) -> RunSummary:
     """Runs a configuration from the beginning.
 
-    Raises:
-        UsageError: it cannot start; nothing was loaded or written.
-        RunError: it had to stop; the run directory resumes.
+    Raises UsageError: it cannot start; nothing was loaded or written; RunError: it had to stop; the run directory
+    resumes.
     """
     stop = StopRequest()
     with stop.listening(), together():
@@ -95,16 +94,9 @@ def resume(
 ) -> RunSummary:
     """Continues a run from its last whole checkpoint, or from the beginning when it has none.
 
-    Args:
-        path: the run directory.
-        host: the plugins.
-        progress: told what happens.
-        steps: how many steps the run is to have in the end, also one that was over; None: as many as it was asked for.
-        server_url: where its rollout servers are now; None: where they were.
-
-    Raises:
-        UsageError: it is not a run directory, or the run is over.
-        RunError: it had to stop again.
+    `steps`: how many steps the run is to have in the end, also one that was over; None: as many as it was asked for.
+    `server_url`: where its rollout servers are now; None: where they were. Raises UsageError if it is not a run
+    directory, or the run is over; RunError if it had to stop again.
     """
     run_dir, stop = open_run_dir(path), StopRequest()
     # Held before its checkpoints are looked at: whoever still runs there adds to them.

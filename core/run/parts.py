@@ -31,16 +31,7 @@ from grpo.plugins.host import Host
 class Parts(Part):
     """The parts of one run, wired to each other.
 
-    Args:
-        plan: what is trained on.
-        host: passes events on to plugins.
-        run_dir: where everything is written.
-        progress: the display.
-        hold: of the run directory; None on every process but the first.
-        scoring: scores and judges completions.
-
-    Attributes:
-        callbacks: of trackers, for the trainer.
+    `run_dir`: where everything is written. `hold`: of the run directory; None on every process but the first.
     """
 
     def __init__(
@@ -74,8 +65,7 @@ class Parts(Part):
     def on_batch(self, batch: Batch) -> dict[str, float]:
         """Has the first process judge a batch, and every part handle it; returns their metrics.
 
-        Raises:
-            RunError: a part ends the run, on all processes alike.
+        Raises RunError if a part ends the run, on all processes alike.
         """
         if is_first():
             batch = replace(batch, right=tuple(self._scoring.judge(batch.completions)))

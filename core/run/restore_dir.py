@@ -14,13 +14,7 @@ if TYPE_CHECKING:
 
 
 class RunDirRestorer(Part):
-    """Looks after one run directory, for its first process.
-
-    Args:
-        run_dir: as it is at the start.
-        hold: of the directory.
-        warned: told of what was lost.
-    """
+    """Looks after one run directory, for its first process."""
 
     def __init__(self, run_dir: RunDir, hold: Hold, warned: Callable[[str], None]) -> None:
         self._run_dir = run_dir
@@ -40,11 +34,7 @@ class RunDirRestorer(Part):
         return self._removed and newest_step(self._run_dir) == 0
 
     def look(self) -> None:
-        """Makes the directory again where it is gone, or part of it.
-
-        Raises:
-            OSError: it cannot be made.
-        """
+        """Makes the directory again where it is gone, or part of it. Raises OSError if it cannot be made."""
         folders = [self._run_dir.rollouts, self._run_dir.checkpoints]
         if all(file.is_file() for file in self._kept) and all(folder.is_dir() for folder in folders):
             return

@@ -37,14 +37,8 @@ VERIFIER_FAILED = "a verifier failed; the completions that it failed on are excl
 class Scoring(Part):
     """The rewards and verifiers of one run.
 
-    Use it as a context manager: leaving it stops the scorer's workers.
-
-    Args:
-        plan: the environments with their rewards and verifiers.
-        warned: told of a plugin's first failure.
-
-    Attributes:
-        scorer: calls the plugins.
+    Use it as a context manager: leaving it stops the scorer's workers. `plan`: the environments with their rewards and
+    verifiers.
     """
 
     def __init__(self, plan: Plan, warned: Callable[[str], None]) -> None:
@@ -75,8 +69,7 @@ class Scoring(Part):
     def on_batch(self, batch: Batch) -> dict[str, float]:
         """Stops a run whose verifiers or rewards failed too often.
 
-        Raises:
-            RunError: names the plugin, its distribution and the first reason.
+        Raises RunError, which names the plugin, its distribution and the first reason.
         """
         self.stop_on_faults()
         stop_on_failures(batch, self._bound, self._stop_share)
@@ -107,11 +100,7 @@ class Scoring(Part):
         return right
 
     def judge_held_out(self, completions: Sequence[Completion]) -> list[bool | None]:
-        """Judges as `judge` does, and stops the run where that is no use.
-
-        Raises:
-            RunError: see `stop_on_faults`.
-        """
+        """Judges as `judge` does, and stops the run where that is no use. Raises RunError: see `stop_on_faults`."""
         right = self.judge(completions)
         self.stop_on_faults()
         return right
@@ -119,8 +108,7 @@ class Scoring(Part):
     def stop_on_faults(self) -> None:
         """Stops a run whose verifier failed too often, on all processes alike: nothing is known of its accuracy.
 
-        Raises:
-            RunError: names the verifier, its distribution and the first reason.
+        Raises RunError, which names the verifier, its distribution and the first reason.
         """
         for fault in gathered(self._fault, "what the verifiers say"):  # the first process alone judges what was sampled
             if fault is not None:
@@ -138,8 +126,7 @@ class Scoring(Part):
     def tell_failures(self, what: str | None = None) -> None:
         """Tells once of what plugins failed on, took long to import or changed.
 
-        Args:
-            what: on what they failed, where that is no completion.
+        `what`: on what they failed, where that is no completion.
         """
         for name, traceback in list(self.scorer.first_failure.items()):  # calls for the next batch may add to it
             if name not in self._told:

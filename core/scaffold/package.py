@@ -37,12 +37,8 @@ _TAKEN = {
 def package_files(kind: Kind, name: str) -> dict[str, str]:
     """Returns the files of a new package, path to text.
 
-    Args:
-        kind: what it offers.
-        name: the plugin's name, lower case, for example "brevity" or "my-reward".
-
-    Raises:
-        UsageError: the name cannot be a Python name or would hide one.
+    `name`: the plugin's name, lower case, for example "brevity" or "my-reward". Raises UsageError if the name cannot be
+    a Python name or would hide one.
     """
     identifier = name.replace("-", "_")
     if not _NAME.fullmatch(name) or len(name) > _LONGEST:
@@ -66,11 +62,7 @@ def distribution_of(kind: Kind, name: str) -> str:
 
 
 def write_package(folder: Path, files: dict[str, str]) -> None:
-    """Writes the files into a new folder.
-
-    Raises:
-        UsageError: the folder is there already, or cannot be written.
-    """
+    """Writes the files into a new folder. Raises UsageError if the folder is there already, or cannot be written."""
     try:
         folder.mkdir(parents=True)
         for path, text in files.items():

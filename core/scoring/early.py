@@ -26,11 +26,9 @@ def nothing_begun() -> EarlyCalls:
 class EarlyCalls:
     """The calls for one batch that were begun before it was complete.
 
-    Args:
-        callers: the rewards that can be called early.
-        submit: hands a task to the executor where its reward runs.
-        group_size: members of a group; None where nobody knows, and rewards of groups wait for the whole batch.
-        first_row: the number of this process's first completion in the batch of all processes, for messages.
+    `submit`: hands a task to the executor where its reward runs. `group_size`: members of a group; None where nobody
+    knows, and rewards of groups wait for the whole batch. `first_row`: the number of this process's first completion in
+    the batch of all processes, for messages.
     """
 
     def __init__(
@@ -50,9 +48,7 @@ class EarlyCalls:
     def begin(self, rows: Sequence[int], completions: Sequence[Completion]) -> None:
         """Begins to score completions that have ended.
 
-        Args:
-            rows: their numbers in the batch of this process.
-            completions: a rollout that its environment failed is never called for.
+        `completions`: a rollout that its environment failed is never called for.
         """
         ended = [(self._first_row + row, one) for row, one in zip(rows, completions, strict=True)]
         whole = self._completed_by(ended) if any(caller.plugin.grouped for caller in self._callers.values()) else []

@@ -45,9 +45,7 @@ def scoring_elsewhere(place: Elsewhere) -> Iterator[None]:
 class Executors:
     """The places where tasks run, each started by its first task.
 
-    Args:
-        workers: worker processes, and a quarter of the threads.
-        memory: bytes of private memory for each worker process, 0 for any; None: half of this machine's.
+    `memory`: bytes of private memory for each worker process, 0 for any; None: half of this machine's.
     """
 
     def __init__(self, workers: int, memory: int | None) -> None:

@@ -14,12 +14,7 @@ _IMPORTING = "<frozen importlib._bootstrap>"  # the file of the frames below whi
 
 
 class ImportTime:
-    """The imports of one call, as far as they were seen.
-
-    Attributes:
-        module: which one, or "".
-        seconds: how long.
-    """
+    """The imports of one call, as far as they were seen. `module`: which one, or ""."""
 
     def __init__(self) -> None:
         self.module = ""

@@ -146,8 +146,7 @@ class TrlReward:
     def _refuse_split_groups(self, prompts: Sequence[Any], size: int) -> None:
         """Refuses a batch that is not made of whole groups.
 
-        Raises:
-            UsageError: TRL samples another number of completions, or a process has a part of a group.
+        Raises UsageError: TRL samples another number of completions, or a process has a part of a group.
         """
         groups = [prompts[first : first + size] for first in range(0, len(prompts), size)]
         if not all(len(group) == size and all(prompt == group[0] for prompt in group) for group in groups):

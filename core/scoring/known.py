@@ -1,7 +1,6 @@
 """Canaries: completions whose score is known, to watch the rewards of a run with.
 
-In: a file of known completions, and the cases that rewards and verifiers declare. Out: one `Canary` for each plugin
-and completion, checked against what the run scores with before any model loads. A line of the file is
+A line of the file is
 
     {"completion": "#### 72", "answer": "72", "expect": {"proximity": 1.0, "gsm8k": true}}
 
@@ -46,15 +45,9 @@ def canaries_of(
 ) -> tuple[Canary, ...]:
     """Returns the canaries of a run.
 
-    Args:
-        file: the file of known completions, or None.
-        cases: take the plugins' own cases too, where their options are those of the run.
-        rewards: what the run scores with.
-        verifiers: what decides accuracy.
-
-    Raises:
-        DatasetError: a line of the file cannot be used; names the line.
-        UsageError: there is no such file, or no canary at all.
+    `file`: the file of known completions, or None. `cases`: take the plugins' own cases too, where their options are
+    those of the run. Raises DatasetError: a line of the file cannot be used; names the line; UsageError if there is no
+    such file, or no canary at all.
     """
     plugins = _plugins(rewards, verifiers)
     found = list(_from_file(file, plugins)) if file is not None else []
@@ -120,8 +113,7 @@ class _Groups:
     ) -> Completion:
         """Returns the completion of a line with the number of its group, where it names one.
 
-        Raises:
-            DatasetError: a line before it, of the same group, names other rewards that score groups.
+        Raises DatasetError if a line before it, of the same group, names other rewards that score groups.
         """
         if "group" not in completion.row:
             return completion

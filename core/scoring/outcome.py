@@ -79,9 +79,8 @@ def scored(score: float, seconds: float) -> Outcome:
 class Reader:
     """Reads the values that one plugin returns.
 
-    Attributes:
-        where: the plugin's kind, name and distribution, for messages.
-        low, high: the range, cut to finite numbers, so that `low <= value <= high` refuses NaN and infinities too.
+    `where`: the plugin's kind, name and distribution, for messages. `low`, `high`: the range, cut to finite numbers, so
+    that `low <= value <= high` refuses NaN and infinities too.
     """
 
     def __init__(self, plugin: BoundReward | BoundVerifier) -> None:

@@ -1,9 +1,8 @@
 """What a plugin may change of the process that it runs in, noted down before it is called and put back after.
 
-In: nothing but the process. Out: the names of what was changed. What is global in a process is everybody's: a reward
-that changes the working directory, switches gradients off or makes warnings errors changes the run around it, and the
-other plugins of its worker. Environment variables and modules stay as plugins leave them, but for those that a launcher
-of several processes has set.
+What is global in a process is everybody's: a reward that changes the working directory, switches gradients off or makes
+warnings errors changes the run around it, and the other plugins of its worker. Environment variables and modules stay
+as plugins leave them, but for those that a launcher of several processes has set.
 """
 
 from __future__ import annotations
@@ -33,8 +32,7 @@ Part = tuple[str, Callable[[], Any], Callable[[Any], object]]
 class ProcessState:
     """How the process is when this is made.
 
-    Args:
-        thread: with what belongs to the calling thread alone; `put_back` is then called in the same thread.
+    `thread`: with what belongs to the calling thread alone; `put_back` is then called in the same thread.
     """
 
     def __init__(self, *, thread: bool = True) -> None:

@@ -34,8 +34,7 @@ class RecordedRow:
 def read_rows(lines: Iterable[bytes], source: str) -> Iterator[RecordedRow]:
     """Reads rows one by one; blank lines are skipped.
 
-    Raises:
-        DatasetError: a line that is not such a row; names the source and the line.
+    Raises DatasetError: a line that is not such a row; names the source and the line.
     """
     for number, line in enumerate(lines, start=1):
         data = line.removeprefix(_BOM) if number == 1 else line
@@ -53,8 +52,7 @@ def read_rows(lines: Iterable[bytes], source: str) -> Iterator[RecordedRow]:
 def read_table(lines: Iterable[str], source: str) -> Iterator[RecordedRow]:
     """Reads the rows of a table in CSV, whose first line names the columns and whose values are all text.
 
-    Raises:
-        DatasetError: it has no column of completions, or cannot be read; names the source and the line.
+    Raises DatasetError: it has no column of completions, or cannot be read; names the source and the line.
     """
     import csv
 
@@ -77,10 +75,8 @@ def read_table(lines: Iterable[str], source: str) -> Iterator[RecordedRow]:
 def to_completion(values: dict[str, Any]) -> Completion:
     """Returns the completion of a row.
 
-    The text of a list of messages is that of its last assistant message.
-
-    Raises:
-        ValueError: there is no completion, or it is neither text nor messages with an assistant's among them.
+    The text of a list of messages is that of its last assistant message. Raises ValueError if there is no completion,
+    or it is neither text nor messages with an assistant's among them.
     """
     if "completion" not in values:
         raise ValueError("it has no 'completion'")
@@ -103,10 +99,8 @@ def to_completion(values: dict[str, Any]) -> Completion:
 def begun(row: RecordedRow, opened: str, unopened: Counter[str]) -> RecordedRow:
     """Returns a row whose completion begins with what its chat template opened it with, where it closes that.
 
-    Args:
-        row: as it was read.
-        opened: such as "<think>"; "" for nothing.
-        unopened: counts the tags that completions close and do not open, where nothing is said to be opened.
+    `opened`: such as "<think>"; "" for nothing. `unopened`: counts the tags that completions close and do not open,
+    where nothing is said to be opened.
     """
     text = row.completion.text
     closed = next((tag for tag in _CLOSING.findall(text) if f"<{tag}>" not in text), None)
@@ -122,13 +116,8 @@ def begun(row: RecordedRow, opened: str, unopened: Counter[str]) -> RecordedRow:
 def group_columns(values: Mapping[str, Any], named: str | None) -> tuple[str, ...]:
     """Returns the columns whose values are alike for the rows of one group.
 
-    Args:
-        values: a row.
-        named: the column that the user names, or None: the first of `GROUP_COLUMNS` that the row has, with its step and
-            its environment where it has those too.
-
-    Raises:
-        UsageError: none of them is there.
+    `named`: the column that the user names, or None: the first of `GROUP_COLUMNS` that the row has, with its step and
+    its environment where it has those too. Raises UsageError: none of them is there.
     """
     if named is not None:
         return (named,)
@@ -145,8 +134,7 @@ def group_columns(values: Mapping[str, Any], named: str | None) -> tuple[str, ..
 def groups_of(rows: Sequence[RecordedRow], columns: Sequence[str], source: str) -> list[str]:
     """Returns the group of each row, in words.
 
-    Raises:
-        DatasetError: a row lacks a column; names the source and the line.
+    Raises DatasetError: a row lacks a column; names the source and the line.
     """
     keys = []
     for row in rows:

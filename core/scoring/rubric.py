@@ -1,7 +1,5 @@
 """Rubrics in a batch: which of their components to call for which completions, and what the whole comes to.
 
-In: a bound rubric. Out: waves of calls, and one outcome per completion for the rubric and for each of its components.
-
 Theory of operation. A rubric is a tree whose leaves are rewards. All leaves that wait for no gate are called in the
 first wave, together with every other reward of the run; those behind a gate are called in the wave after the gate's
 last, and only for the completions that it let through. Each leaf is a reward like any other: it keeps its own executor,
@@ -42,14 +40,7 @@ class Node:
 
 
 def tree(bound: BoundReward, term: Term | None = None, guards: tuple[Node, ...] = (), first: int = 0) -> Node:
-    """Returns the tree of a bound reward.
-
-    Args:
-        bound: the reward or rubric.
-        term: what the rubric around it makes of its score.
-        guards: the gates before it.
-        first: the earliest wave that it can be in.
-    """
+    """Returns the tree of a bound reward."""
     if not isinstance(bound.spec, RubricSpec):
         return Node(bound, term, (), guards, first)
     children: list[Node] = []
@@ -63,12 +54,7 @@ def tree(bound: BoundReward, term: Term | None = None, guards: tuple[Node, ...] 
 
 
 class RubricBatch:
-    """One rubric and one batch.
-
-    Args:
-        root: the rubric.
-        rows: the number of each completion, for messages.
-    """
+    """One rubric and one batch."""
 
     def __init__(self, root: Node, rows: Sequence[int]) -> None:
         self._nodes = root.nodes()

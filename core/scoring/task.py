@@ -1,8 +1,4 @@
-"""One plugin's share of a batch: the completions that wait for results, and the results that came.
-
-In: completions, from the scorer. Out: one result each, in order, settled from any thread; the first result wins, so
-that a call which ends after its time limit changes nothing.
-"""
+"""One plugin's share of a batch: the completions that wait for results, and the results that came."""
 
 from __future__ import annotations
 
@@ -19,10 +15,7 @@ from grpo.plugins.types import Completion
 class Task:
     """The completions that one plugin is to score, addressed by their index in the batch.
 
-    Attributes:
-        caller: calls the plugin.
-        completions: the batch.
-        indices: which completions to score; the others were settled at once (a column is missing).
+    `indices`: which completions to score; the others were settled at once (a column is missing).
     """
 
     def __init__(self, caller: Caller, completions: Sequence[Completion], rows: Sequence[int]) -> None:

@@ -49,12 +49,8 @@ def advise(
 ) -> list[Advice]:
     """Returns what is worth changing, the largest gain first.
 
-    Args:
-        times: where the time of the run went.
-        config: what it ran with.
-        rewards: those that scored it.
-        workers: how many processors score.
-        idle: how many processors of this machine nothing used, see `idle_processors`.
+    `times`: where the time of the run went. `workers`: how many processors score. `idle`: how many processors of this
+    machine nothing used, see `idle_processors`.
     """
     if not times.total:
         return []

@@ -73,8 +73,7 @@ class Expected:
 def judges_of(config: RunConfig, host: Host) -> list[str]:
     """Returns the names of the rewards, and of parts of rubrics, that ask a model: those whose options have a price.
 
-    Raises:
-        UsageError: a SPEC names no reward, or has an option that it does not take.
+    Raises UsageError if a SPEC names no reward, or has an option that it does not take.
     """
     named = [config.rewards, *config.env_rewards.values()]
     bound = [part for specs in named for outer in host.rewards(specs) for part in parts(outer)]
@@ -84,11 +83,8 @@ def judges_of(config: RunConfig, host: Host) -> list[str]:
 def expected(config: RunConfig, judges: Sequence[str], runs: Path, *, gpus: int = 0) -> Expected:
     """Says what a run will take.
 
-    Args:
-        config: of the run.
-        judges: the rewards of it that ask a model about each completion.
-        runs: the folder of earlier runs; it may be missing.
-        gpus: that the run takes.
+    `judges`: the rewards of it that ask a model about each completion. `runs`: the folder of earlier runs; it may be
+    missing.
     """
     train, length = config.train, config.rollout.max_completion_length
     length = length or (EMBEDDED_COMPLETION if config.model is None else NAMED_COMPLETION)

@@ -63,9 +63,7 @@ class Forecast:
     def later(self, step: int, elapsed: float) -> Forecast | None:
         """Returns what is left of it after a later step; None where the run, or the time that it gave, is over.
 
-        Args:
-            step: that the run is at.
-            elapsed: seconds since the forecast was made.
+        `elapsed`: seconds since the forecast was made.
         """
         if step >= self.steps or elapsed > self.seconds.high:
             return None
@@ -106,12 +104,8 @@ def forecast(
 ) -> Forecast | None:
     """Makes a forecast; None where there is nothing to make it from, or nothing left.
 
-    Args:
-        rows: the metrics of a run, as recorded, from its first step to the one that was just made.
-        steps: of the whole run.
-        completions: that each of them samples.
-        gpus: that the run takes.
-        schedule: of held-out accuracy and checkpoints; None: they come as often as until now.
+    `rows`: the metrics of a run, as recorded, from its first step to the one that was just made. `schedule`: of
+    held-out accuracy and checkpoints; None: they come as often as until now.
     """
     made = [row for row in rows if row["step"] > 0]
     if not made or made[-1]["step"] >= steps:
@@ -135,12 +129,7 @@ def forecast(
 
 
 def judged(rows: Sequence[Mapping[str, Any]], completions: float) -> tuple[float, float | None]:
-    """Returns how often a step with so many completions asks a judge, and for how many dollars; None: no price.
-
-    Args:
-        rows: the metrics of steps.
-        completions: that a step samples.
-    """
+    """Returns how often a step with so many completions asks a judge, and for how many dollars; None: no price."""
     calls, dollars = 0.0, []
     for name in sorted({key.removesuffix(ASKS) for row in rows for key in row if key.endswith(ASKS)}):
         own = [row for row in rows if row.get(name + ASKS) is not None]
@@ -155,11 +144,8 @@ def seconds_of(
 ) -> Range:
     """Returns the seconds of so many more steps and of what is done beside them, as the last of these were.
 
-    Args:
-        rows: the metrics of a run, of which FIRST_TIME at least have the time of a step.
-        left: how many more steps.
-        of_last: so many rows say how long one takes.
-        due: how often what is done beside steps is still to come; None: as often as until now.
+    `rows`: the metrics of a run, of which FIRST_TIME at least have the time of a step. `left`: how many more steps.
+    `due`: how often what is done beside steps is still to come; None: as often as until now.
     """
     times = [float(row["time/step"]) for row in rows[-of_last:] if row.get("time/step")]
     beside = _beside(rows, left, due)

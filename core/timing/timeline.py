@@ -60,10 +60,8 @@ class Timeline:
 def timeline(rows: Sequence[Mapping[str, Any]], *, whole: bool = False) -> Timeline:
     """Adds up the time of steps.
 
-    Args:
-        rows: metrics, as recorded.
-        whole: count all that was measured, also before the first step. Else what steps go on to take: the first and
-            the last of four and more do not count, as with them comes what happens once in a run.
+    `whole`: count all that was measured, also before the first step. Else what steps go on to take: the first and the
+    last of four and more do not count, as with them comes what happens once in a run.
     """
     steps = [row for row in rows if row.get("time/step")]
     if not whole:

@@ -73,13 +73,7 @@ class StepSpans(TrainerCallback):  # type: ignore[misc]  # transformers is not t
     """Sends the spans of every step, from the first process alone.
 
     Where they go is what the SDK's own variables say (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS and
-    others).
-
-    Args:
-        output: what the run is called.
-        run: keeps the id in `otel.json`.
-        warned: told once when spans are lost.
-        until: sends what is left, for a few seconds at most.
+    others). `run`: keeps the id in `otel.json`. `until`: sends what is left, for a few seconds at most.
     """
 
     def __init__(self, output: OutputSettings, run: RunDir, warned: Callable[[str], None], until: ExitStack) -> None:
@@ -160,16 +154,7 @@ class StepSpans(TrainerCallback):  # type: ignore[misc]  # transformers is not t
 
 
 class Span:
-    """A span to be made.
-
-    Attributes:
-        name: what was done.
-        start: nanoseconds since the epoch.
-        seconds: how long it took.
-        attributes: figures and names.
-        parts: spans inside.
-        events: names and attributes, at the end of the span.
-    """
+    """A span to be made. `start`: nanoseconds since the epoch."""
 
     def __init__(self, name: str, start: int, seconds: float, attributes: Mapping[str, Any] | None = None) -> None:
         self.name = name
@@ -188,10 +173,7 @@ class Span:
 def step_spans(row: Mapping[str, Any], now: int, alarms: Sequence[Mapping[str, str]] = ()) -> list[Span]:
     """Returns the span of a step with its parts; none of a row that has no time.
 
-    Args:
-        row: metrics of the step.
-        now: nanoseconds since the epoch when its metrics were there, after the held-out accuracy was measured.
-        alarms: attributes of alarms of the step.
+    `now`: nanoseconds since the epoch when its metrics were there, after the held-out accuracy was measured.
     """
     times = timeline([row])
     if not times.steps:

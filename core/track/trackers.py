@@ -44,13 +44,8 @@ ATTEMPTS = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 class Trackers(Part):
     """The trackers of one run that are opened here.
 
-    Args:
-        output: which they are, and what the run is called there.
-        run: where their files and ids stand.
-        until: closes what they opened, also where the run fails.
-
-    Attributes:
-        callbacks: for the trainer.
+    `output`: which they are, and what the run is called there. `run`: where their files and ids stand. `until`: closes
+    what they opened, also where the run fails.
     """
 
     def __init__(self, output: OutputSettings, run: RunDir, until: ExitStack) -> None:
@@ -80,8 +75,7 @@ class Trackers(Part):
 def open_stores(output: OutputSettings) -> None:
     """Opens what a run could not begin without, before it begins; the first process calls it.
 
-    Raises:
-        UsageError: MLflow's store cannot be opened.
+    Raises UsageError: MLflow's store cannot be opened.
     """
     if "mlflow" not in output.report_to:
         return
@@ -102,8 +96,7 @@ def open_stores(output: OutputSettings) -> None:
 def experiment_of(output: OutputSettings) -> str:
     """Returns the id of a run's experiment in MLflow, which is made where there is none.
 
-    Raises:
-        UsageError: the store cannot be opened.
+    Raises UsageError if the store cannot be opened.
     """
     import mlflow
 
@@ -123,12 +116,8 @@ def experiment_of(output: OutputSettings) -> str:
 class WandbChart(WandbCallback):  # type: ignore[misc]  # transformers is not typed
     """W&B with one chart for each run; a chart that the user began before (`wandb.init`) is used and left open.
 
-    What the settings leave open is what W&B's own variables say (WANDB_PROJECT, WANDB_NAME and others).
-
-    Args:
-        output: what the run is called.
-        run: keeps the id in `wandb.json`.
-        until: ends the chart.
+    What the settings leave open is what W&B's own variables say (WANDB_PROJECT, WANDB_NAME and others). `run`: keeps
+    the id in `wandb.json`.
     """
 
     def __init__(self, output: OutputSettings, run: RunDir, until: ExitStack) -> None:
@@ -161,10 +150,7 @@ class WandbChart(WandbCallback):  # type: ignore[misc]  # transformers is not ty
 class MlflowRun(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
     """MLflow with one run for each of ours, in the store that MLFLOW_TRACKING_URI names; one that is active is used.
 
-    Args:
-        output: what the run is called; its project is MLflow's experiment.
-        run: keeps the id in `mlflow.json`.
-        until: ends the run.
+    `output`: what the run is called; its project is MLflow's experiment. `run`: keeps the id in `mlflow.json`.
     """
 
     def __init__(self, output: OutputSettings, run: RunDir, until: ExitStack) -> None:
@@ -224,12 +210,7 @@ class TrackioRun(TrainerCallback):  # type: ignore[misc]  # transformers is not 
     """trackio with one run for each of ours, on this machine unless TRACKIO_SPACE_ID or TRACKIO_SERVER_URL says where.
 
     No copy of it is made elsewhere when a run ends. A run that the user began before (`trackio.init`) is used and left
-    open.
-
-    Args:
-        output: what the run is called.
-        run: keeps the name in `trackio.json`.
-        until: ends the run.
+    open. `run`: keeps the name in `trackio.json`.
     """
 
     def __init__(self, output: OutputSettings, run: RunDir, until: ExitStack) -> None:

@@ -126,14 +126,8 @@ def draw_occasion(draws: Draws) -> dict[str, Any]:
 def read_occasion(row: object, where: str, *, question: str = "question", ideal: bool = False) -> dict[str, Any]:
     """Checks a row; the columns that it lacks and the rubric `email` needs are null, so that these parts abstain.
 
-    Args:
-        row: the row.
-        where: its place, for messages.
-        question: the column with the task.
-        ideal: `answer`, where there is none, is the ideal e-mail of the column `letter`.
-
-    Raises:
-        DatasetError: not a mapping, or no task in it.
+    `ideal`: `answer`, where there is none, is the ideal e-mail of the column `letter`. Raises DatasetError: not a
+    mapping, or no task in it.
     """
     if not isinstance(row, Mapping):
         raise DatasetError(f"{where}: a row is an object with columns, found a {type(row).__name__}.")
@@ -153,8 +147,7 @@ def read_occasion(row: object, where: str, *, question: str = "question", ideal:
 def ask_for_letter(row: object, where: str, system: str, *, question: str, ideal: bool) -> Asked:
     """Returns what the episode of a row shows; its ideal e-mail is the demonstration.
 
-    Raises:
-        DatasetError: the row cannot be used.
+    Raises DatasetError if the row cannot be used.
     """
     read = read_occasion(row, where, question=question, ideal=ideal)
     letter = read.get("letter") or read["answer"]

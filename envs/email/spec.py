@@ -1,7 +1,6 @@
 """The environment `email`: write an e-mail that holds what its row asks for.
 
-In: the options of a SPEC. Out: checked rows (made up, a local file's, or the hub's), and a gymnasium environment that
-asks for their e-mails. This module is light; gymnasium is imported when an environment is made.
+This module is light; gymnasium is imported when an environment is made.
 """
 
 from __future__ import annotations

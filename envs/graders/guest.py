@@ -22,11 +22,7 @@ _SHOWN = 200  # characters of what a grader raised
 
 
 def serve(handle: Callable[[Any], Any]) -> None:
-    """Answers the requests on stdin, in order.
-
-    Args:
-        handle: a request in, a value that JSON can hold out.
-    """
+    """Answers the requests on stdin, in order."""
     seconds, requests = pickle.load(sys.stdin.buffer)
     replies, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)

@@ -28,11 +28,7 @@ _SET = {
 
 
 class LimitedProcess:
-    """A process that has imported a library and forks for each job; safe in threads.
-
-    Args:
-        package: the library.
-    """
+    """A process that has imported a library and forks for each job; safe in threads."""
 
     def __init__(self, package: str) -> None:
         self._package = package
@@ -43,8 +39,7 @@ class LimitedProcess:
     def run(self, job: Job) -> JobResult:
         """Runs one job; its files, its profile and its peer are not known here.
 
-        Raises:
-            TransientError: the process cannot be started.
+        Raises TransientError if the process cannot be started.
         """
         limits = job.limits
         request = (

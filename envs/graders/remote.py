@@ -45,13 +45,8 @@ PROCESS = "process"
 def runner(package: str, sandbox: str = "") -> Run:
     """Returns what runs jobs that may import a package.
 
-    Args:
-        package: the library.
-        sandbox: the SPEC of a sandbox, or `PROCESS`; "" is the sandbox local, or a process where it cannot be had.
-
-    Raises:
-        UsageError: no sandbox has that SPEC.
-        SandboxUnavailable: this machine cannot run it.
+    `sandbox`: the SPEC of a sandbox, or `PROCESS`; "" is the sandbox local, or a process where it cannot be had. Raises
+    UsageError if no sandbox has that SPEC; SandboxUnavailable if this machine cannot run it.
     """
     if sandbox != PROCESS:
         spec = f"{sandbox or 'local'}{',' if ':' in sandbox else ':'}packages={package}"
@@ -95,12 +90,8 @@ class _Asked:
 class Graders:
     """The graders of one library; safe in threads.
 
-    Args:
-        name: of the library, for messages.
-        module: its guest: a module with a function `handle`, which imports the library and the standard library only.
-        run: runs programs that may import the library.
-        seconds: of processor time for one request.
-        memory: bytes of address space for one program, the library included.
+    `module`: its guest: a module with a function `handle`, which imports the library and the standard library only.
+    `memory`: bytes of address space for one program, the library included.
     """
 
     def __init__(self, name: str, module: ModuleType, run: Run, *, seconds: float, memory: int) -> None:
@@ -118,13 +109,9 @@ class Graders:
     def ask(self, request: Any, works: Sequence[Any], *, alone: bool = False) -> Reply:
         """Has one request handled.
 
-        Args:
-            request: what `handle` is given.
-            works: requests of which one at least has a value wherever the grader works.
-            alone: no other request goes into the same process, as one that runs programs could answer for them.
-
-        Raises:
-            TransientError: the grader or the sandbox does not work here.
+        `request`: what `handle` is given. `works`: requests of which one at least has a value wherever the grader
+        works. `alone`: no other request goes into the same process, as one that runs programs could answer for them.
+        Raises TransientError if the grader or the sandbox does not work here.
         """
         asked = _Asked(request, works, alone)
         with self._lock:
@@ -195,8 +182,7 @@ class Graders:
     def _run(self, requests: Sequence[Any]) -> tuple[list[dict[str, Any]], JobResult]:
         """Has requests handled in one process; returns the replies that came, and how it ended.
 
-        Raises:
-            TransientError: the sandbox failed, several times.
+        Raises TransientError if the sandbox failed, several times.
         """
         cpu = self._seconds * len(requests) + 5
         limits = Limits(cpu, 3 * cpu + 10, self._memory, _OUTPUT)

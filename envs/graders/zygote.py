@@ -35,12 +35,7 @@ Request = tuple[str, bytes, float, float, int, int]  # program, stdin, processor
 
 
 def main(descriptor: int, package: str) -> None:
-    """Serves until the socket closes.
-
-    Args:
-        descriptor: the socket.
-        package: what to import first.
-    """
+    """Serves until the socket closes."""
     channel = socket.socket(fileno=descriptor)
     importlib.import_module(package)
     gc.collect()

@@ -24,16 +24,8 @@ Unreadable = Literal["again", "end"]
 class TextGame(gymnasium.Env[str, str]):
     """Plays an environment by text.
 
-    Args:
-        inner: the environment.
-        known: words for it.
-        draws: its own drawing is shown, not the values of the observation.
-        rules: what the policy is told first.
-        actions: a word for each discrete action, or none.
-        most_turns: after so many turns the episode is truncated.
-        unreadable: after a completion that names no action the policy may try "again", or the episode "end"s.
-        penalty: added to the reward of such a turn.
-        goal: what success is; None when nobody knows.
+    `draws`: its own drawing is shown, not the values of the observation. `unreadable`: after a completion that names no
+    action the policy may try "again", or the episode "end"s. `goal`: what success is; None when nobody knows.
     """
 
     def __init__(
@@ -85,9 +77,7 @@ class TextGame(gymnasium.Env[str, str]):
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Plays the action that a completion names.
 
-        Raises:
-            ResetNeeded: no episode is open.
-            TypeError: the action is not text.
+        Raises ResetNeeded if no episode is open; TypeError if the action is not text.
         """
         if not self._open:
             raise ResetNeeded("no episode is open: call reset() before step().")

@@ -15,12 +15,9 @@ Goal = Literal["paid", "ends", "lasts", "unknown"]
 def reached(goal: Goal | None, rewards: Sequence[float], *, ended: bool, cut: bool) -> bool | None:
     """Returns whether the goal was reached, None where nobody knows.
 
-    Args:
-        goal: what success is: "paid" (it terminates with a reward above 0), "ends" (it terminates), "lasts" (its own
-            time limit is reached), "unknown" (no episode says), or None where nobody has written it down.
-        rewards: of the steps so far, the last one included.
-        ended: the last step terminated the episode.
-        cut: the environment's own limit did.
+    `goal`: what success is: "paid" (it terminates with a reward above 0), "ends" (it terminates), "lasts" (its own time
+    limit is reached), "unknown" (no episode says), or None where nobody has written it down. `cut`: the environment's
+    own limit did.
     """
     if goal == "unknown":
         return None

@@ -26,11 +26,7 @@ def shortened(text: str, most: int = _MOST_TEXT) -> str:
 
 
 def drawn(env: Any) -> str:
-    """Returns what the environment draws of itself.
-
-    Raises:
-        TypeError: it draws no text.
-    """
+    """Returns what the environment draws of itself. Raises TypeError if it draws no text."""
     picture = env.render()
     if not isinstance(picture, str):
         raise TypeError(f"render() with render_mode 'ansi' returned a {type(picture).__name__}, not text")
@@ -40,10 +36,7 @@ def drawn(env: Any) -> str:
 def written(env: Any, observation: Any, fields: Sequence[str] = ()) -> str:
     """Returns an observation as words and numbers.
 
-    Args:
-        env: the unwrapped environment.
-        observation: what `reset` or `step` returned.
-        fields: a word for each part of a tuple.
+    `env`: the unwrapped environment. `observation`: what `reset` or `step` returned.
     """
     if isinstance(observation, Mapping):
         parts = dict(observation)

@@ -41,8 +41,7 @@ _KEPT = (
 class ProcessEnded(RuntimeError):
     """The process of an environment ended while it was at work.
 
-    Attributes:
-        by_itself: of what it did, as far as can be told, and not killed from outside.
+    `by_itself`: of what it did, as far as can be told, and not killed from outside.
     """
 
     def __init__(self, said: str, *, by_itself: bool) -> None:
@@ -53,8 +52,7 @@ class ProcessEnded(RuntimeError):
 class TookTooLong(TimeoutError):
     """The process of an environment was ended at its time limit.
 
-    Attributes:
-        busy: it computed for a good part of that time, and did not wait.
+    `busy`: it computed for a good part of that time, and did not wait.
     """
 
     def __init__(self, said: str, *, busy: bool) -> None:
@@ -65,12 +63,9 @@ class TookTooLong(TimeoutError):
 class ForkServer:
     """The process that loads what the environments of one taskset share; safe in threads.
 
-    Args:
-        name: of the environments, for messages.
-        factory: module and name of a function; with `options`, it returns a function that makes an environment.
-        options: its arguments.
-        variables: the environment variables that it gets beside the usual harmless ones.
-        memory: bytes of private memory of each environment's process.
+    `factory`: module and name of a function; with `options`, it returns a function that makes an environment.
+    `variables`: the environment variables that it gets beside the usual harmless ones. `memory`: bytes of private
+    memory of each environment's process.
     """
 
     def __init__(
@@ -86,8 +81,7 @@ class ForkServer:
     def fork(self) -> tuple[int, socket.socket]:
         """Returns a new process and the socket to it.
 
-        Raises:
-            PluginError: what the environments share cannot be loaded in a process of its own.
+        Raises PluginError: what the environments share cannot be loaded in a process of its own.
         """
         with self._lock:
             control = self._started()
@@ -147,9 +141,8 @@ class ForkServer:
 class IsolatedEnv(gymnasium.Env[str, str]):
     """An environment of texts in a process of its own.
 
-    Args:
-        fork_server: where its process comes from.
-        seconds: on the clock, for one call; a process that takes longer is ended.
+    `fork_server`: where its process comes from. `seconds`: on the clock, for one call; a process that takes longer is
+    ended.
     """
 
     def __init__(self, fork_server: ForkServer, seconds: float) -> None:
@@ -164,9 +157,7 @@ class IsolatedEnv(gymnasium.Env[str, str]):
     def ask(self, method: str, *args: Any, **options: Any) -> Any:
         """Calls a method over there; what it raises is raised here, by its name where that is known.
 
-        Raises:
-            TookTooLong: its process is ended.
-            ProcessEnded: its process ended.
+        Raises TookTooLong if its process is ended; ProcessEnded if its process ended.
         """
         with self._one_at_a_time:
             if self._channel is None:

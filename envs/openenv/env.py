@@ -55,8 +55,7 @@ class ServerError(Exception):
 def action_field(url: str, wanted: str | None) -> Field:
     """Asks a server which field of its action a completion goes into.
 
-    Raises:
-        OptionError: nobody answers there, or there is no such field.
+    Raises OptionError if nobody answers there, or there is no such field.
     """
     try:
         with urllib.request.urlopen(f"{url.rstrip('/')}/schema", timeout=_ASKING) as answer:
@@ -91,14 +90,8 @@ def _type(field: Any, named: Mapping[str, Any]) -> str:
 class RemoteEnv(gymnasium.Env[str, str]):
     """Plays an environment on a server.
 
-    Args:
-        url: the server's address.
-        field: where a completion goes.
-        show: the field of the observation that is shown, or None for all.
-        system: a system message, or "".
-        most_turns: after so many turns the episode is truncated.
-        success: the least last reward of an episode that reached its goal.
-        seconds: to wait for one answer.
+    `field`: where a completion goes. `show`: the field of the observation that is shown, or None for all. `system`: a
+    system message, or "". `success`: the least last reward of an episode that reached its goal.
     """
 
     def __init__(
@@ -129,9 +122,8 @@ class RemoteEnv(gymnasium.Env[str, str]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Starts an episode; the server gets the seed, and which task it is.
 
-        Raises:
-            TransientError: the server cannot be reached.
-            ServerError: it answers with an error, or with what is not an answer.
+        Raises TransientError if the server cannot be reached; ServerError if it answers with an error, or with what is
+        not an answer.
         """
         super().reset(seed=seed)
         start = seed if seed is not None else int(self.np_random.integers(2**31))
@@ -147,10 +139,8 @@ class RemoteEnv(gymnasium.Env[str, str]):
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Sends the action: what stands in the last `<action>` or `<answer>`, or else the whole completion.
 
-        Raises:
-            ResetNeeded: no episode is open.
-            TypeError: the action is not text.
-            TransientError, ServerError: see `reset`.
+        Raises ResetNeeded if no episode is open; TypeError if the action is not text; TransientError, ServerError: see
+        `reset`.
         """
         if not self._open:
             raise ResetNeeded("no episode is open: call reset() before step().")

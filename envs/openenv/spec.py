@@ -1,8 +1,6 @@
 """The environments `openenv:URL`: an environment that a server offers by OpenEnv's protocol.
 
-In: the address of a running server such as http://localhost:8000. Out: the spec of an environment of several turns,
-each episode a session of its own on the server. This module is light; the server is asked whether it has tasks
-(envs/openenv/tasks.py), which are then rows.
+This module is light; the server is asked whether it has tasks (envs/openenv/tasks.py), which are then rows.
 """
 
 from __future__ import annotations
@@ -74,8 +72,7 @@ def rows(
 ) -> Sequence[Mapping[str, Any]]:
     """Returns the tasks of a split, of a server that has some.
 
-    Raises:
-        DatasetError: the server does not answer, or not with tasks.
+    Raises DatasetError if the server does not answer, or not with tasks.
     """
     from grpo.envs.openenv.tasks import task_rows
 

@@ -34,14 +34,8 @@ def offers_tasks(url: str) -> bool:
 def task_rows(url: str, split: str) -> list[Mapping[str, Any]]:
     """Returns the tasks of a split: their fields, and `split` and `index` as the server calls them.
 
-    A server without a split for the test has the last tenth of its tasks held out, at most 500.
-
-    Args:
-        url: the server's address.
-        split: "train" or "test".
-
-    Raises:
-        DatasetError: the server does not answer, or not with tasks.
+    A server without a split for the test has the last tenth of its tasks held out, at most 500. `split`: "train" or
+    "test". Raises DatasetError if the server does not answer, or not with tasks.
     """
     try:
         name, splits = _splits(url, _SECONDS)

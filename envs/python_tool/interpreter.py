@@ -41,9 +41,7 @@ class Interpreter:
     def run(self, program: str) -> str:
         """Runs a program and returns what the policy is told of it.
 
-        Raises:
-            TransientError: the sandbox failed, several times.
-            SandboxUnavailable: this machine cannot run it.
+        Raises TransientError if the sandbox failed, several times; SandboxUnavailable if this machine cannot run it.
         """
         limits = Limits(cpu_seconds=self.seconds, wall_seconds=2 * self.seconds + 1, memory_bytes=self.memory)
         job = Job(program, limits=limits)

@@ -36,13 +36,7 @@ _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.IGNORECASE | re.DOTALL)
 
 
 class Items:
-    """The problems of one split.
-
-    Args:
-        data: a dataset of reasoning-gym.
-        split: "train" or "test".
-        recipe: its name, size, seed, and settings as JSON.
-    """
+    """The problems of one split. `split`: "train" or "test"."""
 
     def __init__(self, data: Any, split: str, recipe: tuple[str, int, int, str]) -> None:
         self._data = data
@@ -83,15 +77,8 @@ class Items:
     ) -> Reply:
         """Returns what the grader says of an answer; the value of the reply is as `guest.handle` returns it.
 
-        Args:
-            answer: the text.
-            index: the problem.
-            as_published: what is known to cheat the grader is not refused.
-            sandbox: the SPEC of the sandbox that it runs in; see `runner`.
-            seconds: of processor time.
-
-        Raises:
-            TransientError: the grader or the sandbox does not work here.
+        `as_published`: what is known to cheat the grader is not refused. `sandbox`: the SPEC of the sandbox that it
+        runs in; see `runner`. Raises TransientError if the grader or the sandbox does not work here.
         """
         entry, known = self.entry(index), self.known(index)
         works = _HARMLESS if known is None else (known,)
@@ -106,9 +93,7 @@ class Items:
 def graders(sandbox: str, seconds: float) -> Graders:
     """Returns the graders in a sandbox.
 
-    Raises:
-        UsageError: no sandbox has that SPEC.
-        SandboxUnavailable: this machine cannot run it.
+    Raises UsageError if no sandbox has that SPEC; SandboxUnavailable if this machine cannot run it.
     """
     run = runner("reasoning_gym", sandbox)
     return Graders("reasoning_gym", guest, run, seconds=seconds, memory=_MEMORY)
@@ -127,11 +112,7 @@ def _without_large(data: Any) -> tuple[bytes, frozenset[str]]:
 
 
 def items_of(member: str, split: str, size: int, seed: int, config: Mapping[str, Any]) -> Items:
-    """Returns the problems of a split.
-
-    Raises:
-        OptionError: the dataset refuses its settings.
-    """
+    """Returns the problems of a split. Raises OptionError if the dataset refuses its settings."""
     refuse_size(size, f"reasoning_gym:{member}")
     return _items(member, split, size, seed, json.dumps(dict(config), sort_keys=True))
 
@@ -155,17 +136,9 @@ def _items(member: str, split: str, size: int, seed: int, config: str) -> Items:
 class ReasoningEnv(OneTurnEnv):
     """Asks problems of a dataset and scores the answers with its grader.
 
-    Args:
-        member: the dataset.
-        items: the problems of the splits.
-        system: the system message, or "".
-        as_published: answers that are known to cheat the grader are not refused.
-        sandbox: the SPEC of the sandbox that the grader runs in; see `runner`.
-        seconds: of processor time for one answer.
-
-    Raises:
-        UsageError: no sandbox has that SPEC.
-        SandboxUnavailable: this machine cannot run it.
+    `system`: the system message, or "". `as_published`: answers that are known to cheat the grader are not refused.
+    `sandbox`: the SPEC of the sandbox that the grader runs in; see `runner`. Raises UsageError if no sandbox has that
+    SPEC; SandboxUnavailable if this machine cannot run it.
     """
 
     def __init__(

@@ -45,12 +45,9 @@ _MOST_CLAUSES = 4096
 def handle(request: tuple[Recipe, Entry, str, bool]) -> dict[str, Any]:
     """Scores an answer.
 
-    Args:
-        request: the dataset (name, size, seed and settings as JSON; its small attributes as a pickle, and the names of
-            the others), the problem, the answer, and whether the grader decides alone.
-
-    Returns:
-        `score`, and `refused`: why the answer is, or "". Raises what the grader raises.
+    `request`: the dataset (name, size, seed and settings as JSON; its small attributes as a pickle, and the names of
+    the others), the problem, the answer, and whether the grader decides alone. Returns `score`, and `refused`: why the
+    answer is, or "". Raises what the grader raises.
     """
     recipe, entry, answer, as_published = request
     member = recipe[0]

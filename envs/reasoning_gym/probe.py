@@ -111,12 +111,7 @@ def answers_of(entry: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, 
 
 
 def plays(member: str, *, as_published: bool) -> dict[str, list[Reply]]:
-    """Returns what each answer got, in each of a few problems where it is not the known one.
-
-    Args:
-        member: the dataset.
-        as_published: the grader decides alone.
-    """
+    """Returns what each answer got, in each of a few problems where it is not the known one."""
     items = items_of(member, "train", ROWS, _SEED, {})
     tried = [
         (name, index, answer)

@@ -43,8 +43,7 @@ class Choices:
     def golds(self, answer: Any, what: str) -> list[str] | None:
         """Returns the label and the text of the choice that an answer names; None where it names none of them.
 
-        Raises:
-            DatasetError: the answer is a number that no choice has.
+        Raises DatasetError if the answer is a number that no choice has.
         """
         if isinstance(answer, bool) or not isinstance(answer, _SCALAR) or not self.labels:
             return None

@@ -20,13 +20,8 @@ _SHAREGPT = {"human": "user", "gpt": "assistant"}  # what its key `from` holds; 
 def read_messages(given: Any, what: str, system: str | None = None) -> list[dict[str, Any]]:
     """Returns the messages of a prompt.
 
-    Args:
-        given: text, which is a message of the user, or a list of messages.
-        what: the place of it, for messages.
-        system: a system message in the place of those given; "" sends none, None leaves them.
-
-    Raises:
-        DatasetError: they cannot be a prompt.
+    `given`: text, which is a message of the user, or a list of messages. `system`: a system message in the place of
+    those given; "" sends none, None leaves them. Raises DatasetError if they cannot be a prompt.
     """
     if isinstance(given, str):
         messages = [{"role": "user", "content": checked_text(given, what)}]
@@ -53,13 +48,7 @@ def read_messages(given: Any, what: str, system: str | None = None) -> list[dict
 def checked_text(given: Any, what: str, *, empty: bool = False) -> str:
     """Returns a text that a tokenizer can read.
 
-    Args:
-        given: what should be text.
-        what: the place of it, for messages.
-        empty: whether it may hold nothing.
-
-    Raises:
-        DatasetError: it is none.
+    `empty`: whether it may hold nothing. Raises DatasetError if it is none.
     """
     if not isinstance(given, str):
         raise DatasetError(f"{what} must be text, found {kind(given)}.")

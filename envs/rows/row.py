@@ -49,7 +49,7 @@ _INSTRUCTIONS = ("instruction", "task")  # what follows them is in a column `inp
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Where the parts of a row stand: names of columns, or ways into nested ones such as `reward_model.ground_truth`."""
+    """Where the parts of a row stand: names of columns, or paths such as `reward_model.ground_truth`."""
 
     prompt: str  # text, or a list of chat messages
     answer: str  # the right answer, or "" where rows have none
@@ -72,15 +72,8 @@ class Pair:
 def choose_columns(row: object, where: str, named: Mapping[str, str | None]) -> Columns:
     """Returns the columns to read, guessed where no name is given; a name of "" is none.
 
-    A context and choices are guessed beside a prompt of text only: messages are whole.
-
-    Args:
-        row: a mapping from column to value.
-        where: its place, for messages.
-        named: the fields of `Columns` to what the user named.
-
-    Raises:
-        DatasetError: it is no row, or no column of it is known to hold a prompt.
+    A context and choices are guessed beside a prompt of text only: messages are whole. `named`: the fields of `Columns`
+    to what the user named. Raises DatasetError if it is no row, or no column of it is known to hold a prompt.
     """
     if not isinstance(row, Mapping):
         raise DatasetError(f"{where}: a row must be an object with columns, found {kind(row)}.")
@@ -124,8 +117,7 @@ def unused_columns(row: Mapping[Any, Any], columns: Columns) -> list[str]:
 def refuse_missing(row: Any, where: str, named: Mapping[str, str | None]) -> None:
     """Refuses columns that the user named and a row lacks.
 
-    Raises:
-        DatasetError: names the column and its option.
+    Raises DatasetError, which names the column and its option.
     """
     for option, name in named.items():
         if name:
@@ -146,14 +138,8 @@ def _is_ascii(value: object) -> bool:
 def read_pair(row: object, where: str, columns: Columns, system: str | None = None) -> Pair:
     """Checks one row.
 
-    Args:
-        row: a mapping from column to value.
-        where: its place, for messages.
-        columns: what to read.
-        system: a system message in the place of the row's own; "" sends none, None leaves the row's.
-
-    Raises:
-        DatasetError: a column is missing, or holds what cannot be used.
+    `system`: a system message in the place of the row's own; "" sends none, None leaves the row's. Raises DatasetError
+    if a column is missing, or holds what cannot be used.
     """
     if not isinstance(row, Mapping):
         raise DatasetError(f"{where}: a row must be an object with columns, found {kind(row)}.")

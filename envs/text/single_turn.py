@@ -1,8 +1,6 @@
 """Gymnasium environments of one question and one completion.
 
-In: a dataset row (or none: the environment then picks one). Out: the question as the observation, the chat prompt
-and the columns for rewards in `info`; the policy's completion is the action and ends the episode. The environment
-scores nothing itself: `step` returns 0.0, and the run's rewards score the completion.
+The environment scores nothing itself: `step` returns 0.0, and the run's rewards score the completion.
 """
 
 from __future__ import annotations
@@ -35,9 +33,8 @@ class Asked:
 class OneTurnEnv(gymnasium.Env[str, str]):
     """Asks one question; any text answers it.
 
-    Args:
-        ask: makes a row into what is shown; raises `DatasetError` for a row that cannot be used.
-        rows: returns the rows to pick from when `reset` is given none; called at most once, when first needed.
+    `ask`: makes a row into what is shown; raises `DatasetError` for a row that cannot be used. `rows`: returns the rows
+    to pick from when `reset` is given none; called at most once, when first needed.
     """
 
     def __init__(self, ask: Callable[[object], Asked], rows: Callable[[], Sequence[Mapping[str, Any]]]) -> None:
@@ -51,16 +48,10 @@ class OneTurnEnv(gymnasium.Env[str, str]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Starts the episode of one row.
 
-        Args:
-            seed: seeds the choice of a row.
-            options: `{"row": row}` names the row; without it one is picked at random.
-
-        Returns:
-            The question, and `info` with `prompt` (chat messages), `row` (columns for rewards) and, for a row with a
-            worked answer, `demonstration`, or `gold` for one with an answer alone.
-
-        Raises:
-            DatasetError: the row, or the dataset to pick one from, cannot be used.
+        `options`: `{"row": row}` names the row; without it one is picked at random. Returns the question, and `info`
+        with `prompt` (chat messages), `row` (columns for rewards) and, for a row with a worked answer, `demonstration`,
+        or `gold` for one with an answer alone. Raises DatasetError if the row, or the dataset to pick one from, cannot
+        be used.
         """
         super().reset(seed=seed)
         asked = self._ask(options["row"] if options and "row" in options else self._pick())
@@ -79,9 +70,7 @@ class OneTurnEnv(gymnasium.Env[str, str]):
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Takes the completion and ends the episode, unscored.
 
-        Raises:
-            ResetNeeded: no question is open.
-            TypeError: the action is not text.
+        Raises ResetNeeded if no question is open; TypeError if the action is not text.
         """
         if not self._open:
             raise ResetNeeded("no question is open: call reset() before each step().")
@@ -99,11 +88,8 @@ class OneTurnEnv(gymnasium.Env[str, str]):
 class QuestionEnv(OneTurnEnv):
     """Asks a question with one right answer.
 
-    Args:
-        template: the layout that the system message asks for and demonstrations have.
-        rows: returns the rows to pick from when `reset` is given none; called at most once, when first needed.
-        question: the column with the question.
-        answer: the column with the gold answer.
+    `template`: the layout that the system message asks for and demonstrations have. `rows`: returns the rows to pick
+    from when `reset` is given none; called at most once, when first needed.
     """
 
     def __init__(

@@ -67,11 +67,8 @@ class AnyText(gymnasium.Space[str]):
 class SharedTexts(Sequence[str]):
     """The texts that processes have written to their shared memory, as they are now.
 
-    A copy is a tuple that stays as it is; `AsyncVectorEnv` returns one unless it is made with copy=False.
-
-    Args:
-        memory: what `create_shared_memory` returned.
-        count: how many texts there are.
+    A copy is a tuple that stays as it is; `AsyncVectorEnv` returns one unless it is made with copy=False. `memory`:
+    what `create_shared_memory` returned. `count`: how many texts there are.
     """
 
     def __init__(self, memory: Any, count: int) -> None:

@@ -33,11 +33,8 @@ _TAG = re.compile(r"<(action|answer)>(.*?)</\1>", re.IGNORECASE | re.DOTALL)
 def plain_game(member: str, options: Mapping[str, Any]) -> tuple[Any, bool]:
     """Makes a game without the wrappers that repeat the conversation.
 
-    Returns:
-        The game, and whether it expects its actions in square brackets.
-
-    Raises:
-        OptionError: the game refuses its options, lacks data or asks another model.
+    Returns the game, and whether it expects its actions in square brackets. Raises OptionError if the game refuses its
+    options, lacks data or asks another model.
     """
     import textarena
     from textarena.wrappers import ActionFormattingWrapper
@@ -64,8 +61,7 @@ def plain_game(member: str, options: Mapping[str, Any]) -> tuple[Any, bool]:
 def turns_of(member: str) -> int | None:
     """Returns how many turns a game allows, or None where it sets no limit.
 
-    Raises:
-        OptionError: it cannot be played alone, or lacks data.
+    Raises OptionError if it cannot be played alone, or lacks data.
     """
     game, _ = plain_game(member, {})
     try:
@@ -111,9 +107,7 @@ def _refused(member: str) -> OptionError:
 def players(sandbox: str, seconds: float) -> Graders:
     """Returns what plays games in a sandbox.
 
-    Raises:
-        UsageError: no sandbox has that SPEC.
-        SandboxUnavailable: this machine cannot run it.
+    Raises UsageError if no sandbox has that SPEC; SandboxUnavailable if this machine cannot run it.
     """
     return Graders("textarena", guest, runner("textarena", sandbox), seconds=seconds, memory=_MEMORY)
 
@@ -121,17 +115,9 @@ def players(sandbox: str, seconds: float) -> Graders:
 class ArenaGame(gymnasium.Env[str, str]):
     """Plays a game for one player.
 
-    Args:
-        member: its name.
-        game: the game, without wrappers.
-        brackets: an action without square brackets is put into some.
-        most_turns: after so many turns the episode is truncated.
-        sandbox: the SPEC of the sandbox that reads moves; see `runner`.
-        seconds: of processor time for one move, with those before it.
-
-    Raises:
-        UsageError: no sandbox has that SPEC.
-        SandboxUnavailable: this machine cannot run it.
+    `brackets`: an action without square brackets is put into some. `sandbox`: the SPEC of the sandbox that reads moves;
+    see `runner`. `seconds`: of processor time for one move, with those before it. Raises UsageError if no sandbox has
+    that SPEC; SandboxUnavailable if this machine cannot run it.
     """
 
     def __init__(
@@ -153,8 +139,7 @@ class ArenaGame(gymnasium.Env[str, str]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Starts a game; the same for the same seed.
 
-        Raises:
-            TransientError: the game, or the sandbox that it is played in, does not work here.
+        Raises TransientError if the game, or the sandbox that it is played in, does not work here.
         """
         super().reset(seed=seed)
         start = seed if seed is not None else int(self.np_random.integers(SEEDS))
@@ -170,10 +155,8 @@ class ArenaGame(gymnasium.Env[str, str]):
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Plays the action: what stands in the last `<action>` or `<answer>`, or else the whole completion.
 
-        Raises:
-            ResetNeeded: no game is open.
-            TypeError: the action is not text.
-            TransientError: the game, or the sandbox that it is played in, does not work here.
+        Raises ResetNeeded if no game is open; TypeError if the action is not text; TransientError if the game, or the
+        sandbox that it is played in, does not work here.
         """
         if not self._open:
             raise ResetNeeded("no game is open: call reset() before step().")

@@ -21,11 +21,8 @@ import numpy
 def handle(request: tuple[bytes, Any, Sequence[str]]) -> dict[str, Any]:
     """Plays moves.
 
-    Args:
-        request: the pickled game, the states of Python's and NumPy's random numbers, and the moves so far.
-
-    Returns:
-        What the last move came to: `told`, `ended`, `reward`, `reason` and `invalid`; of no move, the game as it is.
+    `request`: the pickled game, the states of Python's and NumPy's random numbers, and the moves so far. Returns what
+    the last move came to: `told`, `ended`, `reward`, `reason` and `invalid`; of no move, the game as it is.
     """
     begun, numbers, moves = request
     game = pickle.loads(begun)

@@ -24,17 +24,9 @@ _NO_TOOLS = ("reset", "get_reward")
 class ToolEnv(gymnasium.Env[str, str]):
     """Plays an environment of TRL's kind.
 
-    Args:
-        name: of the environment, for errors.
-        factory: makes the inner environment; called once.
-        read_rows: returns rows to pick from when `reset` is given none.
-        made: the rows are no dataset's: their column `episode` seeds an episode.
-
-    Attributes:
-        tools: its public methods.
-
-    Raises:
-        OptionError: the class cannot be made, or one of its methods cannot be described to the policy.
+    `factory`: makes the inner environment; called once. `read_rows`: returns rows to pick from when `reset` is given
+    none. `made`: the rows are no dataset's: their column `episode` seeds an episode. Raises OptionError if the class
+    cannot be made, or one of its methods cannot be described to the policy.
     """
 
     def __init__(
@@ -63,9 +55,8 @@ class ToolEnv(gymnasium.Env[str, str]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Starts the episode of a row.
 
-        Args:
-            seed: seeds what the environment draws from Python's and NumPy's global random numbers, which TRL does not.
-            options: `{"row": row}` names the row.
+        `seed`: seeds what the environment draws from Python's and NumPy's global random numbers, which TRL does not.
+        `options`: `{"row": row}` names the row.
         """
         super().reset(seed=seed)
         given = (options or {}).get("row")
@@ -100,8 +91,7 @@ class ToolEnv(gymnasium.Env[str, str]):
     def _refuse_undescribed(self, tool: Callable[..., Any]) -> None:
         """Refuses a tool that the policy could not be told of.
 
-        Raises:
-            OptionError: names it, and its first parameter that has no type or no description.
+        Raises OptionError, which names it, and its first parameter that has no type or no description.
         """
         text = inspect.getdoc(tool) or ""
         untold = [
@@ -119,9 +109,7 @@ class ToolEnv(gymnasium.Env[str, str]):
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Takes the answer, which ends the episode.
 
-        Raises:
-            ResetNeeded: no episode is open.
-            TypeError: the action is not text.
+        Raises ResetNeeded if no episode is open; TypeError if the action is not text.
         """
         if not self._open:
             raise ResetNeeded("no episode is open: call reset() before step().")

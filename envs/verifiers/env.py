@@ -39,11 +39,7 @@ def row_of(task: Any, number: int) -> dict[str, Any]:
 class TaskEnv(gymnasium.Env[str, str]):
     """Plays tasks and scores what the policy said with their own rewards.
 
-    Args:
-        member: the taskset.
-        source: its tasks and what plays them.
-        system: a system message instead of the tasks' own, or None.
-        success: the least reward of a task that is solved.
+    `system`: a system message instead of the tasks' own, or None.
     """
 
     def __init__(self, member: str, source: Source, system: str | None, success: float) -> None:
@@ -58,12 +54,8 @@ class TaskEnv(gymnasium.Env[str, str]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Starts the episode of a task.
 
-        Args:
-            seed: seeds the choice of a task.
-            options: `{"row": row}` names the row; without it a task is picked at random.
-
-        Raises:
-            DatasetError: the row names no task.
+        `options`: `{"row": row}` names the row; without it a task is picked at random. Raises DatasetError if the row
+        names no task.
         """
         super().reset(seed=seed)
         self.close()
@@ -85,10 +77,8 @@ class TaskEnv(gymnasium.Env[str, str]):
     def step(self, action: str) -> Step:
         """Takes what the policy said; empty text where its tools ended the episode.
 
-        Raises:
-            ResetNeeded: no episode is open.
-            TypeError: the action is not text.
-            RuntimeError: the task or its environment failed.
+        Raises ResetNeeded if no episode is open; TypeError if the action is not text; RuntimeError if the task or its
+        environment failed.
         """
         play = self._opened()
         if not isinstance(action, str):

@@ -81,10 +81,7 @@ class ApartTool:
 class ApartTaskEnv(IsolatedEnv):
     """Plays tasks over there and scores what the policy said with their own rewards.
 
-    Args:
-        fork_server: where its process comes from.
-        tasks: how many tasks there are.
-        seconds: on the clock, for one call.
+    `fork_server`: where its process comes from. `tasks`: how many tasks there are.
     """
 
     def __init__(self, fork_server: ForkServer, tasks: int, seconds: float) -> None:
@@ -97,13 +94,8 @@ class ApartTaskEnv(IsolatedEnv):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Starts the episode of a task.
 
-        Args:
-            seed: seeds the choice of a task.
-            options: `{"row": row}` names the row; without it a task is picked at random.
-
-        Raises:
-            DatasetError: the row names no task.
-            PluginError: the taskset cannot be loaded in a process of its own.
+        `options`: `{"row": row}` names the row; without it a task is picked at random. Raises DatasetError if the row
+        names no task; PluginError if the taskset cannot be loaded in a process of its own.
         """
         super().reset(seed=seed)
         row = (options or {}).get("row", {"task": int(self.np_random.integers(self._tasks))})
@@ -120,11 +112,8 @@ class ApartTaskEnv(IsolatedEnv):
     def step(self, action: str) -> Step:
         """Takes what the policy said; empty text where its tools ended the episode.
 
-        Raises:
-            ResetNeeded: no episode is open.
-            TypeError: the action is not text.
-            RuntimeError: the task or its environment failed, or its process ended.
-            TimeoutError: it took too long.
+        Raises ResetNeeded if no episode is open; TypeError if the action is not text; RuntimeError if the task or its
+        environment failed, or its process ended; TimeoutError if it took too long.
         """
         first, self._untouched = self._untouched, False
         try:

@@ -49,11 +49,7 @@ class Line:
 class PolicyRollout:
     """One rollout of a task that the policy answers, with what verifiers' `Interaction` asks of a rollout.
 
-    Args:
-        task: the task.
-        config: of the agent; its limits count.
-        tools: task and trace to the tools of a rollout.
-        line: where it waits for the policy.
+    `config`: of the agent; its limits count. `line`: where it waits for the policy.
     """
 
     def __init__(self, task: Any, config: Any, tools: Tools, line: Line) -> None:
@@ -195,14 +191,7 @@ class PolicyRollout:
 class Seat:
     """The agent that the policy plays; an environment of verifiers has it in the place of its own.
 
-    Args:
-        config: of the agent.
-        tools: task and trace to the tools of a rollout.
-        line: where it waits for the policy.
-
-    Attributes:
-        rollout: the one that it plays, once it does.
-        trainable: for the environment to set; it is trained either way.
+    `line`: where it waits for the policy. `trainable`: for the environment to set; it is trained either way.
     """
 
     def __init__(self, config: Any, tools: Tools, line: Line) -> None:

@@ -1,8 +1,6 @@
 """The environments `verifiers:ID`: tasksets of the verifiers library, with their tools and environments.
 
-In: the id of a taskset (`verifiers.v1`). Out: the spec of an environment of one turn, or of several where there are
-tools or an environment that talks, which scores itself by the rewards of the tasks. This module is light; the library
-is imported when an id is looked up.
+This module is light; the library is imported when an id is looked up.
 """
 
 from __future__ import annotations

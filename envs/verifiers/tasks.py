@@ -57,9 +57,8 @@ def takes_turns(member: str) -> bool:
 def source_of(member: str, size: int | None, config: Mapping[str, Any]) -> Source:
     """Returns the tasks of a taskset and what plays them.
 
-    Raises:
-        OptionError: they need what the policy does not have here, or the taskset refuses its settings or size.
-        DatasetError: there are fewer than two.
+    Raises OptionError if they need what the policy does not have here, or the taskset refuses its settings or size;
+    DatasetError if there are fewer than two.
     """
     if size is not None:
         refuse_size(size, f"verifiers:{member}")

@@ -23,13 +23,7 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 class Tool:
-    """A function that the policy may call.
-
-    Args:
-        schema: what the policy is told of it.
-        call: tool name and arguments to its answer.
-        run: runs a coroutine where those of the rollout run.
-    """
+    """A function that the policy may call. `run`: runs a coroutine where those of the rollout run."""
 
     def __init__(
         self, schema: Mapping[str, Any], call: Callable[[str, Mapping[str, Any]], Coroutine[Any, Any, str]], run: Run
@@ -48,9 +42,7 @@ class Tool:
 class Toolbox:
     """Some toolsets and the names of their tools.
 
-    Args:
-        toolsets: fresh ones.
-        trace: returns the trace of the rollout that asks; its state is theirs.
+    `trace`: returns the trace of the rollout that asks; its state is theirs.
     """
 
     def __init__(self, toolsets: Sequence[Any], trace: Callable[[], Any]) -> None:
@@ -62,11 +54,7 @@ class Toolbox:
     async def open(self, data: Any | None) -> None:
         """Sets the toolsets up.
 
-        Args:
-            data: of the task that they are for; None for shared ones.
-
-        Raises:
-            ValueError: two tools have one name.
+        `data`: of the task that they are for; None for shared ones. Raises ValueError if two tools have one name.
         """
         for toolset in self._toolsets:
             self._share_state(toolset)
@@ -121,11 +109,7 @@ class Toolbox:
 
 
 class SharedTools:
-    """The toolsets that all rollouts of a taskset in one process share; they are set up when they are first asked for.
-
-    Args:
-        toolsets: fresh ones.
-    """
+    """The toolsets that all rollouts of a taskset in one process share; they are set up when they are first asked for."""
 
     def __init__(self, toolsets: Sequence[Any]) -> None:
         self._box = Toolbox(toolsets, _asking.get)
@@ -158,13 +142,7 @@ class SharedTools:
 
 
 class RolloutTools:
-    """The tools of one rollout.
-
-    Args:
-        shared: those of the taskset, or None.
-        toolsets: fresh ones of the task.
-        trace: of the rollout.
-    """
+    """The tools of one rollout. `shared`: those of the taskset, or None."""
 
     def __init__(self, shared: SharedTools | None, toolsets: Sequence[Any], trace: Any) -> None:
         self._shared = shared
@@ -172,11 +150,7 @@ class RolloutTools:
         self._trace = trace
 
     async def open(self) -> None:
-        """Sets the toolsets of the task up.
-
-        Raises:
-            ValueError: two tools have one name.
-        """
+        """Sets the toolsets of the task up. Raises ValueError if two tools have one name."""
         await self._own.open(self._trace.task.data)
         names = [schema["function"]["name"] for schema in self.schemas]
         double = next((name for name in names if names.count(name) > 1), None)

@@ -44,13 +44,7 @@ def marks(guess: str, word: str) -> str:
 
 
 class WordGame(gymnasium.Env[str, str]):
-    """One word to find.
-
-    Args:
-        words: what it is picked from.
-        turns: how many guesses there are.
-        known: only these words are guesses.
-    """
+    """One word to find. `turns`: how many guesses there are. `known`: only these words are guesses."""
 
     def __init__(self, words: Sequence[str], turns: int, *, known: bool) -> None:
         self.observation_space = AnyText()
@@ -65,15 +59,8 @@ class WordGame(gymnasium.Env[str, str]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Thinks of a word.
 
-        Args:
-            seed: decides it.
-            options: `{"row": {"word": "crane"}}` names it instead.
-
-        Returns:
-            The question, and `info` with `row` and `demonstration`.
-
-        Raises:
-            ValueError: the word named has not five letters from a to z.
+        `options`: `{"row": {"word": "crane"}}` names it instead. Returns the question, and `info` with `row` and
+        `demonstration`. Raises ValueError if the word named has not five letters from a to z.
         """
         super().reset(seed=seed)
         drawn = self._words[int(self.np_random.integers(len(self._words)))]
@@ -90,12 +77,7 @@ class WordGame(gymnasium.Env[str, str]):
         return question, {"row": {"word": word}, "demonstration": self._narrowing(word, luck)}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Takes a guess.
-
-        Raises:
-            ResetNeeded: no game is open.
-            TypeError: the action is not text.
-        """
+        """Takes a guess. Raises ResetNeeded if no game is open; TypeError if the action is not text."""
         if self._word is None:
             raise ResetNeeded("no word to guess: call reset() first, and again after a game has ended.")
         if not isinstance(action, str):

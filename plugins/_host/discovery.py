@@ -1,6 +1,5 @@
 """Which installed entry points of the group "grpo" a host loads, and in which order; none of them is imported.
 
-In: the metadata of installed distributions and the variable GRPO_PLUGINS. Out: entries, each with its own `load`.
 Two distributions may use the same entry-point name; both are found. GRPO_PLUGINS=a,b keeps the named entry points or
 distributions only, so that a test sees the same set on every machine.
 """
@@ -30,8 +29,7 @@ def normalized(distribution: str) -> str:
 def installed_entries() -> tuple[Entry, ...]:
     """Returns the entries that are installed and that GRPO_PLUGINS keeps, ours first, then by distribution and name.
 
-    Raises:
-        UsageError: GRPO_PLUGINS names something that is not installed.
+    Raises UsageError: GRPO_PLUGINS names something that is not installed.
     """
     found: dict[str, list[Entry]] = {}
     for entries in declared(ENTRY_POINT_GROUP):
@@ -45,9 +43,7 @@ def pinned(entries: Sequence[Entry], pins: str) -> tuple[Entry, ...]:
     """Keeps the entries that a comma-separated list names by entry point, distribution, or "distribution/entry".
 
     An empty list keeps all. The built-in losses and advantages always stay: without them no policy can be trained.
-
-    Raises:
-        UsageError: a name that no entry has.
+    Raises UsageError if a name that no entry has.
     """
     names = [name.strip() for name in pins.split(",") if name.strip()]
     if not names:

@@ -1,8 +1,5 @@
 """The entry points that installed distributions declare: what `importlib.metadata` tells, mostly without loading it.
 
-In: a group, and what is on `sys.path`. Out: for each distribution that declares something in the group its entries, in
-the order in which `importlib.metadata.distributions` finds them.
-
 Theory of operation. `importlib.metadata` loads the parsers of e-mails, archives and tables before it reads anything,
 which takes longer than it takes to import every plugin of ours. In a folder on the path, a distribution is a folder
 `*.dist-info` or `*.egg-info`; its `entry_points.txt` and the head of its `METADATA` are lines of plain text. Those are

@@ -1,7 +1,5 @@
 """Loads one entry point: imports it, checks its hooks and asks them what the plugin offers.
 
-In: an entry. Out: its registrations and its problems; nothing that the plugin does, except Ctrl-C, escapes.
-
 Theory of operation: every entry point gets a pluggy manager of its own. A plugin that raises while it is registered,
 shares an entry-point name with another one, or misspells a hook can then only spoil its own manager. What plugins
 print while they load goes to stderr, so that the output of a command stays readable for programs.

@@ -22,12 +22,9 @@ def find_registration(
 ) -> Registration:
     """Returns the registration that the SPEC names.
 
-    `home` is the distribution that wins when a short name has several offers: the default rewards of an environment
-    are looked up in its own distribution first. After it, the built-in plugins win.
-
-    Raises:
-        PluginNotFound: no such name, distribution or version.
-        AmbiguousName: several distributions offer the short name, and it is not built in.
+    `home` is the distribution that wins when a short name has several offers: the default rewards of an environment are
+    looked up in its own distribution first. After it, the built-in plugins win. Raises PluginNotFound if no such name,
+    distribution or version; AmbiguousName: several distributions offer the short name, and it is not built in.
     """
     offers = [known for known in registrations if known.kind == kind and known.spec.name == text.name]
     wanted = text.distribution or (home if len(offers) > 1 else "")

@@ -1,8 +1,5 @@
 """Can an entry point be imported here? Tried once in a process of its own, and remembered until its package changes.
 
-In: the entry points of other distributions. Out: for each why it must not be imported (it ends its process, hangs, or
-raises Ctrl-C's error), or "".
-
 Theory of operation. What a plugin raises is caught where it is loaded; what ends or holds the whole process cannot be.
 So a new or changed package is loaded in a child first (`_host.probe_child`), under a time limit. What came of it
 is a line in a file of the cache folder, by a hash of what is installed: the distribution's version, and path, size and
@@ -219,11 +216,8 @@ def _tell(line: str) -> None:
 def _fault(child: int, status: int | None, said: list[str], limit: float) -> str | None:
     """Returns what to say of a try: "" when the entry was loaded, None when nothing can be said.
 
-    Args:
-        child: the process that tried.
-        status: its exit status, or None when it did not end.
-        said: what it noted; see `_host.probe_child`.
-        limit: how long it had, in seconds.
+    `status`: its exit status, or None when it did not end. `said`: what it noted; see `_host.probe_child`. `limit`: how
+    long it had, in seconds.
     """
     if f"{LOADED} {child}" in said:
         return ""

@@ -1,7 +1,4 @@
-"""What is wrong with an installed plugin, as one line for people and a traceback for its author.
-
-In: an exception or a finding about one entry point. Out: a `Problem`; the other plugins go on.
-"""
+"""What is wrong with an installed plugin, as one line for people and a traceback for its author."""
 
 from __future__ import annotations
 

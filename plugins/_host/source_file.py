@@ -1,8 +1,7 @@
 """Loads a plugin from a file that belongs to no installed package: `./mine.py:score`, or a rubric, `./rubric.toml`.
 
-In: a path and the name of any spec in the file, or of a plain function, which is a reward as it is. Out: a registration
-whose distribution is the file's absolute path. The file's folder joins the end of `sys.path`, so that it may import its
-neighbours without hiding anything that is installed. The same file with the same content is executed once.
+The file's folder joins the end of `sys.path`, so that it may import its neighbours without hiding anything that is
+installed. The same file with the same content is executed once.
 """
 
 from __future__ import annotations
@@ -38,9 +37,8 @@ _PLAIN_FORM: dict[Kind, str] = {
 def registration_from_file(kind: Kind, text: SpecText) -> Registration:
     """Returns the spec of that kind that the file holds under a variable of that name, or with that name.
 
-    Raises:
-        PluginNotFound: there is no such file, no such function in it, or only another version.
-        UsageError: the file cannot be executed, or the name stands for something else.
+    Raises PluginNotFound if there is no such file, no such function in it, or only another version; UsageError if the
+    file cannot be executed, or the name stands for something else.
     """
     path_text, function = text.path, text.name
     path = Path(path_text).expanduser()
@@ -100,11 +98,7 @@ def _is_plain(value: object) -> TypeGuard[Callable[..., Any]]:
 
 
 def _spec_of_plain(kind: Kind, function: Callable[..., Any], where: str, name: str) -> RewardSpec | VerifierSpec:
-    """Makes a spec of a plain function that was named for a kind.
-
-    Raises:
-        UsageError: it cannot be one.
-    """
+    """Makes a spec of a plain function that was named for a kind. Raises UsageError if it cannot be one."""
     try:
         if kind == "verifier":
             return verifier_of(function, name=name)
@@ -138,11 +132,7 @@ def _kind_of_plain(value: object, module: ModuleType) -> Kind | None:
 
 
 def _only(kind: Kind, path: str, offered: Sequence[str]) -> str:
-    """Returns the name of the one thing that a file offers.
-
-    Raises:
-        PluginNotFound: it offers none, or several.
-    """
+    """Returns the name of the one thing that a file offers. Raises PluginNotFound if it offers none, or several."""
     if len(offered) == 1:
         return offered[0]
     if not offered:
@@ -159,8 +149,7 @@ def _only(kind: Kind, path: str, offered: Sequence[str]) -> str:
 def module_from_file(path: Path) -> ModuleType:
     """Executes a Python file, once for the same content, and returns it as a module.
 
-    Raises:
-        UsageError: it raises, with the place.
+    Raises UsageError if it raises, with the place.
     """
     content = path.read_bytes()
     identity = hashlib.sha256(str(path).encode() + b"\0" + content).hexdigest()[:12]

@@ -1,8 +1,4 @@
-"""A spec with the user's options, weight and alias: what a run actually uses.
-
-In: a spec from the host and the values of a SPEC. Out: a bound plugin whose `call` takes a completion and returns
-what the function returned; outcomes and failures are core/score's business.
-"""
+"""A spec with the user's options, weight and alias: what a run actually uses."""
 
 from __future__ import annotations
 
@@ -53,9 +49,7 @@ class _BoundFunction:
     def prepare(self) -> None:
         """Lets the plugin look at its options before anything is loaded.
 
-        Raises:
-            UsageError: what the plugin says about them.
-            PluginError: it raised something else.
+        Raises UsageError: what the plugin says about them; PluginError if it raised something else.
         """
         _prepare(self.spec, self.distribution, self.options)
 
@@ -69,9 +63,7 @@ class _BoundFunction:
     def call(self, completion: Completion) -> Any:
         """Calls the function for one completion (a coroutine for async functions; not where it takes several).
 
-        Raises:
-            MissingColumn: the completion's row lacks a column.
-            Exception: whatever the plugin raises.
+        Raises MissingColumn if the completion's row lacks a column; Exception: whatever the plugin raises.
         """
         return self.caller()(completion)
 
@@ -110,9 +102,7 @@ class _BoundFunction:
     def call_together(self, completions: Sequence[Completion]) -> Any:
         """Calls a function once for several completions: a batch with its columns as lists, or a group with its row.
 
-        Raises:
-            MissingColumn: some row lacks a column.
-            Exception: whatever the plugin raises.
+        Raises MissingColumn if some row lacks a column; Exception: whatever the plugin raises.
         """
         first: list[Any] = list(completions) if self.spec.whole else [c.text for c in completions]
         rows = [completion.row for completion in completions]
@@ -188,16 +178,14 @@ class BoundEnv:
     def settled(self) -> BoundEnv:
         """Returns it with the rewards, the verifier and the note that fit its options.
 
-        Raises:
-            UsageError: the options, or the rows that they name, cannot be used.
+        Raises UsageError if the options, or the rows that they name, cannot be used.
         """
         return self if self.spec.settle is None else replace(self, spec=self.spec.settle(**self.options))
 
     def rows(self, split: str) -> Sequence[Mapping[str, Any]] | None:
         """Returns the rows of a split, or None when the environment makes its own episodes.
 
-        Raises:
-            DatasetError: the rows cannot be used.
+        Raises DatasetError if the rows cannot be used.
         """
         return None if self.spec.dataset is None else self.spec.dataset(split, **self.options)
 
@@ -247,11 +235,7 @@ class BoundLoss(_BoundTraining):
     spec: LossSpec
 
     def __call__(self, tokens: LossTokens) -> TokenCosts:
-        """Returns what tokens cost.
-
-        Raises:
-            Exception: whatever the plugin raises, with a note that names it.
-        """
+        """Returns what tokens cost. Raises Exception: whatever the plugin raises, with a note that names it."""
         found = self._call(tokens)
         return found if isinstance(found, TokenCosts) else TokenCosts(found)
 
@@ -283,8 +267,7 @@ class BoundSampler:
     def choose(self, seen: RowsSeen) -> list[int]:
         """Returns the rows that it chooses.
 
-        Raises:
-            PluginError: it raised something, or chose what cannot be asked.
+        Raises PluginError if it raised something, or chose what cannot be asked.
         """
         who = f"sampler '{self.name}' of {self.distribution}"
         try:

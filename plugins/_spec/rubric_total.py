@@ -74,13 +74,7 @@ def reach(combine: Combine, terms: Sequence[Term]) -> tuple[float, float]:
 
 
 def total(combine: Combine, terms: Sequence[Term], values: Sequence[Value]) -> Value:
-    """Returns the rubric's score, None where it abstains, or `FAILED`.
-
-    Args:
-        combine: what is made of the values.
-        terms: the components.
-        values: one for each.
-    """
+    """Returns the rubric's score, None where it abstains, or `FAILED`."""
     return _sum(terms, values) if combine == "sum" else _logical(combine, terms, values)
 
 

@@ -2,9 +2,8 @@
 
 A family of environments takes a name more, `gym:FrozenLake-v1[:key=value,...]`.
 
-In: text such as `length:limit=80,weight=2,as=short`, `./mine.py:score` or `./rubric.toml`, or the table
-`{name = "length", weight = 2, as = "short", options = {limit = 80}}`. Out: a `SpecText`. No plugin is looked up.
-A value is JSON if it reads as JSON up to the next comma or the end, and otherwise the bare text up to the next comma.
+No plugin is looked up. A value is JSON if it reads as JSON up to the next comma or the end, and otherwise the bare text
+up to the next comma.
 """
 
 from __future__ import annotations
@@ -59,8 +58,7 @@ class SpecText:
 def parse(source: str | Mapping[str, Any]) -> SpecText:
     """Reads a SPEC from text or from a table.
 
-    Raises:
-        UsageError: it does not follow the syntax, or a reserved key has an impossible value.
+    Raises UsageError if it does not follow the syntax, or a reserved key has an impossible value.
     """
     if not isinstance(source, str):
         return _parse_table(source)
@@ -75,11 +73,7 @@ def is_file(text: str) -> bool:
 
 
 def _refuse_data(text: str) -> None:
-    """Refuses a file of rows where a plugin is to be named.
-
-    Raises:
-        UsageError: with the environment that reads it.
-    """
+    """Refuses a file of rows where a plugin is to be named. Raises UsageError with the environment that reads it."""
     if text.endswith(_DATA_ENDS):
         raise UsageError(f"'{text}' is a data set and no plugin. To train on its rows: --env rows:dataset={text}")
 

@@ -62,11 +62,7 @@ _dialects: dict[tuple[str, str], _Dialect] = {}
 
 
 async def ask(endpoint: Endpoint, messages: Sequence[Message], schema: dict[str, Any]) -> Reply:
-    """Asks the judge; waits for a turn first.
-
-    Raises:
-        JudgeError: no complete reply came, after the retries.
-    """
+    """Asks the judge; waits for a turn first. Raises JudgeError if no complete reply came, after the retries."""
     import openai
 
     here = await _here()

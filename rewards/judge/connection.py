@@ -30,11 +30,7 @@ class Redirected(Refused):
 def connect(base_url: str, key: str, *, timeout: float, retries: int) -> AsyncOpenAI:
     """Returns a client of a server, whose errors may come from a `Refused`; see `refusal`.
 
-    Args:
-        base_url: up to and with "/v1".
-        key: what the server knows us by.
-        timeout: seconds for one request, at each of its stages.
-        retries: after the first request.
+    `base_url`: up to and with "/v1". `timeout`: seconds for one request, at each of its stages.
     """
     import httpx
     import openai

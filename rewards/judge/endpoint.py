@@ -38,11 +38,7 @@ class Endpoint:
 
     @property
     def key(self) -> str:
-        """The key.
-
-        Raises:
-            OptionError: the environment variable is not set, or is not a name of one.
-        """
+        """The key. Raises OptionError if the environment variable is not set, or is not a name of one."""
         if not self.api_key_env:
             return _NO_KEY
         if not _ENV_NAME.fullmatch(self.api_key_env):
@@ -65,10 +61,8 @@ class Endpoint:
 def refuse_unusable(endpoint: Endpoint) -> None:
     """Refuses an endpoint that cannot be asked: no client, no key, nobody there.
 
-    One request is made, for the list of models; whatever the server says to it but "unauthorized" will do.
-
-    Raises:
-        UsageError: names what is missing and the remedy.
+    One request is made, for the list of models; whatever the server says to it but "unauthorized" will do. Raises
+    UsageError, which names what is missing and the remedy.
     """
     try:
         url = urlsplit(endpoint.base_url)

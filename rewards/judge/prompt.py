@@ -48,11 +48,9 @@ class Question:
 def material_of(completion: Completion, question: Any, reference: Any, longest: int) -> tuple[tuple[str, str], ...]:
     """Returns what the judge is to see, as pairs of a title and a text.
 
-    Args:
-        completion: its prompt is the task; of several turns, the whole conversation is the answer.
-        question: the task of a completion that has no prompt, or None or "".
-        reference: the reference answer, or "".
-        longest: of a longer answer, only the first and the last half of so many characters are shown.
+    `completion`: its prompt is the task; of several turns, the whole conversation is the answer. `question`: the task
+    of a completion that has no prompt, or None or "". `reference`: the reference answer, or "". `longest`: of a longer
+    answer, only the first and the last half of so many characters are shown.
     """
     task = _conversation(completion.prompt) if completion.prompt else str("" if question is None else question)
     answer = _conversation(completion.messages) if completion.turns > 1 else completion.text

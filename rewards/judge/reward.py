@@ -47,8 +47,7 @@ def prepare(
 ) -> None:
     """Refuses options that cannot work, a missing key, and an endpoint that does not answer.
 
-    Raises:
-        UsageError: names the option and the remedy.
+    Raises UsageError, which names the option and the remedy.
     """
     from grpo.rewards.judge.endpoint import Endpoint, refuse_unusable
 

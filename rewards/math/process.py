@@ -67,11 +67,7 @@ class _Process:
             )
 
     def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """Returns the reply to a request.
-
-        Raises:
-            Undecided: no reply came; the process is of no more use.
-        """
+        """Returns the reply to a request. Raises Undecided: no reply came; the process is of no more use."""
         import json
 
         from grpo.plugins.child_process import send_message

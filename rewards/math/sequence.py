@@ -34,10 +34,7 @@ class _Terms:
 def same_sequence(gold: str, text: str, read: Callable[[str], Sequence[Any]]) -> bool | None:
     """Whether two texts are the same sequence, None where neither has dots between its terms.
 
-    Args:
-        gold: the gold, as LaTeX.
-        text: the answer, as LaTeX.
-        read: reads LaTeX as a list of sympy objects and texts.
+    `read`: reads LaTeX as a list of sympy objects and texts.
     """
     pieces = _pieces(gold), _pieces(text)
     if not any(_DOTS.fullmatch(piece) for _kind, items in pieces for piece in items):

@@ -51,14 +51,9 @@ class _Reading:
 def same_set(gold: str, text: str, read: Callable[[str], Sequence[Any]], *, relations: bool) -> bool | None:
     """Compares two sets of real numbers.
 
-    Args:
-        gold: the gold, as LaTeX.
-        text: the answer, without the words around it.
-        read: reads LaTeX as a list of sympy objects and texts.
-        relations: an inequality may be the answer where the gold is written as a set.
-
-    Returns:
-        None when one of them is not a set of real numbers in one variable, or neither is written as one.
+    `read`: reads LaTeX as a list of sympy objects and texts. `relations`: an inequality may be the answer where the
+    gold is written as a set. Returns None when one of them is not a set of real numbers in one variable, or neither is
+    written as one.
     """
     if not (_SETLIKE.search(gold) and _SETLIKE.search(text)):
         return None

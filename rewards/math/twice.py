@@ -42,9 +42,7 @@ class Twice:
 def said_twice(prediction: Statement, gold: str) -> Twice | None:
     """Returns what stands before and behind the one "or", "i.e." or bracket of a statement; None for other statements.
 
-    Args:
-        prediction: the statement, in prose or with one marked content.
-        gold: the gold as text.
+    `prediction`: the statement, in prose or with one marked content.
     """
     if len(prediction.parts) > 1:
         return None

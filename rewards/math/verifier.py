@@ -81,11 +81,7 @@ CASES = [
 
 
 def prepare(*, limit: float, precision: int, **_others: object) -> None:
-    """Refuses limits and precisions that cannot work.
-
-    Raises:
-        OptionError: `limit` or `precision` is out of range.
-    """
+    """Refuses limits and precisions that cannot work. Raises OptionError: `limit` or `precision` is out of range."""
     if not 0 < limit <= _LONGEST_LIMIT:
         raise OptionError(f"the option 'limit' is {limit:g}; set seconds above 0 and up to {_LONGEST_LIMIT:g}.")
     if not 0 <= precision <= _MOST_DECIMALS:

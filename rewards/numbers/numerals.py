@@ -231,9 +231,8 @@ def _factor(match: re.Match[str]) -> Fraction:
 def read_number(text: str, *, units: bool = False) -> Number | None:
     """Reads a text that is one number and nothing else, or None.
 
-    Args:
-        text: the text, for example " $1,200.00 "; a sign may stand apart ("- 7") and spaces may part thousands.
-        units: words may follow the number ("72 apples").
+    `text`: the text, for example " $1,200.00 "; a sign may stand apart ("- 7") and spaces may part thousands. `units`:
+    words may follow the number ("72 apples").
     """
     text = text.strip()
     if len(text) > 4 * DIGITS:

@@ -179,8 +179,7 @@ def amounts(text: str) -> list[tuple[Unit, int]]:
 def same_amount(text: str, gold: str) -> bool | None:
     """Whether a text states the quantity of a gold, where one of the two has several units: "3 hours 20 minutes".
 
-    Returns:
-        None where neither has several units, or one of them is no quantity of known units.
+    Returns None where neither has several units, or one of them is no quantity of known units.
     """
     wanted = amounts(gold)
     said = amounts(text) if len(wanted) == 1 else []

@@ -34,10 +34,6 @@ def one_quantity(text: str, numbers: list[Number]) -> list[Number]:
     """Returns the numbers of a text with those that say one quantity twice as one number.
 
     Such a number has the smaller reading as its value, and as its factor how many times that the other one is.
-
-    Args:
-        text: the text.
-        numbers: its numbers, from left to right.
     """
     kept: list[Number] = []
     waiting = list(numbers)

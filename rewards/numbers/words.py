@@ -47,8 +47,7 @@ _FIRST = lazy_pattern(
 def spoken_number(text: str) -> Fraction | None:
     """Returns the number that a text is in words, or None when it is no one number in words.
 
-    Args:
-        text: such as "Seventy-two.", "one hundred and five", "a dozen", "two thirds" or "negative three point five".
+    `text`: such as "Seventy-two.", "one hundred and five", "a dozen", "two thirds" or "negative three point five".
     """
     if not text.isascii():
         return chinese_number(text.strip().removesuffix("\u3002"))

@@ -48,8 +48,7 @@ class Expression:
 def read_expression(text: str) -> Expression:
     """Works out an expression of whole numbers, + - * / (also as signs, LaTeX and Unicode write them) and brackets.
 
-    Raises:
-        Unreadable: it is longer than `LONGEST`, has another character or operator in it, or divides by zero.
+    Raises Unreadable if it is longer than `LONGEST`, has another character or operator in it, or divides by zero.
     """
     if len(text) > LONGEST:
         raise Unreadable(f"longer than {LONGEST} characters")

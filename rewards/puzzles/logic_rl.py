@@ -17,10 +17,8 @@ _ROLE = lazy_pattern(r"\b(knight|knave)\b", re.IGNORECASE)
 def logic_rl_score(text: str, solution: str) -> float:
     """Scores the layout (1 or -1) plus the answer (2, -1.5 when wrong, -2 when unreadable, missing or ill laid out).
 
-    Args:
-        text: prompt and completion; what follows the first header is read, all of it when there is none, and then
-            there is no answer.
-        solution: one line a person, "(1) Zoey is a knave".
+    `text`: prompt and completion; what follows the first header is read, all of it when there is none, and then there
+    is no answer. `solution`: one line a person, "(1) Zoey is a knave".
     """
     header = next((known for known in _HEADERS if known in text), None)
     written = text if header is None else text.partition(header)[2]

@@ -37,9 +37,8 @@ def tinyzero_score(
 ) -> float:
     """Scores the last `<answer>` block on the last line after the header.
 
-    Returns:
-        0 without header or block; `score` when the digits of the block are the numbers and its value is within 1e-5
-        of the target; else `format_score`.
+    Returns 0 without header or block; `score` when the digits of the block are the numbers and its value is within 1e-5
+    of the target; else `format_score`.
     """
     equation = _equation(text)
     if equation is None:
@@ -75,8 +74,7 @@ def _uses(equation: str, numbers: Sequence[Any]) -> bool:
 def _evaluated(equation: str) -> Any:
     """Works out what Python would.
 
-    Raises:
-        Exception: it is no expression of numbers, it is too large, or Python's own arithmetic refuses.
+    Raises Exception if it is no expression of numbers, it is too large, or Python's own arithmetic refuses.
     """
     if len(equation) > _LONGEST or not _ALLOWED.fullmatch(equation):
         raise ValueError("not an equation")

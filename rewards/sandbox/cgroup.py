@@ -1,6 +1,5 @@
 """Control groups, where this process may make them: limits on the memory of all processes of a sandbox together.
 
-In: nothing but the machine. Out: one group for each sandbox, its limit, and why the kernel ended something in it.
 Version 2 needs a folder with the memory controller in which we may make groups (root, or a delegated one); version 1
 needs root. Without them the limits of single processes remain.
 """

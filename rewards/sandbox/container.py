@@ -46,16 +46,10 @@ class Container:
     ) -> None:
         """Starts it and waits until its agent is ready.
 
-        Args:
-            client: the engine's client, `docker.DockerClient`.
-            host: the engine's address, or "" for the default.
-            image: an image with Python 3.11 or newer as `python3`.
-            settings: more arguments for the engine, such as `runtime` and `mem_limit`.
-            plan: see `agent.main`.
-
-        Raises:
-            SandboxUnavailable: the agent cannot work there.
-            docker.errors.DockerException: the engine refuses.
+        `client`: the engine's client, `docker.DockerClient`. `host`: the engine's address, or "" for the default.
+        `image`: an image with Python 3.11 or newer as `python3`. `settings`: more arguments for the engine, such as
+        `runtime` and `mem_limit`. `plan`: see `agent.main`. Raises SandboxUnavailable if the agent cannot work there;
+        docker.errors.DockerException if the engine refuses.
         """
         self._waiting: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Future[JobResult]]] = {}
         self._lock = threading.Lock()
@@ -103,11 +97,7 @@ class Container:
         return bool(self._lost)
 
     async def run(self, job: Job) -> JobResult:
-        """Runs one job.
-
-        Raises:
-            ContainerLost: it ended meanwhile.
-        """
+        """Runs one job. Raises ContainerLost if it ended meanwhile."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[JobResult] = loop.create_future()
         with self._lock:

@@ -31,8 +31,7 @@ class DockerPool:
     ) -> None:
         """Starts the container.
 
-        Raises:
-            SandboxUnavailable: there is no engine, no such image, or no sandbox can be made in it.
+        Raises SandboxUnavailable if there is no engine, no such image, or no sandbox can be made in it.
         """
         self._image, self._settings, self._plan = image, settings, plan
         self._patience, self._host = patience, host
@@ -126,11 +125,7 @@ class DockerPool:
 
 
 def connected(host: str) -> Any:
-    """Returns a client of the engine.
-
-    Raises:
-        SandboxUnavailable: the SDK is not installed, or no engine answers.
-    """
+    """Returns a client of the engine. Raises SandboxUnavailable if the SDK is not installed, or no engine answers."""
     try:
         import docker
     except ImportError as error:

@@ -1,7 +1,6 @@
 """An image of this machine's own Python for a container engine: no registry is needed.
 
-In: a client of the engine. Out: the name of an image with the interpreter, its library and nothing else. As a program,
-`python -m grpo.rewards.sandbox.engine_image`, it makes the image in the engine at DOCKER_HOST.
+As a program, `python -m grpo.rewards.sandbox.engine_image`, it makes the image in the engine at DOCKER_HOST.
 """
 
 from __future__ import annotations

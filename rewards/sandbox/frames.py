@@ -40,11 +40,7 @@ def pack_result(number: int, result: JobResult) -> bytes:
 
 
 def unpack_result(frame: bytes) -> tuple[int, JobResult]:
-    """Reads a frame of `pack_result`, without its length.
-
-    Raises:
-        ValueError: it is not such a frame.
-    """
+    """Reads a frame of `pack_result`, without its length. Raises ValueError if it is not such a frame."""
     try:
         head, blobs = _unpacked(frame)
         return int(head["number"]), _result_of(head["result"], blobs)
@@ -58,11 +54,7 @@ def pack_values(values: dict[str, Any]) -> bytes:
 
 
 def unpack_values(frame: bytes) -> dict[str, Any]:
-    """Reads a frame of `pack_values`, without its length.
-
-    Raises:
-        ValueError: it is not such a frame.
-    """
+    """Reads a frame of `pack_values`, without its length. Raises ValueError if it is not such a frame."""
     try:
         return dict(_unpacked(frame)[0])
     except (TypeError, RecursionError, struct.error) as error:

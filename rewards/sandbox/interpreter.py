@@ -73,11 +73,7 @@ def default_python() -> str:
 
 @lru_cache(maxsize=8)
 def find_interpreter(python: str) -> Interpreter:
-    """Returns the files of a Python.
-
-    Raises:
-        SandboxUnavailable: there is no such Python, or it is too old.
-    """
+    """Returns the files of a Python. Raises SandboxUnavailable if there is no such Python, or it is too old."""
     try:
         done = subprocess.run(
             [python, "-I", "-S", "-c", _PROBE], capture_output=True, text=True, timeout=60, check=True, env={}
@@ -124,8 +120,7 @@ class Packages:
 def find_packages(python: str, names: tuple[str, ...]) -> Packages:
     """Returns the files of installed packages: the folders of packages of this process, and the libraries they map.
 
-    Raises:
-        SandboxUnavailable: a package cannot be imported by this Python.
+    Raises SandboxUnavailable if a package cannot be imported by this Python.
     """
     if not names:
         return Packages()
@@ -165,8 +160,7 @@ def find_packages(python: str, names: tuple[str, ...]) -> Packages:
 def pytest_packages() -> Packages:
     """Returns the files of pytest and of what it imports, and nothing else that is installed.
 
-    Raises:
-        SandboxUnavailable: pytest is not installed.
+    Raises SandboxUnavailable: pytest is not installed.
     """
     folder = f"{PACKAGES}/pytest"
     mounts = []
@@ -187,12 +181,7 @@ def find_stdlib(python: str) -> str:
 
 
 def library_mounts(paths: list[str], beneath: str = "") -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Returns where shared libraries go, and links for the other names that the linker may ask for.
-
-    Args:
-        paths: the libraries, as the kernel names them.
-        beneath: a folder that is shown anyway.
-    """
+    """Returns where shared libraries go, and links for the other names that the linker may ask for."""
     mounts, links = [], []
     for path in paths:
         if beneath and os.path.realpath(path).startswith(os.path.realpath(beneath) + "/"):

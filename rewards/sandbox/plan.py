@@ -66,13 +66,8 @@ class Plans:
     def __init__(self, python: str, allow_degraded: bool, packages: Sequence[str] = ()) -> None:
         """Finds out what the machine gives.
 
-        Args:
-            python: the interpreter for programs.
-            allow_degraded: what is missing is named and done without.
-            packages: installed packages that programs may import, and that each sandbox imports once.
-
-        Raises:
-            SandboxUnavailable: a protection is missing and `allow_degraded` is not set.
+        `packages`: installed packages that programs may import, and that each sandbox imports once. Raises
+        SandboxUnavailable if a protection is missing and `allow_degraded` is not set.
         """
         if sys.platform != "linux":
             raise SandboxUnavailable("the sandbox 'local' needs Linux. Run it there, or use the sandbox 'docker'.")
@@ -86,8 +81,7 @@ class Plans:
     def give_up(self, names: Sequence[str]) -> None:
         """Notes that the machine does not give these protections.
 
-        Raises:
-            SandboxUnavailable: nothing may be missing, or not these.
+        Raises SandboxUnavailable: nothing may be missing, or not these.
         """
         vital = [name for name in names if name in _INDISPENSABLE or (name == "user namespace" and os.geteuid() != 0)]
         if names and (vital or not self._allow_degraded):

@@ -44,8 +44,7 @@ class LocalPool:
     def __init__(self, plans: Plans, slots: int) -> None:
         """Starts the first sandbox, so that what is missing shows at once.
 
-        Raises:
-            SandboxUnavailable: a protection is missing, or the interpreter cannot run.
+        Raises SandboxUnavailable if a protection is missing, or the interpreter cannot run.
         """
         self._plans = plans
         self._room = Room(max(2, slots))

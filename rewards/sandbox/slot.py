@@ -45,9 +45,8 @@ class Slot:
     def __init__(self, planned: Planned) -> None:
         """Starts it.
 
-        Raises:
-            ProtectionMissing: the machine does not give what the plan asks for.
-            SandboxUnavailable: it does not start for another reason.
+        Raises ProtectionMissing if the machine does not give what the plan asks for; SandboxUnavailable if it does not
+        start for another reason.
         """
         self._degraded, self._group = planned.degraded, planned.group
         self._least_processes = planned.profile.least_processes
@@ -95,12 +94,8 @@ class Slot:
     async def run(self, job: Job, channel: socket.socket | None) -> JobResult:
         """Runs one job.
 
-        Args:
-            job: what to run; its peer is the pool's business.
-            channel: this program's end of the connection to its peer.
-
-        Raises:
-            SlotLost: the sandbox ended, or something outside ended the program; the slot must be closed.
+        `job`: what to run; its peer is the pool's business. `channel`: this program's end of the connection to its
+        peer. Raises SlotLost: the sandbox ended, or something outside ended the program; the slot must be closed.
         """
         self.jobs += 1
         limits = job.limits
@@ -145,8 +140,7 @@ class Slot:
     def _ask_for_kills(self, answer: wire.Answer, limits: Limits, processes: int) -> None:
         """Notes when the program was ended because it was at its limit of memory.
 
-        Raises:
-            SlotLost: the machine had no memory left, or somebody ended the program.
+        Raises SlotLost if the machine had no memory left, or somebody ended the program.
         """
         killed = os.WIFSIGNALED(answer.status)
         why = self._group.why_ended() if self._group and (killed or processes > 1) else ""

@@ -17,9 +17,7 @@ _BETWEEN = lazy_pattern(r"</reasoning>\s*+<answer>")
 def strict_layout(text: str, *, multiline: bool) -> bool:
     """True when the text is the two blocks with every tag alone on its line, and one or two newlines at its end.
 
-    Args:
-        text: the completion.
-        multiline: blocks may hold newlines (the published expression's DOTALL flag).
+    `multiline`: blocks may hold newlines (the published expression's DOTALL flag).
     """
     head, middle, tail = "<reasoning>\n", "\n</reasoning>\n<answer>\n", "\n</answer>\n"
     if not text.startswith(head):
@@ -38,9 +36,7 @@ def strict_layout(text: str, *, multiline: bool) -> bool:
 def soft_layout(text: str, *, multiline: bool) -> bool:
     """True when the text starts with a reasoning block that an answer block follows; anything may come after.
 
-    Args:
-        text: the completion.
-        multiline: blocks may hold newlines (the published expression's DOTALL flag).
+    `multiline`: blocks may hold newlines (the published expression's DOTALL flag).
     """
     if not text.startswith(_OPEN_REASONING):
         return False

@@ -49,11 +49,7 @@ def acted(
 ) -> list[Completion | Raised]:
     """Returns what rewards see of rollouts with known actions, or why one could not be played.
 
-    Args:
-        env: the environment with its options.
-        wanted: episodes and their actions.
-        seconds: for one call of an environment that is stepped.
-        processes: where it is stepped; None: in threads of this process.
+    `processes`: where it is stepped; None: in threads of this process.
     """
     if not env.spec.played:
         return [_answered(episode, actions) for episode, actions in wanted]
@@ -93,12 +89,8 @@ def judge_golds(
 ) -> list[JudgedGold]:
     """Judges gold solutions.
 
-    Args:
-        scorer: runs the rewards and the verifier.
-        rewards, verifier: those of the run.
-        worked: rollouts with the gold solutions.
-        silent: rollouts of the same episodes in which nothing was said.
-        rows: the number of each episode in messages; default: its index.
+    `silent`: rollouts of the same episodes in which nothing was said. `rows`: the number of each episode in messages;
+    default: its index.
     """
     outcomes, silence = scorer.score(worked, rows=rows), scorer.score(silent, rows=rows)
     nobody: list[Judgement | None] = [None] * len(worked)

@@ -121,10 +121,8 @@ def doubts(plan: Plan) -> Iterator[str]:
     """Yields what a user should know before a run trains.
 
     These are rewards that cannot score, or teach nothing, and gold solutions of its first rows that it does not accept.
-
-    Raises:
-        UsageError: a reward or verifier fails on whatever is written.
-        SandboxUnavailable: this machine cannot run the programs of the solutions.
+    Raises UsageError if a reward or verifier fails on whatever is written; SandboxUnavailable if this machine cannot
+    run the programs of the solutions.
     """
     for part in plan.envs:
         solved = list(islice((episode for episode in sample_of(part.train) if episode.gold_actions), _TRIED))
@@ -163,8 +161,7 @@ def answered(
 ) -> list[Completion]:
     """Returns what rewards see of answers that no model wrote, gold solutions among them; a group for each episode.
 
-    Raises:
-        SandboxUnavailable: this machine cannot run programs.
+    Raises SandboxUnavailable if this machine cannot run programs.
     """
     wanted = [
         (number, episode, actions)
@@ -201,8 +198,7 @@ def _judged(
 def _acted(env: BoundEnv, wanted: Sequence[Wanted], seconds: float, processes: EnvProcesses | None) -> list[Completion]:
     """Plays episodes with known actions; one that raises or hangs is a failed rollout.
 
-    Raises:
-        SandboxUnavailable: this machine cannot run programs.
+    Raises SandboxUnavailable if this machine cannot run programs.
     """
     found = []
     for (episode, _), one in zip(wanted, acted(env, wanted, seconds=seconds, processes=processes), strict=True):

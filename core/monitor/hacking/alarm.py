@@ -45,13 +45,9 @@ SAME = 1e-9
 class RunAlarm(Part):
     """The alarm of one run. Rank 0 checks, and all ranks stop together.
 
-    An error inside the alarm ends the alarm with a warning, not the run.
-
-    Args:
-        plan: with the rewards.
-        run_dir: whose recorded rollouts are looked at again where a run goes on.
-        progress: told of suspicions.
-        noted: is handed the step and the suspicions of each batch that has some; None: nobody is.
+    An error inside the alarm ends the alarm with a warning, not the run. `run_dir`: whose recorded rollouts are looked
+    at again where a run goes on. `noted`: is handed the step and the suspicions of each batch that has some; None:
+    nobody is.
     """
 
     def __init__(
@@ -75,8 +71,7 @@ class RunAlarm(Part):
     def on_batch(self, batch: Batch) -> dict[str, float]:
         """Looks at a batch, and ends a run that is to end with its first alarm, on all processes alike.
 
-        Raises:
-            RunError: what was seen.
+        Raises RunError: what was seen.
         """
         if is_first():
             self._warn(batch)
@@ -123,11 +118,7 @@ class RunAlarm(Part):
 def smallest(bound: BoundReward, completion: Completion, score: float, deadline: float) -> str:
     """Returns the smallest text found that scores at least as much as a completion did.
 
-    Args:
-        bound: the reward.
-        completion: what to begin with.
-        score: what the reward gave it.
-        deadline: of `time.monotonic()`; what is not tried by then is not tried.
+    `deadline`: of `time.monotonic()`; what is not tried by then is not tried.
     """
     with Scorer([bound], workers=1, retries=0) as scorer:
 

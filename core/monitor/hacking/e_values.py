@@ -24,10 +24,8 @@ class TestMartingale:
     def add(self, values: Sequence[float], bound: float) -> float:
         """Bets on the values of one step; returns the wealth.
 
-        Args:
-            values: each between 0 and 1.
-            bound: of their mean given everything before them, where there is nothing to find; above 0. It is to be
-                known before the values are.
+        `values`: each between 0 and 1. `bound`: of their mean given everything before them, where there is nothing to
+        find; above 0. It is to be known before the values are.
         """
         self._steps += 1
         paid = 1 / (self._steps * (self._steps + 1))

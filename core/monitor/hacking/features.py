@@ -1,7 +1,5 @@
 """What the alarm for reward hacking sees of a completion, and what can be counted of a text without understanding it.
 
-In: scored completions. Out: counts, words and answers of each, and how two numbers of them go together.
-
 A reward that is exploited often pays for one of these. They are named in the words of a warning.
 """
 

@@ -25,11 +25,7 @@ class Pattern:
 
 
 def pattern(groups: Sequence[Sequence[Seen]]) -> Pattern:
-    """Names what pays.
-
-    Args:
-        groups: completions of one prompt each; those without a reward are left out.
-    """
+    """Names what pays. `groups`: completions of one prompt each; those without a reward are left out."""
     paid = [have for group in groups if len(have := [one for one in group if one.reward is not None]) > 1]
     totals = [[one.reward or 0.0 for one in group] for group in paid]
     decides = _decides(paid, totals)

@@ -120,8 +120,7 @@ LENGTHS = "lengths"
 class HackingWatch:
     """Looks at every step of a run, once and in order; rings once for each signal.
 
-    Args:
-        steady: the prompts are as hard in the last steps as in the first ones.
+    `steady`: the prompts are as hard in the last steps as in the first ones.
     """
 
     def __init__(self, *, steady: bool = True) -> None:
@@ -137,9 +136,7 @@ class HackingWatch:
     def look(self, step: int, seen: Sequence[Seen]) -> list[Suspicion]:
         """Returns what is new in this step.
 
-        Args:
-            step: its number.
-            seen: its completions, in the order in which they are recorded; a reward that cannot be squared is none.
+        `seen`: its completions, in the order in which they are recorded; a reward that cannot be squared is none.
         """
         seen = [one if one.reward is None else replace(one, reward=known(one.reward)) for one in seen]
         if not seen:

@@ -53,9 +53,7 @@ Named = tuple[str, str]  # a block and its name in the page
 def page(summary: str, rollouts: Sequence[Named]) -> Iterator[str]:
     """Yields the page of a report in pieces.
 
-    Args:
-        summary: the block that the page begins with; it is drawn before the others have been read.
-        rollouts: names and blocks.
+    `summary`: the block that the page begins with; it is drawn before the others have been read.
     """
     return _document("Run report", REPORT, [("summary", summary)], rollouts)
 
@@ -63,9 +61,7 @@ def page(summary: str, rollouts: Sequence[Named]) -> Iterator[str]:
 def live_page(summary: str, version: str) -> Iterator[str]:
     """Yields the same page as one that asks its server for blocks, and for a newer state of its runs.
 
-    Args:
-        summary: as for `page`.
-        version: what the server calls this state.
+    `summary`: as for `page`.
     """
     return _document("Run report", LIVE, [("summary", summary), ("version", version)], [], FOLLOWING)
 

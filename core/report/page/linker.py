@@ -37,13 +37,8 @@ class Module:
 def link(folder: Path, entry: str) -> str:
     """Returns a script that runs a module and all that it imports.
 
-    Args:
-        folder: of the modules.
-        entry: the file of the module to run.
-
-    Raises:
-        LinkError: a module is missing, has a form that is not allowed, does not export a name that another one imports
-            from it, or imports itself by way of others.
+    Raises LinkError if a module is missing, has a form that is not allowed, does not export a name that another one
+    imports from it, or imports itself by way of others.
     """
     functions = (_function(file, module) for file, module in linked_modules(folder, entry).items())
     return f'"use strict";\n(() => {{\n{"".join(functions)}}})();\n'
@@ -52,8 +47,7 @@ def link(folder: Path, entry: str) -> str:
 def linked_modules(folder: Path, entry: str) -> dict[str, Module]:
     """Returns a module and all that it imports by their files, each after those that it imports itself.
 
-    Raises:
-        LinkError: as `link` does.
+    Raises LinkError: as `link` does.
     """
     modules: dict[str, Module] = {}
     _add(folder, entry, modules, ())

@@ -30,8 +30,7 @@ _TABLE = r"(?<![\w.'\"])(?P<section>[a-z]+)\.(?P<name>[a-z_]+)=(?P<text>'[^']*'|
 def settings_tree(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the tree that `parse_config` checks; None leaves a setting alone.
 
-    Raises:
-        UsageError: an unknown keyword, a section without a dictionary, or a setting that is given twice.
+    Raises UsageError if an unknown keyword, a section without a dictionary, or a setting that is given twice.
     """
     short = short_names()
     tree: dict[str, Any] = {}

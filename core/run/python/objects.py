@@ -24,12 +24,7 @@ LARGEST = 64 * 2**20  # bytes of a function with all that it holds; each worker 
 
 
 class PluginObjects:
-    """Hands objects to a host.
-
-    Args:
-        host: what is to find them.
-        warned: told of a function that has to run in this process.
-    """
+    """Hands objects to a host. `warned`: told of a function that has to run in this process."""
 
     def __init__(self, host: Host, warned: Callable[[str], None]) -> None:
         self._host = host
@@ -39,8 +34,7 @@ class PluginObjects:
     def ref(self, kind: Kind, value: Any) -> Any:
         """Returns a SPEC for an object; what is a SPEC or a table already stays it, the object of a table replaced.
 
-        Raises:
-            UsageError: it cannot be a plugin of that kind.
+        Raises UsageError if it cannot be a plugin of that kind.
         """
         if isinstance(value, str):
             return value

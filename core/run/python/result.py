@@ -166,8 +166,7 @@ class Rollouts:
     def __getitem__(self, step: int | slice) -> DataFrame:
         """Returns the table of one step, of the last one but n for -n, or of the steps of a slice, its end included.
 
-        Raises:
-            UsageError: there are no rollouts of that step.
+        Raises UsageError if there are no rollouts of that step.
         """
         from pandas import DataFrame, concat
 

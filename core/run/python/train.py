@@ -209,11 +209,7 @@ def _beside(out: Any, resume: str | Path | Run | None) -> Path:
 
 
 def _run_dir(source: Any) -> RunDir:
-    """Returns the directory of a run that is to be resumed.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """Returns the directory of a run that is to be resumed. Raises UsageError if there is none."""
     if not isinstance(source, (str, Path, Run)):
         raise UsageError(
             f"resume={source!r} is not a run. Give what grpo.train returned, or the path of a run directory."
@@ -224,8 +220,7 @@ def _run_dir(source: Any) -> RunDir:
 def _with_system(envs: Sequence[Any], system: str | None) -> Any:
     """Returns the environment, or several, with a system message as an option.
 
-    Raises:
-        UsageError: there are several, and a message.
+    Raises UsageError if there are several, and a message.
     """
     if len(envs) != 1:
         if system is not None and envs:
@@ -244,8 +239,7 @@ def _with_system(envs: Sequence[Any], system: str | None) -> Any:
 def _refuse_unknown(config: RunConfig, host: Host) -> None:
     """Says what is wrong with names and options before the libraries load, which takes seconds.
 
-    Raises:
-        UsageError: a plugin cannot be used.
+    Raises UsageError if a plugin cannot be used.
     """
     bound_envs(config, host)
     bind_objective(config, host)
@@ -261,14 +255,7 @@ def _resumable(
 ) -> tuple[RunDir, int | None]:
     """Returns the run to continue, and how many steps it is to have where these are more than it was asked for.
 
-    Args:
-        source: the run, or its directory.
-        plugins: those of the call, as a configuration has them.
-        given: the names of the objects among them.
-        tree: the settings of the call.
-
-    Raises:
-        UsageError: there is none, or it has other plugins or settings than those that were given again.
+    Raises UsageError if there is none, or it has other plugins or settings than those that were given again.
     """
     run_dir = _run_dir(source)
     recorded = run_config(run_dir)

@@ -30,11 +30,7 @@ class Asks(Protocol):
 
 
 class FolderThere:
-    """Gives a folder away as a tar file, in pieces.
-
-    Args:
-        path: of the folder.
-    """
+    """Gives a folder away as a tar file, in pieces."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
@@ -73,15 +69,8 @@ class FolderThere:
 def fetch(there: Asks, path: Path) -> bool:
     """Pulls a folder over, unless this machine sees the same one.
 
-    Args:
-        there: the folder.
-        path: where it is there, and is to be here.
-
-    Returns:
-        Whether it had to be pulled.
-
-    Raises:
-        RunError: there is something else at the path here.
+    `path`: where it is there, and is to be here. Returns whether it had to be pulled. Raises RunError if there is
+    something else at the path here.
     """
     mark = f".shared-{os.getpid()}-{os.urandom(4).hex()}"
     if there.ask("mark", mark.encode()).result():

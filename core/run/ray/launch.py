@@ -47,9 +47,8 @@ GIVEN = ("GRPO_", "HF_", "OMP_", "OPENAI_", "TRANSFORMERS_", "WANDB_")  # variab
 def start_on_ray(config: RunConfig, address: str, asked: Asked, progress: Progress) -> RunSummary:
     """Runs a configuration from the beginning on a cluster; arguments and errors are those of `job.start`.
 
-    Raises:
-        UsageError: it cannot start, does not fit the cluster, or the cluster cannot be used.
-        RunError: it had to stop; the run directory resumes.
+    Raises UsageError if it cannot start, does not fit the cluster, or the cluster cannot be used; RunError: it had to
+    stop; the run directory resumes.
     """
     config = _served(absolute_paths(config), asked)
     with Cluster(address) as cluster:
@@ -90,8 +89,7 @@ def planned_on_ray(config: RunConfig, address: str, asked: Asked) -> list[str]:
 def _served(config: RunConfig, asked: Asked) -> RunConfig:
     """Returns the configuration of a run that samples with the servers that were asked for.
 
-    Raises:
-        UsageError: it was to sample with something else.
+    Raises UsageError if it was to sample with something else.
     """
     if not asked.servers:
         return config
@@ -107,11 +105,7 @@ def _planner(cluster: Cluster, placement: Placement) -> Hosted:
 
 
 def _refused(planner: Hosted, placement: Placement, config: RunConfig, *, fresh: bool = True) -> tuple[str, list[str]]:
-    """Returns the name of a run that can start, and the commands of its servers.
-
-    Raises:
-        UsageError: it cannot.
-    """
+    """Returns the name of a run that can start, and the commands of its servers. Raises UsageError if it cannot."""
     machines = [node.address for node in placement.servers]
     message = json.dumps([rank.config_text(config), machines, fresh]).encode()
     name, commands, problem = json.loads(planner.ask("plan", message).result())

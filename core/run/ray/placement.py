@@ -50,15 +50,7 @@ class Placement:
 
 
 def place(nodes: Sequence[Node], asked: Asked) -> Placement:
-    """Places everything.
-
-    Args:
-        nodes: of the cluster, the preferred ones first.
-        asked: what was asked for.
-
-    Raises:
-        UsageError: it does not fit; says what there is.
-    """
+    """Places everything. Raises UsageError: it does not fit; says what there is."""
     gpus = any(node.gpus for node in nodes)
     room = {node: node.gpus if gpus else node.cpus for node in nodes}
     what = "GPUs" if gpus else "processors"

@@ -66,9 +66,7 @@ def train(settings: Mapping[str, Any]) -> None:
 class Preflight:
     """Plans a run on the node of its first process, where its files and its GPU are.
 
-    Args:
-        processes: how many train together.
-        variables: of the environment.
+    `processes`: how many train together.
     """
 
     def __init__(self, processes: int, variables: Mapping[str, str]) -> None:
@@ -77,8 +75,7 @@ class Preflight:
     def plan(self, message: bytes) -> bytes:
         """Plans one; in: its configuration, the machines of servers that are still to be started, whether it is new.
 
-        Returns:
-            Its name, the command of each server, and why it cannot start or "".
+        Returns its name, the command of each server, and why it cannot start or "".
         """
         from grpo.core.planning.decide import make_plan
         from grpo.core.rollout.server.capabilities import servers_of

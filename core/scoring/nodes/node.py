@@ -31,9 +31,7 @@ _LOOK_AFTER = 0.05
 class ScoringNode:
     """Scores for other machines.
 
-    Args:
-        workers: worker processes.
-        memory: bytes of private memory for each of them, 0 for any; None: half of this machine's.
+    `memory`: bytes of private memory for each of them, 0 for any; None: half of this machine's.
     """
 
     def __init__(self, workers: int, memory: int | None = None) -> None:

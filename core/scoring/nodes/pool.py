@@ -100,11 +100,7 @@ class _Sent:
 
 
 class NodePool:
-    """Scores on nodes; the thread starts with the first task. Use it with `scoring_elsewhere`.
-
-    Args:
-        nodes: each with its number of worker processes.
-    """
+    """Scores on nodes; the thread starts with the first task. Use it with `scoring_elsewhere`."""
 
     def __init__(self, nodes: Sequence[tuple[Scores, int]]) -> None:
         self._members = {number: _Member(node, workers) for number, (node, workers) in enumerate(nodes)}

@@ -74,8 +74,7 @@ class Shipment:
 def ship(plugin: Bound) -> Shipment:
     """Packs a plugin for another machine.
 
-    Raises:
-        Exception: it can be sent neither by name, nor with its source, nor by value.
+    Raises Exception if it can be sent neither by name, nor with its source, nor by value.
     """
     place, distribution, version = place_of(written(plugin.spec.function))
     return Shipment(pack_at(plugin, place), distribution, version)
@@ -84,8 +83,7 @@ def ship(plugin: Bound) -> Shipment:
 def place_of(function: Callable[..., Any]) -> tuple[Place, str, str]:
     """Returns what stands for a function on another machine, and the distribution and version that it needs there.
 
-    Raises:
-        Exception: it can be sent neither by name, nor with its source, nor by value.
+    Raises Exception if it can be sent neither by name, nor with its source, nor by value.
     """
     reference = find_reference(function)
     if reference is None:

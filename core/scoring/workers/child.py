@@ -43,14 +43,7 @@ Wire = tuple[Any, ...]
 
 
 def main(socket_fd: int, crash_fd: int, parent: int, memory: int) -> None:
-    """Serves rows until the socket closes.
-
-    Args:
-        socket_fd: the socket to the parent.
-        crash_fd: a file for the stack of a fatal error.
-        parent: the parent's process id.
-        memory: bytes of private memory that the process may use, 0 for any.
-    """
+    """Serves rows until the socket closes. `memory`: bytes of private memory that the process may use, 0 for any."""
     faulthandler.enable(file=crash_fd)
     _die_with(parent)
     _limit(memory)

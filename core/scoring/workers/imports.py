@@ -19,16 +19,7 @@ from typing import Any
 
 
 class ImportWatch:
-    """Tells of loads of the thread that made it.
-
-    Args:
-        begun: told the name of the module whose load begins.
-        ended: told when it is over.
-
-    Attributes:
-        seconds: how long all loads took.
-        longest: the module that took longest, and its seconds.
-    """
+    """Tells of loads of the thread that made it. `longest`: the module that took longest, and its seconds."""
 
     def __init__(self, begun: Callable[[str], None], ended: Callable[[], None]) -> None:
         self.seconds = 0.0

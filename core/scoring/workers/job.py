@@ -1,7 +1,4 @@
-"""What the worker pool knows about one task: the rows still to send, and how its plugin and its rows are packed.
-
-In: a task. Out: chunks of rows, sized by how long the plugin's rows take.
-"""
+"""What the worker pool knows about one task: the rows still to send, and how its plugin and its rows are packed."""
 
 from __future__ import annotations
 
@@ -29,9 +26,8 @@ _keys = itertools.count()
 class PluginPayload:
     """One plugin as it travels: by reference where it has one, else by value.
 
-    Attributes:
-        key: its number on the wire; a new one when the packing changes.
-        pace: seconds that a row takes, smoothed; None before the first.
+    `key`: its number on the wire; a new one when the packing changes. `pace`: seconds that a row takes, smoothed; None
+    before the first.
     """
 
     def __init__(self, caller: Caller) -> None:
@@ -44,8 +40,7 @@ class PluginPayload:
     def packed(self) -> bytes:
         """Returns the bytes for a worker.
 
-        Raises:
-            Exception: the plugin can be sent neither by reference nor by value.
+        Raises Exception if the plugin can be sent neither by reference nor by value.
         """
         if self._packed is None and not self._by_value:
             self._packed = pack_reference(self._caller.plugin)
@@ -141,13 +136,8 @@ class Job:
 def pack_completions(spec: RewardSpec | VerifierSpec, completions: Sequence[Completion], careful: bool) -> bytes:
     """Returns completions as bytes, with only the columns that a plugin reads.
 
-    Args:
-        spec: of the plugin.
-        completions: to pack.
-        careful: by cloudpickle, which takes more kinds of values and more time.
-
-    Raises:
-        Exception: a value in them cannot be pickled.
+    `careful`: by cloudpickle, which takes more kinds of values and more time. Raises Exception if a value in them
+    cannot be pickled.
     """
     items: Sequence[Completion] | list[tuple[str, dict[str, object], int]] = completions
     if spec.rest and not spec.whole:

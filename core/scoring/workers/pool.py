@@ -36,9 +36,8 @@ _DYING_TICK = 0.01
 class WorkerPool:
     """Runs plugins in at most `size` worker processes; the thread and the workers start with the first task.
 
-    Args:
-        size: how many workers may score at once.
-        memory: bytes of private memory for each worker, 0 for any; default: `default_memory()`.
+    `size`: how many workers may score at once. `memory`: bytes of private memory for each worker, 0 for any; default:
+    `default_memory()`.
     """
 
     def __init__(self, size: int, memory: int | None = None) -> None:

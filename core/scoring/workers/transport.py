@@ -97,18 +97,13 @@ def pack_reference(plugin: Bound) -> bytes | None:
 def pack_value(plugin: Bound) -> bytes:
     """Returns the plugin with its function by value.
 
-    Raises:
-        Exception: something that the function needs cannot be pickled.
+    Raises Exception if something that the function needs cannot be pickled.
     """
     return pack_at(plugin, value_of(written(plugin.spec.function)))
 
 
 def value_of(function: Any) -> Value:
-    """Returns a function by value.
-
-    Raises:
-        Exception: something that it needs cannot be pickled.
-    """
+    """Returns a function by value. Raises Exception if something that it needs cannot be pickled."""
     module = sys.modules.get(getattr(written_function(function), "__module__", None) or "")
     if module is None or module.__name__ == "__main__":
         return Value(bytes(cloudpickle.dumps(function)))
@@ -126,8 +121,7 @@ def value_of(function: Any) -> Value:
 def unpack(packed: bytes) -> Bound:
     """Returns the plugin, its function found or rebuilt.
 
-    Raises:
-        Exception: what importing or rebuilding the function raises.
+    Raises Exception if what importing or rebuilding the function raises.
     """
     plugin: Bound = pickle.loads(packed)
     function = written(plugin.spec.function)
@@ -156,8 +150,7 @@ def find_reference(function: Callable[..., Any]) -> Reference | None:
 def function_in(module: ModuleType, qualname: str) -> Callable[..., Any]:
     """Returns the function of that name inside a module, or that of the spec that it was made into.
 
-    Raises:
-        AttributeError: there is none.
+    Raises AttributeError if there is none.
     """
     function: Callable[..., Any] = _function(operator.attrgetter(qualname)(module))
     return function

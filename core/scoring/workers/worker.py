@@ -22,13 +22,7 @@ _GIVE_UP = 5.0
 class Worker:
     """One worker process.
 
-    Attributes:
-        channel: the socket to it.
-        loaded: keys of the plugins that it has loaded.
-        rows_done: how many rows it has scored.
-
-    Args:
-        memory: bytes of private memory that it may use, 0 for any.
+    `rows_done`: how many rows it has scored. `memory`: bytes of private memory that it may use, 0 for any.
     """
 
     def __init__(self, memory: int) -> None:

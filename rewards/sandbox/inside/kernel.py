@@ -1,7 +1,6 @@
 """The Linux calls that isolation needs and that Python does not offer: one typed function for each, through ctypes.
 
-In: names and numbers. Out: nothing, or a file descriptor; every failure is an `OSError` that names the call. This
-module runs outside and inside the sandbox and imports the standard library only.
+This module runs outside and inside the sandbox and imports the standard library only.
 """
 
 from __future__ import annotations

@@ -82,10 +82,8 @@ JUDGED = """
 class Filters:
     """The filters of one zygote, made once; each is None where seccomp is missing.
 
-    Attributes:
-        alone: a program in the zygote's own interpreter that may start nothing.
-        threading: likewise for one that may start threads.
-        replaced: likewise for a program that replaces the process.
+    `alone`: a program in the zygote's own interpreter that may start nothing. `replaced`: likewise for a program that
+    replaces the process.
     """
 
     __slots__ = ("_starting", "alone", "replaced", "threading")
@@ -111,9 +109,7 @@ def _installable(code: bytes) -> FilterProgram:
 def filter_code(more: str = "", *, threads: bool = False) -> bytes:
     """Returns the instructions of a filter.
 
-    Args:
-        more: calls to allow beside `ALLOWED`; with `STARTING`, processes and threads may be started.
-        threads: threads of the process itself may be started.
+    `more`: calls to allow beside `ALLOWED`; with `STARTING`, processes and threads may be started.
     """
     judged: dict[int, Code] = dict.fromkeys(numbers(f"{ALLOWED} {more}"), (_op(_RETURN, _ALLOW),))
     judged |= _kills(several=more == STARTING)
@@ -148,8 +144,7 @@ def filter_code(more: str = "", *, threads: bool = False) -> bytes:
 def _kills(*, several: bool) -> dict[int, Code]:
     """Returns how calls are judged by which a process could end itself by SIGKILL.
 
-    Args:
-        several: the program may have children, and may end those.
+    `several`: the program may have children, and may end those.
     """
     refused = _op(_RETURN, _ERRNO | _EPERM)
     allowed, deadly = _op(_RETURN, _ALLOW), _op(_RETURN, _KILL)

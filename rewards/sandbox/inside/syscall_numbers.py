@@ -70,8 +70,7 @@ def audit_number() -> int:
 def numbers(names: str) -> list[int]:
     """Returns the numbers of space-separated calls, leaving out those that this architecture does not have.
 
-    Raises:
-        KeyError: a name that the table does not have.
+    Raises KeyError if a name that the table does not have.
     """
     machine = os.uname().machine
     found = [TABLE[name].get(machine) for name in names.split()]

@@ -20,9 +20,7 @@ _LINE = 4096
 def seconds(process: int, used: float) -> float:
     """Returns how long a process waited for others, in seconds, or -1.0 when the kernel does not say.
 
-    Args:
-        process: its descriptor.
-        used: processor time of the whole program until now, or later, in seconds.
+    `used`: processor time of the whole program until now, or later, in seconds.
     """
     try:
         folder = f"{_number(process)}/task"

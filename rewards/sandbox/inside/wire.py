@@ -52,15 +52,11 @@ class Request:
 class Answer:
     """How one program ended.
 
-    Attributes:
-        status: as `os.waitpid` reports it.
-        ended: why the zygote ended it, or ENDED_ITSELF.
-        noted: what the runner noted, or that the program never began.
-        cpu: processor time of all its processes, in seconds.
-        wall: time on the clock, in seconds.
-        waited: how much of it another program had the processor that it was ready to use, in seconds; looked at when
-            it is late or told to end. Negative when it was not looked at, or the kernel does not say.
-        peak: the greatest resident memory of one process, in bytes.
+    `status`: as `os.waitpid` reports it. `noted`: what the runner noted, or that the program never began. `cpu`:
+    processor time of all its processes, in seconds. `wall`: time on the clock, in seconds. `waited`: how much of it
+    another program had the processor that it was ready to use, in seconds; looked at when it is late or told to end.
+    Negative when it was not looked at, or the kernel does not say. `peak`: the greatest resident memory of one process,
+    in bytes.
     """
 
     __slots__ = ("cpu", "ended", "noted", "peak", "status", "waited", "wall")
