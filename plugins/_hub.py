@@ -1,4 +1,4 @@
-"""What is loaded from the Hugging Face hub: said before it begins, and without minutes of retries where nobody answers."""
+"""Loads from the Hugging Face hub: says so first, and retries for seconds where nobody answers."""
 
 from __future__ import annotations
 

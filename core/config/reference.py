@@ -1,4 +1,4 @@
-"""What the settings say of themselves: the tables of docs/configuration.md and a JSON schema, from their declarations."""
+"""Makes the tables of docs/configuration.md and a JSON schema from the declarations of the settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores and judges the completions of several environments: each environment's own go to its rewards and its verifier."""
+"""Scores and judges the completions of several environments, each by the rewards and verifier of its own."""
 
 from __future__ import annotations
 

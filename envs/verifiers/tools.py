@@ -109,7 +109,7 @@ class Toolbox:
 
 
 class SharedTools:
-    """The toolsets that all rollouts of a taskset in one process share; they are set up when they are first asked for."""
+    """The toolsets that all rollouts of a taskset in one process share, set up when they are first asked for."""
 
     def __init__(self, toolsets: Sequence[Any]) -> None:
         self._box = Toolbox(toolsets, _asking.get)
