@@ -1,9 +1,7 @@
-"""The contract's own version: what a plugin package states in, why this host cannot load it out.
+"""Versions the plugin contract and says why this host cannot load a package that was written for another one.
 
-`CONTRACT` rises by one when a public name or a hook goes, or changes what it takes or means; tests/public_api.txt is
-what the number stands for. What is added raises nothing: a package that needs it asks for the release that brought it,
-`grpo-kit>=...`. A package states the contract that it was written for beside its hooks, `grpo_contract = 1`; one that
-states none was written for the first. Only the same number is loaded.
+`CONTRACT` rises by one when a public name or a hook goes, or changes what it takes or means (tests/public_api.txt). A
+package states its contract beside its hooks, `grpo_contract = 1`; only the same number is loaded.
 """
 
 from __future__ import annotations

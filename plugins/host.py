@@ -1,8 +1,4 @@
-"""The host: every installed plugin found, checked, looked up by name and bound to a user's options.
-
-One broken plugin is a line in that list and stops nothing else. Loading plugins imports no torch of ours; what binds,
-records and reads files is imported where it is used, since most commands only list.
-"""
+"""The host finds, checks, looks up and binds every installed plugin; a broken one stops nothing else."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Rubrics: several rewards that make one, weighted, gated and nested.
-
-What a rubric makes of its components' scores is in `_spec.rubric_total`.
-"""
+"""Rubrics: several rewards that make one, weighted, gated and nested. `_spec.rubric_total` combines their scores."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What a plugin offers, as frozen descriptions: one spec for each reward, environment, loss and so on.
-
-A spec stays callable like the function that it describes; what a decorator returns has the function's own signature for
-type checkers too (`RewardFunction` and its like).
-"""
+"""Describes what a plugin offers: a frozen spec for each reward, environment, loss and so on."""
 
 from __future__ import annotations
 

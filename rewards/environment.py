@@ -1,4 +1,4 @@
-"""What an environment itself says of a rollout: the reward `environment` and the verifier `environment`."""
+"""The reward and the verifier `environment`: what an environment itself says of a rollout."""
 
 from __future__ import annotations
 

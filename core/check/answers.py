@@ -1,4 +1,4 @@
-"""Where the gold answer stands in a completion: an example in, a slot that other answers can be put into out."""
+"""Finds where the gold answer stands in a completion: a slot that other answers can be put into."""
 
 from __future__ import annotations
 

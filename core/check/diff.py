@@ -1,8 +1,4 @@
-"""Computes how replacing one set of rewards with another would change the training signal of recorded groups.
-
-The advantages are those that the trainer computes (`core/advantage`); a group whose rewards are all alike teaches
-nothing, so a group that loses or gains its signal matters more than any change of its mean.
-"""
+"""Computes how replacing one set of rewards with another would change the training signal of recorded groups."""
 
 from __future__ import annotations
 

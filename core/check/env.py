@@ -1,9 +1,4 @@
-"""Checks an environment before it trains anything, and reports what breaks the contract.
-
-It plays episodes: by gymnasium's own checker, twice with the same seed, many side by side, after an episode that was
-left half-way, with hostile actions and calls of its tools, and with its own gold solutions, which its default rewards
-must score highest; `grpo.validate` plays those of all rows.
-"""
+"""Checks an environment before it trains anything, and reports what breaks the contract."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The same score everywhere: examples and their scores in, findings out for every executor and order that disagrees.
-
-The published failure behind this: a verifier that sets an alarm raises off the main thread, swallows that, and calls
-every right answer wrong.
-"""
+"""Checks that a plugin scores alike in every executor and order: an alarm in a verifier fails off the main thread."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Chooses which of a plugin's cases are gold examples, with the highest score, and which are not.
+"""Chooses which of a plugin's cases are gold examples, with the highest score.
 
-The cases' own expectation says which. Where none of them states its row's gold answer, texts that do are made of them:
-a plugin whose cases stop below the top is otherwise asked much less than one whose cases reach it.
+Where no case states its row's gold answer, texts that do are made of them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""The relations of a reward that scores groups: its cases in, findings out for every one that does not hold.
-
-A group is the completions of one prompt, and says nothing by its order: whoever stands where, and whatever other groups
-stand in the batch, a completion scores alike, and so does another with the same text. A group may have one member, as
-where a gold solution is looked at or all others failed in their environment.
-"""
+"""Checks a reward that scores groups: no order of members or groups may change a score."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Checks whether a loss is fit to train with.
-
-It is called as the trainer calls it, on made-up tokens: completions of different lengths, with padding, advantages of
-both signs and none, sampled by the policy itself or by an older one.
-"""
+"""Checks a loss as the trainer calls it, on made-up tokens: padding, advantages of both signs, an older policy."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Tests the relations between the scores of a plugin's cases, and reports every one that does not hold.
+"""Tests the relations between the scores of a plugin's cases.
 
-What the gold is follows from the cases, and whether the plugin claims correctness from a column whose value stands in
-the gold completion. A plugin that claims correctness must tell right from wrong; for any other, such as a format
-reward, the hacking probes are warnings: they say what it pays for when it is the only reward.
+A plugin that claims correctness, from a column whose value stands in the gold completion, must tell right from wrong.
+For any other, such as a format reward, the hacking probes are warnings.
 """
 
 from __future__ import annotations

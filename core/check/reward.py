@@ -1,8 +1,7 @@
-"""Checks a reward or verifier before it trains anything, and reports what does not hold.
+"""Checks a reward or verifier by the relations that follow from its own cases, in every executor.
 
-From the plugin's own cases follow the relations that its scores must keep (`Relations`), in every executor
-(`check_executors`). A plugin without cases is called on rows of an environment (`check_calls`). All of it runs in a
-worker process where it can, so that a hang costs its time limit and a crash its own text.
+A plugin without cases is called on rows of an environment. All of it runs in a worker process where it can, so that a
+hang costs its time limit and a crash its own text.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Scores examples for a check, in the executor that is asked for.
 
-A verdict counts as a score here (1 for right, 0 for wrong) and an undecided one as an abstention, so that rewards and
-verifiers keep the same relations.
+A verdict counts as a score here (1 for right, 0 for wrong) and an undecided one as an abstention.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Delta debugging of texts: a text and a test in, the smallest text found that still passes the test out.
+"""Shrinks a text while it passes a test, by lines, words, tags and characters.
 
-It drops ever smaller runs, first of lines, then of words, tags and characters, and begins again while that helps:
-Zeller and Hildebrandt's ddmin (IEEE TSE 28, 2002), keeping only its complements. The result is a text of which no
-single line, word or character can be dropped, unless the calls run out before.
+This is ddmin (Zeller and Hildebrandt, IEEE TSE 28, 2002), keeping only its complements.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Calls a reward or a verifier on completions that no model wrote, and finds what would keep a run from learning.
-
-The texts are of the kinds that policies write: the row's answer and a wrong one in several layouts, code, JSON, and
-nothing.
-"""
+"""Calls a reward or verifier on texts such as policies write, and finds what would keep a run from learning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress on standard error: what is being done, and how much of it is done, in; a line on a terminal out."""
+"""Shows on a terminal's standard error what is being done, and how much of it is done."""
 
 from __future__ import annotations
 

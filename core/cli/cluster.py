@@ -1,4 +1,4 @@
-"""What `grpo plan --nodes` prints: a configuration, a model's shape and a cluster in, a table out."""
+"""Prints what a step costs on a cluster, for `grpo plan --nodes`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Makes a click option of every setting that has a flag, and turns given flags into dotted keys and values.
-
-The help lists options in titled groups. An error names the flag that the user typed, or could have typed, not the
-setting behind it.
-"""
+"""Makes a click option of every setting that has a flag, and turns given flags into dotted keys and values."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`grpo sandbox`: runs one program in a sandbox, checks that a sandbox holds, removes what crashed runs left behind.
-
-What a program wrote is shown without terminal commands.
-"""
+"""`grpo sandbox` runs a program in a sandbox, checks a sandbox, and removes what crashed runs left behind."""
 
 from __future__ import annotations
 

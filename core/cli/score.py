@@ -1,12 +1,7 @@
 """Implements `grpo score` and `grpo verify`: adds outcomes to recorded completions and prints a summary on stderr.
 
-On a terminal the summary alone is printed, unless the rows are asked for.
-
-They are read from a file of JSON lines, a CSV or Parquet file, or a run.
-
-Both stream in blocks of 512 rows and keep the order; with a reward that scores groups, all rows are one block, because
-a group may stand anywhere. The output is opened when the SPECs and the first block have
-been read without fault, so a mistake does not cost an older output.
+They read and write blocks of 512 rows in order; with a reward that scores groups, all rows are one block. The output is
+opened after the SPECs and the first block were read without fault, so a mistake does not cost an older output.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One plugin in full, for `grpo plugins show`."""
+"""Describes one plugin in full, for `grpo plugins show`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Prints a table: headings and rows in; aligned columns out in a pipe, and on a terminal what fits its width.
-
-Where a terminal is too narrow for all columns, a row begins with its first cell alone; the short cells stand in columns
-below it, and the long ones in a text below these.
-"""
+"""Prints a table: aligned columns in a pipe, and on a terminal what fits its width."""
 
 from __future__ import annotations
 

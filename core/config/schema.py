@@ -1,7 +1,6 @@
 """Merges a TOML file, `--set` pairs and flags into one frozen, validated `RunConfig`.
 
-It refuses every value that is wrong on its own, before anything is loaded. core/planning/decide.py refuses what depends
-on other things (a plugin's options, the model's context).
+It refuses every value that is wrong on its own; core/planning/decide.py refuses what depends on other things.
 """
 
 import json

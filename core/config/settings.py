@@ -1,9 +1,7 @@
-"""What a run goes by: a configuration and the parts that planning chose in, `Settings` out.
+"""Holds what a run goes by: a configuration with the parts that planning chose.
 
-In `Settings` no value that a run needs is None, and the types say so. They are written to config.json under the names
-of the configuration, so a run that resumes reads back what was chosen. None is left only where it is the user's choice
-and no open question: no limit of rows, no second clip range, whatever the machine at hand asks for (`rollout.sleep`,
-`rollout.tolerance`), and how weights travel (`rollout.weight_sync`) where no plan was made for training.
+In `Settings` no value that a run needs is None. They are written to config.json under the names of the configuration,
+so a run that resumes reads back what was chosen.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Shows the first prompt of a run exactly as the model reads it.
-
-What a chat template makes of messages decides what a policy learns to answer: a system prompt that nobody asked for, a
-turn that nobody opened, a question that was trimmed away. All of it shows here, special tokens included.
-"""
+"""Shows the first prompt of a run exactly as the model reads it, special tokens included."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Escapes text from models and datasets into HTML cells for notebooks.
-
-No text is ever markup: it is escaped, has no control characters, and is set as it is where a page typesets formulas.
-Colours are those of the page, light or dark.
-"""
+"""Escapes text from models and datasets into HTML cells for notebooks, in the page's colours, light or dark."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Draws the curves of a run. In: rows of metrics. Out: a figure of four panels, as for a paper, and its PNG.
+"""Draws the curves of a run as a figure of four panels, as for a paper.
 
-A faint line is what was measured in each step, the line over it the mean of the last few. Colours are Okabe and Ito's,
-which people who see colours otherwise tell apart too. Nothing here goes through pyplot, whose backend and whose open
-figures are the user's.
+A faint line is what was measured in each step, the line over it the mean of the last few. Colours are Okabe and Ito's.
+Nothing here goes through pyplot, whose backend and whose open figures are the user's.
 """
 
 from __future__ import annotations

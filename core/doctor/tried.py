@@ -1,8 +1,4 @@
-"""Compares installed versions with the version sets that the tests ran on.
-
-Each set was installed in an environment of its own: `oldest` has the lower ends of the ranges in pyproject.toml,
-`locked` is constraints.txt, and `newest` has the upper ends. tests/test_versions.py checks the sets against both files.
-"""
+"""Compares installed versions with the version sets that the tests ran on; tests/test_versions.py checks the sets."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Steps the environments of one batch of rollouts and collects what they return or raise.
-
-Theory of operation. `LocalEnvBatch` has them in threads of this process (core/env/threads.py). Tools are functions of
-an environment and are called beside it, each rollout's in a thread of its own, one call at a time.
-"""
+"""Steps the environments of one batch of rollouts, in threads of this process, and calls their tools beside them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Environments of rollouts that began at different times: those that start together stay together.
-
-What a place holds on to (threads, a process that was lost) is given back when the last of its rollouts has ended.
-"""
+"""Keeps environments that started together in one place, whose threads or process go with its last rollout."""
 
 from __future__ import annotations
 

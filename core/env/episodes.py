@@ -1,9 +1,7 @@
 """Turns an environment's rows into episodes: what to ask, what rewards may read, and a worked answer if there is one.
 
-There is one frozen `Episode` for each row, in the rows' order. Of up to 4,096 rows, and in an environment that is
-stepped, all are started before anything else. Of more rows so many are started, spread evenly, and the others when they
-are asked for: an episode then takes no memory, and a row that its environment cannot start ends the run when its turn
-comes.
+Of up to 4,096 rows, and in an environment that is stepped, all are started before anything else. Of more rows so many
+are started, spread evenly, and the others when they are asked for.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """Binds the environments of a run to their rewards, verifiers and shares of the prompts.
 
-With several of them every prompt, and so every group of completions, belongs to one environment; a batch may hold
-groups of all. Rewards and verifiers then carry the environment's name (`gsm8k.proximity`) and score its completions
-only. Whose rewards they are, first that holds:
-
-1. `env_rewards`, where it names the environment;
-2. those of `rewards` whose columns the environment's rows have, if any;
-3. the environment's own.
+With several of them every group belongs to one environment; rewards and verifiers then carry its name
+(`gsm8k.proximity`) and score its completions only. Its rewards are the first of these: `env_rewards`, where it names
+the environment; those of `rewards` whose columns its rows have, if any; its own.
 """
 
 from __future__ import annotations

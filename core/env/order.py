@@ -1,7 +1,4 @@
-"""In which order a run goes through its rows: how many there are, and a seed, in; row numbers out.
-
-The whole run's order is fixed up front, so a resumed run continues exactly where it was.
-"""
+"""Decides in which order a run goes through its rows; a seed fixes all of it, so a resumed run continues."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """Steps environments in processes of their own, here or on the nodes of a cluster, as `LocalEnvBatch` does in threads.
 
-Theory of operation. A batch's environments are dealt out to a number of processes, each of which has its share in the
-threads of `LocalEnvBatch`. So what computes in Python has several processors, and what crashes, or holds up its whole
-process, costs the rollouts of that process only. The processes stay for the next batch; one that ended is started anew
-then. Calls and answers travel pickled between processes of one run. An exception travels as its name and its words.
+Theory of operation. A batch's environments are dealt out to processes, each with its share in the threads of
+`LocalEnvBatch`. What crashes, or holds up its whole process, costs the rollouts of that process only; it is started
+anew for the next batch. Calls and answers travel pickled; an exception travels as its name and its words.
 """
 
 from __future__ import annotations

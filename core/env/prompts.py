@@ -1,8 +1,4 @@
-"""Renders chat messages with the policy's chat template and tokenises them.
-
-Special tokens that a message spells out stay plain text, as those of observations do (core/rollout/turns/chat.py): a
-question that quotes the end of a message does not end it.
-"""
+"""Renders chat messages with the policy's chat template and tokenises them; special tokens in a text stay text."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Chooses the rows that replace zero-signal groups, from the same environments.
-
-The choice depends on seed and step, or on the run's sampler, which keeps its own record.
-"""
+"""Chooses the rows that replace zero-signal groups, from the same environments, by seed or by the run's sampler."""
 
 from __future__ import annotations
 

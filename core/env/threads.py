@@ -1,11 +1,10 @@
-"""Environments side by side, each in a thread of its own: calls in, their results or failures out.
+"""Runs environments side by side, each in a thread of its own.
 
-Theory of operation. The environment of a rollout is made, reset, stepped and closed in one thread, since some
-libraries want that. The caller hands out calls, at most `at_once` at a time, and waits; a call's time runs from when it
-was handed out. Python cannot end a thread: at its limit a call is a failure, its thread is left alone (a daemon, whose
-late result nobody reads) and the environment is not called again. At the end the environments that answered have
-closed before the next batch makes its own, since a server may have room for one batch only. What hangs inside C code
-that keeps the interpreter's lock holds up everything; that needs an environment in a process of its own.
+Theory of operation. The environment of a rollout is made, reset, stepped and closed in one thread, since some libraries
+want that. A call's time runs from when it was handed out. Python cannot end a thread: at its limit a call is a failure,
+its daemon thread is left alone and the environment is not called again. Environments that answered have closed before
+the next batch makes its own. What hangs in C code that keeps the interpreter's lock holds up everything; that needs a
+process of its own.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Describes an environment's typed functions as tool schemas and calls them.
+"""Describes an environment's typed functions (its attribute `tools`) as tool schemas and calls them.
 
-An environment offers tools by an attribute `tools`, a sequence of functions (its own methods, mostly); one that has an
-attribute `json_schema` is described by that, any other by its annotations and docstring. What a tool raises is an
-answer too, since the policy may have asked for something impossible; an error of grpo's own tree
-(`SandboxUnavailable`, `TransientError`) says that the machine is at fault and is not an answer.
+A function with an attribute `json_schema` is described by that. What a tool raises is an answer too, since the policy
+may have asked for something impossible; a `GrpoError` says that the machine is at fault and is not an answer.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Plays known actions (gold solutions, demonstrations) in a run's environments, as its rollouts are played.
+"""Plays known actions (gold solutions, demonstrations) in a run's environments, within the limits of its rollouts.
 
-Calls go where those of rollouts go, to threads or to processes of their own, in the same time limit
-(core/env/env_batch.py, core/env/processes.py). An environment that raises, hangs or ends its process fails its own
-episode: what it took along is played again, one by one.
+An environment that raises, hangs or ends its process fails its own episode: what it took along is played again.
 """
 
 from __future__ import annotations

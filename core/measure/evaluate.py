@@ -1,6 +1,6 @@
-"""Measures a policy on held-out episodes: accuracy by a verifier, mean rewards, pass@k. Trains nothing.
+"""Measures a policy on held-out episodes: accuracy by a verifier, mean rewards, pass@k, with 95% intervals.
 
-An undecided verdict or a failed call is left out of the mean and counted beside it: neither is wrong.
+The intervals count different questions. An undecided verdict or a failed call is left out and counted beside the mean.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Measures weights on an environment: decides and checks everything first, then samples, judges and scores.
-
-Whatever cannot work is refused by the plan, before any model loads.
-"""
+"""Measures weights on an environment: decides and checks everything first, then samples, judges and scores."""
 
 from __future__ import annotations
 

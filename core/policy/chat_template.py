@@ -1,7 +1,7 @@
 """Renders chat messages by a tokenizer's chat template, and sets the template's variables.
 
-Variables (`enable_thinking=false`) become defaults at the head of the template itself. So they hold wherever the
-tokenizer goes: prompts, evaluation, checkpoints and what is exported; whoever renders with other values has these.
+Variables (`enable_thinking=false`) become defaults at the head of the template itself, so they hold wherever the
+tokenizer goes: prompts, evaluation, checkpoints and exports.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Checks that a folder holds all weights of the model that it was written from.
-
-Reads only the safetensors headers (names and shapes), not the weights. The expected shapes come from elsewhere: for a
-model from its configuration, for an adapter from the whole shapes of its matrices.
-"""
+"""Checks by the safetensors headers that a folder holds all weights of the model that it was written from."""
 
 from __future__ import annotations
 

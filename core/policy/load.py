@@ -1,8 +1,4 @@
-"""Loads the policy: tokenizer, weights, adapter. In: names and numbers. Out: objects of transformers and PEFT.
-
-The embedded model and a model of the user's own take the same path; only the folder differs. Python code that comes
-with a model is never run: a run directory may be anybody's, and unless told transformers asks on the terminal.
-"""
+"""Loads the policy: tokenizer, weights, adapter. Python code that comes with a model is never run."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""Keys and values of prompts, held once for all completions of each: what a prefill left in, attention to them out.
+"""Holds keys and values of prompts once for all completions of each, and attends to them in one product.
 
-Completions of a group see the same prompt. Copied for each, its keys and values are read once per completion, at every
-token and in every layer, which takes longer than the arithmetic on them. Here the queries of all completions of a
-prompt are one matrix that meets its keys in one product. A model takes them as `attention_prompts`, with a cache that
-holds what came after the prompts, where it attends by core/policy/attention.py.
+Copied for each completion they would be read at every token and in every layer. A model takes them as
+`attention_prompts`, with a cache of what came after the prompts, where core/policy/attention.py attends.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Finds the weights that a user names: the embedded model, a model, an adapter, or what a run has trained so far.
-
-`load_weights` then loads the model for inference.
-"""
+"""Finds the weights that a user names: the embedded model, a model, an adapter, or what a run has trained so far."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""Checkpoints that can be trusted: folders of files in, sealed with a digest of each; the newest whole one out.
+"""Seals checkpoints and finds the newest whole one.
 
-A checkpoint is whole once it holds complete.json, with the size and the digest (XXH3, 128 bits) of every other file.
-Whoever goes on from one reads it all and compares: a bit that flipped, on the disk or on the way to it, is found, and
-the checkpoint before takes its place. The digest costs about 0.2 s for 500 MB. The final model and the one after the
-warm-up are sealed in the same way.
+A checkpoint is whole once it holds complete.json, with size and digest (XXH3, 128 bits) of every other file; whoever
+goes on from one compares all of it. The final model and the policy after the warm-up are sealed in the same way.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The columns of a file of rollouts: names and types for who writes it, checks of a table for who reads it.
-
-What is read is checked once, here, so that nobody behind it meets a rollout that no run wrote.
-"""
+"""Declares the columns of a file of rollouts, and refuses a table that no run wrote."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Tables of a run that anybody may have made: a Parquet file in, a table out that is no larger than a run writes.
+"""Reads a Parquet file that anybody may have made, no larger than a run writes.
 
-A file of some kilobytes can hold gigabytes: of one byte again and again, or of one long text and how often it stands
-there. So its own account of what is inside is looked at first, and its texts are unfolded once they are known to fit.
+A file of some kilobytes can unfold to gigabytes, so its own account of its size is checked first.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Finds the alarms in a run's record, with the rollouts that each one is about.
-
-Warnings on the way a run goes are found again by the same watch that gave them while it ran, so the words are the same.
-"""
+"""Finds the alarms in a run's record, by the same watches as while it ran, with the rollouts that show them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Data as the page reads it: values and rollouts in, blocks of compressed text out, each inflated when it is looked at.
+"""Packs values and rollouts into blocks of compressed base64, which the page inflates when they are looked at.
 
-A block is JSON or an array of numbers, compressed with zlib and written in base64. Of a run's rollouts the index holds
-the numbers that lists are filtered and sorted by, column after column; the texts stand in blocks of a hundred
-thousand characters, in the order of the index.
+The index holds the numbers that lists are filtered and sorted by, column after column; texts stand in blocks of a
+hundred thousand characters, in the order of the index.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The card of a model that a run trained: the record of the run in, the README.md of a hub folder out.
+"""Writes the model card of a run: what was trained, with which plugins, with what result, and what rang meanwhile.
 
-It says what was trained, with which versions of which plugins, with what result, and what rang meanwhile. No text of a
-policy is in it; what a plugin or a user named stands in code spans, where no markup works.
+No text of a policy is in it; names of plugins and users stand in code spans, where no markup works.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What a regression case of a run's rewards needs: the locks of its plugins in, columns and options of each reward out.
-
-Nothing is loaded for it: a run may be anybody's, and a plugin is code.
-"""
+"""Collects what the page writes regression cases with, from the locks of a run's plugins; no plugin is loaded."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Removes what identifies a machine or a person from a record before it is published.
-
-Folders go and the names of files stay; of an address the scheme and the host stay; values of options that are named
-like secrets go. It is no filter of what rollouts say: a policy may have written anything.
-"""
+"""Removes what identifies a machine or a person from a record before it is published: folders, addresses, secrets."""
 
 from __future__ import annotations
 

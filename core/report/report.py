@@ -1,7 +1,4 @@
-"""Makes the page of some runs: run directories and a limit of size in, what the page holds or one HTML file out.
-
-The same runs give the same bytes, with the same release of this package and of zlib.
-"""
+"""Makes the page of some runs within a limit of size; the same runs give the same bytes."""
 
 from __future__ import annotations
 

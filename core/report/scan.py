@@ -1,8 +1,4 @@
-"""The first pass over a run's rollouts: its files in, what a choice among them needs out, without their texts.
-
-A run may have more rollouts than memory has room for their texts; so they are read step by step, here and again when
-those that were chosen are packed.
-"""
+"""Reads a run's rollouts a first time, step by step, for the choice among them, and keeps no text."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Renders chat templates in a process of its own: a template and chat messages in, the text that a model reads out.
-
-A template is a program of whoever made the model, and the sandbox of jinja bounds neither its time nor its memory. One
-process serves all templates; one that takes too much ends it, is remembered, and is not rendered again.
-"""
+"""Renders chat templates in a process of its own, since a template is a stranger's program that may not end."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Extends a finished run to more steps, and refuses or reports what would differ.
-
-It goes on from its last checkpoint, so that its steps are those that it would have had if it had been asked for all of
-them from the beginning, but for what depends on how many there are.
-"""
+"""Extends a finished run to more steps, from its last checkpoint, and refuses or reports what would differ."""
 
 from __future__ import annotations
 

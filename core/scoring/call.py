@@ -1,8 +1,4 @@
-"""Calls one plugin for one completion and returns one result, whatever the plugin does.
-
-The same code runs in the caller's thread, in a scoring thread and in a worker process: it calls, retries transient
-trouble, reads the value, and turns every exception into a failure whose traceback is reported.
-"""
+"""Calls one plugin for one completion: retries transient trouble, and turns every exception into a failure."""
 
 from __future__ import annotations
 

@@ -1,12 +1,9 @@
-"""Calls of rewards that begin before their batch is complete: completions in as they end, results for the whole batch.
+"""Begins calls of rewards before their batch is complete.
 
-Theory of operation. A completion that has ended goes to the rewards that look at one completion at a time and run
-beside the caller: on the event loop, in threads, in worker processes. They are called while others are still sampled.
-Rewards that look at a group are called when all of its members have ended, with these in the order of the batch. The
-scorer then scores the whole batch as always, and leaves out the calls that were begun here; it waits for them and takes
-their results by row. What needs the whole batch (batch rewards), the outcome of another reward (components behind a
-gate) or the calling thread (inline rewards) is called then. So the outcomes are the same in whatever order completions
-end.
+Theory of operation. A completion that has ended goes to the rewards of one completion that run beside the caller; a
+group goes to its rewards when all members have ended. The scorer then leaves out the calls that were begun here and
+takes their results by row. Batch rewards, components behind a gate and inline rewards are called then. So outcomes are
+the same in whatever order completions end.
 """
 
 from __future__ import annotations

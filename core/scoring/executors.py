@@ -1,9 +1,4 @@
-"""Where tasks run other than in the calling thread: a task in, its results settled by whoever runs it.
-
-An async function runs on the event loop, any other in a worker process or a thread, as its spec says. What is meant
-for worker processes, and what runs programs in a sandbox, runs elsewhere while `scoring_elsewhere` says so: who starts
-a run on a cluster chooses that, and no part in between needs to know.
-"""
+"""Runs tasks on the event loop, in worker processes, in threads or, within `scoring_elsewhere`, on other machines."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""How long a call in another thread has been importing: its stack, looked at from time to time, in; seconds out.
-
-A thread of this process is not watched while it runs, as a worker process is: whoever waits for its result looks. What
-an import takes is the time between two looks that both fall into it, so it comes out a little short.
-"""
+"""Measures how long a call in another thread has been importing, by looks at its stack."""
 
 from __future__ import annotations
 

@@ -1,12 +1,8 @@
-"""Canaries: completions whose score is known, to watch the rewards of a run with.
+"""Reads canaries: completions whose score is known, from a file and from the cases of the run's plugins.
 
-A line of the file is
-
-    {"completion": "#### 72", "answer": "72", "expect": {"proximity": 1.0, "gsm8k": true}}
-
-where `expect` says what each reward should score (a number), a verifier should judge (true or false), or that it should
-abstain or be undecided (null). The other keys are the columns. Lines with the same value under "group" are one group
-for a reward that scores groups, and each of them has to say what it expects of that reward.
+A line of the file is {"completion": "#### 72", "answer": "72", "expect": {"proximity": 1.0, "gsm8k": true}}, where
+`expect` has a score, a verdict, or null for an abstention, and the other keys are columns. Lines with the same "group"
+are one group for a reward that scores groups.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What came of scoring one completion, and how a returned value is read.
-
-In: the value that a plugin returned. Out: an `Outcome` (rewards) or a `Judgement` (verifiers). A value that the
-contract does not allow becomes a failure that names the plugin and the row; nothing here ever turns into a 0.
-"""
+"""Reads the value that a plugin returned as an `Outcome` or a `Judgement`; an invalid one is a failure, never a 0."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""What a plugin may change of the process that it runs in, noted down before it is called and put back after.
+"""Notes down what a plugin may change of its process before it is called, and puts it back after.
 
-What is global in a process is everybody's: a reward that changes the working directory, switches gradients off or makes
-warnings errors changes the run around it, and the other plugins of its worker. Environment variables and modules stay
-as plugins leave them, but for those that a launcher of several processes has set.
+Environment variables and modules stay as plugins leave them, but for the variables of a launcher.
 """
 
 from __future__ import annotations

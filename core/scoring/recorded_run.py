@@ -1,8 +1,4 @@
-"""What a run recorded, to be scored again: a run directory or a Parquet file in, rows with their completions out.
-
-The files of a run's `rollouts/` hold the columns of a row as JSON; any other Parquet file holds rows as a line of JSON
-would have them.
-"""
+"""Reads what a run recorded, or a Parquet file of rows, to be scored again."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Reads recorded completions and their columns from JSON lines.
-
-A row is `{"completion": ..., <columns>}`; the completion is a string or a list of chat messages. Which rows answer one
-prompt, for rewards that score groups and for advantages, is read from their columns.
-"""
+"""Reads recorded completions and their columns from JSON lines and tables, and tells which rows answer one prompt."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""Rubrics in a batch: which of their components to call for which completions, and what the whole comes to.
+"""Decides which components of a rubric to call for which completions, and totals them.
 
-Theory of operation. A rubric is a tree whose leaves are rewards. All leaves that wait for no gate are called in the
-first wave, together with every other reward of the run; those behind a gate are called in the wave after the gate's
-last, and only for the completions that it let through. Each leaf is a reward like any other: it keeps its own executor,
-time limit and retries. When a wave has ended, the rubrics whose last leaf it held are totalled.
+Theory of operation. All leaves that wait for no gate are called in the first wave, with every other reward of the run;
+those behind a gate in the wave after the gate's last, only for the completions that it let through.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One plugin's share of a batch: the completions that wait for results, and the results that came."""
+"""Holds one plugin's share of a batch; results are settled from any thread, and the first one wins."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
-"""Rewards in threads, each call with a time limit: tasks in, results settled as the calls end.
+"""Runs rewards in threads, each call with a time limit.
 
-Theory of operation. Workers are daemon threads that take one call after the other from a common queue. Python cannot
-end a thread, so a time limit ends only the waiting: whoever waits for results calls `check`, which fails a call at its
-limit, abandons its worker and starts another; the time in which it sees the call import a module does not count. An
-abandoned worker drops what its call returns and ends when the call does. A plugin with 32 calls that never came back is
-not called again for the batch: its other completions fail at once.
+Theory of operation. Workers are daemon threads on a common queue. Python cannot end a thread: `check` fails a call at
+its limit, abandons its worker and starts another; time of imports does not count. A plugin with 32 calls that never
+came back is not called again for the batch.
 """
 
 from __future__ import annotations

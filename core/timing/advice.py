@@ -1,8 +1,4 @@
-"""Suggests changes that would make a run faster, with the gain computed from its metrics.
-
-Each gain follows from what was measured in that run and nothing else: what is done half as often takes half of the
-time, what is done by two workers half as long, and of two things beside each other the longer one is left.
-"""
+"""Suggests changes that would make a run faster, with the gain computed from its metrics."""
 
 from __future__ import annotations
 

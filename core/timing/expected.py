@@ -1,8 +1,4 @@
-"""Predicts the time, tokens and calls of a run before it begins, from earlier runs on this machine.
-
-How long a step takes is not guessed: it is what it took in an earlier run with the same model, environment, batch and
-way of sampling. Without such a run nothing is said about time.
-"""
+"""Predicts time, tokens and calls of a run from earlier runs with the same model, environment, batch and sampling."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Estimates what is left of a run: its time, tokens and calls of a judge, from the metrics of its steps so far.
 
-Time: steps that are left times what steps took lately, and what held-out accuracy and checkpoints took each time, as
-often as they are due. The interval is that of the means of several steps in a row, and a fifth more on both sides: a
-machine that gets busier, or completions that get much longer, are outside of it.
+Time is steps left times what steps took lately, and what evaluations and checkpoints took as often as they are due. The
+interval is that of the means of several steps in a row, and a fifth more on both sides.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Breaks down where the time and the tokens of a run went.
 
-The parts follow each other on the first process, so they add up. What goes on beside them (the samples of the next
-batches with --ahead, scores of completions that ended early) counts where something waited for it.
+The parts follow each other on the first process and add up; what goes on beside them counts where something waited.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """Exports a run's steps as OpenTelemetry traces by OTLP over HTTP, one trace for each step.
 
-Theory of operation. What a step took is measured once, by the metrics of `core/timing/timeline.py`; the spans have
-these durations. Where a part began is worked out from their order, in which the parts of a step follow each other. A
-trace is a step, so that it stays small in a run of any length; the id of the run is an attribute of all of them and is
-kept in the run directory. No span has a text of a prompt or of a completion.
-
-Spans are sent by a thread of the SDK's batch processor. A collector that is slow, absent or broken costs no step any
-time: what it does not take within seconds is dropped, and one warning says so.
+Spans have the durations of core/timing/timeline.py and begin where the order of the parts says. None has a text of a
+prompt or completion. A batch processor's thread sends them: a slow, absent or broken collector costs no step any time,
+what it does not take within seconds is dropped, and one warning says so.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Creates the callbacks that send a run's metrics to experiment trackers.
 
-W&B and MLflow show a run under an id that is kept in the run directory: a run that is resumed continues its chart, and
-two runs of one process have one chart each. trackio knows a run by its name, which is kept too.
+W&B and MLflow show a run under an id that is kept in the run directory, trackio under its name: a resumed run continues
+its chart, and two runs of one process have one chart each.
 """
 
 from __future__ import annotations

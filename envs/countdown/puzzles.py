@@ -1,8 +1,4 @@
-"""Countdown puzzles that can be solved: random choices in, rows with numbers, a target and a way to reach it out.
-
-A puzzle is made from its solution: numbers are drawn and joined two by two until one value is left, which is the
-target. Every value on the way is a whole number above 0.
-"""
+"""Makes Countdown puzzles from their solutions: numbers are joined two by two until one value is left, the target."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Occasions for an e-mail: random choices in, rows with a task, what the e-mail must hold and an ideal e-mail out.
+"""Makes up occasions for an e-mail: a task, what the e-mail must hold and an ideal e-mail.
 
-Everybody and everything is made up; mailboxes are in the reserved domain `example`, telephone numbers in ranges that
-are set aside for fiction.
+Mailboxes are in the reserved domain `example`, telephone numbers in ranges that are set aside for fiction.
 """
 
 from __future__ import annotations

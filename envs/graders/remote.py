@@ -1,10 +1,9 @@
-"""A library's graders in sandboxes: requests of many threads in, values or the reason why a text has none out.
+"""Asks a library's graders in sandboxes, for many threads.
 
-Theory of operation. Requests that come while others are graded go together in the next program of the sandbox, which
-is forked from a process that has imported the library. An answer that a grader cannot stand is told from trouble of
-the machine: the request is tried once more in a process of its own, after one that is known to work. Where that one
-works and this one fails again, the text is the cause. Where nothing works it is a failure, and nobody's answer is
-wrong. Processor time is not the machine's doing, so that a request that used up its own is not tried again.
+Theory of operation. Requests that come while others are graded go together in the next program of the sandbox. A
+request whose process fails is tried once more alone, after one that is known to work: where that one works and this one
+fails again, the text is the cause. Where nothing works it is a failure. A request that used up its processor time is
+not tried again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The game of `guess`: a guess as text in, a hint as text out.
-
-The last whole number of a text is the guess; one that is not there, or is outside the range, is a lost turn. The game
-ends with the right number (reward 1) or with the last turn (reward 0).
-"""
+"""The game of `guess`: the last whole number of a text is the guess; one outside the range is a lost turn."""
 
 from __future__ import annotations
 

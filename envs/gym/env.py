@@ -1,8 +1,4 @@
-"""Any gymnasium environment as one of texts: an environment and words for it in, the same game in text out.
-
-Its reward is passed on turn by turn. A completion that names no action changes nothing in the game: it costs a turn
-and, if asked for, a penalty, or it ends the episode.
-"""
+"""Plays any gymnasium environment by text; a completion that names no action costs a turn and changes nothing."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Whether an episode reached its goal: how an environment ends and its rewards in; yes, no, or nobody knows, out.
-
-gymnasium has no word for success: an episode that terminates has reached a mountain top or has dropped its pole. What
-is known of an environment says which; of others only what their rewards leave no doubt about is said.
-"""
+"""Decides whether an episode reached its goal, by how it ended and what it was paid; None where nobody knows."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Observations of gymnasium environments as text: an environment and its observation in, text out.
+"""Writes observations of gymnasium environments as text.
 
-`ansi` asks the environment to draw itself and turns colours, which a policy cannot see, into brackets: a coloured
-background is `[x]`, a bright or bold letter `(x)`, any other coloured one `{x}`. `values` writes the observation down
-part by part; the egocentric grid of minigrid becomes a list of what is seen and where.
+`ansi` has the environment draw itself and turns colours into brackets: a coloured background is `[x]`, a bright or bold
+letter `(x)`, any other coloured one `{x}`. `values` writes the observation down part by part.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""An environment that is played in a process of its own: its methods here, its work there.
+"""Plays an environment in a process of its own.
 
 One `ForkServer` for each taskset starts the process that loads it; each environment takes a fork of that. A fork that
-crashes, fills its memory or does not answer in time is a failure of its own rollout and of no other.
+crashes, fills its memory or does not answer in time fails its own rollout and no other.
 """
 
 from __future__ import annotations

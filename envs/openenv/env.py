@@ -1,10 +1,8 @@
 """Wraps a session on an OpenEnv server as a text environment.
 
-Theory of operation. The server keeps one environment for each WebSocket at /ws. Messages are JSON objects with `type`
-and `data`: "reset" (its data are the arguments, the seed among them) and "step" (its data are the fields of the action)
-are answered by "observation" (observation, reward, done) or "error" (message, code). What fields an action has, the
-server tells as a JSON schema at /schema. A completion that fits no action costs a turn and changes nothing. A server
-has room for so many sessions; one that has just ended may still be counted, so a refused start is tried again shortly.
+Theory of operation. The server keeps one environment for each WebSocket at /ws; messages are JSON objects with `type`
+and `data`: "reset" and "step" are answered by "observation" or "error". It tells the fields of an action at /schema. A
+refused start is tried again shortly, since a session that has just ended may still be counted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The environments `openenv:URL`: an environment that a server offers by OpenEnv's protocol.
-
-This module is light; the server is asked whether it has tasks (envs/openenv/tasks.py), which are then rows.
-"""
+"""The environments `openenv:URL`: an environment that a server offers by OpenEnv's protocol, and its tasks as rows."""
 
 from __future__ import annotations
 

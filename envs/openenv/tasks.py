@@ -1,8 +1,7 @@
-"""The Task API of OpenEnv servers: an address in, the tasks of a split as rows out; none where a server has no tasks.
+"""Reads the tasks of an OpenEnv server as rows; none where a server has no tasks.
 
-A server of openenv 0.10 may list splits at /NAME/splits and tell their tasks at /NAME/num_tasks and /NAME/task_range;
-`reset` then takes the split and the index of one. A server of an earlier release has no such routes (404), and one
-whose environment makes its own episodes answers them with 501.
+A server of openenv 0.10 lists splits at /NAME/splits and their tasks at /NAME/num_tasks and /NAME/task_range; an
+earlier one has no such routes (404), and one whose environment makes its own episodes answers 501.
 """
 
 from __future__ import annotations

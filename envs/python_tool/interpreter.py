@@ -1,8 +1,4 @@
-"""The code interpreter of `python-tool`: a program as text in, what it printed or why it ended as text out.
-
-Programs run in a sandbox and nowhere else. Whatever a program does is an answer that the policy sees; trouble of the
-sandbox itself is tried again and then raised, so that the rollout is a failure and never a wrong answer.
-"""
+"""Runs the programs of `python-tool` in a sandbox; sandbox trouble is retried and then raised, never an answer."""
 
 from __future__ import annotations
 

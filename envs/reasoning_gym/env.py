@@ -1,8 +1,4 @@
-"""Wraps a dataset of reasoning-gym as an environment.
-
-A dataset makes its problems one by one by their number, some of them slowly, so each is made once in a process. Its
-grader runs in a sandbox (`guest`): some run an answer as Python, and others never come back from one.
-"""
+"""Wraps a dataset of reasoning-gym as an environment; its grader runs in a sandbox (`guest`)."""
 
 from __future__ import annotations
 

@@ -1,10 +1,6 @@
-"""Runs the graders of reasoning-gym inside a sandbox.
+"""Runs the graders of reasoning-gym inside a sandbox, and refuses answers that are known to cheat them (`probed.json`).
 
-Some graders pay for what is no solution, and nine run an answer as Python. Here such answers are refused before the
-grader sees them, or its score is. What it gives for every other answer is left as it is. The table of what was found
-is `probed.json`; what each refusal is for is in `holes`.
-
-This module runs inside a sandbox: it imports reasoning-gym and the standard library only.
+It imports reasoning-gym and the standard library only.
 """
 
 from __future__ import annotations

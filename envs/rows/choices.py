@@ -1,8 +1,7 @@
 """Shows the choices of a multiple-choice row by letters, and reads which of them is the right one.
 
 The layouts are those of the hub: a list of texts (MMLU), lists of texts and labels (ARC), an object of letters (MedQA),
-or one text that lists them already (MathQA). The answer names a choice by its letter, its text, or its number, which
-counts from 0.
+or one text (MathQA). The answer is a letter, a text, or a number from 0.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Reads the chat messages of a row: those of OpenAI's layout, histories with tool calls included, and of ShareGPT's.
-
-A message comes out as chat templates take it: the keys `role` and `content`, the content as one text, the arguments of
-tool calls as an object. An assistant message that calls tools needs no content, a tool may return nothing, and an empty
-system message is none.
-"""
+"""Reads the chat messages of a row, in OpenAI's or ShareGPT's layout, as chat templates take them."""
 
 from __future__ import annotations
 

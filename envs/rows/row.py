@@ -1,8 +1,4 @@
-"""Reads a row of a prompt and, where there is one, its answer, by the names of its columns.
-
-Names that were not given are guessed from the columns of the row. Two more columns may belong to a prompt: a text that
-it is about, and choices. What is wrong with a row is said with its place, the columns that it has and what to write.
-"""
+"""Reads a row of a prompt and, where there is one, its answer, by named columns or by guessed ones."""
 
 from __future__ import annotations
 

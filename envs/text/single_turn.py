@@ -1,7 +1,4 @@
-"""Gymnasium environments of one question and one completion.
-
-The environment scores nothing itself: `step` returns 0.0, and the run's rewards score the completion.
-"""
+"""Gymnasium environments of one question and one completion, which the run's rewards score."""
 
 from __future__ import annotations
 

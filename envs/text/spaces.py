@@ -1,8 +1,6 @@
-"""The gymnasium space of texts. In: nothing. Out: a space that holds every string.
+"""The gymnasium space of every string; gymnasium's own `Text` needs a fixed alphabet and a greatest length.
 
-Gymnasium's own `Text` needs a fixed alphabet and a greatest length; over all of Unicode it takes many seconds to
-build. Questions and completions have neither limit. Only in the memory that the processes of an `AsyncVectorEnv` share
-there is one, since that is laid out once: a text has room for `SHARED` bytes there.
+In the memory that the processes of an `AsyncVectorEnv` share, a text has room for `SHARED` bytes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""A game of TextArena as an environment of texts: a game for one player in, observations and a last reward out.
+"""Plays a game of TextArena for one player as an environment of texts.
 
-The games draw from Python's and NumPy's global random numbers, so each gets numbers of its own. The prompt tells the
-rules; each observation is what the game said since, as the conversation holds everything before. A game is set up here
-and reads the policy's moves in a sandbox (`guest`); what it cannot stand there has lost it.
+Games draw from global random numbers, so each gets its own. A game reads the policy's moves in a sandbox (`guest`);
+what it cannot stand there has lost it.
 """
 
 from __future__ import annotations

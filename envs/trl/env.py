@@ -1,8 +1,4 @@
-"""Plays a class that was written for TRL's `environment_factory` as an environment of gymnasium.
-
-The policy calls the public methods as tools; its first turn without a call ends the episode, and the environment is
-asked for its reward. `reset` gets the columns of the row, and may return text that is added to the last message.
-"""
+"""Plays a class that was written for TRL's `environment_factory` as an environment of gymnasium."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Tasks of verifiers as an environment of gymnasium: a row names a task, actions answer it, its rewards come out.
+"""Plays tasks of verifiers as an environment of gymnasium.
 
-Theory of operation. An episode is a coroutine of verifiers (envs/verifiers/play.py). It runs in an event loop of its
-own, only while `reset`, `step` or a tool is called, until it waits for the policy again or has ended. Calls of tools
-come from another thread, one at a time: a lock keeps one that ran out of time and still runs from meeting the next.
+Theory of operation. An episode is a coroutine (envs/verifiers/play.py) in an event loop of its own, which runs only
+while `reset`, `step` or a tool is called, until it waits for the policy again. Calls of tools come from another thread;
+a lock keeps one that ran out of time from meeting the next.
 """
 
 from __future__ import annotations

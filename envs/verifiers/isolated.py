@@ -1,12 +1,8 @@
-"""Tasks of verifiers that are played in a process of their own: the environment that a run sees.
+"""Plays tasks of verifiers in a fork of a process that has loaded the taskset (`grpo.envs.isolated`).
 
-What reads the policy's text, which is tools, environments that talk and rewards, runs in a fork of a process that has
-loaded the taskset (`grpo.envs.isolated`). It gets no environment variables of the run but harmless ones and those that
-the user names.
-
-A first answer at which that process crashes, fills its memory or computes without an end is wrong where the text is the
-cause: the same task can be played with an empty answer, and the text has the same effect again. Whatever else is raised
-is a failure, for a judge that could not be reached is nobody's wrong answer.
+It gets no environment variables of the run but harmless ones and those that the user names. A first answer at which the
+process crashes, fills its memory or never ends is wrong where the text is the cause: an empty answer plays, and the
+text fails again. Whatever else is raised is a failure.
 """
 
 from __future__ import annotations

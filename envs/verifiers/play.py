@@ -1,10 +1,7 @@
-"""Rollouts of verifiers with the policy in the place of its harness: a task in, a scored trace out.
+"""Plays a task of verifiers with the policy in the place of its harness, as verifiers' own rollout does.
 
-Theory of operation. Verifiers' environments are coroutines: `Env.run(task, agents)` has an agent answer a task, or
-talks with it turn by turn. Here the agent is a `Seat`. What it is to answer goes into a `Line`, where the coroutine
-waits for the answer. Everything else goes as in verifiers' own rollout: limits, `@stop` and `@intercept` are looked at
-before an answer, messages come into the trace when they are answered, a reply without calls ends a segment, and what
-is closed is finalised and scored by its task.
+Theory of operation. `Env.run(task, agents)` has an agent answer a task, or talks with it. Here the agent is a `Seat`;
+what it is to answer goes into a `Line`, where the coroutine waits for the answer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The tasks of a taskset of verifiers and the environment that plays them: an id and settings in, both out, checked.
-
-What a policy without a harness, a box to work in or another model cannot play is refused here, before a model loads.
-"""
+"""Loads a taskset of verifiers, and refuses tasks that a policy alone cannot play."""
 
 from __future__ import annotations
 

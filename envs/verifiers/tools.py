@@ -1,9 +1,8 @@
-"""The tools of a task of verifiers, in this process: its toolsets in, functions that the policy may call out.
+"""Offers the toolsets of a verifiers task as functions that the policy may call, in this process.
 
-Verifiers runs a toolset as a server of the Model Context Protocol in a process of its own. Here it is registered with
-the same server and asked directly, so that names, schemas, conversions and error texts are the same ones, and what its
-methods keep in `self.state` goes into the trace of their rollout. The toolsets of a task belong to one rollout; those
-that a taskset shares are set up once, and their coroutines run in a thread of their own.
+Each is registered with verifiers' own MCP server and asked directly, so that names, schemas, conversions and error
+texts are the same. A task's toolsets belong to one rollout; those of a taskset are set up once, in a thread of their
+own.
 """
 
 from __future__ import annotations

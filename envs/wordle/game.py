@@ -1,8 +1,6 @@
-"""The game of `wordle`: a word as text in, a mark for each of its letters as text out.
+"""The game of `wordle`: the last word of five letters in a text is the guess; without one the turn is lost.
 
-The last word of five letters in a text is the guess; without one the turn is lost. A mark is `+` for a letter in its
-place, `?` for one that is elsewhere, `-` for one that is not there (any more: a letter that is there once is marked
-once, in its place if it stands there). The game ends with the word (reward 1) or with the last turn (reward 0).
+A mark is `+` for a letter in its place, `?` for one that is elsewhere, `-` for one that is not there (any more).
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Which installed entry points of the group "grpo" a host loads, and in which order; none of them is imported.
-
-Two distributions may use the same entry-point name; both are found. GRPO_PLUGINS=a,b keeps the named entry points or
-distributions only, so that a test sees the same set on every machine.
-"""
+"""Chooses which installed entry points of the group "grpo" a host loads, and in which order; none is imported."""
 
 from __future__ import annotations
 

@@ -1,11 +1,8 @@
-"""The entry points that installed distributions declare: what `importlib.metadata` tells, mostly without loading it.
+"""Reads the entry points of installed distributions, mostly without loading `importlib.metadata`.
 
-Theory of operation. `importlib.metadata` loads the parsers of e-mails, archives and tables before it reads anything,
-which takes longer than it takes to import every plugin of ours. In a folder on the path, a distribution is a folder
-`*.dist-info` or `*.egg-info`; its `entry_points.txt` and the head of its `METADATA` are lines of plain text. Those are
-read here, and only where they are as plain as build tools write them. All else is left to `importlib.metadata`: what
-another finder finds, archives and eggs on the path, and files with anything unusual in them. Nothing is kept between
-two calls.
+Loading its parsers takes longer than importing every plugin of ours. `entry_points.txt` and the head of `METADATA` in a
+`*.dist-info` or `*.egg-info` folder are plain lines and are read here; whatever is not as plain as build tools write
+it, and archives, eggs and other finders, are left to `importlib.metadata`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Executes the text of a Python file in a module; a plugin in it that is refused leaves the others usable.
-
-Where a decorator refuses its function or its own arguments, or an assignment calls for a spec that cannot be one, the
-error is kept under the name that would have been defined, and the file goes on. Anything else that is raised stops it.
-"""
+"""Executes a Python file in a module; a plugin in it that is refused leaves the others usable."""
 
 from __future__ import annotations
 

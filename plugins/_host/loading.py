@@ -1,8 +1,7 @@
 """Loads one entry point: imports it, checks its hooks and asks them what the plugin offers.
 
-Theory of operation: every entry point gets a pluggy manager of its own. A plugin that raises while it is registered,
-shares an entry-point name with another one, or misspells a hook can then only spoil its own manager. What plugins
-print while they load goes to stderr, so that the output of a command stays readable for programs.
+Every entry point gets a pluggy manager of its own, so that one that raises, shares a name or misspells a hook spoils
+only its own. Nothing that the plugin does, except Ctrl-C, escapes; what it prints goes to stderr.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Looks a name up among the registrations: unique short names, distributions, versions, and helpful refusals.
-
-In: the registrations and problems of a host and a parsed SPEC. Out: the one registration that is meant. A short name
-that is built in means the built-in plugin, whatever else is installed: no package changes a run by being there.
-"""
+"""Looks a name up among the registrations. A built-in short name means the built-in plugin, whatever is installed."""
 
 from __future__ import annotations
 

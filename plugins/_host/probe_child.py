@@ -1,4 +1,4 @@
-"""Loads one entry point in a process that may end or hang over it, and notes how far it came."""
+"""Loads one entry point in a process that may end or hang over it, and writes to a file how far it came."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with an installed plugin, as one line for people and a traceback for its author."""
+"""Describes what is wrong with an installed plugin, as one line for people and a traceback for its author."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Plugins that exist in this process alone: functions, classes and specs of a script or of a notebook's cells.
-
-In: an object. Out: a spec, and a hash of the source that it was written in. A host finds it as `__main__/NAME`, which
-is also what a run's record calls it; another process knows of it when it is given the same object again.
-"""
+"""Makes plugins of functions, classes and specs of a script or notebook, found as `__main__/NAME`."""
 
 from __future__ import annotations
 

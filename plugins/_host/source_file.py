@@ -1,7 +1,7 @@
 """Loads a plugin from a file that belongs to no installed package: `./mine.py:score`, or a rubric, `./rubric.toml`.
 
-The file's folder joins the end of `sys.path`, so that it may import its neighbours without hiding anything that is
-installed. The same file with the same content is executed once.
+The file's folder joins the end of `sys.path`, so that it may import its neighbours without hiding anything installed.
+The same file with the same content is executed once.
 """
 
 from __future__ import annotations

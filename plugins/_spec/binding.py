@@ -1,4 +1,4 @@
-"""A spec with the user's options, weight and alias: what a run actually uses."""
+"""Binds a spec to the user's options, weight and alias: what a run actually uses."""
 
 from __future__ import annotations
 

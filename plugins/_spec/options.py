@@ -1,7 +1,4 @@
-"""Checks the option values that a user gave against the types that a plugin declares.
-
-The types are checked by pydantic, which is imported only when there is a value to check.
-"""
+"""Checks the option values that a user gave against the types that a plugin declares."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Reads a plugin function's signature: which columns it needs, which options it takes.
-
-In: a function. Out: its columns, options and whether it wants a whole `Completion`. A signature that the contract
-does not allow raises `SpecError` when the module is imported, long before anything is scored.
-"""
+"""Reads a plugin function's signature: which columns it needs, which options it takes."""
 
 from __future__ import annotations
 

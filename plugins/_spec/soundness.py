@@ -1,4 +1,4 @@
-"""Is this a spec that the engine can use? Asked of everything a hook returns, since specs can be built by hand."""
+"""Checks that a spec, which can be built by hand, is one that the engine can use."""
 
 from __future__ import annotations
 

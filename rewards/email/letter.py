@@ -1,9 +1,8 @@
-"""The parts of an e-mail: a completion in, its greeting, text and signature block out.
+"""Splits an e-mail into greeting, text and signature block.
 
-Reasoning in front of the e-mail is left out. The signature block is what follows the sign-off ("Kind regards,") or a
-line "--"; without either, what follows the last paragraph that opens with a few words and a comma ("Until Friday,"), or
-a drawn line; without those it is the last paragraph, unless that is the only one. Everything is linear in the text, of
-which the first 200,000 characters after the reasoning are read.
+The signature block is what follows the sign-off ("Kind regards,") or a line "--"; without either, what follows the last
+paragraph that opens with a few words and a comma, or a drawn line; without those the last paragraph, unless it is the
+only one. Linear in the text, of which the first 200,000 characters after the reasoning are read.
 """
 
 from __future__ import annotations

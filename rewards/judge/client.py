@@ -1,10 +1,8 @@
-"""Asks the judge: an endpoint and messages in, the text of a reply and its tokens out, over `openai`'s client.
+"""Asks the judge over `openai`'s client.
 
-Theory of operation. A client belongs to the event loop that it was made on, so each loop has clients, turns and locks
-of its own. They live in an async generator that the loop closes when it shuts down, and its connections with them. The
-client retries what is transient (429, 5xx, lost connections, timeouts; it waits as long as the server asks, up to a
-minute); what is left after that is a `JudgeError`. A server that does not know JSON schemas says so once, and is then
-asked without one.
+A client belongs to the event loop that it was made on, so each loop has clients, turns and locks of its own, in an
+async generator that the loop closes. The client retries what is transient; what is left is a `JudgeError`. A server
+that does not know JSON schemas says so once, and is then asked without one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Builds the chat messages for the LLM judge and the schema of its reply.
 
-Three things keep the material from being obeyed. It is quoted line by line (`rewards/judge/quote.py`), between lines
-that begin with a mark that is drawn anew for each request, so that nothing in it can end the quotation. The rules
-stand before it and the request after it. And the reply must repeat the mark, so that a verdict which the material
-contains, copied as it stands, is no verdict.
+Material is quoted line by line (`rewards/judge/quote.py`) between lines with a mark drawn anew for each request; rules
+stand before it and the request after it; and the reply must repeat the mark, so a copied verdict is none.
 """
 
 from __future__ import annotations

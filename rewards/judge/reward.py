@@ -1,8 +1,4 @@
-"""A language model as the judge: a completion, its task and a rubric in, a score from 0 to 1 out.
-
-The judge is any OpenAI-compatible endpoint. What cannot be read as its verdict is a failure and never a score. All that
-asking needs is imported where it is needed: listing the plugins loads this module too.
-"""
+"""The reward `judge`: a language model scores a completion by a rubric, over any OpenAI-compatible endpoint."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""The part of a completion that states its mathematical answer, and the gold of a row, both still as text.
+"""Finds the part of a completion that states its mathematical answer, and the gold of a row, both still as text.
 
-What follows the reasoning is read first, the reasoning only when
-nothing follows. In it the last statement counts: an `<answer>` or `<SOLUTION>` block, a line `#### ...`, the last
-`\\boxed{}` (with those joined to it by "and", "or" or commas), or a sentence "the final answer is ..."; without any,
-the end of the text. All of it is linear in the length of the text, of which the last 200,000 characters are read.
+What follows the reasoning is read first, the reasoning only when nothing follows. In it the last statement counts. All
+of it is linear in the length of the text, of which the last 200,000 characters are read.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Times of day and dates, however written: two texts in, whether they are the same moment, or None for others out.
-
-`3:30 PM` is 15:30, and `March 15th` is 15 March. Times without a half of the day on either side are left to others, as
-`3:30` may as well be a ratio.
-"""
+"""Compares times of day and dates, however written: `3:30 PM` is 15:30, and `March 15th` is 15 March."""
 
 from __future__ import annotations
 

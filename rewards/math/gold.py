@@ -1,7 +1,4 @@
-"""The gold of a row in all the readings that the verifier needs: an answer in, a `Gold` out, worked out once.
-
-The completions of a group share their gold, and reading it costs as much as reading a short answer.
-"""
+"""Works out a row's gold once, in all the readings that the verifier needs, for all completions of a group."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Why a statement is no answer, whatever it holds: statement, gold and question in, a reason or None out.
-
-These are the ways to be paid without answering: several values where one is asked, a denial, a question, the problem
-restated and left to the verifier to compute.
-"""
+"""Says why a statement is no answer, whatever it holds: several values, a denial, a question, the problem restated."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Compares two answers by value, at points where they have variables, which no power is too high for.
-
-What differs there need not be simplified, and what agrees to hundreds of digits is the same. An answer with a
-variable where the gold has none is another type of value, whatever it simplifies to. It runs where `math_equal` runs.
-"""
+"""Compares two answers by value, at points where they have variables, where `math_equal` runs."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Verifies a mathematical answer against the gold answer.
-
-Every step either decides or leaves it to the next, from the cheapest to the dearest: text, words, letter, objections,
-number, and only then computer algebra, in a process of its own with a hard time limit.
-"""
+"""Verifies a mathematical answer against the gold answer; each step decides or leaves it to the next, dearer one."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Arithmetic on whole numbers: the text of an expression in, its exact value and the numbers that it uses out.
-
-The text is parsed, never executed: `ast` makes a tree of it, and only sums, differences, products, quotients and signs
-of whole numbers are worked out, as fractions. Powers do not exist here, so nothing can grow beyond the text's own size.
-"""
+"""Works out arithmetic on whole numbers exactly, from a parsed text; nothing is executed, and there are no powers."""
 
 from __future__ import annotations
 

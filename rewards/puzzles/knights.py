@@ -1,7 +1,4 @@
-"""Knights and knaves: a completion and who is what in; whether it says the same of everybody out.
-
-The verifier judges, the reward scores; both read statements such as "Zoey is a knave" with `read_roles`.
-"""
+"""The verifier and the reward for knights and knaves, which read statements such as "Zoey is a knave"."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Logic-RL's score for knights and knaves, as published: a text with its prompt's header and the solution in, a score
-out. Re-implemented from a description.
-"""
+"""Logic-RL's score for knights and knaves, as published, re-implemented from a description."""
 
 from __future__ import annotations
 

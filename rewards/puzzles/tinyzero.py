@@ -1,7 +1,7 @@
-"""TinyZero's countdown score, as published: a text with its prompt's header, target and numbers in, a score out.
+"""TinyZero's countdown score, as published, re-implemented from a description.
 
-Re-implemented from a description. The published function hands the text to `eval`, which `9**9**9` keeps busy for good;
-here the same expressions are parsed and worked out node by node, and what would grow beyond `_BITS` bits is wrong.
+The published function hands the text to `eval`; here expressions are parsed, and what grows beyond `_BITS` bits is
+wrong.
 """
 
 from __future__ import annotations

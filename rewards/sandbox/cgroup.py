@@ -1,8 +1,4 @@
-"""Control groups, where this process may make them: limits on the memory of all processes of a sandbox together.
-
-Version 2 needs a folder with the memory controller in which we may make groups (root, or a delegated one); version 1
-needs root. Without them the limits of single processes remain.
-"""
+"""Limits the memory of all processes of a sandbox together by control groups, where this process may make them."""
 
 from __future__ import annotations
 

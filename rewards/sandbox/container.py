@@ -1,8 +1,7 @@
-"""One warm container: jobs in, results out, through one connection to its agent.
+"""Runs jobs in one warm container, through one connection to its agent.
 
-The container is made with everything that an engine can take away taken away; the agent in it makes the same sandboxes
-as the pool `local`, one namespace deeper. Its labels say whose it is, so that another run can remove it when that
-process is gone.
+The container has everything taken away that an engine can take; the agent makes the sandboxes of the pool `local` in
+it. Its labels say whose it is, so that another run can remove it when that process is gone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """The sandbox `docker`: programs in warm containers of a container engine, reached through its SDK.
 
-In: options and jobs. Out: results. Each container runs the same sandboxes as the pool `local`, so that a program has
-the engine's walls around those of its own. A container that ends, or an engine that restarts, costs a retry; when the
-engine stays away the jobs are "unavailable", which is never a score.
+A container that ends, or an engine that restarts, costs a retry; when the engine stays away the jobs are "unavailable".
 """
 
 from __future__ import annotations

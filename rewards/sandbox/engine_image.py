@@ -1,6 +1,6 @@
-"""An image of this machine's own Python for a container engine: no registry is needed.
+"""Makes an image of this machine's own Python for a container engine, without a registry.
 
-As a program, `python -m grpo.rewards.sandbox.engine_image`, it makes the image in the engine at DOCKER_HOST.
+`python -m grpo.rewards.sandbox.engine_image` makes it in the engine at DOCKER_HOST.
 """
 
 from __future__ import annotations

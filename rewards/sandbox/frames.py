@@ -1,8 +1,7 @@
-"""Jobs and results as bytes, for a pool that runs elsewhere: values in, one frame out, and back.
+"""Packs jobs and results as bytes, for a pool that runs elsewhere.
 
 A frame is its length, the length of a JSON head, the head, and the blobs whose lengths the head lists. Nothing in it
-can name a type or run code, every length is bounded, and what is not as it should be is a `ValueError`: the far end
-may be in the hands of a program that broke out.
+can name a type or run code, and every length is bounded: the far end may be in the hands of a program that broke out.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Finds the files that an interpreter needs inside a sandbox.
 
-The executable, its standard library without site packages, and exactly those shared libraries that the interpreter and
-its extension modules map, found by letting it import them all once. Inside, everything lies where a system Python
-has it, so that no path of the host shows. Installed packages are shown only where a sandbox is asked for some by name.
+These are the executable, its standard library, and the shared libraries that importing all of it maps. Inside,
+everything lies where a system Python has it, so that no path of the host shows.
 """
 
 from __future__ import annotations

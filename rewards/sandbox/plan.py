@@ -1,8 +1,4 @@
-"""Plans what the launcher sets up for each sandbox of a pool, from options and the machine.
-
-Here it is decided which protections there are. One that the machine does not give is refused by name, with what to do
-about it, unless it may be missing; it then stands in every result.
-"""
+"""Plans what the launcher sets up for each sandbox of a pool, and refuses by name what the machine does not give."""
 
 from __future__ import annotations
 

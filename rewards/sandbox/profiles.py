@@ -1,8 +1,7 @@
 """Defines the languages that a sandbox runs: the files to show inside and the commands to run.
 
-`python` runs in the zygote itself, and so does `pytest`, where pytest is loaded already. `c` and `javascript` replace
-the process; they are offered where gcc and node are installed, and show the compiler, its headers and the system's
-libraries, or node and its libraries, beside Python.
+`python` and `pytest` run in the zygote itself; `c` and `javascript` replace the process, where gcc and node are
+installed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""One sandbox and the process that talks to it: a job in, what happened out.
-
-Starting a slot makes its launcher, which makes its zygote. A job goes to the zygote as descriptors of memory files,
-and comes back as one packet; the output is then read from the memory files. One job at a time.
-"""
+"""Starts one sandbox and runs one job in it at a time."""
 
 from __future__ import annotations
 

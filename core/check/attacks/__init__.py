@@ -1,8 +1,4 @@
-"""Hostile programs that every sandbox must contain: what each tries, and how it may end.
-
-A program prints `BREACH` and what it reached when it gets something that no program may have. Run them in a sandbox
-only: outside of one they do what they say.
-"""
+"""Hostile programs that every sandbox must contain. Run them in a sandbox only: elsewhere they do what they say."""
 
 from __future__ import annotations
 

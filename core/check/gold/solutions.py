@@ -1,9 +1,4 @@
-"""Plays gold solutions, and returns what rewards see of them and make of them.
-
-No model is asked. An environment that is stepped is played with these actions and its tools are called, where and
-within the limits that rollouts have (core/env/worked.py); an answer to one that is not is its text. What is not
-accepted can never be learned, however good the policy: the complaint says who refused it and why.
-"""
+"""Plays gold solutions as rollouts are played (core/env/worked.py), and judges them by a run's rewards and verifier."""
 
 from __future__ import annotations
 

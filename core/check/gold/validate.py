@@ -1,8 +1,6 @@
-"""Validates the rows of an environment by their gold solutions, and reports the rows that are refused.
+"""Validates the rows of an environment by their gold solutions.
 
-A row whose own gold solution is not accepted, by the verifier or by the rewards of the run, can never be solved: its
-groups score alike whatever the policy writes, or pay for something else. Every solution is played and judged as a
-rollout would be (core/check/gold/solutions.py), in a run where its rollouts are stepped.
+A row whose own gold solution is not accepted can never be solved: its groups score alike whatever the policy writes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What the alarm for reward hacking sees of a completion, and what can be counted of a text without understanding it.
-
-A reward that is exploited often pays for one of these. They are named in the words of a warning.
-"""
+"""Counts what can be counted of a completion without understanding it: what an exploited reward often pays for."""
 
 from __future__ import annotations
 

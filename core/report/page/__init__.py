@@ -1,10 +1,7 @@
-"""The page itself, and those that `grpo watch` serves: blocks of data in, HTML out.
+"""Writes the HTML page of a report, and those that `grpo watch` serves, around blocks of data.
 
-Everything but the blocks is the same in every report, and blocks are base64: no text of a run is ever part of the HTML,
-so there is nothing to escape and no need of a template engine. What a run says is set by the script as text alone. The
-script is linked from the ES modules beside this file. The policy in the head lets the browser run this one script and
-use this one style sheet, by their digests, and reach for nothing: no other file, no network. A page that is served may
-ask the server that it came from, and nobody else.
+Blocks are base64, so no text of a run is ever part of the HTML; the script sets it as text alone. The policy in the
+head allows this one script and style sheet, by their digests, and no network; a served page may ask its own server.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """Links ES modules into one classic script, which a page can hold and its policy can name by one digest.
 
-A browser imports a module by its address, and a page that is opened from a file has no addresses to offer. So each
-module becomes a function that runs once, after those that it imports, and returns what it exports. A browser would do
-the same, for the few forms that are allowed here: `import { a, b } from "./x.js";` before everything else, and `export`
-before a `const` of one name or a `class`. Every other form is refused, as are circular imports and names that are not
-exported: an error of the tests, never of the browser.
+Each module becomes a function that runs once, after those that it imports. Allowed are `import { a, b } from "./x.js";`
+before everything else, and `export` before a `const` or a `class`; every other form is refused.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Hands the functions, classes and specs that `grpo.train` is given to a host that finds them by SPECs.
-
-A function of a script or a cell travels to the worker processes by value. One that cannot, because it holds a lock, a
-connection or a large model, runs in this process instead, and a note says so.
-"""
+"""Hands the functions, classes and specs that `grpo.train` is given to a host that finds them by SPECs."""
 
 from __future__ import annotations
 

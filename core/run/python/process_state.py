@@ -1,9 +1,4 @@
-"""Restores global process state (random generators, loggers, warning filters) after a run in Python ends.
-
-A run seeds every generator, hushes progress bars, and lets libraries set what they like. In a script or a notebook all
-of that is the user's. What importing a library does once and for all (filters for its own warnings, its loggers) is
-done before anything is noted down, and stays. Signal handlers are put back by whoever sets them.
-"""
+"""Restores global process state (random generators, loggers, warning filters) after a run in Python ends."""
 
 from __future__ import annotations
 

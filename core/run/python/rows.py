@@ -1,8 +1,4 @@
-"""Writes rows that `grpo.train` is given as objects to files of JSON lines, from which a run can be resumed.
-
-A file stands beside the run directories and has its name from its content: the same rows are the same file, for every
-process of a run and for a cell that is executed again.
-"""
+"""Writes rows that `grpo.train` is given as objects to JSON lines named by their content, so a run can resume."""
 
 from __future__ import annotations
 

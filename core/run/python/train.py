@@ -1,8 +1,4 @@
-"""`grpo.train` does in scripts and notebooks what `grpo run` does.
-
-Rewards, verifiers and environments may be objects of the script or of a notebook's cells, where the command line has
-names. A run that was stopped goes on when it is given the same objects again.
-"""
+"""`grpo.train` does in scripts and notebooks what `grpo run` does, also with plugins that are objects."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A folder of another machine: asked for in pieces, written here whole or not at all.
-
-The first process of a run writes the run directory. Where its machine shares no disk with the one that started the run,
-the directory is pulled over at the end.
-"""
+"""Pulls the run directory over from a machine that shares no disk with this one, whole or not at all."""
 
 from __future__ import annotations
 

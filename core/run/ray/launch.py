@@ -1,11 +1,8 @@
 """Starts a run on a Ray cluster and writes the same run directory as on one machine.
 
-Theory of operation. The command connects with the cluster, places everything (`placement`) and has the node of the
-first process plan the run, so that what cannot work is refused before anything starts. Then it starts the rollout
-servers, the pool that
-scores, one object on each node, and the processes that train, each of which runs the code of `grpo run`. What the first
-one tells comes by a mailbox on this node and is shown here. Ctrl-C asks for a stop there, which ends the step that is
-under way and writes a checkpoint; a second one ends the connection, and with it every process of the run.
+Theory of operation. The command places everything and has the node of the first process plan the run. Then it starts
+the rollout servers, the scoring pool and the processes that train, each of which runs the code of `grpo run`. Events
+come by a mailbox and are shown here. Ctrl-C asks for a stop there; a second one ends the connection and every process.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Between a run on a cluster and the command that started it: its events one way, stops that were asked for the other.
+"""Passes events from a run on a cluster to the command that started it, and requests to stop the other way.
 
-In the process of the command's node lives a `Mailbox`. The first process that trains tells it what happens, as
-`MailboxProgress`; the command takes that from it and shows it. Whether a stop was asked for goes the other way. A
-message has the name of its event in front, so that one whose values cannot be read here is still known for what it is.
+A message has the name of its event in front, so that one whose values cannot be read here is still known.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What runs where on a cluster: its nodes and what was asked for in; processes on nodes out, or why they do not fit.
+"""Decides what runs where on a cluster, or says why it does not fit.
 
-Processes that train come first, as many on a node as it has GPUs (processors, where nobody has a GPU), the fewest nodes
-that hold them or as many as asked for. Rollout servers take GPUs that are left. Rewards and sandboxes get the
-processors that are left, at least one on a node, on every node.
+Training processes come first, as many on a node as it has GPUs (processors without GPUs), on the fewest nodes that hold
+them. Rollout servers take GPUs that are left, rewards and sandboxes the processors that are left on every node.
 """
 
 from __future__ import annotations

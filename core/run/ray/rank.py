@@ -1,7 +1,4 @@
-"""One process of a run on a cluster: settings in; the code of `grpo run` runs in it, and its mailbox hears of it.
-
-`Preflight` is the same before it: it decides on the node of the first process whether the run can start at all.
-"""
+"""Runs one process of a run on a cluster, by the code of `grpo run`; `Preflight` decides whether it can start."""
 
 from __future__ import annotations
 

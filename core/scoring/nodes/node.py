@@ -1,7 +1,4 @@
-"""Scoring on one node of a cluster: chunks of calls in, results out, by the workers and the loop of one machine.
-
-What it is sent was packed by the process that trains. A plugin's code is loaded in worker processes here too; only one
-that runs programs in a sandbox, and awaits them, is loaded in this process itself.
+"""Scores on one node of a cluster, by its workers and loop.
 
 Messages in:  (packed plugin, runs on the loop?, retries, distribution, version, row numbers, indices of each call,
                items)

@@ -1,8 +1,7 @@
-"""How a plugin reaches another machine: a bound plugin in; bytes, and what has to be installed there, out.
+"""Packs a plugin for another machine.
 
-What an installed distribution brings goes by name, since the nodes are expected to have it too. A local file goes with
-its source, and with the sources of the local modules that it imports, by whatever name they are imported. What a script
-or a notebook defines goes by value.
+What an installed distribution brings goes by name. A local file goes with its source and those of the local modules
+that it imports. What a script or a notebook defines goes by value.
 """
 
 from __future__ import annotations

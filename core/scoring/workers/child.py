@@ -1,9 +1,8 @@
-"""A worker process from the inside: rows come in over a socket, results go out, one message a call.
+"""Runs in a worker process: rows come in over a socket, results go out, one message a call.
 
-Theory of operation. The process is started as in plugins/child_process.py. The kernel kills it when its parent dies
-(Linux), it ends by itself when the socket closes, and it is the first to go when memory runs out. What plugins print
-goes to stderr; their stdin is empty. A result is sent before the next row begins, so the parent always knows which row
-a worker died on. After a MemoryError the worker asks to be replaced.
+Theory of operation. It is started as in plugins/child_process.py. The kernel kills it when its parent dies (Linux), and
+it is the first to go when memory runs out. A result is sent before the next row begins, so the parent always knows
+which row a worker died on. After a MemoryError the worker asks to be replaced.
 
 Messages in:  (key, packed plugin or None, retries, several rows a call?, [(indices, rows) of a call], items as bytes)
 Messages out: ("importing", module) ("imported",), inside a call

@@ -1,9 +1,7 @@
-"""The imports that a plugin makes inside its calls: modules that load in, told when they begin and how long they took.
+"""Times the imports that a plugin makes inside its calls, in the thread that makes them.
 
-Theory of operation. Python asks the finders of `sys.meta_path` for each module that is not loaded yet, so one that
-finds nothing sees every load begin. Loads end where the outermost import statement or `import_module` ends, both of
-which are wrapped. What is loaded already passes unseen. Only the thread that makes the calls is watched: a time limit
-is that of a call.
+A finder in `sys.meta_path` that finds nothing sees every load begin; loads end where the outermost import statement or
+`import_module` ends, both of which are wrapped.
 """
 
 from __future__ import annotations

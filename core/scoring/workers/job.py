@@ -1,4 +1,4 @@
-"""What the worker pool knows about one task: the rows still to send, and how its plugin and its rows are packed."""
+"""Packs the rows of a task for the worker pool, in chunks sized by how long the plugin's rows take."""
 
 from __future__ import annotations
 

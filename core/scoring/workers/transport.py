@@ -1,9 +1,7 @@
 """Serialises a bound plugin for a worker process and restores it there.
 
-A function that a fresh interpreter can import goes by reference (module, name and, for a module that was loaded from a
-file, the file). Anything else (a closure, a lambda, something defined in a script or a notebook) goes by value,
-through cloudpickle. A reference that turns out not to work in the worker is answered by sending the value. Whoever
-only passes a plugin on unpickles it without loading any of its code: the function is a `Place` until `unpack`.
+A function that a fresh interpreter can import goes by reference, anything else by value, through cloudpickle. Whoever
+only passes a plugin on unpickles it without loading its code: the function is a `Place` until `unpack`.
 """
 
 from __future__ import annotations

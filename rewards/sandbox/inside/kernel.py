@@ -1,6 +1,6 @@
-"""The Linux calls that isolation needs and that Python does not offer: one typed function for each, through ctypes.
+"""Wraps the Linux calls that isolation needs and Python does not offer, through ctypes; failures are `OSError`s.
 
-This module runs outside and inside the sandbox and imports the standard library only.
+It runs outside and inside the sandbox and imports the standard library only.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The numbers of the system calls that the sandbox names, on the two architectures that it knows.
-
-In: a name. Out: its number here, or nothing where the architecture has no such call. From the kernel's own headers
-(asm/unistd_64.h for x86_64, asm-generic/unistd.h for aarch64), which a test compares where they are installed.
-"""
+"""Numbers the system calls that the sandbox names, on x86_64 and aarch64, from the kernel's own headers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""What the pool and the zygote of a slot say to each other: one packet for each request and each answer.
+"""Encodes what the pool and the zygote of a slot say to each other: one packet for each request and each answer.
 
-In: limits and descriptors. Out: packets, and what they held. The program, its input and its output never travel in a
-packet: they are memory files whose descriptors come along, so that the zygote, from which every program is forked,
-never holds anything of a job. This module runs outside and inside the sandbox and imports the standard library only.
+Program, input and output are memory files whose descriptors come along, so the zygote never holds anything of a job.
+This module runs outside and inside the sandbox and imports the standard library only.
 """
 
 from __future__ import annotations
