@@ -140,12 +140,7 @@ def send_message(channel: socket.socket, data: bytes) -> None:
 
 
 def receive_message(channel: socket.socket) -> bytes:
-    """Returns the next message.
-
-    Raises:
-        ConnectionError: the other end is gone.
-        TimeoutError: none came within the time limit of the socket.
-    """
+    """Returns the next message; ConnectionError where the other end is gone, TimeoutError at the socket's limit."""
     [size] = LENGTH.unpack(receive_exactly(channel, LENGTH.size))
     return receive_exactly(channel, size)
 

@@ -32,10 +32,7 @@ def stated_by(plugin: object) -> object:
 
 
 def import_fault(error: BaseException) -> tuple[str, bool]:
-    """Returns what to say of a plugin that imports from grpo what is not there, and whether its contract is the cause.
-
-    The statement is read from the source of the modules that were being imported: execution did not come to it.
-    """
+    """Returns what to say of a plugin that imports what is not there, and whether its contract is the cause."""
     if not isinstance(error, ImportError) or str(error.name).partition(".")[0] != "grpo":
         return "", False
     stated = _stated_in_source(error)

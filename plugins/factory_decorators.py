@@ -50,12 +50,7 @@ class SandboxDecorator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FromOptions:
-    """A function of an environment's options that asks an instance of their class.
-
-    Attributes:
-        func: the class.
-        attribute: the method to call with what stands before the options, or the value to return.
-    """
+    """A function of options that makes a `func` of them and returns its `attribute`, called with what stands before."""
 
     func: Any
     attribute: str
@@ -167,12 +162,7 @@ def sandbox(*misplaced: object, version: int = 0, name: str | None = None) -> Sa
 
 
 def _options(factory: Callable[..., Any], family: bool) -> tuple[Option, ...]:
-    """Returns the options of a factory.
-
-    Raises:
-        SpecError: it is no factory, or has parameters that no option can fill. That of a family takes the member's name
-            before its options, and options that only the member knows.
-    """
+    """Returns the options of a factory; SpecError where it has parameters that no option can fill."""
     if not inspect.isfunction(factory) and not inspect.isclass(factory):
         raise SpecError(f"{factory!r:.80} is neither a function nor a class. Decorate a function that returns it.")
     for parameter in () if family else inspect.signature(factory).parameters.values():

@@ -322,11 +322,7 @@ def _member(known: Registration, text: SpecText) -> Registration:
 
 
 def _reads(text: SpecText, spec: RewardSpec | VerifierSpec) -> Reads:
-    """Returns what a function reads of a rollout of several turns.
-
-    Raises:
-        UsageError: it takes the whole of it as it is.
-    """
+    """Returns what a function reads of a rollout of several turns; UsageError where it takes the whole of it."""
     if text.reads is not None and spec.whole and not isinstance(spec, RubricSpec):
         raise UsageError(f"'{text.written}': '{spec.name}' takes the whole rollout as it is. Leave 'reads' out.")
     return text.reads or "turn"

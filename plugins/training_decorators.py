@@ -146,11 +146,7 @@ def advantage(
 
 
 def _refuse_other_parameters(function: Callable[..., object], first: str) -> None:
-    """Refuses a function that reads something else than the one value that it is given.
-
-    Raises:
-        SpecError: it is not a function, or has other parameters before its options.
-    """
+    """Refuses a function that reads something else than the one value that it is given."""
     if not inspect.isfunction(inspect.unwrap(function)):
         raise SpecError(
             f"{function!r:.80} is not a function. Decorate a function; it may call an object that you have."

@@ -20,13 +20,7 @@ _ROWS = 2
 
 
 def check_calls(bound: Bound, scorer: Scorer, env: str | None, findings: Findings) -> None:
-    """Calls the plugin.
-
-    `scorer`: scores with it, where a hang or a crash can be ended. `env`: the SPEC of an environment; None: one that
-    names the plugin as its own, else the default one and a row of no environment, each where it has the columns.
-    `findings`: told of calls that fail, and of those that all return the same. Raises UsageError if an environment was
-    named and cannot be used, or its rows lack a column.
-    """
+    """Calls the plugin on rows of `env`, of its own or of the default one, and notes what fails or never differs."""
     host = Host.discover()
     own = _own_env(bound, host)
     source = host.env(env or own or DEFAULT_ENV).settled()

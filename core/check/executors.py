@@ -18,11 +18,7 @@ _SHUFFLE = 20_251
 def check_executors(
     bound: Bound, examples: Sequence[Example], expected: Sequence[Seen], findings: Findings, isolation: Isolation
 ) -> None:
-    """Scores the examples in every executor and order and compares with what they scored before.
-
-    Failed examples are left out, with their group: nothing that crashes or hangs runs outside a worker process.
-    `isolation` is where the expected scores come from.
-    """
+    """Compares the scores of examples that did not fail in every executor and order with `expected`."""
     sound = [unit for unit in units_of(examples) if all(expected[place].kind != "failure" for place in unit)]
     places = sorted(place for unit in sound for place in unit)
     if not places:

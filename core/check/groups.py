@@ -20,11 +20,7 @@ Group = Sequence[Example]
 
 
 def check_groups(bound: Bound, scorer: Scorer, cases: Iterable[Case], findings: Findings, isolation: Isolation) -> None:
-    """Tries all relations.
-
-    `scorer`: scores with it, where a hang or a crash can be ended. `findings`: told what does not hold. `isolation`:
-    where that scorer runs it.
-    """
+    """Tries all relations of a reward of groups."""
     groups = _groups(cases)
     if not groups:
         return

@@ -34,11 +34,7 @@ class Gold:
 
 
 class Relations:
-    """Checks one plugin.
-
-    `scorer`: scores with it, where a hang or a crash can be ended. `findings`: told what does not hold. `isolation`:
-    where that scorer runs it: "process", unless the plugin cannot be sent to one.
-    """
+    """Checks one plugin; `isolation` is where the scorer runs it."""
 
     def __init__(self, bound: Bound, scorer: Scorer, findings: Findings, isolation: Isolation) -> None:
         self._bound = bound
@@ -51,11 +47,7 @@ class Relations:
         self._serious: Severity = "warning"
 
     def check(self, golds: Sequence[tuple[Example, float]], others: Sequence[Example], answer: str | None) -> None:
-        """Tries all relations.
-
-        `golds`: examples that deserve the highest score, with what they score. `answer`: the column with the gold
-        answer; None to find it out.
-        """
+        """Tries all relations on the gold examples; `answer` is the gold's column, None to find it out."""
         examples = [example for example, _ in golds]
         spec = self._bound.spec
         columns = list(examples[0].row) if spec.any_column else [column.name for column in spec.columns]

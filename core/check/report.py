@@ -120,10 +120,7 @@ class Report:
 
 
 class Findings:
-    """Collects what a check finds: one finding for a relation and severity, with the first example and a count.
-
-    `as_published`: the plugin scores as a published text does: what that pays for is a note.
-    """
+    """Collects one finding for a relation and severity, with the first example and a count."""
 
     def __init__(self, *, as_published: bool = False) -> None:
         self._as_published = as_published

@@ -103,11 +103,7 @@ def seen_in_loop(bound: Bound, examples: Sequence[Example]) -> list[Seen]:
 
 
 def in_thread(work: Callable[[], T], seconds: float | None = None) -> T:
-    """Runs work in a thread and returns its result.
-
-    Raises TimeoutError: it took longer; the thread, which cannot be ended, runs on; BaseException: what the work
-    raised.
-    """
+    """Runs work in a thread and returns its result; after TimeoutError the thread, which cannot be ended, runs on."""
     results: list[T] = []
     errors: list[BaseException] = []
 

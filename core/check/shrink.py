@@ -78,10 +78,7 @@ class _Search:
 
 
 def shrink(text: str, keeps: Keeps, *, calls: int = 2000) -> Shrunk:
-    """Shrinks a text.
-
-    `keeps`: says of each of several texts whether it passes. `calls`: how many texts may be tried.
-    """
+    """Shrinks a text while `keeps` holds, trying at most `calls` texts."""
     search = _Search(text, keeps, calls)
     try:
         before = None

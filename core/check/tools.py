@@ -17,11 +17,7 @@ _HOSTILE = ("", "\x00", "\ud800", "{" * 2000, "7" * 1_000_000, "while True: pass
 def tool_faults(
     bound: BoundEnv, start: Mapping[str, Any], worked: Sequence[Mapping[str, Any]]
 ) -> Iterator[tuple[str, str, str]]:
-    """Calls the tools of an environment and yields what does not hold: the relation, a sentence, the call.
-
-    `start`: the arguments of `reset` for the episode to call them in. `worked`: the calls of its demonstrations; the
-    same one must get the same answer in two instances.
-    """
+    """Calls the tools of an environment and yields what does not hold: the relation, a sentence, the call."""
     env = bound.make()
     try:
         env.reset(**start)

@@ -84,10 +84,7 @@ def as_sampled(completion: Completion) -> Completion:
 
 
 def faults_of(bound: Bound, scorer: Scorer, completions: Sequence[Completion]) -> list[Fault]:
-    """Calls a plugin on completions and returns what is wrong with what it returned.
-
-    `completions`: of one or several rows; what an environment failed on does not count.
-    """
+    """Returns what is wrong with what a plugin returned for completions that their environment did not fail."""
     played = [completion for completion in completions if completion.finish_reason != "error"]
     began = time.monotonic()
     fails = any(one.kind == "failure" for one in seen_of(scorer, played[:1], bound.name))

@@ -35,10 +35,7 @@ class StatusLine:
 
 
 class ProgressBar:
-    """A bar that shows while it is used as a context manager and standard error is a terminal; silent otherwise.
-
-    `total`: how much there is; None while nobody knows.
-    """
+    """A bar that shows while it is used as a context manager and standard error is a terminal; silent otherwise."""
 
     def __init__(self, total: int | None, what: str) -> None:
         from rich.console import Console

@@ -30,10 +30,7 @@ SHARDED = {
 def cluster_plan(
     config: RunConfig, shape: Shape, context: int, gpu: Gpu, nodes: int, per_node: int, *, as_json: bool
 ) -> str:
-    """Returns the text that is printed.
-
-    `context`: tokens of a sequence, prompt and completion. Raises UsageError if it fits nowhere.
-    """
+    """Returns the text that is printed; UsageError where it fits nowhere."""
     from grpo.core.planning.cluster.step import Cluster, Work, place, whole_sync
 
     completion = config.rollout.max_completion_length or default_completion(embedded=config.model is None)

@@ -144,10 +144,7 @@ def changes(plans: Sequence[EvaluationPlan], host: Host) -> Iterator[str]:
 
 
 def refuse_unwritable_file(file: Path) -> None:
-    """Refuses an output file that cannot be made.
-
-    Raises UsageError if its folder does not exist or may not be written to.
-    """
+    """Refuses an output file whose folder does not exist or may not be written to."""
     if not file.parent.is_dir():
         raise UsageError(f"--output {file}: there is no folder {file.parent}. Make it first.")
     if not os.access(file.parent, os.W_OK | os.X_OK):

@@ -99,10 +99,7 @@ def every_flag(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def given(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns dotted key to value, as a file would have it, of the flags that were given.
-
-    `values`: what click hands to a command that has every flag.
-    """
+    """Returns dotted key to value, as a file would have it, of the flags that were given."""
     found: dict[str, Any] = {}
     for key, flag in FLAGS.items():
         value = values[_parameter(flag)]
@@ -122,10 +119,7 @@ def given(values: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def naming_flags(values: Mapping[str, Any]) -> Iterator[None]:
-    """Names the flags of settings in errors, but for settings of --set or --config, which keep the name that they have.
-
-    `values`: what click hands to a command that has every flag.
-    """
+    """Names the flags of settings in errors; settings of --set or --config keep the name that they have."""
     try:
         yield
     except GrpoError as error:
@@ -135,10 +129,7 @@ def naming_flags(values: Mapping[str, Any]) -> Iterator[None]:
 
 
 def typed_as_settings(pairs: Iterable[str], config_file: Path | None, values: Mapping[str, Any]) -> set[str]:
-    """Returns the settings that the user wrote by their keys, with --set or in a file, and not as flags.
-
-    `values`: the flags, as click hands them to a command that has every one.
-    """
+    """Returns the settings that the user wrote by their keys, with --set or in a file, and not as flags."""
     keys = {pair.partition("=")[0].strip() for pair in pairs}
     with suppress(UsageError):  # the file is what is wrong
         keys |= keys_of(config_file)
@@ -146,10 +137,7 @@ def typed_as_settings(pairs: Iterable[str], config_file: Path | None, values: Ma
 
 
 def named_by_flags(text: str, typed: Collection[str] = ()) -> str:
-    """Returns a text for people in which settings go by their flags: "train.lr=1" is "--lr 1".
-
-    `text`: with settings by their dotted keys; one without a section is a setting where a colon follows it.
-    """
+    """Returns a text for people in which settings go by their flags: "train.lr=1" is "--lr 1"."""
 
     def flag_of(match: re.Match[str]) -> str:
         key, value = match["key"] or match["bare"], match["value"]
@@ -172,10 +160,7 @@ def _gathered(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def table_of(flag: str, pairs: Iterable[str]) -> dict[str, Any]:
-    """Returns name to value of texts `NAME=VALUE`, whose values are TOML or bare text.
-
-    Raises UsageError if one is written otherwise.
-    """
+    """Returns name to value of texts `NAME=VALUE`, whose values are TOML or bare text. Raises UsageError."""
     found: dict[str, Any] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")

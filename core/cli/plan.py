@@ -87,13 +87,7 @@ def planned(
     *,
     as_json: bool,
 ) -> tuple[str, list[str]]:
-    """Returns what is printed, and notes.
-
-    `config`: of the run; it need not name an environment. `context`: tokens, prompt and completion; None: what the rows
-    ask for. `gpu`: a GPU's name, or its memory; None: this machine's. `cluster`: machines, None where only memory is
-    asked for, and the GPUs in each. Raises UsageError: settings that cannot work, or a model or rows that cannot be
-    read.
-    """
+    """Returns what is printed, and notes; UsageError for settings that cannot work or rows that cannot be read."""
     from grpo.core.cli.cluster import cluster_plan
     from grpo.core.planning.batch import decide_batch
     from grpo.core.planning.cluster.hardware import device_of, gpu_of
@@ -227,11 +221,7 @@ def report(
     fits: tuple[Fit | None, Fit | None, Proposal | None],
     longest: int | None,
 ) -> list[str]:
-    """Returns what is printed for a person; sizes in GiB.
-
-    `fits`: the settings that fit with what was given; where there are none, those that fit without it; where there are
-    none, either, the GPUs that hold the run together.
-    """
+    """Returns what is printed for a person; sizes in GiB."""
     from grpo.core.planning.memory.budget import GIB, largest_context, largest_group, pairs, remedies
     from grpo.core.planning.memory.proposal import described, launch_command
 

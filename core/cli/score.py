@@ -142,10 +142,7 @@ def verify(verifier: str, source: str, target: str, as_json: bool, opened: str, 
 
 
 def _refuse_lost(names: Sequence[str]) -> None:
-    """Ends the command with exit code 1 where a plugin failed on every row: nothing was measured.
-
-    Raises PluginError with the names.
-    """
+    """Ends the command with exit code 1 where a plugin failed on every row: nothing was measured."""
     if names:
         raise PluginError(f"{', '.join(names)} failed on every row; the first failure is shown above.")
 

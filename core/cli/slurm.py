@@ -107,12 +107,7 @@ class Machines:
 
 
 def shares(config: RunConfig, machines: Machines, gpu: str | None, context: int | None) -> tuple[bool, str]:
-    """Returns whether one GPU cannot hold a run, so that its processes have to share the policy, and a note.
-
-    `gpu`: the name of their GPUs, or their memory; None: this machine's, else one of `ASSUMED` GiB. `context`: tokens
-    of prompt and completion; None: what completions ask for. Raises UsageError if the machines cannot hold it, whatever
-    is shared.
-    """
+    """Returns whether one GPU cannot hold a run, so that its processes share the policy, and a note."""
     from grpo.core.config.defaults import default_completion
     from grpo.core.planning.cluster.hardware import known_gpu
     from grpo.core.planning.cluster.step import SPARE
@@ -171,11 +166,7 @@ def shares(config: RunConfig, machines: Machines, gpu: str | None, context: int 
 def slurm_script(
     config: RunConfig, machines: Machines, arguments: str, python: str, longest: str | None, options: tuple[str, ...]
 ) -> str:
-    """Returns a batch script.
-
-    `config`: of the run; it names the run directory. `arguments`: of `grpo run`, quoted for a shell. `longest`: a time
-    limit of SLURM, or None for the partition's.
-    """
+    """Returns a batch script that runs `arguments` of `grpo run`, quoted for a shell."""
     from jinja2 import Environment, StrictUndefined
 
     asked = [

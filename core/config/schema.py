@@ -160,10 +160,7 @@ def load_config(
 
 
 def keys_of(file: Path | None) -> set[str]:
-    """Returns the dotted keys of the settings in a file; none without one.
-
-    Raises UsageError if the file cannot be read.
-    """
+    """Returns the dotted keys of the settings in a file; none without one. Raises UsageError."""
     tree = {} if file is None else _read(file)
     return set(tree) | {f"{name}.{key}" for name, own in tree.items() if isinstance(own, Mapping) for key in own}
 

@@ -91,10 +91,7 @@ class Setting:
 
 
 def settings_of(root: type[BaseModel], prefix: str = "") -> dict[str, Setting]:
-    """Returns dotted key to setting, in the order of their declaration.
-
-    Raises TypeError for a field without an `About`.
-    """
+    """Returns dotted key to setting, in the order of their declaration. Raises TypeError."""
     found: dict[str, Setting] = {}
     for name, field in root.model_fields.items():
         key = prefix + name

@@ -80,19 +80,13 @@ class Part(Protocol):
 
 
 def settle(kind: type[SectionT], given: BaseModel, *parts: Part) -> SectionT:
-    """Returns a section with the values that were chosen for it in the place of the user's.
-
-    Raises ValidationError if a value that a run needs was not chosen, which is a mistake of planning.
-    """
+    """Returns a section with the values that were chosen for it in the place of the user's."""
     chosen = {field.name: getattr(part, field.name) for part in parts for field in fields(part)}
     return kind(**dict(given) | chosen)
 
 
 def settled(config: RunConfig, *parts: Part) -> Settings:
-    """Returns a configuration with everything that the parts chose.
-
-    Raises ValidationError if a value that a run needs is in none of them, which is a mistake of planning.
-    """
+    """Returns a configuration with everything that the parts chose."""
     kinds: dict[SectionName, type[BaseModel]] = {
         "train": TrainSettings,
         "loss": LossSettings,

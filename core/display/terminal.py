@@ -45,10 +45,7 @@ def display_for(*, quiet: bool) -> Silent:
 
 
 class Quiet(Silent):
-    """Warnings only.
-
-    Every display keeps to the streams that it found: plugins replace those of the process.
-    """
+    """Warnings only. Every display keeps to the streams that it found: plugins replace those of the process."""
 
     def __init__(self) -> None:
         self._err = sys.stderr
@@ -320,10 +317,7 @@ def evaluating(done: int, problems: int) -> str:
 
 
 def attempt(plan: Plan) -> str | None:
-    """Returns the command that tries the model of a run, with RUN in the place of its directory.
-
-    None where the run has an environment or a verifier that is an object of Python: no command finds it.
-    """
+    """Returns the command that tries the model of a run, with RUN for its directory; None where no command finds it."""
     if {"env", "verifier"} & given_of(plan.config).keys():
         return None
     if [part.env.name for part in plan.envs] == ["gsm8k"]:

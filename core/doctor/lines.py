@@ -36,11 +36,7 @@ Look = Callable[[], Iterable[Line]]
 
 
 def looked(about: str, look: Look, seconds: float) -> list[Line]:
-    """Looks at something, within a time.
-
-    `about`: what is said of a look that does not end, or raises. `look`: returns the lines; it may be left behind in
-    its thread, so it holds nothing that others wait for.
-    """
+    """Looks at something in a thread that may be left behind after `seconds`."""
     found: list[Line] = []
 
     def work() -> None:

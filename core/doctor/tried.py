@@ -52,10 +52,7 @@ LIBRARIES: Final = tuple(TRIED["locked"])
 
 
 def compare_with_tried(installed: Mapping[str, str]) -> str:
-    """Returns which tried set the installed versions are, or how they differ from all of them.
-
-    `installed`: versions by distribution name. Names that no set has are ignored, and so are names that are missing.
-    """
+    """Returns which tried set the installed versions are, or how they differ from all of them."""
     versions = {name: _public(installed[name]) for name in LIBRARIES if name in installed}
     for label, tried in TRIED.items():
         if all(version == Version(tried[name]) for name, version in versions.items()):

@@ -14,10 +14,7 @@ from grpo.core.env.tools import ToolCall
 
 
 class EnvShards:
-    """Environments by the number of their rollout, see `EnvBatch`; a number is never used again.
-
-    `opened`: returns a place for environments, which is entered and left here.
-    """
+    """Environments by the number of their rollout, see `EnvBatch`; a number is never used again."""
 
     def __init__(self, opened: Callable[[], EnvBatch]) -> None:
         self._opened = opened

@@ -302,21 +302,14 @@ def _not_started(env: BoundEnv, error: BaseException, place: str) -> BaseExcepti
 
 
 def in_groups(starts: Sequence[Episode], size: int, first: int = 0) -> list[Episode]:
-    """Returns the episodes of a batch, of which so many neighbours are one group, with the numbers of their groups.
-
-    `first`: how many stand before these in the batch, on other processes.
-    """
+    """Returns the episodes of a batch, `size` neighbours to a group, with the numbers of their groups."""
     return [replace(episode, group=number // size) for number, episode in enumerate(starts, first)]
 
 
 def start_episode(
     env: BoundEnv, instance: Any, index: int, how: dict[str, Any], row: Mapping[str, Any], place: str
 ) -> Episode:
-    """Starts one episode and returns what it shows.
-
-    `how`: the arguments of `reset`. `place`: where the row was written, or what the episode is made from. Raises
-    Exception: whatever the environment raises.
-    """
+    """Starts one episode with the arguments `how` of `reset`; raises whatever the environment raises."""
     observation, info = instance.reset(**deepcopy(how))  # it may write into the row
     return Episode(
         index,

@@ -43,10 +43,7 @@ class RunEnv:
 
 
 def bound_envs(config: RunConfig, host: Host) -> tuple[BoundEnv, ...]:
-    """Binds the environments of a configuration.
-
-    Raises UsageError if one cannot be used, or the run could not tell them apart.
-    """
+    """Binds the environments of a configuration. Raises UsageError."""
     envs = tuple(with_dataset(host.env(source), config) for source in config.envs)
     names = [env.name for env in envs]
     for name in config.env_rewards:
@@ -97,10 +94,7 @@ def with_dataset(env: BoundEnv, config: RunConfig) -> BoundEnv:
 def rewards_by_env(
     config: RunConfig, host: Host, envs: Sequence[BoundEnv], rows: Sequence[Row]
 ) -> list[tuple[BoundReward, ...]]:
-    """Binds the rewards of each environment; `rows` holds an example of its rows for each.
-
-    Raises UsageError if a reward cannot be used, or is for no environment.
-    """
+    """Binds the rewards of each environment; `rows` holds an example of its rows for each. Raises UsageError."""
     several = len(envs) > 1
     found = [rewards_of(config, host, env, row, fit=several) for env, row in zip(envs, rows, strict=True)]
     used = {reward.name for rewards in found for reward in rewards}
@@ -115,10 +109,7 @@ def rewards_by_env(
 
 
 def rewards_of(config: RunConfig, host: Host, env: BoundEnv, row: Row, *, fit: bool) -> tuple[BoundReward, ...]:
-    """Binds the rewards of one environment.
-
-    `fit`: of `config.rewards` take those only whose columns the row has. Raises UsageError if a reward cannot be used.
-    """
+    """Binds the rewards of one environment; with `fit`, of the user's only those whose columns the row has."""
     if env.name in config.env_rewards:
         return tuple(host.rewards(config.env_rewards[env.name]))
     given = [reward for reward in host.rewards(config.rewards) if not fit or not missing_columns(reward, row)]
@@ -131,11 +122,7 @@ def owned(env: BoundEnv, rewards: Iterable[BoundReward]) -> tuple[BoundReward, .
 
 
 def verifier_of(config: RunConfig, host: Host, env: BoundEnv, row: Row, *, fit: bool) -> BoundVerifier | None:
-    """Binds what decides an environment's accuracy: the verifier of the run, or else its own.
-
-    `fit`: take the verifier of the run only where the row has its columns. Raises UsageError if the verifier cannot be
-    used.
-    """
+    """Binds the verifier of the run (with `fit`, where the row has its columns), or else the environment's own."""
     if config.verifier is not None:
         given = host.verifier(config.verifier)
         if not fit or not missing_columns(given, row):
@@ -172,10 +159,7 @@ def missing_columns(plugin: BoundReward | BoundVerifier, row: Mapping[str, objec
 
 
 def refuse_missing_columns(episode: Episode, plugins: Iterable[BoundReward | BoundVerifier]) -> None:
-    """Refuses rows that lack a column which a reward or the verifier needs.
-
-    Raises UsageError, which names the plugin and the columns.
-    """
+    """Refuses rows that lack a column which a reward or the verifier needs."""
     for bound in plugins:
         missing = missing_columns(bound, episode.row)
         if missing:
@@ -187,10 +171,7 @@ def refuse_missing_columns(episode: Episode, plugins: Iterable[BoundReward | Bou
 
 
 def refuse_split_groups(rewards: Sequence[BoundReward], prompts: int, processes: int) -> None:
-    """Refuses rewards of groups where a process would have a part of a group: each scores what it sampled.
-
-    Raises UsageError, which names the reward and how many prompts it takes.
-    """
+    """Refuses rewards of groups where a process would have a part of a group: each scores what it sampled."""
     grouped = next((reward for reward in rewards if reward.grouped), None)
     if grouped is not None and prompts % processes:
         raise UsageError(

@@ -80,10 +80,7 @@ class EnvHost:
 
 
 class EnvProcesses:
-    """Processes that environments are stepped in, for one batch after the other.
-
-    `count`: of processes on this machine; those of `stepping_elsewhere` take their place.
-    """
+    """Processes that environments are stepped in, for one batch after the other."""
 
     def __init__(self, env: BoundEnv, count: int) -> None:
         self._place = place_of(env.spec.factory)[0]

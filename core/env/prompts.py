@@ -33,10 +33,7 @@ def encode_episodes(tokenizer: PreTrainedTokenizerBase, episodes: Sequence[Episo
 def encode_prompts(
     tokenizer: PreTrainedTokenizerBase, prompts: Sequence[Sequence[Message]], tools: Sequence[Mapping[str, Any]] = ()
 ) -> list[list[int]]:
-    """Renders chat messages with the tokenizer's template and returns their token ids, generation prompt included.
-
-    `tools`: schemas of the functions that the policy may call. Raises UsageError if the template refuses the messages.
-    """
+    """Renders chat messages with the tokenizer's template and returns their token ids, generation prompt included."""
     if not prompts:
         return []
     spelt = re.compile("|".join([*map(re.escape, special_tokens(tokenizer)), _MARK.format("[0-9]+")]))

@@ -13,10 +13,7 @@ Place = tuple[str, int]  # an environment's name, and the number of a row among 
 
 
 class ReplacementRows:
-    """The rows of a run.
-
-    `chosen`: rows chosen by the run's sampler, given an environment, a count, a step and the rows to exclude.
-    """
+    """The rows of a run; `chosen` asks the run's sampler."""
 
     def __init__(self, envs: Sequence[RunEnv], seed: int, chosen: Chosen | None = None) -> None:
         self._chosen = chosen
@@ -29,11 +26,7 @@ class ReplacementRows:
         return self._envs[env].train[index]
 
     def instead(self, gone: Sequence[Place], used: Collection[Place], step: int) -> list[Place | None]:
-        """Returns a row of the same environment for each of these, none of them twice; None where there is no other.
-
-        An environment whose rows are gone through in their order gives those that come next. `step`: the optimizer
-        step, from 1.
-        """
+        """Returns another unused row of the same environment for each of these, None where there is none."""
         taken, found = set(used), list[Place | None]()
         for env, index in gone:
             rows = range(len(self._envs[env].train))

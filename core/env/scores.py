@@ -21,11 +21,7 @@ def scores_by_env(
     early: EarlyCalls | None = None,
     first_row: int = 0,
 ) -> dict[str, list[Outcome]]:
-    """Scores each completion with the rewards of its environment.
-
-    `first_row`: the number of the first one in the batch of all processes, for messages. Returns reward name to one
-    outcome per completion, in order, as `Scorer.score` does.
-    """
+    """Scores each completion with the rewards of its environment: name to one outcome per completion, in order."""
     if len(envs) == 1:
         return scorer.score(completions, rows=range(first_row, first_row + len(completions)), early=early)
     found: dict[str, list[Outcome]] = {}

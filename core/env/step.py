@@ -38,29 +38,17 @@ class StepAnswer:
 
 
 def take_step(action: str, env: Any) -> StepAnswer:
-    """Makes one step and checks what it returns.
-
-    Raises TypeError, ValueError if it is not what gymnasium's contract says, or no tokenizer reads it; Exception:
-    whatever the environment raises.
-    """
+    """Makes one step and checks it by gymnasium's contract: TypeError or ValueError, or what the env raises."""
     return _checked(env.step(action))
 
 
 def tell_of_calls(said: str, calls: Sequence[ToolCall], answers: Sequence[str], env: Any) -> StepAnswer | None:
-    """Tells an environment of a turn that called its tools; steps it with no text if its episode has ended with that.
-
-    Returns what the step returned, or None where the episode goes on. Raises what `take_step` does.
-    """
+    """Tells an environment of a turn that called its tools; returns its last step if the episode has ended."""
     return take_step("", env) if used(env, said, calls, answers) else None
 
 
 def cut_off(calling: bool, env: Any) -> StepAnswer | None:
-    """Asks an environment what a rollout came to that a budget ended.
-
-    `calling`: whether its last turn called tools; then the environment has not been stepped for it. Returns what its
-    method `cut` returned, or a step with no text after a call; None where nothing is left to ask. Raises what
-    `take_step` does.
-    """
+    """Asks an environment what a rollout came to that a budget ended; None where nothing is left to ask."""
     end = getattr(getattr(env, "unwrapped", env), "cut", None)
     if callable(end):
         return _checked(end())
@@ -92,10 +80,7 @@ def _plain(info: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _held_by_json(value: Any) -> Any:
-    """Returns a value that JSON can hold, with numbers of numpy or torch as Python's own.
-
-    Raises TypeError, ValueError, RecursionError: JSON cannot hold it.
-    """
+    """Returns a value as JSON holds it, numbers of numpy or torch as Python's own; raises where it cannot."""
     try:
         json.dumps(value, allow_nan=False)
     except TypeError:

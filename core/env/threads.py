@@ -62,10 +62,7 @@ class EnvThreads:
                 worker.thread.join(max(0.0, until - time.monotonic()))
 
     def call(self, calls: Mapping[int, Call]) -> dict[int, Any]:
-        """Makes one call for each environment and returns number to its result, or to a `Raised`.
-
-        A number that failed must not be called again.
-        """
+        """Makes one call for each environment; a number that failed must not be called again."""
         waiting = deque(calls.items())
         running: dict[_Worker, float] = {}
         found: dict[int, Any] = {}

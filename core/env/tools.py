@@ -54,10 +54,7 @@ def _types(schema: Any) -> list[str]:
 
 
 def functions_of(env: Any) -> dict[str, Callable[..., Any]]:
-    """Returns the tools that an environment offers, by name.
-
-    Raises TypeError, ValueError if what it offers are no functions, or two have one name.
-    """
+    """Returns the tools that an environment offers, by name; raises TypeError or ValueError where they are none."""
     offered = tuple(getattr(getattr(env, "unwrapped", env), "tools", None) or ())
     found: dict[str, Callable[..., Any]] = {}
     for function in offered:
@@ -71,10 +68,7 @@ def functions_of(env: Any) -> dict[str, Callable[..., Any]]:
 
 
 def schemas_of(env: Any, name: str) -> tuple[Schema, ...]:
-    """Describes the tools of an environment in JSON schema, as chat templates take them.
-
-    Raises PluginError for a tool without type annotations or without a docstring that describes its parameters.
-    """
+    """Describes the tools of an environment in JSON schema, as chat templates take them. Raises PluginError."""
     try:
         functions = functions_of(env)
     except (TypeError, ValueError) as error:
@@ -96,10 +90,7 @@ def schemas_of(env: Any, name: str) -> tuple[Schema, ...]:
 
 
 def answer(functions: Mapping[str, Callable[..., Any]], call: ToolCall) -> str:
-    """Makes a call and returns what the policy is told: the result as text, or the error.
-
-    Raises GrpoError if the machine is at fault, not the call.
-    """
+    """Makes a call and returns what the policy is told; GrpoError where the machine is at fault, not the call."""
     if call.problem is not None:
         return told_error(call.problem)
     function = functions.get(call.name)
@@ -118,10 +109,7 @@ def answer(functions: Mapping[str, Callable[..., Any]], call: ToolCall) -> str:
 
 
 def used(env: Any, said: str, calls: Sequence[ToolCall], answers: Sequence[str]) -> bool:
-    """Tells an environment with a method `tools_used` of a turn that asked for calls.
-
-    Returns whether the environment says that its episode has ended with them.
-    """
+    """Tells an environment of a turn that asked for calls, and returns whether its episode has ended with them."""
     tell = getattr(getattr(env, "unwrapped", env), "tools_used", None)
     return bool(tell([calling(said, calls), *answering(calls, answers)])) if callable(tell) else False
 

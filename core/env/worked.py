@@ -48,11 +48,7 @@ class Worked:
 
 
 def play_worked(opened: Callable[[], EnvBatch], wanted: Sequence[Wanted], *, cuts: bool = True) -> list[Worked]:
-    """Plays episodes with known actions.
-
-    `opened`: returns a place for the environments of some episodes. `cuts`: ask what an episode came to that did not
-    end with its last action.
-    """
+    """Plays episodes with known actions; `cuts` asks what an episode came to that they did not end."""
     done: list[Worked] = []
     for first in range(0, len(wanted), AT_ONCE):
         done += _block(opened, wanted[first : first + AT_ONCE], cuts)

@@ -30,10 +30,7 @@ class Answer:
 
 
 def encode_fitting(model: ModelFacts, prompts: Sequence[Sequence[Message]], max_tokens: int) -> list[list[int]]:
-    """Returns the tokens of prompts; all of them fit the model's context together with the new tokens.
-
-    Raises UsageError: one does not; names the prompt and the remedy.
-    """
+    """Returns the tokens of prompts; UsageError for one that does not fit the context with the new tokens."""
     context, encoded = model.context, encode_prompts(model.tokenizer, prompts)
     number, longest = max(enumerate(map(len, encoded), start=1), key=lambda one: one[1])
     if context is not None and longest + max_tokens > context:
@@ -56,10 +53,7 @@ def answers(
     seed: int,
     loaded: Callable[[], None],
 ) -> list[list[Answer]]:
-    """Returns `samples` answers for each prompt in tokens; temperature 0 is greedy. Calls `loaded` before it samples.
-
-    Raises UsageError if the weights cannot be loaded.
-    """
+    """Returns `samples` answers for each prompt in tokens (temperature 0: greedy); calls `loaded` before it samples."""
     import torch
 
     model = load_weights(weights)

@@ -101,10 +101,7 @@ def for_each_env(weights: Weights, host: Host, choices: Choices, envs: Sequence[
 
 
 def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> EvaluationPlan:
-    """Decides and checks everything that can be decided without weights.
-
-    Raises UsageError: something cannot work; the message names it and the remedy.
-    """
+    """Decides and checks everything that can be decided without weights; UsageError names what cannot work."""
     config, left_out = _config(weights, choices)
     env = with_dataset(host.env(config.envs[0]), config)
     host.rewards(config.rewards)  # whatever is wrong with them is said before rows are read
@@ -149,11 +146,7 @@ def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> Evaluatio
 def _episodes(
     env: BoundEnv, choices: Choices, config: RunConfig, *, of_run: bool
 ) -> tuple[Sequence[Episode], tuple[str, ...]]:
-    """Starts the episodes of a split, and returns what a user should know of them.
-
-    Of the split "test" of a run's own environment these are the held-out ones of the run: they ask nothing that was
-    trained on. Raises UsageError if no held-out episode is left.
-    """
+    """Starts the episodes of a split, for "test" of a run's own environment its held-out ones, and returns notes."""
     start = partial(episodes_of, env, seconds=config.rollout.step_timeout)
     size, made = choices.size, choices.size or UNBOUNDED
     trained = config.train.limit
@@ -168,11 +161,7 @@ def _episodes(
 
 
 def measure(plan: EvaluationPlan, *, loaded: Callable[[], None], sampled: Callable[[int], None]) -> Measurement:
-    """Loads the weights, samples, judges and scores.
-
-    `sampled`: called after each batch with the number of completions that it had. Raises RunError if the GPU's memory
-    is full.
-    """
+    """Loads the weights, samples, judges and scores; RunError where the GPU's memory is full."""
     import torch
 
     model, tokenizer = load_weights(plan.weights), plan.tokenizer

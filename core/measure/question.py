@@ -27,11 +27,7 @@ class Example:
     columns: Mapping[str, Any] = field(default_factory=dict)
 
     def ask(self, text: str) -> list[Message]:
-        """Returns the prompt with the text instead of the question.
-
-        The question is the longest column that the last user message contains; when it contains none, the whole
-        message is replaced.
-        """
+        """Returns the prompt with the text for the longest column in its last user message, or for all of it."""
         messages = list(self.prompt)
         asked = [place for place, message in enumerate(messages) if message["role"] == "user"]
         if not asked:

@@ -25,10 +25,7 @@ _ROLES = ("assistant", "model", "bot", "ai", "gpt", "response")  # a tag of thes
 
 
 class RefusedByTemplate(Exception):
-    """A chat template, or what renders it, raised something; the text is one line.
-
-    `remedy`: what helps, where that is known.
-    """
+    """A chat template, or what renders it, raised something; the text is one line."""
 
     def __init__(self, reason: str, remedy: str = "") -> None:
         super().__init__(reason)
@@ -36,10 +33,7 @@ class RefusedByTemplate(Exception):
 
 
 def rendered(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Any], **options: Any) -> Any:
-    """Returns what `apply_chat_template` makes of messages.
-
-    `options`: for `apply_chat_template`. Raises RefusedByTemplate if a template is a program, and raises anything.
-    """
+    """Returns what `apply_chat_template` makes of messages; RefusedByTemplate for whatever a template raises."""
     from jinja2 import TemplateError
 
     try:

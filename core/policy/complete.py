@@ -14,11 +14,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def refuse_incomplete(folder: Path, model: Any) -> None:
-    """Refuses weights that are not all there.
-
-    `model`: the policy that it was written from, a model of transformers or PEFT, not wrapped. Raises RunError, which
-    names the first tensor that is empty, partly there or missing.
-    """
+    """Refuses weights that are not all there; RunError names the first tensor that is empty, cut or missing."""
     written = written_shapes(folder)
     problem = problem_of(written, _adapter(model) if hasattr(model, "peft_config") else _whole(model))
     if problem is not None:

@@ -100,10 +100,7 @@ def _copy_adapter(weights: Weights, source: str, folder: Path) -> None:
 
 
 def _merge(weights: Weights, folder: Path) -> None:
-    """Adds the adapter in float32 and rounds once, to the dtype that the run trained with.
-
-    The base is loaded unquantised, also for an adapter that was trained on 4-bit weights.
-    """
+    """Adds the adapter in float32 to the unquantised base and rounds once, to the dtype that the run trained with."""
     import torch
 
     dtype = getattr(torch, weights.dtype)

@@ -44,10 +44,7 @@ class PolicySource:
 
 
 def policy_source(model: str | None) -> PolicySource:
-    """Returns the source for the user's `--model`, or the embedded model for None.
-
-    Raises UsageError if there is no such folder, or it does not hold a model.
-    """
+    """Returns the source for the user's `--model`, or the embedded model for None. Raises UsageError."""
     if model is None:
         return PolicySource(str(embedded_model_path()), embedded=True)
     folder = Path(model).expanduser()
@@ -68,10 +65,7 @@ def policy_source(model: str | None) -> PolicySource:
 
 
 def load_tokenizer(source: str, variables: Mapping[str, Value] | None = None) -> PreTrainedTokenizerBase:
-    """Loads the tokenizer, with left padding, a pad token and a chat template.
-
-    Raises UsageError if there is none to load, or its template reads no such variable.
-    """
+    """Loads the tokenizer, with left padding, a pad token and a chat template. Raises UsageError."""
     from transformers import AutoTokenizer
 
     try:
@@ -103,18 +97,12 @@ def load_model_config(source: str) -> Any:
 
 
 def count_parameters(config: Any) -> int:
-    """Counts the parameters that a configuration describes; allocates none of them.
-
-    Raises UsageError if it does not describe a causal language model.
-    """
+    """Counts the parameters that a configuration describes; allocates none of them. Raises UsageError."""
     return sum(parameter.numel() for parameter in empty_model(config).parameters())
 
 
 def refuse_unknown_targets(lora: LoraSection, config: Any) -> None:
-    """Refuses an adapter for modules that the model does not have, or that take none.
-
-    Raises UsageError, which names the target and the modules that there are.
-    """
+    """Refuses an adapter for modules that the model does not have, or that take none."""
     from torch import nn
 
     if not lora.enabled or isinstance(lora.targets, str):
@@ -143,10 +131,7 @@ def refuse_unknown_targets(lora: LoraSection, config: Any) -> None:
 
 
 def linear_modules(config: Any) -> list[str]:
-    """Returns the last parts of the names of a model's linear modules, sorted, without its head.
-
-    Raises UsageError if the configuration does not describe a causal language model.
-    """
+    """Returns the last parts of the names of a model's linear modules, sorted, without its head. Raises UsageError."""
     from torch import nn
 
     model = empty_model(config)
@@ -204,11 +189,7 @@ def text_setting(config: Any, name: str) -> Any:
 
 
 def load_model(source: str, dtype: str, bits: int | None = None) -> PreTrainedModel:
-    """Loads the weights; from here on this process keeps the memory that it frees.
-
-    `dtype`: "float32", "bfloat16" or "float16". `bits`: 4 to quantise (QLoRA), else None. Raises UsageError if there
-    are none to load.
-    """
+    """Loads the weights (`bits` 4: quantised); from here on this process keeps the memory that it frees."""
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -243,10 +224,7 @@ def load_model(source: str, dtype: str, bits: int | None = None) -> PreTrainedMo
 
 
 def add_lora(model: PreTrainedModel, lora: LoraSection) -> Any:
-    """Wraps a model with a fresh adapter; only the adapter trains.
-
-    Raises UsageError if a target names no module of the model.
-    """
+    """Wraps a model with a fresh adapter; only the adapter trains. Raises UsageError."""
     from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
 
     if lora.bits is not None:
@@ -266,10 +244,7 @@ def add_lora(model: PreTrainedModel, lora: LoraSection) -> Any:
 
 
 def _routers(model: PreTrainedModel) -> list[str] | None:
-    """Returns the linear modules whose class computes something else in the end, such as Llama 4's choice of experts.
-
-    PEFT takes them for linear layers, and its adapter fails on what they return.
-    """
+    """Returns linear modules whose class computes something else in the end, on which PEFT's adapter fails."""
     from torch import nn
 
     own = [
@@ -281,10 +256,7 @@ def _routers(model: PreTrainedModel) -> list[str] | None:
 
 
 def add_saved_adapter(model: PreTrainedModel, folder: str, *, trainable: bool) -> Any:
-    """Wraps a model with an adapter that PEFT saved.
-
-    Raises UsageError if the folder holds no adapter, or one for another model.
-    """
+    """Wraps a model with an adapter that PEFT saved. Raises UsageError."""
     from peft import PeftModel
 
     try:
@@ -297,11 +269,7 @@ def add_saved_adapter(model: PreTrainedModel, folder: str, *, trainable: bool) -
 def load_policy(
     source: str, dtype: str, lora: LoraSection, *, adapter: str | None = None, trainable: bool = True
 ) -> Any:
-    """Loads the policy of a run: the weights, and an adapter when the run trains one.
-
-    `lora`: whether and how to adapt. `adapter`: a saved adapter to continue from, or None for a fresh one. `trainable`:
-    whether gradients will be wanted. Raises UsageError if something cannot be loaded.
-    """
+    """Loads the policy of a run, with a saved `adapter` or a fresh one when the run trains one."""
     model = load_model(source, dtype, lora.bits)
     if adapter is not None:
         return add_saved_adapter(model, adapter, trainable=trainable)

@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 
 def save_policy(model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """Writes a model that is whole, or only its trained adapter, with the tokenizer; the folder appears whole.
-
-    Raises RunError: what was written is not all of the weights.
-    """
+    """Writes a whole model, or its trained adapter, with the tokenizer; the folder appears whole, or RunError."""
     with whole_folder(folder) as unfinished:
         _write(model, tokenizer, unfinished, None)
 

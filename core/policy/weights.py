@@ -100,10 +100,7 @@ def find_weights(model: str | None, adapter: str | None = None) -> Weights:
 
 
 def find_run_weights(path: Path) -> Weights:
-    """Finds what a run has trained: its final model, or else its last whole checkpoint.
-
-    Raises UsageError if it is no run directory, or it has no checkpoint yet.
-    """
+    """Finds what a run has trained: its final model, or else its last whole checkpoint. Raises UsageError."""
     run = open_run_dir(path)
     config = run_config(run)
     base = policy_source(config.model)
@@ -135,10 +132,7 @@ def find_run_weights(path: Path) -> Weights:
 
 
 def run_config(run: RunDir) -> RunConfig:
-    """Reads the settings of a run; weights that it brought along are found where the run is now.
-
-    Raises UsageError if they cannot be read.
-    """
+    """Reads the settings of a run; weights that it brought along are found where the run is now. Raises UsageError."""
     config = load_config(run.config, [], {})
     return config.model_copy(update={"model": str(run.base)}) if run.base.is_dir() else config
 
@@ -208,10 +202,7 @@ def is_adapter(folder: Path) -> bool:
 
 
 def refuse_missing_run(folder: Path) -> None:
-    """Says that a run does not exist, before its path is taken for a hub id.
-
-    Raises UsageError if the parent folder holds runs.
-    """
+    """Refuses a missing path beside runs before it is taken for a hub id."""
     if not folder.parent.is_dir() or folder.parent == Path():
         return
     runs = [child.name for child in folder.parent.iterdir() if is_run(child)]

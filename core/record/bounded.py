@@ -11,11 +11,7 @@ MOST_DIGITS = 300  # of a whole number; with more it is none of 64 bits with a p
 
 
 def parsed(text: str, *, counted_with: bool = True) -> Any:
-    """Returns what JSON holds.
-
-    `counted_with`: refuse whole numbers that no float holds; a row of a data set may have them. Raises ValueError if it
-    is none, is nested too deeply, or has a number that is too large.
-    """
+    """Returns what JSON holds; ValueError where it is none, nested too deeply, or has a number that is too large."""
     too_deep = f"it is nested more than {DEEPEST} deep"
     try:
         value = (_DECODER if counted_with else _ANY).decode(text)

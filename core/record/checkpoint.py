@@ -44,10 +44,7 @@ def seal(folder: Path) -> None:
 
 
 def damage(folder: Path, *, thorough: bool = True) -> str | None:
-    """Says what a folder lost since it was sealed, or returns None; nothing is known of one that never was.
-
-    `thorough`: read every file; otherwise only their sizes are looked at.
-    """
+    """Says what a folder lost since it was sealed; `thorough` reads every file, otherwise sizes are compared."""
     try:
         noted = read_json(folder / COMPLETE)
         found = dict(_files(folder))
@@ -71,10 +68,7 @@ def checkpoint_step(folder: Path) -> int:
 
 
 def last_checkpoint(run: RunDir, warned: Callable[[str], None] | None = None) -> Path | None:
-    """Returns the newest whole checkpoint of a run, or None.
-
-    `warned`: told of each newer one that was complete once and is damaged.
-    """
+    """Returns the newest whole checkpoint of a run, or None, and tells of newer ones that are damaged."""
     for checkpoint in _sealed(run.checkpoints):
         problem = damage(checkpoint)
         if not (checkpoint / COMPLETE).is_file():  # the run that is going on there removes it just now

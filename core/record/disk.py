@@ -22,10 +22,7 @@ def refuse_unwritable(folder: Path) -> None:
 
 
 def refuse_readonly(folder: Path) -> None:
-    """Refuses a folder that may not be written, or not be made where it does not exist yet.
-
-    Raises UsageError, which names the folder that refuses.
-    """
+    """Refuses a folder that may not be written, or not be made where it does not exist yet."""
     parent = folder
     while not parent.exists():
         parent = parent.parent
@@ -39,11 +36,7 @@ def refuse_full_disk(
     what: str = "the checkpoints",
     remedy: str = "Free some space, choose another disk with --out, or train an adapter with --lora.",
 ) -> None:
-    """Refuses to write what cannot fit.
-
-    `folder`: where it will be written; it need not exist yet. `needed`: bytes. Raises UsageError, which names both
-    sizes.
-    """
+    """Refuses to write `needed` bytes where they cannot fit; the folder need not exist yet."""
     parent = folder
     while not parent.exists():
         parent = parent.parent

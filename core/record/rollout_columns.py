@@ -33,10 +33,7 @@ def type_of(column: str) -> Any:
 
 
 def refuse_other_columns(schema: Any) -> None:
-    """Refuses columns that are not those of rollouts; checksums hold the values and not their names.
-
-    Raises ValueError if a name or a type is another.
-    """
+    """Refuses columns that are not those of rollouts; checksums hold the values and not their names."""
     own = [name for name in schema.names if name not in COLUMNS]
     rewards = {name.partition(".")[2] for name in own}
     if {*COLUMNS} - {*schema.names} or {*own} != {f"{part}.{name}" for part in PARTS for name in rewards}:
@@ -46,11 +43,7 @@ def refuse_other_columns(schema: Any) -> None:
 
 
 def refuse_other_values(table: Any) -> None:
-    """Refuses values that no run writes. A reward and an advantage may be any number: a run that overflows records it.
-
-    `table`: columns of rollouts; token ids and log-probabilities may be left out. Raises ValueError, which says in
-    which column.
-    """
+    """Refuses values that no run writes. A reward and an advantage may be any number: a run may overflow."""
     import pyarrow.compute as pc
 
     for name in ALWAYS:

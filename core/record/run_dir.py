@@ -170,10 +170,7 @@ class RunDir:
 
 
 def create_run_dir(path: Path, config: Mapping[str, Any], versions: Mapping[str, Any]) -> RunDir:
-    """Makes a new run directory, with the time of its start beside the versions.
-
-    Raises UsageError if it cannot be made.
-    """
+    """Makes a new run directory, with the time of its start beside the versions. Raises UsageError."""
     run = RunDir(path)
     try:
         for folder in (run.rollouts, run.checkpoints):
@@ -204,20 +201,14 @@ def open_run_dir(path: Path) -> RunDir:
 
 
 class Hold:
-    """Holds a run directory for this process; the system lets go of it however the process ends.
-
-    Raises UsageError if another process holds it.
-    """
+    """Holds a run directory for this process; the system lets go of it however the process ends. Raises UsageError."""
 
     def __init__(self, run: RunDir) -> None:
         self._run = run
         self._file = self._locked()
 
     def renew(self) -> None:
-        """Holds a directory that has taken the place of the one before.
-
-        Raises UsageError if another process holds it.
-        """
+        """Holds a directory that has taken the place of the one before. Raises UsageError."""
         self._file.close()
         self._file = self._locked()
 
@@ -293,10 +284,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path, *, longest: int = LONGEST_RECORD) -> Any:
-    """Reads a JSON file; None when it does not exist.
-
-    `longest`: bytes that it may have. Raises UsageError if it holds something else, or more.
-    """
+    """Reads a JSON file of at most `longest` bytes; None when it does not exist."""
     if not path.is_file():
         return None
     try:
@@ -393,10 +381,7 @@ def _measured(line: bytes) -> dict[str, Any]:
 
 
 def write_rollouts(run: RunDir, step: int, rows: Sequence[RolloutRow], *, wasted: bool = False) -> None:
-    """Writes the completions of one step as one Parquet file.
-
-    `run`: where. `step`: the optimizer step, from 1. `wasted`: in vain; it has a file of its own.
-    """
+    """Writes the completions of one step as one Parquet file; those sampled in vain have a file of their own."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

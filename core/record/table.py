@@ -15,11 +15,7 @@ WIDTH = 8  # bytes of a number at most
 
 
 def read_table(file: Path, choose: Callable[[Any], Sequence[str]]) -> Any:
-    """Returns the table of pyarrow that a Parquet file holds.
-
-    `choose`: given the schema, says which columns to read. Raises pyarrow.ArrowException, OSError, ValueError if it was
-    damaged, or is larger than what a run writes.
-    """
+    """Returns the pyarrow table of a Parquet file, with the columns that `choose` picks of its schema."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

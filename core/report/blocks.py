@@ -70,11 +70,7 @@ def pack_rollouts(
     changes: Sequence[Change] | None = None,
     public: bool = False,
 ) -> PackedRollouts:
-    """Packs the chosen rollouts of a run.
-
-    `tokens`: with the log-probability of each token. `changes`: what other rewards make of each rollout of the run.
-    `public`: reasons of failures name no folder, address or secret of this machine.
-    """
+    """Packs the chosen rollouts of a run; `public` hides folders, addresses and secrets in reasons of failures."""
     index = Index(scan, changes)
     texts = _Texts(tokenizer, tokens)
     wanted = set(places)
@@ -94,10 +90,7 @@ def pack_rollouts(
 def pack_texts(
     rows: Iterable[tuple[Mapping[str, Any], TrainedRow | None]], tokenizer: RunTokenizer, rewards: Iterable[str]
 ) -> str:
-    """Packs the texts of a few rollouts, with their tokens, as one block.
-
-    `rows`: as recorded, each with what its tokens were trained with.
-    """
+    """Packs the texts of a few rollouts, with their tokens, as one block."""
     texts = _Texts(tokenizer, tokens=True, block_size=math.inf)
     for row, trained in rows:
         texts.add(row, rewards, trained)

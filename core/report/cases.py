@@ -7,11 +7,7 @@ from typing import Any
 
 
 def cases_of(versions: Any) -> dict[str, dict[str, Any]]:
-    """Returns by reward what the page writes a `Case` with.
-
-    A reward that takes a whole completion reads no column by name; its case then has all of them. `versions`: as
-    versions.json has them; what no run writes is left out.
-    """
+    """Returns by reward what the page writes a `Case` with; a reward of whole completions has all columns."""
     plugins = versions.get("plugins") if isinstance(versions, Mapping) else None
     locks = plugins.values() if isinstance(plugins, Mapping) else ()
     return {lock["name"]: _case(lock) for outer in locks for lock in _parts(outer)}

@@ -18,11 +18,7 @@ from grpo.plugins.training import GroupScores
 
 
 def compared(run: RunDir, config: Mapping[str, Any], host: Host, new: Sequence[str]) -> Difference:
-    """Scores everything that a run recorded with other rewards, and compares with its own.
-
-    `config`: as config.json has it; it says what makes scores advantages. Raises UsageError if a SPEC cannot be used,
-    the run has no rollouts, or does not say which rewards or advantage it had.
-    """
+    """Scores everything that a run recorded with other rewards, and compares with its own."""
     rewards, advantage = host.rewards(new), _advantage_of(run, config, host)
     found = list(rollouts_of(run.path))
     groups = [f"{step} {rollout.group}" for step, rollout in found]

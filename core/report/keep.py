@@ -17,11 +17,7 @@ ROW_COST = 24  # characters of the page that a rollout takes beside its texts
 
 
 def choose(scans: Sequence[Scan], alarmed: Sequence[set[int]], room: float, ratio: float) -> list[list[int]]:
-    """Chooses rollouts of several runs together.
-
-    `ratio`: characters of the page for a character of a text. Returns for each scan the places of the rollouts that
-    stay, ascending.
-    """
+    """Chooses rollouts of several runs together; returns for each scan the places of those that stay, ascending."""
     ranked: list[tuple[int, bytes, int, int]] = []
     for run, scan in enumerate(scans):
         drawn: dict[tuple[int, int], bytes] = {}

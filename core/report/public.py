@@ -123,10 +123,7 @@ def public_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def public_config(config: Mapping[str, Any], model: str | None) -> dict[str, Any]:
-    """Returns the settings of a run as `grpo run --config` reads them elsewhere.
-
-    `model`: the model that it began with, as others can name it; None for the one that ships with the package.
-    """
+    """Returns a run's settings as `grpo run --config` reads them elsewhere, `model` in the place of its own."""
     kept = {key: value for key, value in config.items() if key not in _PLACES and key != "model"}
     for name, section in kept.items():
         if name not in ("env", "env_rewards") and isinstance(section, Mapping):
@@ -136,10 +133,7 @@ def public_config(config: Mapping[str, Any], model: str | None) -> dict[str, Any
 
 
 def public_versions(versions: Any) -> dict[str, Any]:
-    """Returns the versions of a run: of known libraries, and of each plugin what its lock is known to say.
-
-    `versions`: as versions.json has it; whatever in it is no record of versions is left out.
-    """
+    """Returns the versions of known libraries, and of each plugin what its lock is known to say."""
     found = versions if isinstance(versions, Mapping) else {}
     libraries, plugins = found.get("libraries"), found.get("plugins")
     known = libraries if isinstance(libraries, Mapping) else {}

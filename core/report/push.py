@@ -89,10 +89,7 @@ def refuse_names(repo: str, branch: str | None) -> None:
 
 
 def refuse_without_token() -> None:
-    """Refuses to begin where the hub would refuse at the end; asks no network.
-
-    Raises UsageError if there is no token, or HF_HUB_OFFLINE is set.
-    """
+    """Refuses to begin without a token or with HF_HUB_OFFLINE set; asks no network."""
     from huggingface_hub import constants, get_token
 
     if constants.HF_HUB_OFFLINE:
@@ -188,10 +185,7 @@ def upload(folder: Folder, repo: str, *, private: bool, branch: str | None, mess
 
 
 def _refuse_links(run: RunDir) -> None:
-    """Refuses files that only seem to be of the run: what a link leads to would be published with it.
-
-    Raises UsageError, which names the link.
-    """
+    """Refuses files that only seem to be of the run: what a link leads to would be published with it."""
     inside = run.path.resolve()
     read = (run.config, run.versions, run.state, run.metrics, run.rollouts, run.base, run.warmup, run.checkpoints)
     for place in (*read, run.model):
@@ -245,10 +239,7 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def _explained(repo: str) -> Iterator[None]:
-    """Turns whatever an upload ends in into one line: the library has errors of three libraries underneath.
-
-    Raises RunError: instead of any other error.
-    """
+    """Turns whatever an upload ends in, of three libraries, into a RunError of one line."""
     try:
         yield
     except GrpoError:

@@ -27,11 +27,7 @@ class Renderer:
         self._lock = threading.Lock()
 
     def rendered(self, template: str, messages: Any, tokens: Mapping[str, Any]) -> str:
-        """Returns the text of a prompt.
-
-        `template`: of a tokenizer. `tokens`: special ones of the tokenizer, by name. Raises ValueError if the template
-        refuses the messages, or takes more than its time or memory.
-        """
+        """Returns the text of a prompt; ValueError where the template refuses, or takes too much time or memory."""
         with self._lock:
             if template not in self._runaway:
                 answer = self._asked(json.dumps({"template": template, "messages": messages, "tokens": tokens}))

@@ -157,10 +157,7 @@ def versions_of(plan: Plan, host: Host) -> dict[str, Any]:
 
 
 def policy_of(plan: Plan, run_dir: RunDir, progress: Progress, stop: StopRequest) -> Any:
-    """Loads the policy, after the supervised warm-up where one was asked for; the warm-up is done only once.
-
-    Returns the model, or None where the warm-up was stopped: a run that is resumed begins it again.
-    """
+    """Loads the policy, after a warm-up that is done only once; None where the warm-up was stopped."""
     from transformers import set_seed
 
     from grpo.core.policy.load import load_policy

@@ -193,10 +193,7 @@ class CanaryWatch:
 
 
 class RunCanaries(Part):
-    """The canaries of a run, looked at as often as the run says; all processes look, so that all of them stop.
-
-    `run_dir`: holds what they scored at the start, from which a resumed run goes on.
-    """
+    """The canaries of a run, looked at as often as the run says; all processes look, so that all of them stop."""
 
     def __init__(self, plan: Plan, run_dir: RunDir, scoring: Scoring, progress: Progress) -> None:
         section = plan.config.canaries
@@ -225,10 +222,7 @@ class RunCanaries(Part):
         self._batches = 0
 
     def on_batch(self, batch: Batch) -> dict[str, float]:
-        """Looks at the canaries where that is due with this batch; returns metrics.
-
-        Raises RunError if a reward or the verifier went wrong about them, and stayed so.
-        """
+        """Looks at the canaries where that is due; returns metrics, or RunError for a plugin that stays wrong."""
         self._batches += 1
         return self._looked(batch.step) if (self._batches - 1) % self._every == 0 else {}
 

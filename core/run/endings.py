@@ -86,11 +86,7 @@ def broken_off(run_dir: RunDir, error: BaseException, host: Host, progress: Prog
 
 
 def finish(run_dir: RunDir, warned: Callable[[str], None]) -> bool:
-    """Seals the model of a run, draws its curves and notes that it is done.
-
-    `warned`: is told of curves that cannot be drawn. Returns False where the run was noted as done already, and nothing
-    was changed.
-    """
+    """Seals the model of a run, draws its curves and notes that it is done; False where it was done already."""
     state = read_json(run_dir.state)
     if isinstance(state, dict) and state.get("status") == DONE:
         return False

@@ -13,10 +13,7 @@ FALLING = ("linear", "cosine")  # schedules that end with the run
 
 
 def refuse_steps(before: RunConfig, steps: int, done: int, *, over: bool, path: Path) -> None:
-    """Refuses a number of steps that a run cannot be continued to.
-
-    `steps`: how many it is to have. Raises UsageError with the remedy.
-    """
+    """Refuses a number of steps that a run cannot be continued to."""
     had = before.train.steps or 0
     if over and steps <= had:
         raise UsageError(f"{path} has all of its {had} steps, so --steps {steps} leaves nothing to do. Name more.")

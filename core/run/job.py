@@ -50,11 +50,7 @@ from grpo.plugins.host import Host
 
 
 def start(config: RunConfig, host: Host, progress: Progress) -> RunSummary:
-    """Runs a configuration from the beginning.
-
-    Raises UsageError: it cannot start; nothing was loaded or written; RunError: it had to stop; the run directory
-    resumes.
-    """
+    """Runs a configuration from the beginning. Raises UsageError, RunError."""
     stop = StopRequest()
     with stop.listening(), together():
         return _start(config, host, progress, stop)

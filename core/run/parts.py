@@ -29,10 +29,7 @@ from grpo.plugins.host import Host
 
 
 class Parts(Part):
-    """The parts of one run, wired to each other.
-
-    `run_dir`: where everything is written. `hold`: of the run directory; None on every process but the first.
-    """
+    """The parts of one run, wired to each other; every process but the first has no `hold`."""
 
     def __init__(
         self, plan: Plan, host: Host, run_dir: RunDir, progress: Progress, hold: Hold | None, scoring: Scoring
@@ -63,10 +60,7 @@ class Parts(Part):
         )
 
     def on_batch(self, batch: Batch) -> dict[str, float]:
-        """Has the first process judge a batch, and every part handle it; returns their metrics.
-
-        Raises RunError if a part ends the run, on all processes alike.
-        """
+        """Has the first process judge a batch, and every part handle it; returns their metrics."""
         if is_first():
             batch = replace(batch, right=tuple(self._scoring.judge(batch.completions)))
         metrics: dict[str, float] = {}

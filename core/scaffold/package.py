@@ -35,11 +35,7 @@ _TAKEN = {
 
 
 def package_files(kind: Kind, name: str) -> dict[str, str]:
-    """Returns the files of a new package, path to text.
-
-    `name`: the plugin's name, lower case, for example "brevity" or "my-reward". Raises UsageError if the name cannot be
-    a Python name or would hide one.
-    """
+    """Returns the files of a new package, path to text; UsageError for a name that Python cannot have."""
     identifier = name.replace("-", "_")
     if not _NAME.fullmatch(name) or len(name) > _LONGEST:
         raise UsageError(

@@ -43,10 +43,7 @@ class EarlyCalls:
         self._tasks: dict[str, list[tuple[Sequence[int], Task]]] = {name: [] for name in callers}
 
     def begin(self, rows: Sequence[int], completions: Sequence[Completion]) -> None:
-        """Begins to score completions that have ended.
-
-        `completions`: a rollout that its environment failed is never called for.
-        """
+        """Begins to score completions that have ended, but for those that their environment failed."""
         ended = [(self._first_row + row, one) for row, one in zip(rows, completions, strict=True)]
         whole = self._completed_by(ended) if any(caller.plugin.grouped for caller in self._callers.values()) else []
         for name, caller in self._callers.items():

@@ -38,10 +38,7 @@ def scoring_elsewhere(place: Elsewhere) -> Iterator[None]:
 
 
 class Executors:
-    """The places where tasks run, each started by its first task.
-
-    `memory`: bytes of private memory for each worker process, 0 for any; None: half of this machine's.
-    """
+    """The places where tasks run, each started by its first task; `memory` in bytes for each worker process."""
 
     def __init__(self, workers: int, memory: int | None) -> None:
         self._workers = workers
@@ -97,10 +94,7 @@ class Executors:
 
 
 def travels(caller: Caller) -> bool:
-    """Says whether a plugin may run on another machine: it runs in a process of its own, or programs in a sandbox.
-
-    What else is async waits for a service, with the addresses and keys of this machine.
-    """
+    """Says whether a plugin may run elsewhere: in a process of its own, or programs in a sandbox."""
     spec = caller.plugin.spec
     if is_async(spec.function):
         return any(option.name == "sandbox" for option in spec.options)

@@ -39,12 +39,7 @@ class Canary:
 def canaries_of(
     file: Path | None, cases: bool, rewards: Sequence[BoundReward], verifiers: Sequence[BoundVerifier]
 ) -> tuple[Canary, ...]:
-    """Returns the canaries of a run.
-
-    `file`: the file of known completions, or None. `cases`: take the plugins' own cases too, where their options are
-    those of the run. Raises DatasetError: a line of the file cannot be used; names the line; UsageError if there is no
-    such file, or no canary at all.
-    """
+    """Returns the canaries of a file and, with `cases`, of plugins whose options are those of the run."""
     plugins = _plugins(rewards, verifiers)
     found = list(_from_file(file, plugins)) if file is not None else []
     if cases:
@@ -95,10 +90,7 @@ def _from_file(file: Path, plugins: Sequence[tuple[Bound, str]]) -> Iterator[Can
 
 
 class _Groups:
-    """The groups of a file: lines with one value under "group", which all expect something of the same group rewards.
-
-    Their numbers are negative, and those of cases are not.
-    """
+    """The groups of a file, by negative numbers, whose lines all expect something of the same group rewards."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -107,10 +99,7 @@ class _Groups:
     def member(
         self, where: str, completion: Completion, expect: Mapping[str, Any], plugins: Sequence[tuple[Bound, str]]
     ) -> Completion:
-        """Returns the completion of a line with the number of its group, where it names one.
-
-        Raises DatasetError if a line before it, of the same group, names other rewards that score groups.
-        """
+        """Returns the completion of a line with the number of its group; DatasetError for one that does not fit."""
         if "group" not in completion.row:
             return completion
         key = json.dumps(completion.row["group"], sort_keys=True)

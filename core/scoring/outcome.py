@@ -58,10 +58,7 @@ _set_kind, _set_score, _set_reason, _set_seconds, _set_metrics, _set_turns = (
 
 
 def scored(score: float, seconds: float) -> Outcome:
-    """Returns `Outcome("score", score, None, seconds)`, made by its slots in a third of the frozen class's time.
-
-    For the scores of cheap rewards that time is most of what scoring adds to the bare function.
-    """
+    """Returns `Outcome("score", score, None, seconds)` by its slots, in a third of the frozen class's time."""
     outcome = _new(Outcome)
     _set_kind(outcome, "score")
     _set_score(outcome, score)

@@ -28,10 +28,7 @@ Part = tuple[str, Callable[[], Any], Callable[[Any], object]]
 
 
 class ProcessState:
-    """How the process is when this is made.
-
-    `thread`: with what belongs to the calling thread alone; `put_back` is then called in the same thread.
-    """
+    """How the process is when this is made; with `thread`, also what belongs to the calling thread alone."""
 
     def __init__(self, *, thread: bool = True) -> None:
         self._pid = os.getpid()

@@ -13,10 +13,7 @@ from grpo.plugins.types import Completion
 
 
 class Task:
-    """The completions that one plugin is to score, addressed by their index in the batch.
-
-    `indices`: which completions to score; the others were settled at once (a column is missing).
-    """
+    """The completions that one plugin is to score, by index; those outside `indices` were settled at once."""
 
     def __init__(self, caller: Caller, completions: Sequence[Completion], rows: Sequence[int]) -> None:
         self.caller = caller

@@ -43,11 +43,7 @@ def idle_processors() -> float:
 def advise(
     times: Timeline, config: Settings, rewards: Sequence[BoundReward], workers: int, idle: float
 ) -> list[Advice]:
-    """Returns what is worth changing, the largest gain first.
-
-    `times`: where the time of the run went. `workers`: how many processors score. `idle`: how many processors of this
-    machine nothing used, see `idle_processors`.
-    """
+    """Returns what is worth changing, the largest gain first; `workers` score, `idle` processors nothing used."""
     if not times.total:
         return []
     found = [*_less_often(times, config), *_inline(times, rewards, workers), *_overlapped(times, config, idle)]

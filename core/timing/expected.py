@@ -77,11 +77,7 @@ def judges_of(config: RunConfig, host: Host) -> list[str]:
 
 
 def expected(config: RunConfig, judges: Sequence[str], runs: Path, *, gpus: int = 0) -> Expected:
-    """Says what a run will take.
-
-    `judges`: the rewards of it that ask a model about each completion. `runs`: the folder of earlier runs; it may be
-    missing.
-    """
+    """Says what a run will take, by earlier runs in the folder `runs`, which may be missing."""
     train, length = config.train, config.rollout.max_completion_length
     length = length or (EMBEDDED_COMPLETION if config.model is None else NAMED_COMPLETION)
     made = train.steps or 1

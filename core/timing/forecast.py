@@ -60,10 +60,7 @@ class Forecast:
     gpus: int = 0  # that the run takes
 
     def later(self, step: int, elapsed: float) -> Forecast | None:
-        """Returns what is left of it after a later step; None where the run, or the time that it gave, is over.
-
-        `elapsed`: seconds since the forecast was made.
-        """
+        """Returns what is left of it after a later step; None where the run, or the time that it gave, is over."""
         if step >= self.steps or elapsed > self.seconds.high:
             return None
         left = (self.steps - step) / (self.steps - self.step)
@@ -101,11 +98,7 @@ def forecast(
     gpus: int = 0,
     schedule: Schedule | None = None,
 ) -> Forecast | None:
-    """Makes a forecast; None where there is nothing to make it from, or nothing left.
-
-    `rows`: the metrics of a run, as recorded, from its first step to the one that was just made. `schedule`: of
-    held-out accuracy and checkpoints; None: they come as often as until now.
-    """
+    """Makes a forecast from the metrics of a run so far; None where there is nothing to make it from, or left."""
     made = [row for row in rows if row["step"] > 0]
     if not made or made[-1]["step"] >= steps:
         return None
@@ -141,11 +134,7 @@ def judged(rows: Sequence[Mapping[str, Any]], completions: float) -> tuple[float
 def seconds_of(
     rows: Sequence[Mapping[str, Any]], left: int, *, of_last: int = LATELY, due: Mapping[str, int] | None = None
 ) -> Range:
-    """Returns the seconds of so many more steps and of what is done beside them, as the last of these were.
-
-    `rows`: the metrics of a run, of which FIRST_TIME at least have the time of a step. `left`: how many more steps.
-    `due`: how often what is done beside steps is still to come; None: as often as until now.
-    """
+    """Returns the seconds of `left` more steps and of what is due beside them, as the last ones took."""
     times = [float(row["time/step"]) for row in rows[-of_last:] if row.get("time/step")]
     beside = _beside(rows, left, due)
     means = [fmean(times[at : at + BLOCK]) for at in range(len(times) - BLOCK + 1)]

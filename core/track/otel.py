@@ -167,10 +167,7 @@ class Span:
 
 
 def step_spans(row: Mapping[str, Any], now: int, alarms: Sequence[Mapping[str, str]] = ()) -> list[Span]:
-    """Returns the span of a step with its parts; none of a row that has no time.
-
-    `now`: nanoseconds since the epoch when its metrics were there, after the held-out accuracy was measured.
-    """
+    """Returns the span of a step that was measured until `now` (ns), with its parts; none of a row without a time."""
     times = timeline([row])
     if not times.steps:
         return []

@@ -42,11 +42,7 @@ ATTEMPTS = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 
 
 class Trackers(Part):
-    """The trackers of one run that are opened here.
-
-    `output`: which they are, and what the run is called there. `run`: where their files and ids stand. `until`: closes
-    what they opened, also where the run fails.
-    """
+    """The trackers of one run that are opened here; `until` closes them, also where the run fails."""
 
     def __init__(self, output: OutputSettings, run: RunDir, until: ExitStack) -> None:
         self.callbacks: list[TrainerCallback] = []
@@ -73,10 +69,7 @@ class Trackers(Part):
 
 
 def open_stores(output: OutputSettings) -> None:
-    """Opens what a run could not begin without, before it begins; the first process calls it.
-
-    Raises UsageError: MLflow's store cannot be opened.
-    """
+    """Opens what a run could not begin without, MLflow's store; the first process calls it."""
     if "mlflow" not in output.report_to:
         return
     import mlflow
@@ -94,10 +87,7 @@ def open_stores(output: OutputSettings) -> None:
 
 
 def experiment_of(output: OutputSettings) -> str:
-    """Returns the id of a run's experiment in MLflow, which is made where there is none.
-
-    Raises UsageError if the store cannot be opened.
-    """
+    """Returns the id of a run's experiment in MLflow, which is made where there is none. Raises UsageError."""
     import mlflow
 
     name = output.project or os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
@@ -148,10 +138,7 @@ class WandbChart(WandbCallback):  # type: ignore[misc]  # transformers is not ty
 
 
 class MlflowRun(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
-    """MLflow with one run for each of ours, in the store that MLFLOW_TRACKING_URI names; one that is active is used.
-
-    `output`: what the run is called; its project is MLflow's experiment. `run`: keeps the id in `mlflow.json`.
-    """
+    """MLflow with one run for each of ours, by the id in `mlflow.json`; one that is active is used."""
 
     def __init__(self, output: OutputSettings, run: RunDir, until: ExitStack) -> None:
         import mlflow

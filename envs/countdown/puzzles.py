@@ -26,12 +26,7 @@ class _Term:
 
 
 def draw_puzzle(draws: Draws, *, fewest: int, most: int, highest: int, highest_target: int) -> dict[str, Any]:
-    """Returns a row with `question`, `numbers`, `target`, `answer` (an expression) and `solution` (its steps).
-
-    `fewest`, `most`: how many numbers. `highest_target`: the greatest target; the least is 10, or the greatest where
-    that is less. Raises DatasetError: numbers so large that no way of joining them was found to reach so small a
-    target.
-    """
+    """Returns a row with `question`, `numbers`, `target`, `answer` (an expression) and `solution` (its steps)."""
     for _ in range(_MOST_TRIES):
         numbers = [draws.whole(1, highest) for _ in range(draws.whole(fewest, most))]
         found, steps = _joined(draws, [_Term(number, str(number)) for number in numbers])
@@ -56,10 +51,7 @@ def question_of(numbers: Sequence[int], target: int) -> str:
 
 
 def read_puzzle(row: object, where: str) -> dict[str, Any]:
-    """Checks a row of a file or the hub; `nums` is read as `numbers`.
-
-    Raises DatasetError: not a mapping, no target, or no list of whole numbers.
-    """
+    """Checks a row of a file or the hub; `nums` is read as `numbers`."""
     if not isinstance(row, Mapping):
         raise DatasetError(f"{where}: a row has the columns numbers and target; this is a {type(row).__name__}.")
     numbers = row.get("numbers", row.get("nums"))
@@ -73,10 +65,7 @@ def read_puzzle(row: object, where: str) -> dict[str, Any]:
 
 
 def ask_puzzle(row: object, where: str, template: Template) -> Asked:
-    """Returns what the episode of a row shows; a row with an `answer` has a demonstration.
-
-    Raises DatasetError if the row cannot be used.
-    """
+    """Returns what the episode of a row shows; a row with an `answer` has a demonstration. Raises DatasetError."""
     puzzle = read_puzzle(row, where)
     answer, solution = puzzle.get("answer"), puzzle.get("solution")
     worked = isinstance(answer, str) and answer

@@ -123,11 +123,7 @@ def draw_occasion(draws: Draws) -> dict[str, Any]:
 
 
 def read_occasion(row: object, where: str, *, question: str = "question", ideal: bool = False) -> dict[str, Any]:
-    """Checks a row; the columns that it lacks and the rubric `email` needs are null, so that these parts abstain.
-
-    `ideal`: `answer`, where there is none, is the ideal e-mail of the column `letter`. Raises DatasetError: not a
-    mapping, or no task in it.
-    """
+    """Checks a row; columns that it lacks and the rubric `email` needs are null, so that these parts abstain."""
     if not isinstance(row, Mapping):
         raise DatasetError(f"{where}: a row is an object with columns, found a {type(row).__name__}.")
     name = question if question in row else "question"
@@ -144,10 +140,7 @@ def read_occasion(row: object, where: str, *, question: str = "question", ideal:
 
 
 def ask_for_letter(row: object, where: str, system: str, *, question: str, ideal: bool) -> Asked:
-    """Returns what the episode of a row shows; its ideal e-mail is the demonstration.
-
-    Raises DatasetError if the row cannot be used.
-    """
+    """Returns what the episode of a row shows; its ideal e-mail is the demonstration. Raises DatasetError."""
     read = read_occasion(row, where, question=question, ideal=ideal)
     letter = read.get("letter") or read["answer"]
     return Asked(read["question"], read, system, letter if isinstance(letter, str) else "")

@@ -37,10 +37,7 @@ class LimitedProcess:
         atexit.register(self.close)
 
     def run(self, job: Job) -> JobResult:
-        """Runs one job; its files, its profile and its peer are not known here.
-
-        Raises TransientError if the process cannot be started.
-        """
+        """Runs one job; its files, its profile and its peer are not known here. Raises TransientError."""
         limits = job.limits
         request = (
             job.program,

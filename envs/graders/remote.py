@@ -42,11 +42,7 @@ PROCESS = "process"
 
 
 def runner(package: str, sandbox: str = "") -> Run:
-    """Returns what runs jobs that may import a package.
-
-    `sandbox`: the SPEC of a sandbox, or `PROCESS`; "" is the sandbox local, or a process where it cannot be had. Raises
-    UsageError if no sandbox has that SPEC; SandboxUnavailable if this machine cannot run it.
-    """
+    """Returns what runs jobs that may import a package, in a sandbox (`PROCESS`: a process with limits)."""
     if sandbox != PROCESS:
         spec = f"{sandbox or 'local'}{',' if ':' in sandbox else ':'}packages={package}"
         try:
@@ -87,11 +83,7 @@ class _Asked:
 
 
 class Graders:
-    """The graders of one library; safe in threads.
-
-    `module`: its guest: a module with a function `handle`, which imports the library and the standard library only.
-    `memory`: bytes of address space for one program, the library included.
-    """
+    """The graders of one library, whose guest module has a function `handle`; safe in threads."""
 
     def __init__(self, name: str, module: ModuleType, run: Run, *, seconds: float, memory: int) -> None:
         own, loop = (inspect.getsource(each).replace(_FUTURE, "") for each in (module, guest))
@@ -106,12 +98,7 @@ class Graders:
         self._threads = 0
 
     def ask(self, request: Any, works: Sequence[Any], *, alone: bool = False) -> Reply:
-        """Has one request handled.
-
-        `request`: what `handle` is given. `works`: requests of which one at least has a value wherever the grader
-        works. `alone`: no other request goes into the same process, as one that runs programs could answer for them.
-        Raises TransientError if the grader or the sandbox does not work here.
-        """
+        """Has one request handled, `alone` in its process; one of `works` has a value wherever the grader works."""
         asked = _Asked(request, works, alone)
         with self._lock:
             self._waiting.append(asked)

@@ -30,11 +30,7 @@ class NumberGame(gymnasium.Env[str, str]):
         self._left = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Thinks of a number.
-
-        `options`: `{"row": {"number": n}}` names it instead. Returns the question, and `info` with `row` and
-        `demonstration`. Raises ValueError if the number named is outside the range.
-        """
+        """Thinks of a number, by `seed` or the one in `options["row"]`; ValueError where that is outside the range."""
         super().reset(seed=seed)
         low, high = self._range
         drawn = int(self.np_random.integers(low, high + 1))

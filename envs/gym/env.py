@@ -18,11 +18,7 @@ Unreadable = Literal["again", "end"]
 
 
 class TextGame(gymnasium.Env[str, str]):
-    """Plays an environment by text.
-
-    `draws`: its own drawing is shown, not the values of the observation. `unreadable`: after a completion that names no
-    action the policy may try "again", or the episode "end"s. `goal`: what success is; None when nobody knows.
-    """
+    """Plays an environment by text; after an unreadable completion the policy tries "again", or the episode "end"s."""
 
     def __init__(
         self,
@@ -71,10 +67,7 @@ class TextGame(gymnasium.Env[str, str]):
         return self._shown, {"prompt": messages, "row": {"env_id": spec.id if spec else ""}}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Plays the action that a completion names.
-
-        Raises ResetNeeded if no episode is open; TypeError if the action is not text.
-        """
+        """Plays the action that a completion names."""
         if not self._open:
             raise ResetNeeded("no episode is open: call reset() before step().")
         if not isinstance(action, str):

@@ -174,10 +174,7 @@ def _turns(spec: Any) -> int:
 def _action_names(
     member: str, game: gymnasium.Env[Any, Any], known: tuple[str, ...], given: list[str] | None
 ) -> tuple[str, ...]:
-    """Returns a word for each discrete action, or none.
-
-    Raises OptionError if the user's words are not as many as the actions, or one comes twice.
-    """
+    """Returns a word for each discrete action, or none. Raises OptionError."""
     count = getattr(game.action_space, "n", None)
     members = getattr(getattr(game.unwrapped, "actions", None), "__members__", {})
     if given is None:

@@ -33,10 +33,7 @@ def drawn(env: Any) -> str:
 
 
 def written(env: Any, observation: Any, fields: Sequence[str] = ()) -> str:
-    """Returns an observation as words and numbers.
-
-    `env`: the unwrapped environment. `observation`: what `reset` or `step` returned.
-    """
+    """Returns an observation as words and numbers."""
     if isinstance(observation, Mapping):
         parts = dict(observation)
         if hasattr(env, "agent_view_size") and "image" in parts:

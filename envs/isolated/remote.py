@@ -39,10 +39,7 @@ _KEPT = (
 
 
 class ProcessEnded(RuntimeError):
-    """The process of an environment ended while it was at work.
-
-    `by_itself`: of what it did, as far as can be told, and not killed from outside.
-    """
+    """The process of an environment ended while it was at work; `by_itself`: not killed from outside."""
 
     def __init__(self, said: str, *, by_itself: bool) -> None:
         super().__init__(said)
@@ -50,10 +47,7 @@ class ProcessEnded(RuntimeError):
 
 
 class TookTooLong(TimeoutError):
-    """The process of an environment was ended at its time limit.
-
-    `busy`: it computed for a good part of that time, and did not wait.
-    """
+    """The process of an environment was ended at its time limit; `busy`: it computed and did not wait."""
 
     def __init__(self, said: str, *, busy: bool) -> None:
         super().__init__(said)
@@ -79,10 +73,7 @@ class ForkServer:
         atexit.register(self.close)
 
     def fork(self) -> tuple[int, socket.socket]:
-        """Returns a new process and the socket to it.
-
-        Raises PluginError: what the environments share cannot be loaded in a process of its own.
-        """
+        """Returns a new process and the socket to it. Raises PluginError."""
         with self._lock:
             control = self._started()
             ours, theirs = socket.socketpair()
@@ -139,11 +130,7 @@ class ForkServer:
 
 
 class IsolatedEnv(gymnasium.Env[str, str]):
-    """An environment of texts in a process of its own.
-
-    `fork_server`: where its process comes from. `seconds`: on the clock, for one call; a process that takes longer is
-    ended.
-    """
+    """An environment of texts in a fork of `fork_server`, which is ended when a call takes longer than `seconds`."""
 
     def __init__(self, fork_server: ForkServer, seconds: float) -> None:
         self.observation_space = AnyText()
@@ -155,10 +142,7 @@ class IsolatedEnv(gymnasium.Env[str, str]):
         self._one_at_a_time = threading.Lock()
 
     def ask(self, method: str, *args: Any, **options: Any) -> Any:
-        """Calls a method over there; what it raises is raised here, by its name where that is known.
-
-        Raises TookTooLong if its process is ended; ProcessEnded if its process ended.
-        """
+        """Calls a method over there; what it raises is raised here, or TookTooLong, or ProcessEnded."""
         with self._one_at_a_time:
             if self._channel is None:
                 self._number, self._channel = self._fork_server.fork()

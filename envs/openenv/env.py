@@ -51,10 +51,7 @@ class ServerError(Exception):
 
 @lru_cache(maxsize=64)
 def action_field(url: str, wanted: str | None) -> Field:
-    """Asks a server which field of its action a completion goes into.
-
-    Raises OptionError if nobody answers there, or there is no such field.
-    """
+    """Asks a server which field of its action a completion goes into. Raises OptionError."""
     try:
         with urllib.request.urlopen(f"{url.rstrip('/')}/schema", timeout=_ASKING) as answer:
             schema: Any = json.load(answer)["action"]
@@ -86,11 +83,7 @@ def _type(field: Any, named: Mapping[str, Any]) -> str:
 
 
 class RemoteEnv(gymnasium.Env[str, str]):
-    """Plays an environment on a server.
-
-    `field`: where a completion goes. `show`: the field of the observation that is shown, or None for all. `system`: a
-    system message, or "". `success`: the least last reward of an episode that reached its goal.
-    """
+    """Plays an environment on a server; a last reward of `success` or more reached its goal."""
 
     def __init__(
         self,
@@ -118,11 +111,7 @@ class RemoteEnv(gymnasium.Env[str, str]):
         self._open = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Starts an episode; the server gets the seed, and which task it is.
-
-        Raises TransientError if the server cannot be reached; ServerError if it answers with an error, or with what is
-        not an answer.
-        """
+        """Starts an episode by seed and task; TransientError without a server, ServerError for a bad answer."""
         super().reset(seed=seed)
         start = seed if seed is not None else int(self.np_random.integers(2**31))
         row = (options or {}).get("row") or {}
@@ -135,11 +124,7 @@ class RemoteEnv(gymnasium.Env[str, str]):
         return shown, {"prompt": prompt, "row": {**row, "server": self._url}}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Sends the action: what stands in the last `<action>` or `<answer>`, or else the whole completion.
-
-        Raises ResetNeeded if no episode is open; TypeError if the action is not text; TransientError, ServerError: see
-        `reset`.
-        """
+        """Sends the action: what stands in the last `<action>` or `<answer>`, or else the whole completion."""
         if not self._open:
             raise ResetNeeded("no episode is open: call reset() before step().")
         if not isinstance(action, str):

@@ -67,10 +67,7 @@ def rows(
     success: float = 1.0,
     seconds: float = 30.0,
 ) -> Sequence[Mapping[str, Any]]:
-    """Returns the tasks of a split, of a server that has some.
-
-    Raises DatasetError if the server does not answer, or not with tasks.
-    """
+    """Returns the tasks of a split, of a server that has some. Raises DatasetError."""
     from grpo.envs.openenv.tasks import task_rows
 
     return task_rows(member.rstrip("/"), split)

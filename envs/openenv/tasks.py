@@ -31,11 +31,7 @@ def offers_tasks(url: str) -> bool:
 
 
 def task_rows(url: str, split: str) -> list[Mapping[str, Any]]:
-    """Returns the tasks of a split: their fields, and `split` and `index` as the server calls them.
-
-    A server without a split for the test has the last tenth of its tasks held out, at most 500. `split`: "train" or
-    "test". Raises DatasetError if the server does not answer, or not with tasks.
-    """
+    """Returns the tasks of a split; without a test split the last tenth, at most 500, is held out."""
     try:
         name, splits = _splits(url, _SECONDS)
         found = next((theirs for kind in _TYPES[split] for theirs, of in splits.items() if of == kind), None)

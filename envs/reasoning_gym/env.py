@@ -71,11 +71,7 @@ class Items:
         sandbox: str = "",
         seconds: float = SECONDS,
     ) -> Reply:
-        """Returns what the grader says of an answer; the value of the reply is as `guest.handle` returns it.
-
-        `as_published`: what is known to cheat the grader is not refused. `sandbox`: the SPEC of the sandbox that it
-        runs in; see `runner`. Raises TransientError if the grader or the sandbox does not work here.
-        """
+        """Returns what the grader says of an answer, as `guest.handle` does, or raises TransientError."""
         entry, known = self.entry(index), self.known(index)
         works = _HARMLESS if known is None else (known,)
         return graders(sandbox, seconds).ask(
@@ -87,10 +83,7 @@ class Items:
 
 @lru_cache(maxsize=8)
 def graders(sandbox: str, seconds: float) -> Graders:
-    """Returns the graders in a sandbox.
-
-    Raises UsageError if no sandbox has that SPEC; SandboxUnavailable if this machine cannot run it.
-    """
+    """Returns the graders in a sandbox. Raises UsageError, SandboxUnavailable."""
     run = runner("reasoning_gym", sandbox)
     return Graders("reasoning_gym", guest, run, seconds=seconds, memory=_MEMORY)
 
@@ -130,12 +123,7 @@ def _items(member: str, split: str, size: int, seed: int, config: str) -> Items:
 
 
 class ReasoningEnv(OneTurnEnv):
-    """Asks problems of a dataset and scores the answers with its grader.
-
-    `system`: the system message, or "". `as_published`: answers that are known to cheat the grader are not refused.
-    `sandbox`: the SPEC of the sandbox that the grader runs in; see `runner`. Raises UsageError if no sandbox has that
-    SPEC; SandboxUnavailable if this machine cannot run it.
-    """
+    """Asks problems of a dataset and scores the answers with its grader, within `seconds` of processor time."""
 
     def __init__(
         self, member: str, items: Mapping[str, Items], system: str, *, as_published: bool, sandbox: str, seconds: float

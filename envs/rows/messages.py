@@ -13,11 +13,7 @@ _SHAREGPT = {"human": "user", "gpt": "assistant"}  # what its key `from` holds; 
 
 
 def read_messages(given: Any, what: str, system: str | None = None) -> list[dict[str, Any]]:
-    """Returns the messages of a prompt.
-
-    `given`: text, which is a message of the user, or a list of messages. `system`: a system message in the place of
-    those given; "" sends none, None leaves them. Raises DatasetError if they cannot be a prompt.
-    """
+    """Returns the messages of a prompt, text or a list, with `system` in the place of theirs ("" sends none)."""
     if isinstance(given, str):
         messages = [{"role": "user", "content": checked_text(given, what)}]
     elif isinstance(given, Sequence) and not isinstance(given, bytes) and given:

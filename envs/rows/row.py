@@ -111,10 +111,7 @@ def unused_columns(row: Mapping[Any, Any], columns: Columns) -> list[str]:
 
 
 def refuse_missing(row: Any, where: str, named: Mapping[str, str | None]) -> None:
-    """Refuses columns that the user named and a row lacks.
-
-    Raises DatasetError, which names the column and its option.
-    """
+    """Refuses columns that the user named and a row lacks."""
     for option, name in named.items():
         if name:
             _value(row, name, where, option)
@@ -132,11 +129,7 @@ def _is_ascii(value: object) -> bool:
 
 
 def read_pair(row: object, where: str, columns: Columns, system: str | None = None) -> Pair:
-    """Checks one row.
-
-    `system`: a system message in the place of the row's own; "" sends none, None leaves the row's. Raises DatasetError
-    if a column is missing, or holds what cannot be used.
-    """
+    """Checks one row; `system` replaces the row's own ("" sends none). DatasetError names the column."""
     if not isinstance(row, Mapping):
         raise DatasetError(f"{where}: a row must be an object with columns, found {kind(row)}.")
     given = _value(row, columns.prompt, where, "prompt")

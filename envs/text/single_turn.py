@@ -65,10 +65,7 @@ class OneTurnEnv(gymnasium.Env[str, str]):
         return asked.question, info
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Takes the completion and ends the episode, unscored.
-
-        Raises ResetNeeded if no question is open; TypeError if the action is not text.
-        """
+        """Takes the completion and ends the episode, unscored."""
         if not self._open:
             raise ResetNeeded("no question is open: call reset() before each step().")
         if not isinstance(action, str):
@@ -83,11 +80,7 @@ class OneTurnEnv(gymnasium.Env[str, str]):
 
 
 class QuestionEnv(OneTurnEnv):
-    """Asks a question with one right answer.
-
-    `template`: the layout that the system message asks for and demonstrations have. `rows`: returns the rows to pick
-    from when `reset` is given none; called at most once, when first needed.
-    """
+    """Asks a question with one right answer, in the layout of `template`."""
 
     def __init__(
         self,

@@ -63,11 +63,7 @@ class AnyText(gymnasium.Space[str]):
 
 
 class SharedTexts(Sequence[str]):
-    """The texts that processes have written to their shared memory, as they are now.
-
-    A copy is a tuple that stays as it is; `AsyncVectorEnv` returns one unless it is made with copy=False. `memory`:
-    what `create_shared_memory` returned. `count`: how many texts there are.
-    """
+    """The texts in shared memory, as they are now; a copy is a tuple that stays as it is."""
 
     def __init__(self, memory: Any, count: int) -> None:
         self._memory = memory.get_obj()

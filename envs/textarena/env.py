@@ -58,10 +58,7 @@ def plain_game(member: str, options: Mapping[str, Any]) -> tuple[Any, bool]:
 
 
 def turns_of(member: str) -> int | None:
-    """Returns how many turns a game allows, or None where it sets no limit.
-
-    Raises OptionError if it cannot be played alone, or lacks data.
-    """
+    """Returns how many turns a game allows, or None where it sets no limit. Raises OptionError."""
     game, _ = plain_game(member, {})
     try:
         with OwnNumbers().used(0):
@@ -104,10 +101,7 @@ def _refused(member: str) -> OptionError:
 
 @lru_cache(maxsize=8)
 def players(sandbox: str, seconds: float) -> Graders:
-    """Returns what plays games in a sandbox.
-
-    Raises UsageError if no sandbox has that SPEC; SandboxUnavailable if this machine cannot run it.
-    """
+    """Returns what plays games in a sandbox."""
     return Graders("textarena", guest, runner("textarena", sandbox), seconds=seconds, memory=_MEMORY)
 
 
@@ -136,10 +130,7 @@ class ArenaGame(gymnasium.Env[str, str]):
         self._open = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Starts a game; the same for the same seed.
-
-        Raises TransientError if the game, or the sandbox that it is played in, does not work here.
-        """
+        """Starts a game; the same for the same seed."""
         super().reset(seed=seed)
         start = seed if seed is not None else int(self.np_random.integers(SEEDS))
         with self._numbers.used(start):
@@ -152,11 +143,7 @@ class ArenaGame(gymnasium.Env[str, str]):
         return told, {"row": {"game": self._member}}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Plays the action: what stands in the last `<action>` or `<answer>`, or else the whole completion.
-
-        Raises ResetNeeded if no game is open; TypeError if the action is not text; TransientError if the game, or the
-        sandbox that it is played in, does not work here.
-        """
+        """Plays the action: what stands in the last `<action>` or `<answer>`, or else the whole completion."""
         if not self._open:
             raise ResetNeeded("no game is open: call reset() before step().")
         if not isinstance(action, str):

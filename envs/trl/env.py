@@ -49,11 +49,7 @@ class ToolEnv(gymnasium.Env[str, str]):
             self._refuse_undescribed(tool)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Starts the episode of a row.
-
-        `seed`: seeds what the environment draws from Python's and NumPy's global random numbers, which TRL does not.
-        `options`: `{"row": row}` names the row.
-        """
+        """Starts the episode of a row, with a seed for what the environment draws from global random numbers."""
         super().reset(seed=seed)
         given = (options or {}).get("row")
         rows = [given] if given is not None else self._read_rows()
@@ -85,10 +81,7 @@ class ToolEnv(gymnasium.Env[str, str]):
         return {name: value for name, value in row.items() if takes_all or name in names}
 
     def _refuse_undescribed(self, tool: Callable[..., Any]) -> None:
-        """Refuses a tool that the policy could not be told of.
-
-        Raises OptionError, which names it, and its first parameter that has no type or no description.
-        """
+        """Refuses a tool with a parameter that has no type or no description."""
         text = inspect.getdoc(tool) or ""
         untold = [
             parameter.name
@@ -103,10 +96,7 @@ class ToolEnv(gymnasium.Env[str, str]):
             )
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Takes the answer, which ends the episode.
-
-        Raises ResetNeeded if no episode is open; TypeError if the action is not text.
-        """
+        """Takes the answer, which ends the episode."""
         if not self._open:
             raise ResetNeeded("no episode is open: call reset() before step().")
         if not isinstance(action, str):

@@ -85,10 +85,7 @@ def rows(
 
 
 def _texts(prompt: str | list[Any], where: str) -> str | list[dict[str, Any]]:
-    """Returns a prompt whose messages hold texts: parts that are text are joined.
-
-    Raises DatasetError if a message is none, or holds something else than text.
-    """
+    """Returns a prompt whose messages hold texts: parts that are text are joined. Raises DatasetError."""
     if isinstance(prompt, str):
         return prompt
     messages = []

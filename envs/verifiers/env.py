@@ -37,10 +37,7 @@ def row_of(task: Any, number: int) -> dict[str, Any]:
 
 
 class TaskEnv(gymnasium.Env[str, str]):
-    """Plays tasks and scores what the policy said with their own rewards.
-
-    `system`: a system message instead of the tasks' own, or None.
-    """
+    """Plays tasks and scores what the policy said with their own rewards."""
 
     def __init__(self, member: str, source: Source, system: str | None, success: float) -> None:
         self.observation_space = AnyText()
@@ -52,11 +49,7 @@ class TaskEnv(gymnasium.Env[str, str]):
         self._play: _Play | None = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Starts the episode of a task.
-
-        `options`: `{"row": row}` names the row; without it a task is picked at random. Raises DatasetError if the row
-        names no task.
-        """
+        """Starts the episode of the task that a row names, or of one picked at random."""
         super().reset(seed=seed)
         self.close()
         tasks = self._source.tasks
@@ -75,11 +68,7 @@ class TaskEnv(gymnasium.Env[str, str]):
         return [] if self._play is None else self._play.tools()
 
     def step(self, action: str) -> Step:
-        """Takes what the policy said; empty text where its tools ended the episode.
-
-        Raises ResetNeeded if no episode is open; TypeError if the action is not text; RuntimeError if the task or its
-        environment failed.
-        """
+        """Takes what the policy said, "" where its tools ended the episode; RuntimeError where the task failed."""
         play = self._opened()
         if not isinstance(action, str):
             raise TypeError(f"the action must be the completion's text, not {type(action).__name__}.")

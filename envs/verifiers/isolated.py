@@ -75,10 +75,7 @@ class ApartTool:
 
 
 class ApartTaskEnv(IsolatedEnv):
-    """Plays tasks over there and scores what the policy said with their own rewards.
-
-    `fork_server`: where its process comes from. `tasks`: how many tasks there are.
-    """
+    """Plays tasks over there and scores what the policy said with their own rewards."""
 
     def __init__(self, fork_server: ForkServer, tasks: int, seconds: float) -> None:
         super().__init__(fork_server, seconds)
@@ -88,11 +85,7 @@ class ApartTaskEnv(IsolatedEnv):
         self._untouched = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Starts the episode of a task.
-
-        `options`: `{"row": row}` names the row; without it a task is picked at random. Raises DatasetError if the row
-        names no task; PluginError if the taskset cannot be loaded in a process of its own.
-        """
+        """Starts the episode of the task that a row names, or of one picked at random."""
         super().reset(seed=seed)
         row = (options or {}).get("row", {"task": int(self.np_random.integers(self._tasks))})
         shown, info = self.ask("reset", options={"row": row})
@@ -106,11 +99,7 @@ class ApartTaskEnv(IsolatedEnv):
         return [ApartTool(schema, self) for schema in self.ask("tools")] if self._open else []
 
     def step(self, action: str) -> Step:
-        """Takes what the policy said; empty text where its tools ended the episode.
-
-        Raises ResetNeeded if no episode is open; TypeError if the action is not text; RuntimeError if the task or its
-        environment failed, or its process ended; TimeoutError if it took too long.
-        """
+        """Takes what the policy said, "" where its tools ended the episode; raises where task or process failed."""
         first, self._untouched = self._untouched, False
         try:
             return self._stepped("step", action)

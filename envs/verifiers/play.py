@@ -44,10 +44,7 @@ class Line:
 
 
 class PolicyRollout:
-    """One rollout of a task that the policy answers, with what verifiers' `Interaction` asks of a rollout.
-
-    `config`: of the agent; its limits count. `line`: where it waits for the policy.
-    """
+    """One rollout of a task that the policy answers over `line`, with what verifiers' `Interaction` asks of it."""
 
     def __init__(self, task: Any, config: Any, tools: Tools, line: Line) -> None:
         from verifiers.v1 import AgentInfo, Request, Response, Trace, TraceTask
@@ -186,10 +183,7 @@ class PolicyRollout:
 
 
 class Seat:
-    """The agent that the policy plays; an environment of verifiers has it in the place of its own.
-
-    `line`: where it waits for the policy. `trainable`: for the environment to set; it is trained either way.
-    """
+    """The agent that the policy plays over `line`; an environment may set `trainable`, which changes nothing."""
 
     def __init__(self, config: Any, tools: Tools, line: Line) -> None:
         self.config = config

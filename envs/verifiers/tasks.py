@@ -52,11 +52,7 @@ def takes_turns(member: str) -> bool:
 
 
 def source_of(member: str, size: int | None, config: Mapping[str, Any]) -> Source:
-    """Returns the tasks of a taskset and what plays them.
-
-    Raises OptionError if they need what the policy does not have here, or the taskset refuses its settings or size;
-    DatasetError if there are fewer than two.
-    """
+    """Returns the tasks of a taskset and what plays them. Raises OptionError, DatasetError."""
     if size is not None:
         refuse_size(size, f"verifiers:{member}")
     return _source(member, size, json.dumps(dict(config), sort_keys=True))

@@ -39,10 +39,7 @@ class Tool:
 
 
 class Toolbox:
-    """Some toolsets and the names of their tools.
-
-    `trace`: returns the trace of the rollout that asks; its state is theirs.
-    """
+    """Some toolsets and the names of their tools; `trace` returns the trace of the rollout that asks."""
 
     def __init__(self, toolsets: Sequence[Any], trace: Callable[[], Any]) -> None:
         self._toolsets = toolsets
@@ -51,10 +48,7 @@ class Toolbox:
         self.schemas: list[dict[str, Any]] = []
 
     async def open(self, data: Any | None) -> None:
-        """Sets the toolsets up.
-
-        `data`: of the task that they are for; None for shared ones. Raises ValueError if two tools have one name.
-        """
+        """Sets the toolsets up, for a task's `data` or shared; ValueError where two tools have one name."""
         for toolset in self._toolsets:
             self._share_state(toolset)
             await toolset.setup()

@@ -55,11 +55,7 @@ class WordGame(gymnasium.Env[str, str]):
         self._most = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Thinks of a word.
-
-        `options`: `{"row": {"word": "crane"}}` names it instead. Returns the question, and `info` with `row` and
-        `demonstration`. Raises ValueError if the word named has not five letters from a to z.
-        """
+        """Thinks of a word, by `seed` or the one in `options["row"]`; ValueError where that has not five letters."""
         super().reset(seed=seed)
         drawn = self._words[int(self.np_random.integers(len(self._words)))]
         luck = random.Random(int(self.np_random.integers(2**31)))

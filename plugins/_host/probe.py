@@ -211,11 +211,7 @@ def _tell(line: str) -> None:
 
 
 def _fault(child: int, status: int | None, said: list[str], limit: float) -> str | None:
-    """Returns what to say of a try: "" when the entry was loaded, None when nothing can be said.
-
-    `status`: its exit status, or None when it did not end. `said`: what it noted; see `_host.probe_child`. `limit`: how
-    long it had, in seconds.
-    """
+    """Returns what to say of a try: "" when the entry was loaded, None when nothing can be said."""
     if f"{LOADED} {child}" in said:
         return ""
     if BEGAN not in said:  # this machine starts no process, or not with this interpreter's path

@@ -113,11 +113,7 @@ def _spec_of_plain(kind: Kind, function: Callable[..., Any], where: str, name: s
 
 
 def _kind_of_plain(value: object, module: ModuleType) -> Kind | None:
-    """Returns what a file offers a plain function as, or None.
-
-    In TRL's manner it is a reward; in this file, with `completion` first, a verifier where it returns a Verdict, else a
-    reward.
-    """
+    """Returns what a file offers a plain function as: a reward, a verifier where it returns a Verdict, or None."""
     if not _is_plain(value):
         return None
     if is_trl_function(value):
@@ -147,10 +143,7 @@ def _only(kind: Kind, path: str, offered: Sequence[str]) -> str:
 
 
 def module_from_file(path: Path) -> ModuleType:
-    """Executes a Python file, once for the same content, and returns it as a module.
-
-    Raises UsageError if it raises, with the place.
-    """
+    """Executes a Python file, once for the same content, and returns it as a module. Raises UsageError."""
     content = path.read_bytes()
     identity = hashlib.sha256(str(path).encode() + b"\0" + content).hexdigest()[:12]
     name = f"grpo_file_{path.stem}_{identity}"
@@ -183,10 +176,7 @@ def _remedy(path: Path, error: BaseException) -> str:
 
 
 def source_sha256(function: object) -> str | None:
-    """Returns the SHA-256 of the file that defines a function or class, or None when its source is not at hand.
-
-    Of what a script or a notebook's cell defines it is that of its own source: the rest goes on changing.
-    """
+    """Returns the SHA-256 of the file that defines it, of a script or notebook that of its own source, or None."""
     target = inspect.unwrap(function) if callable(function) else function
     while hasattr(target, "func"):
         target = inspect.unwrap(target.func)

@@ -47,10 +47,7 @@ class _BoundFunction:
         return self.spec.batch or self.grouped
 
     def prepare(self) -> None:
-        """Lets the plugin look at its options before anything is loaded.
-
-        Raises UsageError: what the plugin says about them; PluginError if it raised something else.
-        """
+        """Lets the plugin look at its options before anything is loaded. Raises UsageError, PluginError."""
         _prepare(self.spec, self.distribution, self.options)
 
     def shown(self, completions: Sequence[Completion]) -> Sequence[Completion]:
@@ -176,17 +173,11 @@ class BoundEnv:
         return self.spec.ordered is not None and self.spec.ordered(**self.options)
 
     def settled(self) -> BoundEnv:
-        """Returns it with the rewards, the verifier and the note that fit its options.
-
-        Raises UsageError if the options, or the rows that they name, cannot be used.
-        """
+        """Returns it with the rewards, the verifier and the note that fit its options. Raises UsageError."""
         return self if self.spec.settle is None else replace(self, spec=self.spec.settle(**self.options))
 
     def rows(self, split: str) -> Sequence[Mapping[str, Any]] | None:
-        """Returns the rows of a split, or None when the environment makes its own episodes.
-
-        Raises DatasetError if the rows cannot be used.
-        """
+        """Returns the rows of a split, or None when the environment makes its own episodes. Raises DatasetError."""
         return None if self.spec.dataset is None else self.spec.dataset(split, **self.options)
 
 
@@ -265,10 +256,7 @@ class BoundSampler:
         return self.spec.name
 
     def choose(self, seen: RowsSeen) -> list[int]:
-        """Returns the rows that it chooses.
-
-        Raises PluginError if it raised something, or chose what cannot be asked.
-        """
+        """Returns the rows that it chooses. Raises PluginError."""
         who = f"sampler '{self.name}' of {self.distribution}"
         try:
             found = self.spec.function(seen, **self.options)

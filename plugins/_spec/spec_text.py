@@ -56,10 +56,7 @@ class SpecText:
 
 
 def parse(source: str | Mapping[str, Any]) -> SpecText:
-    """Reads a SPEC from text or from a table.
-
-    Raises UsageError if it does not follow the syntax, or a reserved key has an impossible value.
-    """
+    """Reads a SPEC from text or from a table. Raises UsageError."""
     if not isinstance(source, str):
         return _parse_table(source)
     head, options = _split(source.strip())

@@ -23,10 +23,7 @@ class Redirected(Refused):
 
 
 def connect(base_url: str, key: str, *, timeout: float, retries: int) -> AsyncOpenAI:
-    """Returns a client of a server, whose errors may come from a `Refused`; see `refusal`.
-
-    `base_url`: up to and with "/v1". `timeout`: seconds for one request, at each of its stages.
-    """
+    """Returns a client of a server, whose errors may come from a `Refused`; `timeout` is of each stage of a request."""
     import httpx
     import openai
 

@@ -59,11 +59,7 @@ class Endpoint:
 
 
 def refuse_unusable(endpoint: Endpoint) -> None:
-    """Refuses an endpoint that cannot be asked: no client, no key, nobody there.
-
-    One request is made, for the list of models; whatever the server says to it but "unauthorized" will do. Raises
-    UsageError, which names what is missing and the remedy.
-    """
+    """Refuses an endpoint without client or key, or that does not let us list its models."""
     try:
         url = urlsplit(endpoint.base_url)
         usable = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0

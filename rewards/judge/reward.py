@@ -41,10 +41,7 @@ def prepare(
     output_price: float,
     cache: bool,
 ) -> None:
-    """Refuses options that cannot work, a missing key, and an endpoint that does not answer.
-
-    Raises UsageError, which names the option and the remedy.
-    """
+    """Refuses options that cannot work, a missing key, and an endpoint that does not answer."""
     from grpo.rewards.judge.endpoint import Endpoint, refuse_unusable
 
     for name, text in (("model", model), ("rubric", rubric)):

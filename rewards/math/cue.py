@@ -142,10 +142,7 @@ _FENCE = lazy_pattern(r"```\w*\s*\Z")
 
 
 def behind_cue(prediction: Statement, gold: str) -> Statement:
-    """Returns a statement in prose with the mathematics behind its cue as its one marked content; else unchanged.
-
-    `gold`: the gold as text: a final "!" is a factorial only where the gold has one.
-    """
+    """Returns a statement in prose with the mathematics behind its cue as its one marked content; else unchanged."""
     if prediction.parts:
         return prediction
     for sentence, named in _sentences(prediction):

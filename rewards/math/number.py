@@ -59,10 +59,7 @@ def number_of(answer: object, gold: str, core: str) -> Number | None:
 
 
 def same_number(prediction: Statement, number: Number, gold: str, precision: int) -> bool | None:
-    """Whether a statement is the gold number, or None when that takes algebra, or a closer look at prose, to say.
-
-    `precision`: decimals to which two numbers are compared where one is no whole number.
-    """
+    """Whether a statement is the gold number, to `precision` decimals, or None when that takes algebra to say."""
     if not prediction.parts:
         found = last_number(prediction.text)
         if found is None:

@@ -31,10 +31,7 @@ class _Terms:
 
 
 def same_sequence(gold: str, text: str, read: Callable[[str], Sequence[Any]]) -> bool | None:
-    """Whether two texts are the same sequence, None where neither has dots between its terms.
-
-    `read`: reads LaTeX as a list of sympy objects and texts.
-    """
+    """Whether two texts are the same sequence, None where neither has dots between its terms."""
     pieces = _pieces(gold), _pieces(text)
     if not any(_DOTS.fullmatch(piece) for _kind, items in pieces for piece in items):
         return None

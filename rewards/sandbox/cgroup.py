@@ -50,11 +50,7 @@ class Group:
         self._limit = most
 
     def why_ended(self) -> Literal["", "limit", "machine"]:
-        """Says whether the kernel has ended a process for want of memory since it was last asked, and whose want.
-
-        Returns:
-            "limit" when the group was at its limit, "machine" when others used the memory up, "" when none was ended.
-        """
+        """Says why the kernel ended a process since it was last asked: "limit" (the group's), "machine", or ""."""
         (ended, full), self._seen = self._seen, self._events()
         if self._seen[0] == ended:
             return ""

@@ -43,13 +43,7 @@ class Container:
     def __init__(
         self, client: Any, host: str, image: str, settings: Mapping[str, Any], plan: Mapping[str, Any]
     ) -> None:
-        """Starts it and waits until its agent is ready.
-
-        `client`: the engine's client, `docker.DockerClient`. `host`: the engine's address, or "" for the default.
-        `image`: an image with Python 3.11 or newer as `python3`. `settings`: more arguments for the engine, such as
-        `runtime` and `mem_limit`. `plan`: see `agent.main`. Raises SandboxUnavailable if the agent cannot work there;
-        docker.errors.DockerException if the engine refuses.
-        """
+        """Starts it with `settings` for the engine, and waits until its agent is ready."""
         self._waiting: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Future[JobResult]]] = {}
         self._lock = threading.Lock()
         self._writing = threading.Lock()

@@ -27,10 +27,7 @@ class DockerPool:
     def __init__(
         self, image: str, settings: Mapping[str, Any], plan: Mapping[str, Any], patience: float, host: str
     ) -> None:
-        """Starts the container.
-
-        Raises SandboxUnavailable if there is no engine, no such image, or no sandbox can be made in it.
-        """
+        """Starts the container. Raises SandboxUnavailable."""
         self._image, self._settings, self._plan = image, settings, plan
         self._patience, self._host = patience, host
         self._room = Room(2 * max(2, int(plan["slots"])))  # some wait inside, so that no sandbox is ever idle

@@ -60,11 +60,7 @@ class Plans:
     """The plans of one pool."""
 
     def __init__(self, python: str, allow_degraded: bool, packages: Sequence[str] = ()) -> None:
-        """Finds out what the machine gives.
-
-        `packages`: installed packages that programs may import, and that each sandbox imports once. Raises
-        SandboxUnavailable if a protection is missing and `allow_degraded` is not set.
-        """
+        """Finds out what the machine gives; SandboxUnavailable for what may not be missing."""
         if sys.platform != "linux":
             raise SandboxUnavailable("the sandbox 'local' needs Linux. Run it there, or use the sandbox 'docker'.")
         self._python = python
@@ -75,10 +71,7 @@ class Plans:
         self.give_up(_missing())
 
     def give_up(self, names: Sequence[str]) -> None:
-        """Notes that the machine does not give these protections.
-
-        Raises SandboxUnavailable: nothing may be missing, or not these.
-        """
+        """Notes that the machine does not give these protections; SandboxUnavailable where that may not be."""
         vital = [name for name in names if name in _INDISPENSABLE or (name == "user namespace" and os.geteuid() != 0)]
         if names and (vital or not self._allow_degraded):
             what = " ".join(f"{name}: {REMEDIES[name]}." for name in names)

@@ -37,10 +37,7 @@ class LocalPool:
     """Sandboxes of this machine, each for one program at a time."""
 
     def __init__(self, plans: Plans, slots: int) -> None:
-        """Starts the first sandbox, so that what is missing shows at once.
-
-        Raises SandboxUnavailable if a protection is missing, or the interpreter cannot run.
-        """
+        """Starts the first sandbox, so that what is missing shows at once. Raises SandboxUnavailable."""
         self._plans = plans
         self._room = Room(max(2, slots))
         self._idle: list[Running] = []

@@ -39,11 +39,7 @@ class Slot:
     """One running sandbox."""
 
     def __init__(self, planned: Planned) -> None:
-        """Starts it.
-
-        Raises ProtectionMissing if the machine does not give what the plan asks for; SandboxUnavailable if it does not
-        start for another reason.
-        """
+        """Starts it. Raises ProtectionMissing, SandboxUnavailable."""
         self._degraded, self._group = planned.degraded, planned.group
         self._least_processes = planned.profile.least_processes
         self.jobs = 0
@@ -88,11 +84,7 @@ class Slot:
             raise SandboxUnavailable(f"the sandbox does not start: {error}")
 
     async def run(self, job: Job, channel: socket.socket | None) -> JobResult:
-        """Runs one job.
-
-        `job`: what to run; its peer is the pool's business. `channel`: this program's end of the connection to its
-        peer. Raises SlotLost: the sandbox ended, or something outside ended the program; the slot must be closed.
-        """
+        """Runs one job; SlotLost where the sandbox or something outside ended the program: the slot must be closed."""
         self.jobs += 1
         limits = job.limits
         processes = max(limits.processes, self._least_processes)
@@ -134,10 +126,7 @@ class Slot:
                 os.close(descriptor)
 
     def _ask_for_kills(self, answer: wire.Answer, limits: Limits, processes: int) -> None:
-        """Notes when the program was ended because it was at its limit of memory.
-
-        Raises SlotLost if the machine had no memory left, or somebody ended the program.
-        """
+        """Notes when the program was ended at its limit of memory; SlotLost where the machine or somebody ended it."""
         killed = os.WIFSIGNALED(answer.status)
         why = self._group.why_ended() if self._group and (killed or processes > 1) else ""
         if why == "limit":

@@ -30,10 +30,7 @@ def strict_layout(text: str, *, multiline: bool) -> bool:
 
 
 def soft_layout(text: str, *, multiline: bool) -> bool:
-    """True when the text starts with a reasoning block that an answer block follows; anything may come after.
-
-    `multiline`: blocks may hold newlines (the published expression's DOTALL flag).
-    """
+    """True when the text starts with a reasoning block and then an answer block; `multiline`: with newlines."""
     if not text.startswith(_OPEN_REASONING):
         return False
     first_newline = text.find("\n")

@@ -42,10 +42,7 @@ def acted(
     seconds: float = START_SECONDS,
     processes: EnvProcesses | None = None,
 ) -> list[Completion | Raised]:
-    """Returns what rewards see of rollouts with known actions, or why one could not be played.
-
-    `processes`: where it is stepped; None: in threads of this process.
-    """
+    """Returns what rewards see of rollouts with known actions, or why one could not be played."""
     if not env.spec.played:
         return [_answered(episode, actions) for episode, actions in wanted]
     done = play_worked(partial(place_of_envs, env, processes, seconds), wanted)
@@ -82,11 +79,7 @@ def judge_golds(
     silent: Sequence[Completion],
     rows: Sequence[int] | None = None,
 ) -> list[JudgedGold]:
-    """Judges gold solutions.
-
-    `silent`: rollouts of the same episodes in which nothing was said. `rows`: the number of each episode in messages;
-    default: its index.
-    """
+    """Judges gold solutions beside silence in the same episodes; `rows` numbers them in messages."""
     outcomes, silence = scorer.score(worked, rows=rows), scorer.score(silent, rows=rows)
     nobody: list[Judgement | None] = [None] * len(worked)
     judged, unsaid = (
@@ -125,10 +118,7 @@ def _verifiers(verifier: BoundVerifier | None, judgement: Judgement | None) -> s
 def _rewards(
     rewards: Sequence[BoundReward], gold: Mapping[str, Outcome], right: float, nothing: float, *, as_good: bool
 ) -> str | None:
-    """Says why the rewards do not pay for a gold solution, or returns None.
-
-    They pay more for it than for silence (or as much, where silence is right too), or each the best that it can give.
-    """
+    """Says why the rewards pay no more for a gold solution than for silence, nor their best, or returns None."""
     for reward in rewards:
         if gold[reward.name].kind == "failure":
             return gold[reward.name].reason

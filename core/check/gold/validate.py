@@ -194,10 +194,7 @@ def _judged(
 
 
 def _acted(env: BoundEnv, wanted: Sequence[Wanted], seconds: float, processes: EnvProcesses | None) -> list[Completion]:
-    """Plays episodes with known actions; one that raises or hangs is a failed rollout.
-
-    Raises SandboxUnavailable if this machine cannot run programs.
-    """
+    """Plays episodes with known actions; one that raises or hangs is a failed rollout. Raises SandboxUnavailable."""
     found = []
     for (episode, _), one in zip(wanted, acted(env, wanted, seconds=seconds, processes=processes), strict=True):
         if isinstance(one, Raised):

@@ -69,10 +69,7 @@ class RunAlarm(Part):
             self._look(step, map(of_record, read_step(run_dir, step)[1]))
 
     def on_batch(self, batch: Batch) -> dict[str, float]:
-        """Looks at a batch, and ends a run that is to end with its first alarm, on all processes alike.
-
-        Raises RunError: what was seen.
-        """
+        """Looks at a batch, and ends a run that is to end with its first alarm, on all processes alike."""
         if is_first():
             self._warn(batch)
         for found in gathered(self._found, "the alarm") if self._stops else []:
@@ -116,10 +113,7 @@ class RunAlarm(Part):
 
 
 def smallest(bound: BoundReward, completion: Completion, score: float, deadline: float) -> str:
-    """Returns the smallest text found that scores at least as much as a completion did.
-
-    `deadline`: of `time.monotonic()`; what is not tried by then is not tried.
-    """
+    """Returns the smallest text found before `deadline` that scores at least as much as a completion did."""
     with Scorer([bound], workers=1, retries=0) as scorer:
 
         def keeps(texts: Sequence[str]) -> list[bool]:

@@ -58,10 +58,7 @@ def _again(text: str) -> tuple[int, int]:
 
 
 def repeated(text: str) -> float:
-    """Returns the share of pairs of neighbouring words that occurred before; 0 for a few words.
-
-    Of a long text it is that of its beginning or of its end, whichever repeats more.
-    """
+    """Returns the share of repeated word pairs, of a long text in its beginning or end, whichever repeats more."""
     found = map(_again, _ends(text))
     return max(again / pairs if pairs >= FEW_PAIRS else 0.0 for again, pairs in found)
 

@@ -118,10 +118,7 @@ LENGTHS = "lengths"
 
 
 class HackingWatch:
-    """Looks at every step of a run, once and in order; rings once for each signal.
-
-    `steady`: the prompts are as hard in the last steps as in the first ones.
-    """
+    """Looks at every step once and in order; rings once for each signal. `steady`: prompts do not become harder."""
 
     def __init__(self, *, steady: bool = True) -> None:
         self._steady = steady
@@ -134,10 +131,7 @@ class HackingWatch:
         self._low = 0.0  # what accuracy may fall to
 
     def look(self, step: int, seen: Sequence[Seen]) -> list[Suspicion]:
-        """Returns what is new in this step.
-
-        `seen`: its completions, in the order in which they are recorded; a reward that cannot be squared is none.
-        """
+        """Returns what is new in this step, of its completions in recorded order."""
         seen = [one if one.reward is None else replace(one, reward=known(one.reward)) for one in seen]
         if not seen:
             return []
@@ -320,10 +314,7 @@ class HackingWatch:
         return mean([share for one in self._recent or self._first for share in of(one)])
 
     def _enough(self, question: str, bound: float, values: Sequence[float], parts: int = 1) -> bool:
-        """True where the evidence for a mean above `bound` suffices; `parts` questions share the level of a signal.
-
-        The first word of a question is its signal.
-        """
+        """True where the evidence for a mean above `bound` suffices; `parts` questions share the level of a signal."""
         bets = self._bets.setdefault(question, TestMartingale())
         wealth = bets.add(values if bound < 1 else (), max(LEAST, bound))
         kind = COLLAPSES if question.split()[0] in COLLAPSES else EXPLOITS

@@ -48,18 +48,12 @@ Named = tuple[str, str]  # a block and its name in the page
 
 
 def page(summary: str, rollouts: Sequence[Named]) -> Iterator[str]:
-    """Yields the page of a report in pieces.
-
-    `summary`: the block that the page begins with; it is drawn before the others have been read.
-    """
+    """Yields the page of a report in pieces; `summary` is drawn before the other blocks have been read."""
     return _document("Run report", REPORT, [("summary", summary)], rollouts)
 
 
 def live_page(summary: str, version: str) -> Iterator[str]:
-    """Yields the same page as one that asks its server for blocks, and for a newer state of its runs.
-
-    `summary`: as for `page`.
-    """
+    """Yields the same page as one that asks its server for blocks, and for a newer state of its runs."""
     return _document("Run report", LIVE, [("summary", summary), ("version", version)], [], FOLLOWING)
 
 

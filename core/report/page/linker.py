@@ -32,20 +32,13 @@ class Module:
 
 
 def link(folder: Path, entry: str) -> str:
-    """Returns a script that runs a module and all that it imports.
-
-    Raises LinkError if a module is missing, has a form that is not allowed, does not export a name that another one
-    imports from it, or imports itself by way of others.
-    """
+    """Returns a script that runs a module and all that it imports; LinkError for a form that is not allowed."""
     functions = (_function(file, module) for file, module in linked_modules(folder, entry).items())
     return f'"use strict";\n(() => {{\n{"".join(functions)}}})();\n'
 
 
 def linked_modules(folder: Path, entry: str) -> dict[str, Module]:
-    """Returns a module and all that it imports by their files, each after those that it imports itself.
-
-    Raises LinkError: as `link` does.
-    """
+    """Returns a module and all that it imports by their files, each after those that it imports itself."""
     modules: dict[str, Module] = {}
     _add(folder, entry, modules, ())
     return modules

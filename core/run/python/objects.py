@@ -28,10 +28,7 @@ class PluginObjects:
         self._specs: dict[tuple[Kind, int], tuple[object, str]] = {}
 
     def ref(self, kind: Kind, value: Any) -> Any:
-        """Returns a SPEC for an object; what is a SPEC or a table already stays it, the object of a table replaced.
-
-        Raises UsageError if it cannot be a plugin of that kind.
-        """
+        """Returns a SPEC for an object; a SPEC or a table stays what it is, the object of a table replaced."""
         if isinstance(value, str):
             return value
         if isinstance(value, Mapping):

@@ -22,10 +22,7 @@ ENGINE = ("grpo.core.run.recorder", "grpo.core.train.trainer", "grpo.core.rollou
 
 @contextmanager
 def unchanged_process() -> Iterator[None]:
-    """Puts back environment variables, filters of warnings, loggers, random numbers, torch's threads, progress bars.
-
-    The memory of the run is freed too, so that what comes after it has the GPU and what the run used of the machine's.
-    """
+    """Puts the process's global state back and frees the memory of the run."""
     _load_engine()
     with ExitStack() as back:
         back.callback(_put_back_variables, dict(os.environ))

@@ -50,11 +50,7 @@ class WrittenRows:
 
 
 def written_rows(dataset: Any, folder: Path) -> WrittenRows:
-    """Returns where a data set is: a name or a path as it is, rows after they were written to a file in a folder.
-
-    `dataset`: as `grpo.train` takes it. `folder`: is made where it is missing. Raises UsageError if it has no rows, or
-    holds what JSON cannot.
-    """
+    """Returns the name or path of a data set, rows after they were written to a file in `folder`."""
     if isinstance(dataset, str | Path):
         return WrittenRows(str(dataset), {})
     if isinstance(dataset, Mapping):
@@ -120,10 +116,7 @@ def _line(row: Any, place: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Returns what JSON holds in the place of a value of NumPy, a date or a decimal number.
-
-    Raises TypeError: of anything else.
-    """
+    """Returns what JSON holds in the place of a value of NumPy, a date or a decimal number. Raises TypeError."""
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
     if isinstance(value, decimal.Decimal):

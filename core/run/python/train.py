@@ -214,10 +214,7 @@ def _run_dir(source: Any) -> RunDir:
 
 
 def _with_system(envs: Sequence[Any], system: str | None) -> Any:
-    """Returns the environment, or several, with a system message as an option.
-
-    Raises UsageError if there are several, and a message.
-    """
+    """Returns the environment, or several, with a system message as an option. Raises UsageError."""
     if len(envs) != 1:
         if system is not None and envs:
             raise UsageError(
@@ -233,10 +230,7 @@ def _with_system(envs: Sequence[Any], system: str | None) -> Any:
 
 
 def _refuse_unknown(config: RunConfig, host: Host) -> None:
-    """Says what is wrong with names and options before the libraries load, which takes seconds.
-
-    Raises UsageError if a plugin cannot be used.
-    """
+    """Says what is wrong with names and options before the libraries load, which takes seconds."""
     bound_envs(config, host)
     bind_objective(config, host)
     host.rewards(config.rewards)
@@ -249,10 +243,7 @@ def _refuse_unknown(config: RunConfig, host: Host) -> None:
 def _resumable(
     source: str | Path | Run, plugins: Mapping[str, Any], given: Mapping[Kind, Sequence[str]], tree: Mapping[str, Any]
 ) -> tuple[RunDir, int | None]:
-    """Returns the run to continue, and how many steps it is to have where these are more than it was asked for.
-
-    Raises UsageError if there is none, or it has other plugins or settings than those that were given again.
-    """
+    """Returns the run to continue and its new number of steps, if larger; refuses other plugins or settings."""
     run_dir = _run_dir(source)
     recorded = run_config(run_dir)
     before = recorded.model_dump(mode="json")

@@ -63,11 +63,7 @@ class FolderThere:
 
 
 def fetch(there: Asks, path: Path) -> bool:
-    """Pulls a folder over, unless this machine sees the same one.
-
-    `path`: where it is there, and is to be here. Returns whether it had to be pulled. Raises RunError if there is
-    something else at the path here.
-    """
+    """Pulls a folder over, unless this machine sees the same one; returns whether it had to."""
     mark = f".shared-{os.getpid()}-{os.urandom(4).hex()}"
     if there.ask("mark", mark.encode()).result():
         return False  # the run wrote nothing

@@ -84,10 +84,7 @@ def planned_on_ray(config: RunConfig, address: str, asked: Asked) -> list[str]:
 
 
 def _served(config: RunConfig, asked: Asked) -> RunConfig:
-    """Returns the configuration of a run that samples with the servers that were asked for.
-
-    Raises UsageError if it was to sample with something else.
-    """
+    """Returns the configuration of a run that samples with the servers that were asked for. Raises UsageError."""
     if not asked.servers:
         return config
     if config.rollout.backend == "vllm":

@@ -74,11 +74,7 @@ def written(event: str, *values: Any) -> bytes:
 
 
 def read(message: bytes) -> Event | None:
-    """Returns what a message says.
-
-    Returns None where its values need something that this machine does not have, as a plugin's own class, and it was
-    only to be shown. Where it says how the run ended, that it cannot be read comes instead, as a failure.
-    """
+    """Returns what a message says: None for an event that cannot be read here, a failure for an unreadable end."""
     name, _, values = message.partition(b"\n")
     event = name.decode()
     try:

@@ -61,19 +61,13 @@ def train(settings: Mapping[str, Any]) -> None:
 
 
 class Preflight:
-    """Plans a run on the node of its first process, where its files and its GPU are.
-
-    `processes`: how many train together.
-    """
+    """Plans a run on the node of its first process, where its files and its GPU are."""
 
     def __init__(self, processes: int, variables: Mapping[str, str]) -> None:
         os.environ.update({**variables, "WORLD_SIZE": str(processes)})
 
     def plan(self, message: bytes) -> bytes:
-        """Plans one; in: its configuration, the machines of servers that are still to be started, whether it is new.
-
-        Returns its name, the command of each server, and why it cannot start or "".
-        """
+        """Plans a run; returns its name, the command of each server, and why it cannot start or ""."""
         from grpo.core.planning.decide import make_plan
         from grpo.core.rollout.server.capabilities import servers_of
 

@@ -26,10 +26,7 @@ _LOOK_AFTER = 0.05
 
 
 class ScoringNode:
-    """Scores for other machines.
-
-    `memory`: bytes of private memory for each of them, 0 for any; None: half of this machine's.
-    """
+    """Scores for other machines; `memory` in bytes for each worker process."""
 
     def __init__(self, workers: int, memory: int | None = None) -> None:
         self._executors = Executors(workers, memory)

@@ -71,19 +71,13 @@ class Shipment:
 
 
 def ship(plugin: Bound) -> Shipment:
-    """Packs a plugin for another machine.
-
-    Raises Exception if it can be sent neither by name, nor with its source, nor by value.
-    """
+    """Packs a plugin for another machine; raises where neither name, source nor value can be sent."""
     place, distribution, version = place_of(written(plugin.spec.function))
     return Shipment(pack_at(plugin, place), distribution, version)
 
 
 def place_of(function: Callable[..., Any]) -> tuple[Place, str, str]:
-    """Returns what stands for a function on another machine, and the distribution and version that it needs there.
-
-    Raises Exception if it can be sent neither by name, nor with its source, nor by value.
-    """
+    """Returns what stands for a function on another machine, and the distribution and version that it needs there."""
     reference = find_reference(function)
     if reference is None:
         return value_of(function), "", ""

@@ -24,11 +24,7 @@ _keys = itertools.count()
 
 
 class PluginPayload:
-    """One plugin as it travels: by reference where it has one, else by value.
-
-    `key`: its number on the wire; a new one when the packing changes. `pace`: seconds that a row takes, smoothed; None
-    before the first.
-    """
+    """One plugin as it travels; `key` is new when the packing changes, `pace` the smoothed seconds of a row."""
 
     def __init__(self, caller: Caller) -> None:
         self.key = next(_keys)
@@ -134,11 +130,7 @@ class Job:
 
 
 def pack_completions(spec: RewardSpec | VerifierSpec, completions: Sequence[Completion], careful: bool) -> bytes:
-    """Returns completions as bytes, with only the columns that a plugin reads.
-
-    `careful`: by cloudpickle, which takes more kinds of values and more time. Raises Exception if a value in them
-    cannot be pickled.
-    """
+    """Returns completions as bytes, with only the columns that a plugin reads; `careful`: by cloudpickle."""
     items: Sequence[Completion] | list[tuple[str, dict[str, object], int]] = completions
     if spec.rest and not spec.whole:
         items = [(c.text, dict(c.row), c.turns) for c in completions]

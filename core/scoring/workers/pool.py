@@ -29,11 +29,7 @@ _DYING_TICK = 0.01
 
 
 class WorkerPool:
-    """Runs plugins in at most `size` worker processes; the thread and the workers start with the first task.
-
-    `size`: how many workers may score at once. `memory`: bytes of private memory for each worker, 0 for any; default:
-    `default_memory()`.
-    """
+    """Runs plugins in at most `size` worker processes, which start with the first task; `memory` in bytes for each."""
 
     def __init__(self, size: int, memory: int | None = None) -> None:
         self._size = size

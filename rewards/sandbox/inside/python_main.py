@@ -54,10 +54,7 @@ def prepare_main(name: str, folder: str, known: Iterable[str]) -> None:
 
 
 def run_python(program: bytes, name: str, notes: mmap.mmap) -> int:
-    """Runs a program after `prepare_main`.
-
-    `notes`: shared with the zygote; the first byte says why the program failed.
-    """
+    """Runs a program after `prepare_main`; the first byte of `notes` says why the program failed."""
     try:
         code = _ready.get(program) or compile(program, name, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError) as error:

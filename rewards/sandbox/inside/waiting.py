@@ -15,10 +15,7 @@ _LINE = 4096
 
 
 def seconds(process: int, used: float) -> float:
-    """Returns how long a process waited for others, in seconds, or -1.0 when the kernel does not say.
-
-    `used`: processor time of the whole program until now, or later, in seconds.
-    """
+    """Returns how long a process waited for others, in seconds, or -1.0 when the kernel does not say."""
     try:
         folder = f"{_number(process)}/task"
         tasks = os.open(folder, os.O_RDONLY | os.O_DIRECTORY, dir_fd=PROCESSES)
