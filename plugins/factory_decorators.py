@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from grpo.plugins._spec.signature import options_of
-from grpo.plugins._spec.soundness import spec_fault
-from grpo.plugins.decorators import refuse_positional
+from grpo.plugins.decorators import refuse_faults, refuse_positional
 from grpo.plugins.errors import SpecError
-from grpo.plugins.specs import EnvFunction, EnvSpec, Option, Parameters, SandboxFunction, SandboxSpec
+from grpo.plugins.specs import EnvFunction, EnvSpec, Option, Parameters, SandboxFunction
 from grpo.plugins.types import Row
 
 if TYPE_CHECKING:
@@ -131,7 +130,7 @@ def env(
             settle=settle,
             note=note,
         )
-        _refuse_faults(spec)
+        refuse_faults(spec)
         if dataset is not None:
             _refuse_other_options(spec.name, dataset, options)
         return spec
@@ -155,7 +154,7 @@ def sandbox(*misplaced: object, version: int = 0, name: str | None = None) -> Sa
         options = _options(factory, family=False)
         doc = inspect.cleandoc(factory.__doc__ or "")
         spec: SandboxFunction[Parameters] = SandboxFunction(name or factory.__name__, version, factory, doc, options)
-        _refuse_faults(spec)
+        refuse_faults(spec)
         return spec
 
     return decorate
@@ -172,12 +171,6 @@ def _options(factory: Callable[..., Any], family: bool) -> tuple[Option, ...]:
                 "(after a bare '*'; of a dataclass, kw_only=True)."
             )
     return options_of(factory)
-
-
-def _refuse_faults(spec: EnvSpec | SandboxSpec) -> None:
-    fault = spec_fault(spec.kind, spec)
-    if fault:
-        raise SpecError(f"{fault}.")
 
 
 def _refuse_other_options(name: str, dataset: Callable[..., Any], options: Sequence[Option]) -> None:

@@ -185,17 +185,13 @@ class Host:
         """Binds a sandbox, which takes none of the reserved keys; raises what `reward` raises."""
         from grpo.plugins._spec.binding import BoundSandbox
 
-        known, options = self._without_reserved("sandbox", source)
-        spec: Any = known.spec
-        return BoundSandbox(spec, known.distribution, options)
+        return BoundSandbox(*self._without_reserved("sandbox", source))
 
     def loss(self, source: Source) -> BoundLoss:
         """Binds a loss, which takes none of the reserved keys; raises what `reward` raises."""
         from grpo.plugins._spec.binding import BoundLoss
 
-        known, options = self._without_reserved("loss", source)
-        spec: Any = known.spec
-        bound = BoundLoss(spec, known.distribution, options)
+        bound = BoundLoss(*self._without_reserved("loss", source))
         bound.prepare()
         return bound
 
@@ -203,9 +199,7 @@ class Host:
         """Binds an advantage, which takes none of the reserved keys; raises what `reward` raises."""
         from grpo.plugins._spec.binding import BoundAdvantage
 
-        known, options = self._without_reserved("advantage", source)
-        spec: Any = known.spec
-        bound = BoundAdvantage(spec, known.distribution, options)
+        bound = BoundAdvantage(*self._without_reserved("advantage", source))
         bound.prepare()
         return bound
 
@@ -213,9 +207,7 @@ class Host:
         """Binds a sampler, which takes none of the reserved keys; raises what `reward` raises."""
         from grpo.plugins._spec.binding import BoundSampler
 
-        known, options = self._without_reserved("sampler", source)
-        spec: Any = known.spec
-        return BoundSampler(spec, known.distribution, options)
+        return BoundSampler(*self._without_reserved("sampler", source))
 
     def default_rewards(self, env: BoundEnv) -> list[BoundReward]:
         """Binds the rewards that an environment names itself, looked up in its own distribution first."""
@@ -301,11 +293,12 @@ class Host:
             logging.getLogger("grpo.plugins").warning(note)
         return found
 
-    def _without_reserved(self, kind: Kind, source: Source) -> tuple[Registration, dict[str, Any]]:
-        """Looks up a plugin that takes none of the reserved keys."""
+    def _without_reserved(self, kind: Kind, source: Source) -> tuple[Any, str, dict[str, Any]]:
+        """Returns spec, distribution and options of a plugin that takes none of the reserved keys."""
         text = parse(source)
         _refuse(text, kind, weight=text.weight, timeout=text.timeout, reads=text.reads, **{"as": text.alias or None})
-        return self._bound(kind, text, "")
+        known, options = self._bound(kind, text, "")
+        return known.spec, known.distribution, options
 
     def _bound(self, kind: Kind, text: SpecText, home: str) -> tuple[Registration, dict[str, Any]]:
         known = self._found(kind, text, home)

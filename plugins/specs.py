@@ -78,6 +78,28 @@ class Column:
         return self.name + (f" (or {', '.join(self.aliases)})" if self.aliases else "")
 
 
+class _FunctionOf(Generic[Parameters, Returned]):
+    """Lets type checkers call a spec as the function that it was made of is called."""
+
+    __slots__ = ()
+
+    function: Callable[Parameters, Returned]
+
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
+        return self.function(*args, **kwargs)
+
+
+class _FactoryOf(Generic[Parameters, Returned]):
+    """The same for what is made of a factory."""
+
+    __slots__ = ()
+
+    factory: Callable[Parameters, Returned]
+
+    def __call__(self, *args: Parameters.args, **options: Parameters.kwargs) -> Returned:
+        return self.factory(*args, **options)
+
+
 @dataclass(frozen=True, slots=True)
 class RewardSpec:
     """A reward function and its contract.
@@ -129,15 +151,10 @@ class RewardSpec:
         return self.function(*args, **kwargs)
 
 
-class RewardFunction(RewardSpec, Generic[Parameters, Returned]):
-    """What `@reward` makes of a function: its spec, which type checkers let be called as the function is called."""
+class RewardFunction(_FunctionOf[Parameters, Returned], RewardSpec):
+    """What `@reward` makes of a function."""
 
     __slots__ = ()
-
-    function: Callable[Parameters, Returned]
-
-    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
-        return self.function(*args, **kwargs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,15 +194,10 @@ class VerifierSpec:
         return self.function(*args, **kwargs)
 
 
-class VerifierFunction(VerifierSpec, Generic[Parameters, Returned]):
-    """What `@verifier` makes of a function: its spec, which type checkers let be called as the function is called."""
+class VerifierFunction(_FunctionOf[Parameters, Returned], VerifierSpec):
+    """What `@verifier` makes of a function."""
 
     __slots__ = ()
-
-    function: Callable[Parameters, Returned]
-
-    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
-        return self.function(*args, **kwargs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,15 +262,10 @@ class EnvSpec:
         return self.factory(*args, **options)
 
 
-class EnvFunction(EnvSpec, Generic[Parameters]):
-    """What `@env` makes of a factory: its spec, which type checkers let be called as the factory is called."""
+class EnvFunction(_FactoryOf[Parameters, "gymnasium.Env[Any, Any]"], EnvSpec, Generic[Parameters]):
+    """What `@env` makes of a factory."""
 
     __slots__ = ()
-
-    factory: Callable[Parameters, gymnasium.Env[Any, Any]]
-
-    def __call__(self, *args: Parameters.args, **options: Parameters.kwargs) -> gymnasium.Env[Any, Any]:
-        return self.factory(*args, **options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,15 +287,10 @@ class SandboxSpec:
         return self.factory(*args, **options)
 
 
-class SandboxFunction(SandboxSpec, Generic[Parameters]):
-    """What `@sandbox` makes of a factory: its spec, which type checkers let be called as the factory is called."""
+class SandboxFunction(_FactoryOf[Parameters, "SandboxPool"], SandboxSpec, Generic[Parameters]):
+    """What `@sandbox` makes of a factory."""
 
     __slots__ = ()
-
-    factory: Callable[Parameters, SandboxPool]
-
-    def __call__(self, *args: Parameters.args, **options: Parameters.kwargs) -> SandboxPool:
-        return self.factory(*args, **options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,15 +322,10 @@ class LossSpec:
         return self.function(*args, **kwargs)
 
 
-class LossFunction(LossSpec, Generic[Parameters, Returned]):
-    """What `@loss` makes of a function: its spec, which type checkers let be called as the function is called."""
+class LossFunction(_FunctionOf[Parameters, Returned], LossSpec):
+    """What `@loss` makes of a function."""
 
     __slots__ = ()
-
-    function: Callable[Parameters, Returned]
-
-    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
-        return self.function(*args, **kwargs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,15 +353,10 @@ class AdvantageSpec:
         return self.function(*args, **kwargs)
 
 
-class AdvantageFunction(AdvantageSpec, Generic[Parameters, Returned]):
-    """What `@advantage` makes of a function: its spec, which type checkers let be called as the function is called."""
+class AdvantageFunction(_FunctionOf[Parameters, Returned], AdvantageSpec):
+    """What `@advantage` makes of a function."""
 
     __slots__ = ()
-
-    function: Callable[Parameters, Returned]
-
-    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
-        return self.function(*args, **kwargs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,15 +381,10 @@ class SamplerSpec:
         return self.function(*args, **kwargs)
 
 
-class SamplerFunction(SamplerSpec, Generic[Parameters, Returned]):
-    """What `@sampler` makes of a function: its spec, which type checkers let be called as the function is called."""
+class SamplerFunction(_FunctionOf[Parameters, Returned], SamplerSpec):
+    """What `@sampler` makes of a function."""
 
     __slots__ = ()
-
-    function: Callable[Parameters, Returned]
-
-    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
-        return self.function(*args, **kwargs)
 
 
 Spec = RewardSpec | VerifierSpec | EnvSpec | SandboxSpec | LossSpec | AdvantageSpec | SamplerSpec
