@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from grpo.core.text.printable import counted, one_line
@@ -13,31 +13,11 @@ from grpo.plugins.errors import PluginError
 
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
-QUIRKS = frozenset(
-    {
-        *(
-            "gold",
-            "CRLF",
-            "final newline",
-            "trailing space",
-            "leading space",
-            "multi-line reasoning",
-            "thousands comma",
-        ),
-        *(
-            "trailing zero",
-            "currency sign",
-            "near",
-            "wrong",
-            "near >= wrong",
-            "wrong >= silence",
-            "silence",
-            "only tags",
-        ),
-        *("every number", "alternatives", "look-alikes", "question repeated", "override", "1 MB of text"),
-        "unusable gold",
-    }
-)
+QUIRKS = frozenset((
+    "gold", "CRLF", "final newline", "trailing space", "leading space", "multi-line reasoning", "thousands comma",
+    "trailing zero", "currency sign", "near", "wrong", "near >= wrong", "wrong >= silence", "silence", "only tags",
+    "every number", "alternatives", "look-alikes", "question repeated", "override", "1 MB of text", "unusable gold",
+))  # fmt: skip
 """Relations of what a text is worth, which a published text may break; all others are about how a plugin works."""
 
 _WIDTH = 100
@@ -109,10 +89,7 @@ class Report:
             "ok": self.ok,
             "relations": list(self.relations),
             "not_tried": list(self.not_tried),
-            "findings": [
-                {"severity": f.severity, "relation": f.relation, "message": f.message, "example": f.example}
-                for f in self.findings
-            ],
+            "findings": [asdict(finding) for finding in self.findings],
         }
 
     def __str__(self) -> str:

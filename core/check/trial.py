@@ -71,9 +71,7 @@ def own_completions() -> list[Completion]:
     """Returns the texts for `OWN_ROW`, as a group that no other has the number of."""
     asked = (Message(role="user", content=OWN_ROW["question"]),)
     return [
-        as_sampled(
-            Completion(text, (Message(role="assistant", content=text),), asked, dict(OWN_ROW), group=-1),
-        )
+        as_sampled(Completion(text, (Message(role="assistant", content=text),), asked, dict(OWN_ROW), group=-1))
         for text in texts_for(OWN_ROW)
     ]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import click
 
@@ -20,6 +21,12 @@ from grpo.plugins.errors import GrpoError, OptionError, SandboxUnavailable, Usag
 from grpo.plugins.host import Host, Registration
 from grpo.plugins.specs import KINDS, Kind
 
+CHECKS: dict[Kind, Callable[[Any], Report]] = {
+    "env": check_env,
+    "loss": check_loss,
+    "advantage": check_advantage,
+    "sampler": check_sampler,
+}
 STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 
@@ -100,14 +107,8 @@ def _checked(host: Host, kind: Kind, spec: str, env: str | None = None) -> Repor
         return check_verifier(host.verifier(spec), env=env)
     if env is not None:
         raise UsageError(f"--env is for rewards and verifiers, and '{spec}' is {with_article(kind)}. Leave it out.")
-    if kind == "env":
-        return check_env(host.env(spec))
-    if kind == "loss":
-        return check_loss(host.loss(spec))
-    if kind == "advantage":
-        return check_advantage(host.advantage(spec))
-    if kind == "sampler":
-        return check_sampler(host.sampler(spec))
+    if kind in CHECKS:
+        return CHECKS[kind](getattr(host, kind)(spec))
     try:
         return check_sandbox(host.sandbox(spec), attacks=())
     except SandboxUnavailable as error:

@@ -45,11 +45,7 @@ class PlanCommand(SettingsCommand):
     help=f"Tokens of prompt and completion. Default: what the rows of --env need, else {CONTEXT}.",
 )
 @click.option("--gpu", metavar="SIZE", help="GPU, for example H100, or its memory in GB. Default: this machine's.")
-@click.option(
-    "--nodes",
-    type=AT_LEAST_ONE,
-    help="Machines for which to calculate the cost of a step, with --gpu NAME.",
-)
+@click.option("--nodes", type=AT_LEAST_ONE, help="Machines for which to calculate the cost of a step, with --gpu NAME.")
 @click.option("--gpus-per-node", type=AT_LEAST_ONE, default=8, help="GPUs in each machine. Default: 8.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; sizes in bytes.")
 @every_flag

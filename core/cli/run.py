@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from grpo.core.cli.flags import (
-    PanelOption,
-    SettingsCommand,
-    every_flag,
-    given,
-    named_by_flags,
-    typed_as_settings,
-)
+from grpo.core.cli.flags import PanelOption, SettingsCommand, every_flag, given, named_by_flags, typed_as_settings
 from grpo.core.config.schema import load_config
 from grpo.plugins.errors import UsageError
 

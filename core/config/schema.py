@@ -99,11 +99,7 @@ class RunConfig(Section):
     ] = None
     out: Annotated[
         Path | None,
-        About(
-            "Run directory, new or empty.",
-            left_out="`runs/TIME-ENV`",
-            flag=Flag("--out", panel="output"),
-        ),
+        About("Run directory, new or empty.", left_out="`runs/TIME-ENV`", flag=Flag("--out", panel="output")),
     ] = None
     seed: Annotated[
         Annotated[int, Field(ge=0, lt=2**32)],

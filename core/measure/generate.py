@@ -59,10 +59,7 @@ def answers(
     model = load_weights(weights)
     loaded()
     params = SamplingParams(
-        max_tokens=max_tokens,
-        eos_ids=end_ids(tokenizer, model),
-        pad_id=tokenizer.pad_token_id,
-        temperature=temperature,
+        max_tokens=max_tokens, eos_ids=end_ids(tokenizer, model), pad_id=tokenizer.pad_token_id, temperature=temperature
     )
     torch.manual_seed(seed)
     wanted = [ids for ids in prompts for _ in range(samples)]

@@ -85,10 +85,7 @@ def card_of(run: RunDir, contents: Contents) -> str:
 def _front_matter(contents: Contents, plugins: Sequence[Mapping[str, Any]], *, adapted: bool) -> Iterator[str]:
     """Yields the metadata; each value is JSON, which is YAML too, so nothing in it can begin another key."""
     adapter = contents.model == "adapter"
-    found: dict[str, Any] = {
-        "library_name": "peft" if adapter else "transformers",
-        "pipeline_tag": "text-generation",
-    }
+    found: dict[str, Any] = {"library_name": "peft" if adapter else "transformers", "pipeline_tag": "text-generation"}
     if contents.base is not None:
         found |= {"base_model": contents.base, "base_model_relation": "adapter" if adapter else "finetune"}
     if known := sorted({name for plugin in plugins if (name := _dataset(plugin)) is not None}):

@@ -85,12 +85,7 @@ class _Read:
 
 
 def write_report(
-    paths: Sequence[Path],
-    output: Path,
-    *,
-    limit: int,
-    new: Sequence[str] = (),
-    public: Mapping[str, Any] | None = None,
+    paths: Sequence[Path], output: Path, *, limit: int, new: Sequence[str] = (), public: Mapping[str, Any] | None = None
 ) -> Written:
     """Writes the page of some runs.
 

@@ -132,10 +132,7 @@ def _resume(
     train = {"steps": steps or before.train.steps}
     rollout = {"server_url": server_url or before.rollout.server_url}
     wanted = before.model_copy(
-        update={
-            "train": before.train.model_copy(update=train),
-            "rollout": before.rollout.model_copy(update=rollout),
-        }
+        update={"train": before.train.model_copy(update=train), "rollout": before.rollout.model_copy(update=rollout)}
     )
     recorded = read_json(run_dir.versions) or {}
     wanted, notes = resized(wanted, recorded, checkpoint)

@@ -84,11 +84,7 @@ def _of_torch() -> Iterator[Part]:
         return
     yield "torch's default dtype", torch.get_default_dtype, torch.set_default_dtype
     yield "torch's threads", torch.get_num_threads, torch.set_num_threads
-    yield (
-        "torch's deterministic algorithms",
-        _deterministic,
-        _set_deterministic,
-    )
+    yield ("torch's deterministic algorithms", _deterministic, _set_deterministic)
     yield "torch's precision of products", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
     yield "torch's search for anomalies", torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly
 

@@ -91,12 +91,7 @@ def is_due(step: int, steps: int) -> bool:
 
 
 def forecast(
-    rows: Sequence[Mapping[str, Any]],
-    *,
-    steps: int,
-    completions: int,
-    gpus: int = 0,
-    schedule: Schedule | None = None,
+    rows: Sequence[Mapping[str, Any]], *, steps: int, completions: int, gpus: int = 0, schedule: Schedule | None = None
 ) -> Forecast | None:
     """Makes a forecast from the metrics of a run so far; None where there is nothing to make it from, or left."""
     made = [row for row in rows if row["step"] > 0]

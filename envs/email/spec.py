@@ -57,11 +57,7 @@ class Email:
         from grpo.envs.text.single_turn import OneTurnEnv
 
         ask = partial(
-            ask_for_letter,
-            where="the row given to reset",
-            system=self.system,
-            question=self.question,
-            ideal=self.ideal,
+            ask_for_letter, where="the row given to reset", system=self.system, question=self.question, ideal=self.ideal
         )
         return OneTurnEnv(ask, partial(self.rows, "train"))
 

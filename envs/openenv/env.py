@@ -86,15 +86,7 @@ class RemoteEnv(gymnasium.Env[str, str]):
     """Plays an environment on a server; a last reward of `success` or more reached its goal."""
 
     def __init__(
-        self,
-        url: str,
-        field: Field,
-        *,
-        show: str | None,
-        system: str,
-        most_turns: int,
-        success: float,
-        seconds: float,
+        self, url: str, field: Field, *, show: str | None, system: str, most_turns: int, success: float, seconds: float
     ) -> None:
         self.observation_space = AnyText()
         self.action_space = AnyText()

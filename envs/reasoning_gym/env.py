@@ -63,13 +63,7 @@ class Items:
         return str(entry["answer"]) if isinstance(entry["answer"], str) else None
 
     def ask(
-        self,
-        answer: str,
-        index: int,
-        *,
-        as_published: bool = False,
-        sandbox: str = "",
-        seconds: float = SECONDS,
+        self, answer: str, index: int, *, as_published: bool = False, sandbox: str = "", seconds: float = SECONDS
     ) -> Reply:
         """Returns what the grader says of an answer, as `guest.handle` does, or raises TransientError."""
         entry, known = self.entry(index), self.known(index)

@@ -13,17 +13,7 @@ from grpo.envs.rows.choices import Choices, can_be_choices, read_choices
 from grpo.envs.rows.messages import checked_text, kind, read_messages
 from grpo.plugins.errors import DatasetError, did_you_mean
 
-PROMPTS = (
-    "prompt",
-    "question",
-    "problem",
-    "instruction",
-    "query",
-    "input",
-    "task",
-    "messages",
-    "conversations",
-)
+PROMPTS = ("prompt", "question", "problem", "instruction", "query", "input", "task", "messages", "conversations")
 ANSWERS = (
     "answer",
     "ground_truth",

@@ -51,13 +51,7 @@ def make(
 
 
 def rows(
-    member: str,
-    split: str,
-    *,
-    dataset: str | None = None,
-    subset: str | None = None,
-    prompt: str = "",
-    size: int = 500,
+    member: str, split: str, *, dataset: str | None = None, subset: str | None = None, prompt: str = "", size: int = 500
 ) -> Sequence[Mapping[str, Any]]:
     """Returns the rows of a split; without a dataset they differ in the seed of their episode only.
 

@@ -212,14 +212,7 @@ def _complete(named: SpecText, values: dict[str, Value]) -> SpecText:
             raise UsageError(
                 f"'{named.written}': as={alias!r} must be a name without '/' and blanks, in plain letters."
             )
-    return replace(
-        named,
-        options=values,
-        weight=weight,
-        alias=alias,
-        timeout=timeout,
-        reads=reads,
-    )
+    return replace(named, options=values, weight=weight, alias=alias, timeout=timeout, reads=reads)
 
 
 def _number(named: SpecText, values: dict[str, Value], key: str, expected: str) -> float | None:

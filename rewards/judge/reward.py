@@ -65,15 +65,7 @@ def prepare(
         raise OptionError(f"judge: request_timeout={request_timeout}. Choose seconds above 0.")
     refuse_unusable(
         Endpoint(
-            base_url,
-            model,
-            api_key_env,
-            temperature,
-            max_tokens,
-            retries,
-            request_timeout,
-            max_concurrency,
-            structured,
+            base_url, model, api_key_env, temperature, max_tokens, retries, request_timeout, max_concurrency, structured
         )
     )
 

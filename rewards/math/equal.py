@@ -197,9 +197,7 @@ def trl_accuracy(completion: str, solution: str) -> bool | None:
 
     _silence()
     config = LatexExtractionConfig(
-        normalization_config=NormalizationConfig(units=True),
-        boxed_match_priority=0,
-        try_extract_without_anchor=False,
+        normalization_config=NormalizationConfig(units=True), boxed_match_priority=0, try_extract_without_anchor=False
     )
     gold = _parse(solution)
     return _verify(gold, _parse(completion, config, extraction_mode="first_match")) if gold else None

@@ -47,9 +47,7 @@ class _Process:
         from grpo.plugins.child_process import ChildProcess
 
         self._child = ChildProcess(
-            "grpo.rewards.math.child",
-            environment={"OMP_NUM_THREADS": "1", **os.environ},
-            stdout=subprocess.DEVNULL,
+            "grpo.rewards.math.child", environment={"OMP_NUM_THREADS": "1", **os.environ}, stdout=subprocess.DEVNULL
         )
         try:
             trouble = self._receive(_STARTING).get("error", "")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from grpo.core.env.episodes import START_SECONDS, Action, Episode
 from grpo.core.env.processes import EnvProcesses, place_of_envs
-from grpo.core.env.step import StepAnswer
 from grpo.core.env.threads import Raised
 from grpo.core.env.worked import Wanted, Worked, play_worked
 from grpo.core.scoring.scorer import Judgement, Outcome, Scorer
@@ -36,11 +35,7 @@ class JudgedGold:
 
 
 def acted(
-    env: BoundEnv,
-    wanted: Sequence[Wanted],
-    *,
-    seconds: float = START_SECONDS,
-    processes: EnvProcesses | None = None,
+    env: BoundEnv, wanted: Sequence[Wanted], *, seconds: float = START_SECONDS, processes: EnvProcesses | None = None
 ) -> list[Completion | Raised]:
     """Returns what rewards see of rollouts with known actions, or why one could not be played."""
     if not env.spec.played:
@@ -54,21 +49,47 @@ def acted(
 
 def _answered(episode: Episode, actions: Sequence[Action]) -> Completion:
     text = next((action for action in actions if isinstance(action, str)), "")
-    return _Played(episode, text=text, messages=[Message(role="assistant", content=text)]).completion()
+    return _seen(episode, text, [Message(role="assistant", content=text)], {})
 
 
 def _completion(episode: Episode, worked: Worked) -> Completion:
-    played = _Played(episode, tools=worked.tools)
+    messages: list[Message] = []
+    rewards: list[float] = []
+    ended: Mapping[str, Any] = {}
+    text, calls = "", 0
     for turn in worked.turns:
-        if not isinstance(turn.action, str):
-            played.call(turn.action, turn.told or "")
-            if turn.answer is not None:
-                played.end(turn.answer)
-        elif turn.answer is not None:
-            played.step(turn.action, turn.answer)
+        if isinstance(turn.action, str):
+            if turn.answer is None:
+                continue
+            text = turn.action
+            messages.append(Message(role="assistant", content=text))
+        else:
+            text, calls = "", calls + 1
+            messages.append(Message(role="assistant", content=json.dumps(dict(turn.action), default=str)))
+            messages.append(Message(role="tool", content=turn.told or ""))
+        rewards.append(turn.answer.reward if turn.answer else 0.0)
+        if turn.answer is not None:
+            ended = turn.answer.told
+            if isinstance(turn.action, str) and turn.answer.observation:
+                messages.append(Message(role="user", content=turn.answer.observation))
     if worked.cut is not None:
-        played.end(worked.cut)
-    return played.completion()
+        rewards[-1] += worked.cut.reward
+        ended = worked.cut.told
+    info = {**ended, "rewards": rewards} if rewards else {}
+    return _seen(episode, text, messages, {**info, **({"tool_calls": calls} if worked.tools else {})})
+
+
+def _seen(episode: Episode, text: str, messages: Sequence[Message], info: Mapping[str, Any]) -> Completion:
+    """Returns what rewards see of a rollout."""
+    return Completion(
+        text=text,
+        messages=tuple(messages),
+        prompt=episode.prompt,
+        row=episode.row,
+        turns=sum(message["role"] == "assistant" for message in messages),
+        info=info,
+        env=episode.env,
+    )
 
 
 def judge_golds(
@@ -141,51 +162,3 @@ def best(reward: BoundReward, score: float) -> bool:
     """Returns whether a score is the best that a reward can give, by its range and the sign of its weight."""
     low, high = reward.spec.range
     return score >= high - _CLOSE if reward.weight >= 0 else score <= low + _CLOSE
-
-
-@dataclass(slots=True)
-class _Played:
-    """A rollout with known actions while it is played."""
-
-    episode: Episode
-    tools: bool = False
-    text: str = ""
-    messages: list[Message] = field(default_factory=list)
-    rewards: list[float] = field(default_factory=list)
-    info: dict[str, Any] = field(default_factory=dict)
-    calls: int = 0
-
-    def call(self, action: Mapping[str, Any], told: str) -> None:
-        """Notes a call of a tool and its answer; the turn has no reward of its own."""
-        self.messages.append(Message(role="assistant", content=json.dumps(dict(action), default=str)))
-        self.messages.append(Message(role="tool", content=told))
-        self.rewards.append(0.0)
-        self.text = ""
-        self.calls += 1
-
-    def step(self, action: str, found: StepAnswer) -> None:
-        """Notes an action and what the environment answered."""
-        self.messages.append(Message(role="assistant", content=action))
-        self.rewards.append(0.0)
-        self.text = action
-        self.end(found)
-        if found.observation:
-            self.messages.append(Message(role="user", content=found.observation))
-
-    def end(self, found: StepAnswer) -> None:
-        """Notes what the environment says of the last turn."""
-        self.rewards[-1] += found.reward
-        self.info = found.told
-
-    def completion(self) -> Completion:
-        """Returns what rewards see."""
-        told = {**self.info, "rewards": list(self.rewards)} if self.rewards else {}
-        return Completion(
-            text=self.text,
-            messages=tuple(self.messages),
-            prompt=self.episode.prompt,
-            row=self.episode.row,
-            turns=sum(message["role"] == "assistant" for message in self.messages),
-            info={**told, **({"tool_calls": self.calls} if self.tools else {})},
-            env=self.episode.env,
-        )

@@ -129,12 +129,7 @@ def _with_servers(config: RunConfig, urls: Sequence[str]) -> RunConfig:
 
 
 def _run(
-    cluster: Cluster,
-    placement: Placement,
-    config: RunConfig,
-    path: Path,
-    progress: Progress,
-    settings: dict[str, Any],
+    cluster: Cluster, placement: Placement, config: RunConfig, path: Path, progress: Progress, settings: dict[str, Any]
 ) -> RunSummary:
     for line in placement.lines():
         progress.loading(f"onto {line}")

@@ -22,14 +22,7 @@ from types import ModuleType
 from typing import Any
 
 from grpo.core.scoring.call import Bound
-from grpo.core.scoring.workers.transport import (
-    Place,
-    find_reference,
-    function_in,
-    pack_at,
-    value_of,
-    written,
-)
+from grpo.core.scoring.workers.transport import Place, find_reference, function_in, pack_at, value_of, written
 
 
 @dataclass(frozen=True, slots=True)

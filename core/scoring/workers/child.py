@@ -140,11 +140,7 @@ def to_wire(result: Result) -> Wire:
     if isinstance(result, Outcome):
         return (result.kind, result.score, result.reason, result.seconds, result.metrics, result.turns)
     verdict = result.verdict
-    return (
-        result.kind,
-        None if verdict is None else (verdict.ok, verdict.extracted, verdict.reason),
-        result.reason,
-    )
+    return (result.kind, None if verdict is None else (verdict.ok, verdict.extracted, verdict.reason), result.reason)
 
 
 def from_wire(wire: Wire) -> Result:
