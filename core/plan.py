@@ -40,7 +40,6 @@ class Plan:
 
     @property
     def name(self) -> str:
-        """The environments' names."""
         return "+".join(part.name for part in self.envs)
 
     @property

@@ -266,7 +266,6 @@ def refuse_positional(name: str, misplaced: tuple[object, ...]) -> None:
 
 
 def refuse_faults(spec: Spec) -> None:
-    """Refuses a spec that the engine cannot use."""
     if fault := spec_fault(spec.kind, spec):
         raise SpecError(f"{fault}.")
 

@@ -55,7 +55,6 @@ class FromOptions:
     attribute: str
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        """Returns what the method returns, or the value."""
         value = getattr(self.func(**options), self.attribute)
         return value(*args) if callable(value) else value
 

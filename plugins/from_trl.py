@@ -96,7 +96,6 @@ class AsyncMessagesFunction(MessagesFunction):
     """The same for an `async def`."""
 
     async def __call__(self, completion: Completion | str, *columns: Any, **named: Any) -> Any:
-        """Awaits the function."""
         with _form_explained("message list"):
             return await self.func(_answer(_whole(completion), "messages"), *columns, **named)
 
@@ -106,7 +105,6 @@ class AsyncTrlFunction(TrlFunction):
     """The same for an `async def`."""
 
     async def __call__(self, completions: Sequence[Completion], *columns: Any, form: Form | None = None) -> Any:
-        """Awaits the function once."""
         if self._lacks_tokens(completions):
             return [None] * len(completions)
         with _form_explained(form or self.form), _trainer_explained():

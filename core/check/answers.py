@@ -112,5 +112,4 @@ def number_forms(value: Decimal) -> Iterator[tuple[str, str]]:
 
 
 def number(text: str) -> Decimal:
-    """Reads a match of a number."""
     return Decimal(re.sub(r"[$€£,]", "", text))

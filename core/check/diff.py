@@ -42,7 +42,6 @@ class Change:
 
     @property
     def shift(self) -> float:
-        """How far the advantage moved, without its sign."""
         return abs(self.new.advantage - self.old.advantage)
 
 

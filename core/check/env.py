@@ -242,7 +242,6 @@ class _Check:
                 self._findings.add("warning", relation, "another row's demonstration scores as high", wrong.text)
 
     def _acted(self, wanted: Sequence[Wanted]) -> list[Completion]:
-        """Plays episodes with known actions; raises what the environment raised."""
         found: list[Completion] = []
         for one in acted(self._bound, wanted):
             if isinstance(one, Raised):

@@ -20,7 +20,6 @@ Group = Sequence[Example]
 
 
 def check_groups(bound: Bound, scorer: Scorer, cases: Iterable[Case], findings: Findings, isolation: Isolation) -> None:
-    """Tries all relations of a reward of groups."""
     groups = _groups(cases)
     if not groups:
         return
@@ -62,7 +61,6 @@ def _groups(cases: Iterable[Case]) -> list[Group]:
 
 
 def _scored(scorer: Scorer, groups: Sequence[Group]) -> list[list[Seen]]:
-    """Scores groups in one batch."""
     scores = iter(see(scorer, [member for group in groups for member in group]))
     return [[next(scores) for _ in group] for group in groups]
 

@@ -111,7 +111,6 @@ class Findings:
         self._not_tried[what] = None
 
     def tried(self, relation: str) -> None:
-        """Notes that a relation was tried."""
         self._tried[relation] = None
 
     def add(self, severity: Severity, relation: str, message: str, example: str | None = None) -> None:
@@ -127,7 +126,6 @@ class Findings:
             self._found[key] = Finding(severity, relation, message, shown)
 
     def report(self, plugin: str) -> Report:
-        """Returns the report, errors first."""
         findings = []
         for key in sorted(self._found, key=lambda key: SEVERITIES.index(key[0])):
             found, more = self._found[key], self._more.get(key, 0)

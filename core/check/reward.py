@@ -139,7 +139,6 @@ def _scorer(bound: Bound, groups: Mapping[str, tuple[Bound, list[Case]]], isolat
 def _check_cases(
     bound: Bound, scorer: Scorer, groups: Mapping[str, tuple[Bound, list[Case]]], findings: Findings
 ) -> None:
-    """Checks that every case scores what it says."""
     if not groups:
         severity: Severity = "note" if bound.options else "warning"
         what = "it declares no cases for these options" if bound.options else f"it declares no cases{_add_cases(bound)}"

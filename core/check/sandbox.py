@@ -94,7 +94,6 @@ class _Check:
         self._capable = dict(pool.capabilities())
 
     async def all(self) -> None:
-        """Tries the relations one after another."""
         checks: tuple[tuple[str, Callable[[str], Awaitable[None]]], ...] = (
             ("endings", self._endings),
             ("order and number of results", self._order),

@@ -144,7 +144,6 @@ def units_of(examples: Sequence[Example]) -> list[list[int]]:
 
 
 def note_failure(findings: Findings, seen: Seen, example: Example) -> None:
-    """Adds a finding when an example failed."""
     findings.tried("no crash")
     if seen.kind == "failure":
         relation = "range" if "outside its range" in (seen.reason or "") else "no crash"

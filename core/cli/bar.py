@@ -29,7 +29,6 @@ class StatusLine:
             self._status.stop()
 
     def begins(self, what: str) -> None:
-        """Shows what is being done from now on."""
         if self._status is not None:
             self._status.update(what)
 
@@ -60,13 +59,10 @@ class ProgressBar:
         self._progress.stop()
 
     def begins(self, what: str) -> None:
-        """Shows what is being done from now on."""
         self._progress.update(self._task, description=what)
 
     def advanced(self, count: int) -> None:
-        """Shows that so much more is done."""
         self._progress.advance(self._task, count)
 
     def reached(self, done: int, total: int) -> None:
-        """Shows how much is done of how much."""
         self._progress.update(self._task, completed=done, total=total)

@@ -181,7 +181,6 @@ def summary(plan: EvaluationPlan, measurement: Measurement) -> dict[str, Any]:
 
 
 def report(plan: EvaluationPlan, measurement: Measurement) -> list[str]:
-    """Returns the lines for people."""
     evaluation = measurement.evaluation
     how = "greedy" if plan.temperature == 0 else f"temperature {plan.temperature:g}, seed {plan.seed}"
     asked = _questions(plan)
@@ -221,7 +220,6 @@ def report(plan: EvaluationPlan, measurement: Measurement) -> list[str]:
 
 
 def _questions(plan: EvaluationPlan) -> int:
-    """Returns how many different questions are asked."""
     from grpo.core.env.questions import questions_of
 
     return len(set(questions_of(plan.env, plan.episodes)))

@@ -95,7 +95,6 @@ def found(host: Host, name: str) -> Registration:
 
 
 def described(host: Host, known: Registration) -> Iterator[str]:
-    """Yields the lines that describe a plugin."""
     spec = known.spec
     yield f"{known.kind} {spec.name}, version {spec.version}"
     if known.distribution_version:

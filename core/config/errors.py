@@ -13,7 +13,6 @@ from grpo.plugins.errors import did_you_mean
 
 
 def complaint(line: Any, root: type[BaseModel]) -> str:
-    """Says what is wrong with one setting."""
     where = setting_at(line["loc"], root)
     if line["type"] == "extra_forbidden":
         known = sorted(settings_of(root))

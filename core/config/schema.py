@@ -116,7 +116,6 @@ class RunConfig(Section):
 
     @property
     def envs(self) -> tuple[PluginRef, ...]:
-        """The environments."""
         return self.env if isinstance(self.env, tuple) else (self.env,)
 
     @field_validator("chat_template_kwargs", mode="before")

@@ -32,12 +32,10 @@ def block(title: str, text: str) -> str:
 
 
 def line(text: str, style: str = "") -> str:
-    """Returns a line of text."""
     return f'<div class="{AS_IT_IS}" style="{escape(style)}">{shown(text)}</div>'
 
 
 def bar(done: int, total: int) -> str:
-    """Returns a bar of progress."""
     share = 100 * min(1.0, done / max(total, 1))
     return (
         '<div style="height:0.5em;width:24em;max-width:100%;border:1px solid #8888;border-radius:4px;overflow:hidden">'

@@ -59,7 +59,6 @@ class Curves(Figure):
 
 
 def plot_metrics(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Draws the curves into a file."""
     figure = curves(rows)
     with whole_file(path) as unfinished:
         figure.savefig(unfinished, format="png", dpi=PRINT_DPI)

@@ -38,7 +38,6 @@ SAMPLE_LINES = 12
 
 
 def display_for(*, quiet: bool) -> Silent:
-    """Returns the display that fits the terminal."""
     if quiet:
         return Quiet()
     return LivePanel() if sys.stdout.isatty() else PlainLines()
@@ -121,7 +120,6 @@ class ToGo:
         self._forecast, self._made = forecast, time.monotonic()
 
     def ended(self) -> None:
-        """Nothing is to come any more."""
         self._forecast = None
 
     def lines(self, step: int) -> list[str]:
@@ -391,7 +389,6 @@ def sparkline(values: Sequence[float]) -> str:
 
 
 def number(value: float | None) -> str:
-    """Returns a metric with about three digits."""
     return "-" if value is None else f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
 
 

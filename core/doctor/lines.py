@@ -28,7 +28,6 @@ class Line:
     next: str = ""  # what to do, "" where nothing is to be done
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the entry of `grpo doctor --json`."""
         return asdict(self)
 
 

@@ -57,21 +57,17 @@ class LocalEnvBatch:
         self._envs.__exit__(kind, error, trace)
 
     def start(self, episodes: Mapping[int, Episode]) -> dict[int, Any]:
-        """Makes environments and starts their episodes."""
         found = self._envs.call({number: partial(_start, episode) for number, episode in episodes.items()})
         self._functions |= {number: one for number, one in found.items() if not isinstance(one, Raised)}
         return {number: one if isinstance(one, Raised) else bool(one) for number, one in found.items()}
 
     def call(self, calls: Mapping[int, Call]) -> dict[int, Any]:
-        """Makes one call for each environment."""
         return self._envs.call(calls)
 
     def use(self, calls: Mapping[int, ToolCall]) -> dict[int, Any]:
-        """Makes one call of a tool for each."""
         return self._tools.call({n: partial(_use, self._functions[n], call) for n, call in calls.items()})
 
     def release(self, number: int) -> None:
-        """Has an environment closed."""
         self._envs.release(number)
         self._tools.release(number)
 

@@ -102,7 +102,6 @@ class Episodes(Sequence[Episode]):
         return tuple(replace(episode, tools=self._tools) for episode in started) if self._tools else started
 
     def digest(self) -> str:
-        """Returns a hash of the rows."""
         return self._rows.digest()
 
 
@@ -243,7 +242,6 @@ class _Rows:
         return getattr(self.rows, "kinds", ())
 
     def digest(self) -> str:
-        """Returns a hash of the rows."""
         own = getattr(self.rows, "digest", None)
         if own is not None:
             return str(own())

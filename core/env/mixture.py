@@ -33,7 +33,6 @@ class RunEnv:
 
     @property
     def name(self) -> str:
-        """What the run calls it."""
         return self.env.name
 
     @property

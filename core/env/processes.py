@@ -129,15 +129,12 @@ class RemoteEnvs:
             wait(ends, 2 * _GRACE)
 
     def start(self, episodes: Mapping[int, Episode]) -> dict[int, Any]:
-        """Makes environments and starts their episodes."""
         return self._dealt("start", episodes, _LOAD_LIMIT)
 
     def call(self, calls: Mapping[int, Call]) -> dict[int, Any]:
-        """Makes one call for each environment."""
         return self._dealt("call", calls, _GRACE)
 
     def use(self, calls: Mapping[int, ToolCall]) -> dict[int, Any]:
-        """Makes one call of a tool for each."""
         return self._dealt("use", calls, _GRACE)
 
     def release(self, number: int) -> None:

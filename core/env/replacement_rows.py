@@ -21,7 +21,6 @@ class ReplacementRows:
         self._seed = seed
 
     def at(self, place: Place) -> Episode:
-        """Returns an episode by its place."""
         env, index = place
         return self._envs[env].train[index]
 

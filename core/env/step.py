@@ -28,7 +28,6 @@ class StepAnswer:
 
     @property
     def ended(self) -> bool:
-        """Whether the episode is over."""
         return self.terminated or self.truncated
 
     @property

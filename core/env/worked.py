@@ -42,7 +42,6 @@ class Worked:
 
     @property
     def ended(self) -> bool:
-        """Whether the episode is over."""
         last = self.turns[-1].answer if self.turns else None
         return self.failed is not None or (last is not None and (last.ended or self.turns[-1].told is not None))
 

@@ -41,7 +41,6 @@ class Course:
     highest: float = -math.inf
 
     def add(self, value: float) -> None:
-        """Takes in the value of a step."""
         self.count += 1
         if self.count <= WINDOW:
             self.first.append(value)

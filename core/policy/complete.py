@@ -67,7 +67,6 @@ def _whole(model: Any) -> dict[str, tuple[int, ...]]:
 
 
 def _adapter(model: Any) -> dict[str, tuple[int, ...]]:
-    """What the trained adapter saves."""
     from grpo.core.policy.whole import full_shape
 
     return {

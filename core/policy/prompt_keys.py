@@ -28,7 +28,6 @@ class PromptKeys:
 
     @property
     def device(self) -> torch.device:
-        """Where the keys are."""
         return self._counts.device
 
     def select(self, rows: torch.Tensor) -> None:

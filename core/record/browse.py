@@ -50,7 +50,6 @@ class Rollout:
 
     @property
     def failed(self) -> bool:
-        """True when a reward failed on it."""
         return any(outcome.outcome == "failure" for outcome in self.outcomes.values())
 
 

@@ -63,7 +63,6 @@ def damage(folder: Path, *, thorough: bool = True) -> str | None:
 
 
 def checkpoint_step(folder: Path) -> int:
-    """Returns the step in a checkpoint's name."""
     return int(folder.name.rpartition("-")[2])
 
 

@@ -20,7 +20,6 @@ ALWAYS = (*WHOLE, "prompt", "completion", "finish_reason", "columns", "advantage
 
 
 def type_of(column: str) -> Any:
-    """Returns the type of Arrow of a column."""
     import pyarrow as pa
 
     if column in WHOLE:

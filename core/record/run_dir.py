@@ -206,7 +206,6 @@ class Hold:
         self._file = self._locked()
 
     def release(self) -> None:
-        """Lets go of the directory."""
         self._file.close()
 
     def _locked(self) -> IO[str]:

@@ -95,7 +95,6 @@ class AlarmWatch:
                 self._failures.setdefault(name, _Failures(step, str(reason or "no reason was given"))).count += 1
 
     def alarms(self, line: RunLine) -> list[Alarm]:
-        """Returns everything that was found, by step."""
         self._up_to(None)
         found = [*self._found, *_canary_alarms(self.metrics)]
         for name, own in self._failures.items():

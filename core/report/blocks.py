@@ -51,7 +51,6 @@ class PackedRollouts:
 
 
 def packed(data: bytes) -> str:
-    """Returns bytes as a block."""
     return base64.b64encode(zlib.compress(data, LEVEL)).decode("ascii")
 
 

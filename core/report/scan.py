@@ -36,7 +36,6 @@ class Scan:
         return len(self.step)
 
     def add(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Takes in the rollouts of a step."""
         names = [name.removeprefix(OUTCOME) for name in (rows[0] if rows else ()) if name.startswith(OUTCOME)]
         _remember(self.rewards, names)
         for number, row in enumerate(rows):

@@ -70,7 +70,6 @@ class RunTokenizer:
 
 
 def _folders(run: RunDir) -> Iterator[Path]:
-    """Yields the folders of a run that hold a tokenizer, the newest first."""
     checkpoints = sorted(run.checkpoints.glob(NAMED), key=checkpoint_step, reverse=True)
     for folder in (run.model, *checkpoints, run.warmup, run.base):
         if (folder / TOKENIZER).is_file():

@@ -132,7 +132,6 @@ def open_stores(plan: Plan) -> None:
 
 
 def held(run_dir: RunDir) -> AbstractContextManager[Hold | None]:
-    """Holds the run directory, by its first process."""
     return exclusive(run_dir) if is_first() else nullcontext()
 
 

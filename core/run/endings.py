@@ -170,6 +170,5 @@ def asked_for(error: BaseException) -> bool:
 
 
 def observe(host: Host, event: RunStarted | RunEnded) -> None:
-    """Tells observers, once for all processes."""
     if is_first():
         host.observe(event)

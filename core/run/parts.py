@@ -69,7 +69,6 @@ class Parts(Part):
         return metrics
 
     def on_step(self, row: Mapping[str, Any]) -> None:
-        """Hands the metrics of a step to every part."""
         for part in self._parts:
             part.on_step(row)
 
@@ -90,7 +89,6 @@ class Parts(Part):
         return self._restorer is not None and self._restorer.unsaved()
 
     def close(self) -> None:
-        """Closes the charts of trackers."""
         self._charts.close()
 
 

@@ -59,7 +59,6 @@ class Scoring(Part):
         self.close()
 
     def close(self) -> None:
-        """Stops the scorer's workers."""
         self.scorer.close()
 
     def on_batch(self, batch: Batch) -> dict[str, float]:

@@ -53,7 +53,6 @@ def package_files(kind: Kind, name: str) -> dict[str, str]:
 
 
 def distribution_of(kind: Kind, name: str) -> str:
-    """Returns the name of the distribution."""
     return f"grpo-{kind}-{name.replace('_', '-')}"
 
 

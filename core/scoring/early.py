@@ -69,7 +69,6 @@ class EarlyCalls:
         return sorted(whole, key=lambda pair: pair[0])
 
     def rows(self, name: str) -> set[int]:
-        """Returns the rows that a reward was called for."""
         return {row for rows, _ in self._tasks.get(name, ()) for row in rows}
 
     def waiting(self) -> int:

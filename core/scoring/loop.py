@@ -65,7 +65,6 @@ class LoopExecutor:
                 self._loop.add(other)
 
     def close(self) -> None:
-        """Stops the loop; what still runs on it fails."""
         with self._lock:
             if self._loop is not None:
                 for task in self._loop.abandon():

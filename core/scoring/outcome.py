@@ -105,7 +105,6 @@ class Reader:
         return scored(float(value), seconds)
 
     def failure(self, problem: str, row: int, seconds: float = 0.0) -> Result:
-        """Returns the failure for a problem at a row."""
         reason = f"{self.where}, row {row}: {' '.join(problem.split())}"
         if len(reason) > _LONGEST_REASON:
             reason = reason[: _LONGEST_REASON - 3] + "..."

@@ -38,7 +38,6 @@ class Node:
 
 
 def tree(bound: BoundReward, term: Term | None = None, guards: tuple[Node, ...] = (), first: int = 0) -> Node:
-    """Returns the tree of a bound reward."""
     if not isinstance(bound.spec, RubricSpec):
         return Node(bound, term, (), guards, first)
     children: list[Node] = []

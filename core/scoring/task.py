@@ -48,7 +48,6 @@ class Task:
 
     @property
     def together(self) -> bool:
-        """Whether a call takes several completions."""
         return self.caller.plugin.together
 
     def calls(self) -> list[list[int]]:
@@ -64,11 +63,9 @@ class Task:
         return [[index] for index in self.indices]
 
     def rows(self, indices: Sequence[int]) -> Sequence[int]:
-        """Returns the row numbers of some completions."""
         return self._rows if indices == range(len(self._rows)) else [self._rows[index] for index in indices]
 
     def some(self, indices: Sequence[int]) -> Sequence[Completion]:
-        """Returns some of the completions."""
         every = indices == range(len(self.completions))
         return self.completions if every else [self.completions[index] for index in indices]
 
@@ -98,7 +95,6 @@ class Task:
         self.settle(indices, [self.caller.failed(problem, self.row(index), share, details) for index in indices])
 
     def fail_open(self, problem: str, details: str = "") -> None:
-        """Fails every completion that still waits."""
         self.fail([index for index in self.indices if self.open(index)], problem, details=details)
 
     def leave_out(self, rows: Collection[int]) -> None:

@@ -104,7 +104,6 @@ class _Worker:
         self._isolation = isolation
 
     def begin(self, task: Task, indices: list[int]) -> None:
-        """Takes a call."""
         self.work = task, indices
         self.started = time.monotonic()
         self._imports = ImportTime()
@@ -119,7 +118,6 @@ class _Worker:
         return self.work is not None and time.monotonic() - self.started > self.work[0].limit
 
     def where(self) -> str:
-        """Returns the stack of the thread, as text."""
         frame = sys._current_frames().get(self.thread.ident or 0)
         return "".join(traceback.format_stack(frame)) if frame else ""
 

@@ -31,7 +31,6 @@ class Advice:
     factor: float  # how many times as fast the steps are with it, calculated
 
     def text(self) -> str:
-        """Returns it as a sentence."""
         return f"{self.what}: {self.change} would make a step {self.factor:.2g} times as fast (calculated)"
 
 

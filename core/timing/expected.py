@@ -46,7 +46,6 @@ class Expected:
         return asdict(self) | {"judges": list(self.judges), "like": like, "seconds": seconds}
 
     def lines(self) -> list[str]:
-        """Returns what is printed for a person."""
         what = "one step" if self.steps is None else f"{self.steps:,} steps"
         sampled = f"{self.completions:,} completions, at most {short(self.most_tokens)} tokens a turn"
         if self.tokens is not None:

@@ -74,7 +74,6 @@ class Forecast:
         )
 
     def text(self) -> str:
-        """Returns the line for people."""
         parts = [f"{span(self.seconds)} to go", f"{short(self.tokens)} more tokens sampled"]
         if self.gpus:
             low, high = (end * self.gpus / 3600 for end in (self.seconds.low, self.seconds.high))

@@ -84,7 +84,6 @@ class StepSpans(TrainerCallback):  # type: ignore[misc]  # transformers is not t
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any
     ) -> None:
-        """Begins to send, on the first process alone."""
         if not state.is_world_process_zero or self._tracer is not None:
             return
         try:
@@ -105,7 +104,6 @@ class StepSpans(TrainerCallback):  # type: ignore[misc]  # transformers is not t
         logs: Mapping[str, Any] | None = None,
         **rest: Any,
     ) -> None:
-        """Makes the spans of a step that ended."""
         if self._tracer is not None and logs and "loss" in logs:
             row = metrics_row(state.global_step, logs)
             for span in step_spans(row, time.time_ns(), self._alarms.pop(state.global_step, [])):

@@ -117,7 +117,6 @@ class WandbChart(WandbCallback):  # type: ignore[misc]  # transformers is not ty
         self._until = until
 
     def setup(self, args: TrainingArguments, state: TrainerState, model: Any, **rest: Any) -> None:
-        """Opens the chart, on the first process alone."""
         if state.is_world_process_zero and self._wandb.run is None:
             self._wandb.init(
                 project=self._output.project or os.environ.get("WANDB_PROJECT", PROJECT),
@@ -132,7 +131,6 @@ class WandbChart(WandbCallback):  # type: ignore[misc]  # transformers is not ty
         super().setup(args, state, model, **rest)
 
     def show(self, step: int, table: Sequence[Sequence[Any]]) -> None:
-        """Logs a table of rollouts."""
         if self._wandb.run is not None:
             self._wandb.log({"rollouts": self._wandb.Table(list(COLUMNS), list(table)), "train/global_step": step})
 
@@ -151,7 +149,6 @@ class MlflowRun(TrainerCallback):  # type: ignore[misc]  # transformers is not t
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any
     ) -> None:
-        """Opens the run, on the first process alone."""
         if not state.is_world_process_zero or self._mlflow.active_run() is not None:
             return
         experiment = experiment_of(self._output)
@@ -178,14 +175,12 @@ class MlflowRun(TrainerCallback):  # type: ignore[misc]  # transformers is not t
         logs: Mapping[str, Any] | None = None,
         **rest: Any,
     ) -> None:
-        """Sends the metrics of a step."""
         if state.is_world_process_zero and self._mlflow.active_run() is not None:
             numbers = {name: float(value) for name, value in (logs or {}).items() if isinstance(value, (int, float))}
             known = {name: value for name, value in numbers.items() if not math.isnan(value)}
             self._mlflow.log_metrics(known, step=state.global_step)
 
     def show(self, step: int, table: Sequence[Sequence[Any]]) -> None:
-        """Logs a table of rollouts."""
         if self._mlflow.active_run() is not None:
             columns = {name: [row[place] for row in table] for place, name in enumerate(COLUMNS)}
             with warnings.catch_warnings():
@@ -211,7 +206,6 @@ class TrackioRun(TrainerCallback):  # type: ignore[misc]  # transformers is not 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any
     ) -> None:
-        """Opens the run, on the first process alone."""
         if not state.is_world_process_zero or self._active() is not None:
             return
         known = self._run_dir.trackio.is_file()
@@ -234,7 +228,6 @@ class TrackioRun(TrainerCallback):  # type: ignore[misc]  # transformers is not 
         logs: Mapping[str, Any] | None = None,
         **rest: Any,
     ) -> None:
-        """Sends the metrics of a step."""
         if state.is_world_process_zero and (run := self._active()) is not None:
             numbers = {name: float(value) for name, value in (logs or {}).items() if isinstance(value, (int, float))}
             run.log({name: value for name, value in numbers.items() if math.isfinite(value)}, step=state.global_step)

@@ -45,7 +45,6 @@ def draw_puzzle(draws: Draws, *, fewest: int, most: int, highest: int, highest_t
 
 
 def question_of(numbers: Sequence[int], target: int) -> str:
-    """Returns the puzzle as the policy reads it."""
     given = ", ".join(str(number) for number in numbers)
     return f"Use each of the numbers {given} exactly once, with + - * / and brackets, to reach {target}."
 

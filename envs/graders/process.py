@@ -69,7 +69,6 @@ class LimitedProcess:
         return JobResult("exited", stdout=printed, exit_code=code, cpu_seconds=cpu, wall_seconds=wall)
 
     def close(self) -> None:
-        """Ends the process; the next job starts another."""
         with self._lock:
             self._end()
 

@@ -124,7 +124,6 @@ class Graders:
                         asked.reply.set_exception(error)
 
     def _next(self) -> list[_Asked]:
-        """Takes what goes into the next process."""
         batch: list[_Asked] = []
         while self._waiting and len(batch) < _TOGETHER and not (batch and (batch[0].alone or self._waiting[0].alone)):
             batch.append(self._waiting.popleft())

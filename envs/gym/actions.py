@@ -31,7 +31,6 @@ def can_be_written(space: gymnasium.Space[Any]) -> bool:
 
 
 def described_actions(space: gymnasium.Space[Any], names: Sequence[str]) -> str:
-    """Returns one sentence on what the actions are."""
     if isinstance(space, gymnasium.spaces.Discrete):
         first, count = int(space.start), int(space.n)
         if not names and count > _MOST_WORDS:

@@ -67,7 +67,6 @@ class TextGame(gymnasium.Env[str, str]):
         return self._shown, {"prompt": messages, "row": {"env_id": spec.id if spec else ""}}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Plays the action that a completion names."""
         if not self._open:
             raise ResetNeeded("no episode is open: call reset() before step().")
         if not isinstance(action, str):
@@ -93,7 +92,6 @@ class TextGame(gymnasium.Env[str, str]):
         return shown, reward, ended, cut, info
 
     def close(self) -> None:
-        """Closes the environment."""
         self._inner.close()
 
     def _missing(self) -> tuple[str, float, bool, bool]:

@@ -147,7 +147,6 @@ def _registered(member: str) -> Any:
 
 
 def _creator(member: str, spec: Any) -> Any:
-    """Returns what makes an environment. Raises PluginNotFound if it cannot be imported."""
     import gymnasium
     from gymnasium.envs.registration import load_env_creator
 
@@ -174,7 +173,6 @@ def _turns(spec: Any) -> int:
 def _action_names(
     member: str, game: gymnasium.Env[Any, Any], known: tuple[str, ...], given: list[str] | None
 ) -> tuple[str, ...]:
-    """Returns a word for each discrete action, or none. Raises OptionError."""
     count = getattr(game.action_space, "n", None)
     members = getattr(getattr(game.unwrapped, "actions", None), "__members__", {})
     if given is None:

@@ -33,7 +33,6 @@ def drawn(env: Any) -> str:
 
 
 def written(env: Any, observation: Any, fields: Sequence[str] = ()) -> str:
-    """Returns an observation as words and numbers."""
     if isinstance(observation, Mapping):
         parts = dict(observation)
         if hasattr(env, "agent_view_size") and "image" in parts:

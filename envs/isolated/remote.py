@@ -82,7 +82,6 @@ class ForkServer:
             return NUMBER.unpack(receive_exactly(control, NUMBER.size))[0], ours
 
     def kill(self, number: int) -> None:
-        """Ends a process."""
         with self._lock:
             if self._child is not None and not self._child.gone():
                 self._child.channel.sendall(ORDER.pack(KILL, number))
@@ -170,7 +169,6 @@ class IsolatedEnv(gymnasium.Env[str, str]):
         return answer["value"]
 
     def close(self) -> None:
-        """Ends the process."""
         with self._one_at_a_time:
             self._end()
 
@@ -181,7 +179,6 @@ class IsolatedEnv(gymnasium.Env[str, str]):
 
     @property
     def running(self) -> bool:
-        """Whether it has a process."""
         return self._channel is not None
 
     def _end(self) -> None:

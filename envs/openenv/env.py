@@ -140,7 +140,6 @@ class RemoteEnv(gymnasium.Env[str, str]):
         return shown, reward, ended, cut, info
 
     def close(self) -> None:
-        """Ends the session, and with it the episode."""
         self._session = None
         self._open = False
         self._connection.close()

@@ -45,7 +45,6 @@ class Items:
         return len(self._data)
 
     def entry(self, index: int) -> dict[str, Any]:
-        """Returns a problem as the dataset made it."""
         if index not in self._made:
             self._made[index] = self._data[index]
         return self._made[index]

@@ -138,7 +138,6 @@ def _makes_24(answer: str, entry: Entry) -> str:
 
 
 def _value(node: ast.AST) -> Fraction:
-    """Returns what a calculation with + - * / makes."""
     match node:
         case ast.Constant(value=int(number)):
             return Fraction(number)
@@ -217,7 +216,6 @@ def _concluded(answer: str, entry: Entry) -> str:
 
 
 def _names(formula: Any) -> set[str]:
-    """Returns the variables of a formula."""
     if formula.operator is None:
         return {formula.left}
     return set().union(*(_names(part) for part in (formula.left, formula.right) if part is not None))

@@ -146,7 +146,6 @@ def any_text(found: Mapping[str, list[Reply]]) -> float:
 
 
 def main() -> None:
-    """Writes the table."""
     from reasoning_gym.factory import DATASETS
 
     full: dict[str, list[str]] = {}

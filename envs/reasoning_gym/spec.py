@@ -112,7 +112,6 @@ def resolve(member: str) -> EnvSpec:
 
 
 def _classes(member: str) -> tuple[Any, Any]:
-    """Returns the class of a dataset and that of its configuration."""
     from grpo.envs.extras import imported
 
     imported("reasoning_gym", EXTRA, f"reasoning_gym:{member}")

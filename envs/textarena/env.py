@@ -101,7 +101,6 @@ def _refused(member: str) -> OptionError:
 
 @lru_cache(maxsize=8)
 def players(sandbox: str, seconds: float) -> Graders:
-    """Returns what plays games in a sandbox."""
     return Graders("textarena", guest, runner("textarena", sandbox), seconds=seconds, memory=_MEMORY)
 
 
@@ -130,7 +129,6 @@ class ArenaGame(gymnasium.Env[str, str]):
         self._open = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Starts a game; the same for the same seed."""
         super().reset(seed=seed)
         start = seed if seed is not None else int(self.np_random.integers(SEEDS))
         with self._numbers.used(start):

@@ -96,7 +96,6 @@ class ToolEnv(gymnasium.Env[str, str]):
             )
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Takes the answer, which ends the episode."""
         if not self._open:
             raise ResetNeeded("no episode is open: call reset() before step().")
         if not isinstance(action, str):

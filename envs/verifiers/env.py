@@ -64,7 +64,6 @@ class TaskEnv(gymnasium.Env[str, str]):
 
     @property
     def tools(self) -> list[Tool]:
-        """The tools of the task."""
         return [] if self._play is None else self._play.tools()
 
     def step(self, action: str) -> Step:
@@ -85,7 +84,6 @@ class TaskEnv(gymnasium.Env[str, str]):
         return self._after(play.answer(None))
 
     def close(self) -> None:
-        """Gives up the episode that is open."""
         if self._play is not None:
             self._play.close()
             self._play = None
@@ -129,7 +127,6 @@ class _Play:
         return self._started()
 
     def tools(self) -> list[Tool]:
-        """Returns the tools of the task."""
         self._started()
         assert self._seat.rollout is not None
         return self._seat.rollout.tools.tools(self._run)
@@ -160,7 +157,6 @@ class _Play:
         return rollout.trace
 
     def close(self) -> None:
-        """Ends what still runs."""
         with self._one_at_a_time:
             self._loop.close()
 
@@ -222,7 +218,6 @@ class _Waiting(selectors.DefaultSelector):
         self._numbers = numbers
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Returns what is ready, as any selector."""
         if timeout is not None and timeout <= 0:
             return super().select(timeout)
         with self._numbers.lent():

@@ -95,7 +95,6 @@ class ApartTaskEnv(IsolatedEnv):
 
     @property
     def tools(self) -> list[ApartTool]:
-        """The tools of the task."""
         return [ApartTool(schema, self) for schema in self.ask("tools")] if self._open else []
 
     def step(self, action: str) -> Step:
@@ -124,7 +123,6 @@ class ApartTaskEnv(IsolatedEnv):
         return self._stepped("cut")
 
     def close(self) -> None:
-        """Ends the process."""
         self._open = False
         super().close()
 

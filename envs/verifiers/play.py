@@ -177,7 +177,6 @@ class PolicyRollout:
         return self.trace
 
     async def abandon(self) -> None:
-        """Ends it where nobody wants its score."""
         self.closed = True
         await self.tools.close()
 

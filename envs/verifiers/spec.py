@@ -115,7 +115,6 @@ def resolve(member: str) -> EnvSpec:
 
 
 def _config_class(member: str) -> Any:
-    """Returns the class of a taskset's settings."""
     from grpo.envs.extras import imported
 
     imported("verifiers.v1.utils.loaders", EXTRA, f"verifiers:{member}")

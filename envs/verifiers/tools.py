@@ -64,7 +64,6 @@ class Toolbox:
                 self.schemas.append({"type": "function", "function": described})
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Returns what a tool answers."""
         from mcp.shared.exceptions import MCPError
         from verifiers.v1.harnesses.utils.compaction import truncate_tool_output
 
@@ -81,7 +80,6 @@ class Toolbox:
         return short
 
     async def close(self) -> None:
-        """Lets go of what the toolsets hold."""
         for toolset in self._toolsets:
             await toolset._exit_stack.aclose()  # what its setup entered, which the server of verifiers closes
 
@@ -116,8 +114,6 @@ class SharedTools:
         return self._box.schemas
 
     async def call(self, trace: Any, name: str, arguments: Mapping[str, Any]) -> str:
-        """Returns what a tool answers a rollout."""
-
         async def asked() -> str:
             _asking.set(trace)
             return await self._box.call(name, arguments)
@@ -152,7 +148,6 @@ class RolloutTools:
 
     @property
     def schemas(self) -> list[dict[str, Any]]:
-        """What the policy is told of them."""
         return [*(self._shared.schemas if self._shared else ()), *self._own.schemas]
 
     def tools(self, run: Run) -> list[Tool]:
@@ -162,7 +157,6 @@ class RolloutTools:
         return found + [Tool(one, self._own.call, run) for one in self._own.schemas]
 
     async def close(self) -> None:
-        """Lets go of what the toolsets of the task hold."""
         await self._own.close()
 
 

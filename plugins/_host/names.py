@@ -111,7 +111,6 @@ def _not_found(registrations: Sequence[Registration], problems: Sequence[Problem
 
 
 def _in_a_file(name: str) -> str:
-    """Returns how a plugin in a file of the user's is named."""
     there = Path(f"{name}.py").is_file()
     return (
         f" Is it the one in {name}.py? Write ./{name}.py:{name}." if there else f" One in a file is ./FILE.py:{name}."

@@ -160,7 +160,6 @@ class BoundEnv:
 
     @property
     def name(self) -> str:
-        """The alias, or else the spec's name."""
         return self.alias or self.spec.name
 
     def make(self) -> Any:
@@ -204,7 +203,6 @@ class _BoundTraining:
 
     @property
     def name(self) -> str:
-        """The spec's name."""
         return self.spec.name
 
     def prepare(self) -> None:
@@ -252,7 +250,6 @@ class BoundSampler:
 
     @property
     def name(self) -> str:
-        """The spec's name."""
         return self.spec.name
 
     def choose(self, seen: RowsSeen) -> list[int]:

@@ -132,7 +132,6 @@ def _named(head: str, written: str) -> SpecText:
 
 
 def _pairs(text: str, written: str) -> dict[str, Value]:
-    """Reads `key=value,...`."""
     import json
 
     values: dict[str, Value] = {}

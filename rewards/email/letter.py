@@ -65,7 +65,6 @@ class Letter:
 
 
 def read_letter(completion: str) -> Letter:
-    """Takes an e-mail apart."""
     text = visible(_without_reasoning(completion)[:_READ]).replace("\r\n", "\n").replace("\r", "\n")
     lines = unicodedata.normalize("NFC", text).strip().split("\n")
     first = 0

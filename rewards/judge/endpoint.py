@@ -112,5 +112,4 @@ async def _probe(endpoint: Endpoint) -> None:
 
 
 def without(key: str, text: str) -> str:
-    """Returns a text with the key taken out."""
     return text if key == _NO_KEY else text.replace(key, "***")

@@ -65,7 +65,6 @@ def _usual(text: str) -> str:
 
 
 def _date(text: str) -> tuple[int, int, str | None] | None:
-    """Month, day and year, if there is one."""
     found = next(filter(None, (form.fullmatch(text) for form in _DATES)), None)
     return (_MONTHS[found["month"][:3].lower()], int(found["day"]), found["year"]) if found else None
 
@@ -84,7 +83,6 @@ def _clock(text: str) -> tuple[tuple[int, int], str] | None:
 
 
 def _readings(moment: tuple[int, int], half: str) -> list[tuple[int, int]]:
-    """The hours of 24 that a time may mean."""
     hour, minute = moment
     if half == "=":
         return [moment]

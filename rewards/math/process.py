@@ -104,7 +104,6 @@ class _Process:
         return Undecided(reason) if code == -signal.SIGKILL else Exhausted(reason)
 
     def close(self) -> None:
-        """Ends the process at once."""
         self._child.end()
 
     def forget(self) -> None:

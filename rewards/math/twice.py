@@ -70,7 +70,6 @@ def measured_formula(text: str) -> str | None:
 
 
 def _value(text: str, gold: str) -> str | None:
-    """The value that a piece of prose states."""
     if "$" in text:
         found = _FORMULA_AND_UNIT.search(text)
         if found is None:

@@ -196,7 +196,6 @@ def turns(text: str, gold: str) -> bool:
 
 
 def unit(text: str) -> Unit | None:
-    """Returns the unit that a text ends in, or None."""
     text = text.strip()
     if _CLOSED.fullmatch(text.rstrip("$")) and "\\text" not in text and "\\mathrm" not in text:
         return None
@@ -233,7 +232,6 @@ def _set_apart(text: str) -> str:
 
 
 def _product(words: str) -> Unit | None:
-    """The unit of a product or quotient of known units."""
     powers: dict[str, int] = {}
     size = Fraction(1)
     sign, waiting, last = 1, 1, None

@@ -111,7 +111,6 @@ class Container:
                 self._waiting.pop(number, None)
 
     def close(self) -> None:
-        """Ends and removes it; safe to call twice."""
         self._fail("the container was closed")
         if self._socket is not None:
             with contextlib.suppress(OSError):
@@ -160,7 +159,6 @@ class Container:
                 self._fail(f"the connection broke: {error}")
 
     def _taken(self) -> bytes:
-        """Returns the frames that are to be sent, and forgets them."""
         with self._lock:
             frames, self._outbox = self._outbox, []
         return b"".join(frames)

@@ -45,7 +45,6 @@ class DockerPool:
         return {**self._container.capabilities, "container": True}
 
     def close(self) -> None:
-        """Ends and removes the container."""
         self._closed = True
         self._container.close()
 

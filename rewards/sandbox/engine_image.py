@@ -48,7 +48,6 @@ def made_image(client: Any) -> str:
 
 
 def main() -> None:
-    """Makes the image and prints its name."""
     client = connected("")
     print(made_image(client))
     client.close()

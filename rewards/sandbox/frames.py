@@ -33,7 +33,6 @@ def unpack_job(frame: bytes) -> tuple[int, Job]:
 
 
 def pack_result(number: int, result: JobResult) -> bytes:
-    """Returns the frame of one result."""
     blobs: list[bytes] = []
     return _packed({"number": number, "result": _result_head(result, blobs)}, blobs)
 
@@ -48,7 +47,6 @@ def unpack_result(frame: bytes) -> tuple[int, JobResult]:
 
 
 def pack_values(values: dict[str, Any]) -> bytes:
-    """Returns a frame of plain values."""
     return _packed(values, [])
 
 

@@ -148,7 +148,6 @@ class Slot:
             watchdog.cancel()
 
     def _limit_group(self, limits: Limits) -> None:
-        """Sets the memory of all processes together."""
         if not self._group:
             return
         try:

@@ -80,7 +80,6 @@ def _completion(episode: Episode, worked: Worked) -> Completion:
 
 
 def _seen(episode: Episode, text: str, messages: Sequence[Message], info: Mapping[str, Any]) -> Completion:
-    """Returns what rewards see of a rollout."""
     return Completion(
         text=text,
         messages=tuple(messages),

@@ -398,7 +398,6 @@ def _closed(gap: float, whole: float) -> float:
 
 
 def _error(values: Sequence[float]) -> float:
-    """Returns the standard error of a mean."""
     return float((variance(values) / len(values)) ** 0.5)
 
 

@@ -154,7 +154,6 @@ class Rollouts:
 
     @property
     def steps(self) -> list[int]:
-        """The steps that have rollouts."""
         return rollout_steps(self._run)
 
     def __len__(self) -> int:

@@ -40,7 +40,6 @@ class WrittenRows:
         return text
 
     def remove(self) -> None:
-        """Removes the new files: no run came of them."""
         for path in self.new:
             path.unlink(missing_ok=True)
         for folder in {parent for path in self.new for parent in (path.parent, path.parent.parent)}:

@@ -179,7 +179,6 @@ def _run(
     *,
     dry: bool,
 ) -> Run | None:
-    """Starts or resumes a run of these settings, or only looks at them."""
     for kind, key in OBJECTIVE.items():
         if tree.get("loss", {}).get(key) is not None:
             tree["loss"][key] = objects.ref(kind, tree["loss"][key])
@@ -198,7 +197,6 @@ def _run(
 
 
 def _beside(out: Any, resume: str | Path | Run | None) -> Path:
-    """Returns the folder of the run directory."""
     if resume is not None:
         return (resume.path if isinstance(resume, Run) else Path(resume).expanduser().absolute()).parent
     return RUNS if out is None else Path(out).expanduser().absolute().parent

@@ -41,7 +41,6 @@ class FolderThere:
         return b""
 
     def unmark(self, message: bytes) -> bytes:
-        """Removes that file again."""
         (self._path / message.decode()).unlink(missing_ok=True)
         return b""
 
@@ -55,7 +54,6 @@ class FolderThere:
         return self._packed.read(PIECE)
 
     def close(self, _: bytes) -> bytes:
-        """Forgets what was packed."""
         if self._packed is not None:
             self._packed.close()
         self._packed = None

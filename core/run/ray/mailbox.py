@@ -46,29 +46,24 @@ class Mailbox:
         self._lock = threading.Lock()
 
     def tell(self, message: bytes) -> bytes:
-        """Keeps a message."""
         with self._lock:
             self._told.append(message)
         return b""
 
     def take(self, _: bytes) -> bytes:
-        """Returns the messages since the last time."""
         with self._lock:
             told, self._told = self._told, []
         return pickle.dumps(told)
 
     def stop(self, _: bytes) -> bytes:
-        """Asks for a stop."""
         self._stops += 1
         return b""
 
     def stops(self, _: bytes) -> bytes:
-        """Returns how often a stop was asked for."""
         return json.dumps(self._stops).encode()
 
 
 def written(event: str, *values: Any) -> bytes:
-    """Returns a message for a mailbox."""
     message: bytes = event.encode() + b"\n" + cloudpickle.dumps(values)
     return message
 
@@ -113,35 +108,27 @@ class MailboxProgress:
         self._tell("planned", replace(plan, envs=parts, train=(), canaries=()), run_dir, list(notes))
 
     def loading(self, what: str) -> None:
-        """Something slow begins."""
         self._tell("loading", what)
 
     def warmed(self, step: int, steps: int, loss: float) -> None:
-        """A supervised step ended."""
         self._tell("warmed", step, steps, loss)
 
     def evaluated(self, step: int, accuracy: Estimate, env: str = "") -> None:
-        """Held-out accuracy was measured."""
         self._tell("evaluated", step, accuracy, env)
 
     def stepped(self, row: Mapping[str, Any], sample: Completion | None, scores: Mapping[str, str]) -> None:
-        """A step ended."""
         self._tell("stepped", dict(row), sample, dict(scores))
 
     def foreseen(self, forecast: Forecast) -> None:
-        """What is still to come."""
         self._tell("foreseen", forecast)
 
     def warned(self, text: str) -> None:
-        """Something needs attention."""
         self._tell("warned", text)
 
     def ended(self, status: str, run_dir: Path, step: int) -> None:
-        """The run is over."""
         self._tell("ended", status, run_dir, step)
 
     def timed(self, spent: str, tokens: str, advice: str | None) -> None:
-        """What the time was spent on."""
         self._tell("timed", spent, tokens, advice)
 
     def close(self) -> None:

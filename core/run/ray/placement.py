@@ -33,7 +33,6 @@ class Placement:
     gpus: bool  # whether each process that trains, and each server, has a GPU
 
     def lines(self) -> list[str]:
-        """Says for each node what it does."""
         training, serving = Counter(self.ranks), Counter(self.servers)
         found = []
         for number, (node, scoring) in enumerate(self.scorers, 1):

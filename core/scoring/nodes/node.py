@@ -58,7 +58,6 @@ class ScoringNode:
         return pickle.dumps(("done", [to_wire(one) for one in task.results()], failures, caller.slow_import))
 
     def close(self) -> None:
-        """Ends the worker processes and the loop."""
         self._executors.close()
 
     def _caller(self, key: tuple[bytes, int], awaited: bool) -> Caller:

@@ -109,7 +109,6 @@ class NodePool:
         self._closed = False
 
     def submit(self, task: Task) -> None:
-        """Takes a task."""
         with self._lock:
             if self._closed:
                 task.fail_open("the scorer is closed.")
@@ -120,7 +119,6 @@ class NodePool:
             self._events.put(task)
 
     def close(self) -> None:
-        """Gives up what still waits."""
         with self._lock:
             self._closed = True
             thread = self._thread

@@ -89,7 +89,6 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Finds a module."""
         source = self.sources.get(name)
         if source is None:
             return None
@@ -98,15 +97,12 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         return spec
 
     def get_source(self, fullname: str) -> str:
-        """Returns the text of a module, for tracebacks."""
         return importlib.util.decode_source(self.sources[fullname].text)
 
     def is_package(self, fullname: str) -> bool:
-        """Says whether a module has submodules."""
         return self.sources[fullname].package
 
     def exec_module(self, module: ModuleType) -> None:
-        """Executes a module."""
         source = self.sources[module.__name__]
         exec(compile(source.text, source.file, "exec", dont_inherit=True), vars(module))
 

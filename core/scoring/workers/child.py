@@ -136,7 +136,6 @@ class Child:
 
 
 def to_wire(result: Result) -> Wire:
-    """Returns a result as a plain tuple."""
     if isinstance(result, Outcome):
         return (result.kind, result.score, result.reason, result.seconds, result.metrics, result.turns)
     verdict = result.verdict
@@ -144,7 +143,6 @@ def to_wire(result: Result) -> Wire:
 
 
 def from_wire(wire: Wire) -> Result:
-    """Returns the result that a tuple stands for."""
     if len(wire) == 6:
         return Outcome(*wire)
     kind, verdict, reason = wire

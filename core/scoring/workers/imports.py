@@ -28,7 +28,6 @@ class ImportWatch:
         self._loading: tuple[str, float] | None = None
 
     def install(self) -> None:
-        """Begins to watch."""
         builtins.__import__ = self._watched(builtins.__import__)
         importlib.import_module = self._watched(importlib.import_module)
         sys.meta_path.insert(0, self)

@@ -55,7 +55,6 @@ class PluginPayload:
         return True
 
     def took(self, seconds: float) -> None:
-        """Notes how long a row took."""
         self.pace = seconds if self.pace is None else self.pace + _SMOOTHING * (seconds - self.pace)
 
 

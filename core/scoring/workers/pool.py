@@ -183,7 +183,6 @@ class WorkerPool:
         worker.send((payload.key, packed, task.caller.retries, task.together, numbered, items))
 
     def _hear(self, worker: Worker, message: tuple[Any, ...]) -> None:
-        """Acts on one message of a worker."""
         chunk = self._workers.get(worker)
         if chunk is None:
             return

@@ -165,7 +165,6 @@ def _rewrapped(function: Any, written: Any) -> Any:
 
 
 def _function(value: Any) -> Any:
-    """Returns the function of a spec, or a function itself."""
     return value.function if hasattr(value, "kind") and hasattr(value, "function") else value
 
 

@@ -41,7 +41,6 @@ class Worker:
 
     @property
     def sending(self) -> bool:
-        """Whether bytes wait to be sent."""
         return bool(self._outgoing)
 
     def send(self, message: tuple[Any, ...]) -> None:

@@ -103,7 +103,6 @@ class Runner:
         resource.setrlimit(kind, (most, most))
 
     def _run(self, program: bytes, request: wire.Request) -> int:  # noqa: RET503 - execve does not return
-        """Runs the program; returns its exit code when it ran in this process."""
         plan, notes, alone = self._plan, self._notes, request.processes == 1
         if not plan["command"]:
             calls = self._calls.threading if request.threads > 1 else self._calls.alone

@@ -38,13 +38,11 @@ class Request:
         self.processes, self.threads = processes, threads
 
     def packed(self) -> bytes:
-        """Returns the packet."""
         sizes = self.memory, self.output, self.disk, self.processes, self.threads
         return _REQUEST.pack(self.cpu, self.wall, *sizes)
 
     @classmethod
     def unpacked(cls, packet: bytes) -> Request:
-        """Reads a packet."""
         return cls(*_REQUEST.unpack(packet))
 
 
@@ -65,12 +63,10 @@ class Answer:
         self.cpu, self.wall, self.waited, self.peak = cpu, wall, waited, peak
 
     def packed(self) -> bytes:
-        """Returns the packet."""
         return _ANSWER.pack(self.status, self.ended, self.noted, self.cpu, self.wall, self.waited, self.peak)
 
     @classmethod
     def unpacked(cls, packet: bytes) -> Answer:
-        """Reads a packet."""
         return cls(*_ANSWER.unpack(packet))
 
 
@@ -84,7 +80,6 @@ def pack_payload(program: bytes, files: list[tuple[str, bytes]]) -> bytes:
 
 
 def unpack_payload(data: bytes) -> tuple[bytes, list[tuple[str, bytes]]]:
-    """Reads what `pack_payload` made."""
     length, count = struct.unpack_from("=II", data, 0)
     at = 8 + length
     program, files = data[8:at], []
