@@ -61,8 +61,7 @@ def generate(
     if samples > 1 and temperature == 0:
         raise UsageError(f"-n {samples} at temperature 0 would give {samples} equal completions. Raise --temperature.")
     with StatusLine("loading libraries") as line:
-        from grpo.core.measure.generate import answers, encode_fitting
-        from grpo.core.measure.question import example_of
+        from grpo.core.measure.generate import answers, encode_fitting, example_of
         from grpo.core.planning.facts import read_model
         from grpo.core.policy.weights import find_weights
 

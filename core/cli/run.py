@@ -119,7 +119,7 @@ def run(
                 return _exit_code(start_on_ray(config, ray_address or "", asked, display))
             host = Host.discover()
             if dry_run:
-                from grpo.core.run.dry_run import dry_run as look
+                from grpo.core.run.job import dry_run as look
 
                 look(config, host, display)
                 return 0

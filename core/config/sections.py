@@ -25,8 +25,7 @@ from grpo.core.config.defaults import (
     WARMUP_LR_FACTOR,
     Dtype,
 )
-from grpo.core.config.plugin_ref import PluginRef
-from grpo.core.config.section import AtLeastOne, BelowOne, Count, NotNegative, Positive, Rate, Section, Share
+from grpo.core.config.section import AtLeastOne, BelowOne, Count, NotNegative, PluginRef, Positive, Rate, Section, Share
 from grpo.core.config.setting import About, Flag
 
 WeightSync = Literal["delta", "everything", "broadcast"]

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from grpo.core.config.defaults import dtype_of
-from grpo.core.config.plugin_ref import PluginRef
 from grpo.core.config.schema import RunConfig
+from grpo.core.config.section import PluginRef
 from grpo.core.display.progress import Progress
 from grpo.core.env.episodes import hash_of
 from grpo.core.plan import Plan

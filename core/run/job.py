@@ -19,6 +19,8 @@ from grpo.core.config.schema import RunConfig
 from grpo.core.display.progress import Progress, ShowsHowFar, Silent
 from grpo.core.plan import Plan
 from grpo.core.planning.decide import make_plan
+from grpo.core.planning.output import RUNS
+from grpo.core.planning.rollout import unfit_servers
 from grpo.core.policy.weights import find_weights, run_config
 from grpo.core.processes.group import agreed, wait
 from grpo.core.processes.rank import is_first
@@ -273,3 +275,14 @@ def _train(
                 seal(run_dir.model)
         wait("the final model")
     return DONE
+
+
+def dry_run(config: RunConfig, host: Host, progress: Progress) -> None:
+    """Plans a run, calls its rewards, and tells what would happen. Raises UsageError if it cannot start."""
+    plan = make_plan(config, host, served=False)
+    refuse_full_disk(plan.config.out or RUNS, plan.disk_bytes)
+    with limited_prints():
+        found = [*doubts(plan)]
+    progress.planned(plan, None, ["dry run: nothing was trained"])
+    for note in (*plan.notes, *found, *unfit_servers(plan)):
+        progress.warned(note)

@@ -3,7 +3,7 @@
 Theory of operation. A policy that exploits a hole in its reward is paid for something other than being right. Within
 a group the prompt is the same, so what a reward pays for can be read off there, whatever the difficulty of the
 prompts of a step. Each signal is a question of yes or no about every group (or every pair of groups), and its
-evidence grows as in `core/monitor/hacking/e_values.py`: it may be looked at after every step, and while its hypothesis
+evidence is an e-value (`TestMartingale`): it may be looked at after every step, and while its hypothesis
 holds, the chance that it ever rings is at most LEVEL divided by the number of signals of its kind: those of a reward
 that is exploited, and the last three, of a policy that falls apart. What a signal takes for harmless is its `bound`; on
 top of the evidence, most signals need the reward to have risen, because a reward that nobody climbs harms nobody.
@@ -35,7 +35,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from statistics import variance
 
-from grpo.core.monitor.hacking.e_values import TestMartingale
 from grpo.core.monitor.hacking.features import FEATURES, Seen, agreement, answer_of, counted, known, repeated, stuck
 from grpo.core.monitor.hacking.pattern import pattern
 from grpo.core.text.stats import mean
@@ -65,6 +64,9 @@ VERIFIER = "the verifier"
 COLLAPSES = ("worse", "cut", "shorter")
 EXPLOITS = ("against", "unrelated", "closing", "falling", "alike", "surface", "silent", "looping")
 SIGNALS = (*EXPLOITS, *COLLAPSES)
+
+
+SHARES = (0.2, 0.4, 0.6, 0.8, 0.95)  # of the wealth, bet in parallel: small ones find small changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,3 +436,31 @@ def _unscored(groups: Iterable[Sequence[Seen]]) -> dict[str, list[float]]:
 
 def _silent_shares(one: _Step, name: str) -> Sequence[float]:
     return one.unscored.get(name, ())
+
+
+class TestMartingale:
+    """The wealth of a bet that means are above their bounds: an e-value, which may be looked at after every step.
+
+    Where the mean is at most the bound, the wealth is a supermartingale (Waudby-Smith and Ramdas, JRSS B 2024), so by
+    Ville's inequality it ever reaches 1 / p with a chance of p at most. So that a change late in a run is found too,
+    1 / (t (t + 1)) of the stake is paid in at step t; the parts sum up to 1, and the chance is the same.
+    """
+
+    def __init__(self) -> None:
+        self._wealth = [0.0] * len(SHARES)
+        self._steps = 0
+
+    def add(self, values: Sequence[float], bound: float) -> float:
+        """Bets on the values of one step; returns the wealth.
+
+        `values`: each between 0 and 1. `bound`: of their mean given everything before them, where there is nothing to
+        find; above 0. It is to be known before the values are.
+        """
+        self._steps += 1
+        paid = 1 / (self._steps * (self._steps + 1))
+        for place, share in enumerate(SHARES):
+            wealth = self._wealth[place] + paid
+            for value in values:
+                wealth *= 1 + share * (value - bound) / bound
+            self._wealth[place] = wealth
+        return sum(self._wealth) / len(SHARES)

@@ -19,7 +19,7 @@ from grpo.core.planning.output import RUNS
 from grpo.core.policy.weights import run_config
 from grpo.core.record.run_dir import RunDir, open_run_dir
 from grpo.core.run.begin import absolute_paths
-from grpo.core.run.dry_run import dry_run as look
+from grpo.core.run.job import dry_run as look
 from grpo.core.run.job import resume as resume_run
 from grpo.core.run.job import start
 from grpo.core.run.python.keywords import by_keywords, in_python, leaves, settings_tree
