@@ -1,6 +1,6 @@
 """Tries answers that solve nothing on every reasoning-gym dataset and tabulates what its grader pays.
 
-    python -m grpo.envs.reasoning_gym.probe        # writes probed.json anew, for the version that is installed
+    python tests/support/reasoning_gym_probe.py        # writes probed.json anew, for the version that is installed
 
 Each dataset's grader as published, in the sandbox, scores the same answers: nothing, numbers that are none, empty
 containers, huge numbers, programs, the question, the right answer of another problem. Full marks for an answer that
