@@ -47,23 +47,16 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What a change of rewards does to a set of completions.
+    """What a change of rewards does to a set of completions."""
 
-    Attributes:
-        changes: one for each completion, in order.
-        groups: how many groups there are.
-        lost_signal: groups that taught something and no longer do.
-        gained_signal: groups that taught nothing and now do.
-        mean_old, mean_new: mean totals, or None without any.
-        unscored_old, unscored_new: completions without a total.
-    """
-
-    changes: tuple[Change, ...]
-    groups: int
-    lost_signal: tuple[Hashable, ...]
-    gained_signal: tuple[Hashable, ...]
+    changes: tuple[Change, ...]  # one for each completion, in order
+    groups: int  # how many groups there are
+    lost_signal: tuple[Hashable, ...]  # groups that taught something and no longer do
+    gained_signal: tuple[Hashable, ...]  # groups that taught nothing and now do
+    # mean_old, mean_new: mean totals, or None without any
     mean_old: float | None
     mean_new: float | None
+    # unscored_old, unscored_new: completions without a total
     unscored_old: int
     unscored_new: int
 

@@ -25,35 +25,22 @@ _WIDTH = 100
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One relation that does not hold.
+    """One relation that does not hold."""
 
-    Attributes:
-        severity: "error" (would train the wrong thing), "warning" (may be meant, look at it) or "note".
-        relation: the relation's name, for example "CRLF"; docs/authors.md lists them.
-        message: what was expected and what came.
-        example: the text, or what else it was seen on; "" when there is none.
-    """
-
-    severity: Severity
-    relation: str
-    message: str
-    example: str = ""
+    severity: Severity  # "error" (would train the wrong thing), "warning" (may be meant, look at it) or "note"
+    relation: str  # the relation's name, for example "CRLF"; docs/authors.md lists them
+    message: str  # what was expected and what came
+    example: str = ""  # the text, or what else it was seen on; "" when there is none
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What checking one plugin found.
+    """What checking one plugin found."""
 
-    Attributes:
-        plugin: its kind and name, with the options that were checked.
-        findings: one for each relation that does not hold, errors first.
-        relations: the names of all relations that were tried.
-        not_tried: what was not tried and why, one sentence each; what the cases leave out shows nowhere else.
-    """
-
-    plugin: str
-    findings: tuple[Finding, ...]
-    relations: tuple[str, ...]
+    plugin: str  # its kind and name, with the options that were checked
+    findings: tuple[Finding, ...]  # one for each relation that does not hold, errors first
+    relations: tuple[str, ...]  # the names of all relations that were tried
+    # what was not tried and why, one sentence each; what the cases leave out shows nowhere else
     not_tried: tuple[str, ...] = ()
 
     @property

@@ -38,16 +38,11 @@ MARGIN = 0.97
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a page holds.
+    """What a page holds."""
 
-    Attributes:
-        summary: the block that it begins with.
-        blocks: the others.
-        held, recorded: rollouts in the page, and in the runs.
-    """
-
-    summary: str
-    blocks: Sequence[Named]
+    summary: str  # the block that it begins with
+    blocks: Sequence[Named]  # the others
+    # held, recorded: rollouts in the page, and in the runs
     held: int
     recorded: int
 

@@ -50,33 +50,19 @@ class GoldScores:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """What came out.
+    """What came out."""
 
-    Attributes:
-        env: the environment's SPEC.
-        split: "train" or "test".
-        rows: how many were looked at.
-        without: the places of those that have no gold solution; nothing is known of them.
-        refused: those whose solution is not accepted, in order.
-        rewards: what each reward gave, and after a rubric each of its components.
-        verifier: the verifier's name, or None.
-        verdicts: "right", "wrong", "undecided" and "failed" to how often it said so; empty without one.
-        silence_right: rows where the verifier accepts saying nothing too.
-        notes: what to look at although it refuses no row.
-        weak: rows for which the verifier accepts one of its generic cheats.
-    """
-
-    env: str
-    split: str
-    rows: int
-    without: tuple[str, ...]
-    refused: tuple[RefusedRow, ...]
-    rewards: tuple[GoldScores, ...]
-    verifier: str | None
-    verdicts: Mapping[str, int]
-    silence_right: int = 0
-    notes: tuple[str, ...] = ()
-    weak: tuple[WeakRow, ...] = ()
+    env: str  # the environment's SPEC
+    split: str  # "train" or "test"
+    rows: int  # how many were looked at
+    without: tuple[str, ...]  # the places of those that have no gold solution; nothing is known of them
+    refused: tuple[RefusedRow, ...]  # those whose solution is not accepted, in order
+    rewards: tuple[GoldScores, ...]  # what each reward gave, and after a rubric each of its components
+    verifier: str | None  # the verifier's name, or None
+    verdicts: Mapping[str, int]  # "right", "wrong", "undecided" and "failed" to how often it said so; empty without one
+    silence_right: int = 0  # rows where the verifier accepts saying nothing too
+    notes: tuple[str, ...] = ()  # what to look at although it refuses no row
+    weak: tuple[WeakRow, ...] = ()  # rows for which the verifier accepts one of its generic cheats
 
     @property
     def ok(self) -> bool:
