@@ -30,9 +30,7 @@ _GRACE = 5.0
 class LocalObject:
     """Makes an object of "module:Class" in a process of its own.
 
-    Args:
-        kind: "module:Class".
-        settings: the arguments of the class; values that JSON has.
+    `kind`: "module:Class". `settings`: the arguments of the class; values that JSON has.
     """
 
     def __init__(self, kind: str, settings: Mapping[str, Any]) -> None:

@@ -19,14 +19,9 @@ from grpo.core.cluster.ray_cluster import Node
 class Ranks:
     """Starts the processes; they run until `running` says otherwise, or the connection with the cluster ends.
 
-    Args:
-        function: "module:function", importable on each node; takes `settings`.
-        settings: plain values, and objects of `Cluster.host`.
-        nodes: where each process is to run, in the order of their ranks.
-        gpus: whether each has a GPU.
-
-    Attributes:
-        error: what ended them, or None.
+    `function`: "module:function", importable on each node; takes `settings`. `settings`: plain values, and objects of
+    `Cluster.host`. `nodes`: where each process is to run, in the order of their ranks. `gpus`: whether each has a GPU.
+    `error`: what ended them, or None.
     """
 
     def __init__(self, function: str, settings: Mapping[str, Any], nodes: Sequence[Node], *, gpus: bool) -> None:

@@ -48,30 +48,19 @@ PATIENCE: dict[Kind, float] = {
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Why a process ended, and with it the run.
+    """Why a process ended, and with it the run."""
 
-    Attributes:
-        rank: which one.
-        code: the exit code of all of them.
-        why: for the user.
-        kind: "error": its own; "lost": it was killed, or its machine; "stopped": by a signal, perhaps the
-            launcher's, because another one ended; "follows": what another one's end did to it.
-        teller: the process that tells the user.
-    """
-
-    rank: int
-    code: int
-    why: str
+    rank: int  # which one
+    code: int  # the exit code of all of them
+    why: str  # for the user
+    # "error": its own; "lost": it was killed, or its machine; "stopped": by a signal, perhaps the launcher's, because
+    # another one ended; "follows": what another one's end did to it
     kind: Kind
-    teller: int
+    teller: int  # the process that tells the user
 
 
 class PeerEnded(BaseException):
-    """The run ends because of another process; raised in the main thread, and no `except Exception` stops it.
-
-    Attributes:
-        end: what it was.
-    """
+    """The run ends because of another process; raised in the main thread, and no `except Exception` stops it."""
 
     def __init__(self, end: End) -> None:
         super().__init__(end.why)
@@ -81,19 +70,9 @@ class PeerEnded(BaseException):
 class Watch:
     """This process's side of the watch.
 
-    Args:
-        rank: of this process.
-        count: of all.
-        limit: seconds for all to come.
-        share: process 0's value in, on every process the same out.
-
-    Attributes:
-        end: of the run, None while it goes on.
-        suspected: some process ended, and it is not decided yet what ended the run.
-        over: this process has said all there is to say about it.
-
-    Raises:
-        OSError: the processes cannot reach each other.
+    `limit`: seconds for all to come. `share`: process 0's value in, on every process the same out. `end`: of the run,
+    None while it goes on. `suspected`: some process ended, and it is not decided yet what ended the run. `over`: this
+    process has said all there is to say about it. Raises OSError if the processes cannot reach each other.
     """
 
     def __init__(self, rank: int, count: int, limit: float, share: Callable[[Any], Any]) -> None:
