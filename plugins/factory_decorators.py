@@ -76,20 +76,12 @@ def env(
 ) -> EnvDecorator:
     """Makes an environment's spec of its factory; name, documentation and options are those of the factory.
 
+    The arguments are the attributes of `EnvSpec`, but for these:
+
     Args:
         version: raise it when the rows, the prompts or the scores change. It may be left out in a file, not in a
             package.
         name: the public name; default: the factory's.
-        dataset: `(split, **options) -> rows`, with the options of the factory; see `EnvSpec`.
-        rewards: the SPECs scored when the user names none.
-        verifier: the SPEC of the verifier that decides accuracy.
-        max_turns: how often the policy may speak.
-        scores_itself: `step` is called, and its reward counts, also where there is only one turn.
-        hub_dataset: the value of the option `dataset` to use when the user names a model of their own.
-        ordered: `(**options) -> bool`, whether a run goes through the rows once, from first to last.
-        resolve: for a family of environments, its member's name in, that one's own spec out.
-        settle: `(**options) -> EnvSpec`, the spec whose rewards, verifier and note fit the options; see `EnvSpec`.
-        note: what a user should know before trusting its scores.
 
     Raises:
         SpecError: the factory, its options or the metadata are not allowed.

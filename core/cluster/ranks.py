@@ -1,8 +1,4 @@
-"""The processes that train together on a cluster: a function and its settings in, started on nodes by Ray Train.
-
-Ray Train sets up torch.distributed between them and the variables that torchrun would set, and ends all of them when
-one fails. The function runs in a thread of each process.
-"""
+"""Starts the processes that train together on nodes of a cluster, by Ray Train, which ends all when one fails."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """Connects to a Ray cluster, lists its nodes and starts objects on them. Only this module imports ray.
 
-Theory of operation. An object is named by its module and class, made on a node by an actor of its own, and spoken to in
-bytes: what is in them is the business of the two who speak. So Ray itself pickles names, numbers and bytes of ours
-between processes that know the cluster's token, and nothing else. A cluster that asks for no token is refused: whoever
-reached its ports could run code on every node.
+An object is named by its module and class, made by an actor of its own, and spoken to in bytes, so Ray pickles nothing
+but names, numbers and bytes. A cluster without a token is refused: who reached its ports could run code on every node.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Exchanges values among the ranks of a run so that all of them get the same result.
+"""Exchanges values among the ranks of a run over gloo, so that all of them get the same result.
 
-A launcher (torchrun, accelerate, SLURM, Ray) starts the processes and numbers them in RANK and WORLD_SIZE. A run alone
-is process 0 of 1, for which all of this costs nothing. Whatever is said goes over gloo, beside what the trainer sends
-by itself, and each wait has a limit: a process that does not come is named, and the run ends and does not hang.
+Each wait has a limit: a process that does not come is named, and the run ends. A run alone is process 0 of 1.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
 """Reads the sharding from the variables of `accelerate launch`, and refuses what is not supported.
 
-    nothing             every process has the whole policy and its optimizer (DDP)
-    FSDP 2              weights, gradients and optimizer are sharded, by torch
-    ZeRO-1, 2, 3        the optimizer; its gradients, too; the weights, too, by DeepSpeed
-
-Sharding that was asked for and would not happen ends the run before a model loads: it would train as DDP, without a
-word, until the memory is full.
+Nothing set is DDP; FSDP 2 shards weights, gradients and optimizer by torch; ZeRO-1, 2, 3 the optimizer, its gradients
+and the weights by DeepSpeed. Sharding that was asked for and would not happen ends the run before a model loads.
 """
 
 from __future__ import annotations
