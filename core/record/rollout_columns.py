@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, get_args
 
-from grpo.core.record.bounded import LARGEST, parsed
+from grpo.core.record.table import LARGEST, parsed
 from grpo.plugins.types import FinishReason
 
 # The columns but those of outcomes, of which each reward has three.

@@ -37,9 +37,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from grpo.core.record.bounded import LARGEST, parsed
 from grpo.core.record.rollout_columns import COLUMNS, PARTS, TOKENS, refuse_other_columns, refuse_other_values, type_of
-from grpo.core.record.table import read_table
+from grpo.core.record.table import LARGEST, parsed, read_table
 from grpo.core.text.printable import encodable
 from grpo.plugins.errors import UsageError
 

@@ -17,8 +17,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from grpo.core.scoring.import_time import ImportTime
 from grpo.core.scoring.task import Task
+from grpo.core.scoring.threads import ImportTime
 
 _MOST_AT_ONCE = 128
 _BEAT = 0.1

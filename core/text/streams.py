@@ -1,8 +1,4 @@
-"""Streams of text that outlive their readers: what a run and its plugins print in, what can be shown out.
-
-Nobody who prints is to end, or to fail, for what becomes of the output: a pipe whose reader left, a terminal that was
-closed, a full disk, a plugin that prints 100 MB.
-"""
+"""Streams of text that outlive their readers: a closed pipe or terminal or a full disk ends nobody who prints."""
 
 from __future__ import annotations
 
