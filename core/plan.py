@@ -59,7 +59,6 @@ class Plan:
 
     @property
     def name(self) -> str:
-        """The environments' names."""
         return "+".join(part.name for part in self.envs)
 
     @property

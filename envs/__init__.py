@@ -1,8 +1,6 @@
-"""Built-in environments, and samplers of their rows: offered to the host by hooks, and to gymnasium as `grpo/`.
+"""Offers the built-in environments and samplers to the host, and the environments to gymnasium as `grpo/`.
 
-In: nothing. Out: the specs, and registrations that wait until gymnasium is imported. Importing
-this package does not import gymnasium. The specs are imported when the hook asks for them: at the top, `guess`
-and `wordle` the environments would hide the folders of the same names.
+Specs are imported when the hook asks for them: at the top, `guess` and `wordle` would hide the folders of these names.
 """
 
 from __future__ import annotations

@@ -9,16 +9,7 @@ from grpo.plugins.errors import PluginNotFound
 
 
 def imported(module: str, extra: str, wanted: str) -> Any:
-    """Imports a module of an extra.
-
-    Args:
-        module: its name.
-        extra: the extra of grpo-kit that installs it.
-        wanted: what needs it, as the user wrote it.
-
-    Raises:
-        PluginNotFound: it is not installed, or cannot be imported.
-    """
+    """Imports a module of an extra. Raises PluginNotFound if it is not installed, or cannot be imported."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

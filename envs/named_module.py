@@ -9,17 +9,7 @@ from grpo.plugins.errors import PluginNotFound
 
 
 def named_module(place: str, spec: str, file_spec: str) -> ModuleType:
-    """Imports a module, or executes a Python file.
-
-    Args:
-        place: a module's name, or a path that ends in .py.
-        spec: what the user wrote, for errors.
-        file_spec: how the user may name a file instead, for errors.
-
-    Raises:
-        PluginNotFound: there is no such module or file.
-        UsageError: the file raises.
-    """
+    """Imports a module, or executes a Python file; PluginNotFound without one, UsageError where the file raises."""
     if place.endswith(".py"):
         from pathlib import Path
 

@@ -1,9 +1,4 @@
-"""Random numbers of one's own for code that draws from the process's: a seed in, the same draws out for everybody.
-
-Theory of operation. Rollouts are played side by side, and some libraries draw from the global numbers of Python and of
-NumPy. While such code runs in `OwnNumbers.used`, the global state is set to where this user of it left it, and put back
-afterwards, under one lock for all of them.
-"""
+"""Gives code that draws from the global random numbers a sequence of its own, under one lock."""
 
 from __future__ import annotations
 

@@ -1,15 +1,9 @@
 """Registers environments with gymnasium without importing gymnasium.
 
-In: an environment id and where its factory is. Out: an entry in gymnasium's registry, made at once when gymnasium is
-already imported and otherwise at the end of its first import.
-
-Theory of operation. Gymnasium looks for no plugins: an id is known only after somebody called
-`gymnasium.register`. Importing gymnasium to make that call costs a third of a second, which the command line would
-pay for merely listing the environments. So a finder stands first in `sys.meta_path` and answers for the one name
-`gymnasium`: it asks the finders behind it for the real module spec, and has that spec's loader make the
-registrations as soon as it has run the module. The loader stays the object that Python chose, so source lookup,
-resources and pickling see nothing unusual. The finder stays installed, since a module that failed to import, or was
-removed from `sys.modules`, may be imported again. An id that is already registered is left alone.
+Gymnasium knows an id only after `gymnasium.register`, and importing it costs a third of a second. So a finder stands
+first in `sys.meta_path` and answers for the one name `gymnasium`: it asks the finders behind it for the real module
+spec, and has that spec's loader make the registrations as soon as it has run the module. The finder stays installed,
+since a module may be imported again. An id that is already registered is left alone.
 """
 
 from __future__ import annotations
@@ -26,9 +20,8 @@ _entry_points: dict[str, str] = {}
 def register_when_imported(env_id: str, *, entry_point: str) -> None:
     """Registers an environment now if gymnasium is imported, else when it is.
 
-    Args:
-        env_id: the id for `gymnasium.make`, for example "grpo/gsm8k-v1".
-        entry_point: "module:factory"; the module is imported when an environment is made.
+    `env_id`: the id for `gymnasium.make`, for example "grpo/gsm8k-v1". `entry_point`: "module:factory"; the module is
+    imported when an environment is made.
     """
     _entry_points[env_id] = entry_point
     if _TARGET in sys.modules:

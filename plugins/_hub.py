@@ -1,8 +1,4 @@
-"""What is loaded from the Hugging Face hub: said before it begins, and without minutes of retries where nobody answers.
-
-In: a name of the hub. Out: a line on stderr, and a context in which the libraries of the hub ask the network, or where
-it cannot be reached only what they have kept.
-"""
+"""Loads from the Hugging Face hub: says so first, and retries for seconds where nobody answers."""
 
 from __future__ import annotations
 
@@ -26,11 +22,7 @@ class NotReached(ConnectionError):
 def from_hub(name: str) -> Iterator[None]:
     """Lets something be loaded from the hub, or from its cache alone where nobody answers.
 
-    Args:
-        name: of a model or a dataset, for people.
-
-    Raises:
-        NotReached: the hub cannot be reached or may not be asked, and the cache was not enough.
+    Raises NotReached if the hub cannot be reached or may not be asked, and the cache was not enough.
     """
     from huggingface_hub import constants
 

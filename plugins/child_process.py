@@ -70,7 +70,6 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """Its number."""
         return self._process.pid
 
     @property
@@ -90,7 +89,6 @@ class ChildProcess:
             return True
 
     def signal(self, number: int) -> None:
-        """Sends it a signal, unless it has ended."""
         if not self.gone():
             os.kill(self.pid, number)
 
@@ -135,17 +133,11 @@ class ChildProcess:
 
 
 def send_message(channel: socket.socket, data: bytes) -> None:
-    """Sends a message."""
     channel.sendall(LENGTH.pack(len(data)) + data)
 
 
 def receive_message(channel: socket.socket) -> bytes:
-    """Returns the next message.
-
-    Raises:
-        ConnectionError: the other end is gone.
-        TimeoutError: none came within the time limit of the socket.
-    """
+    """Returns the next message; ConnectionError where the other end is gone, TimeoutError at the socket's limit."""
     [size] = LENGTH.unpack(receive_exactly(channel, LENGTH.size))
     return receive_exactly(channel, size)
 

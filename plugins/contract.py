@@ -1,9 +1,7 @@
-"""The contract's own version: what a plugin package states in, why this host cannot load it out.
+"""Versions the plugin contract and says why this host cannot load a package that was written for another one.
 
-`CONTRACT` rises by one when a public name or a hook goes, or changes what it takes or means; tests/public_api.txt is
-what the number stands for. What is added raises nothing: a package that needs it asks for the release that brought it,
-`grpo-kit>=...`. A package states the contract that it was written for beside its hooks, `grpo_contract = 1`; one that
-states none was written for the first. Only the same number is loaded.
+`CONTRACT` rises by one when a public name or a hook goes, or changes what it takes or means (tests/public_api.txt). A
+package states its contract beside its hooks, `grpo_contract = 1`; only the same number is loaded.
 """
 
 from __future__ import annotations
@@ -34,10 +32,7 @@ def stated_by(plugin: object) -> object:
 
 
 def import_fault(error: BaseException) -> tuple[str, bool]:
-    """Returns what to say of a plugin that imports from grpo what is not there, and whether its contract is the cause.
-
-    The statement is read from the source of the modules that were being imported: execution did not come to it.
-    """
+    """Returns what to say of a plugin that imports what is not there, and whether its contract is the cause."""
     if not isinstance(error, ImportError) or str(error.name).partition(".")[0] != "grpo":
         return "", False
     stated = _stated_in_source(error)

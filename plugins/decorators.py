@@ -16,9 +16,9 @@ from grpo.plugins._spec.signature import (
     refuse_unfit_scope,
     written_function,
 )
-from grpo.plugins._spec.soundness import case_fault, metadata_fault
+from grpo.plugins._spec.soundness import case_fault, metadata_fault, spec_fault
 from grpo.plugins.errors import SpecError
-from grpo.plugins.specs import Option, Parameters, RewardFunction, VerifierFunction
+from grpo.plugins.specs import Option, Parameters, RewardFunction, Spec, VerifierFunction
 from grpo.plugins.types import Case, Isolation, Scope, Scored, Verdict
 
 _EVERYTHING = (float("-inf"), float("inf"))
@@ -263,6 +263,11 @@ def refuse_positional(name: str, misplaced: tuple[object, ...]) -> None:
         raise SpecError(f"@{name} stands above {below} without parentheses. Write @{name}(), or @{name}(version=1).")
     if misplaced:
         raise SpecError(f"@{name} takes its arguments by name. Write @{name}(version=1) above the function.")
+
+
+def refuse_faults(spec: Spec) -> None:
+    if fault := spec_fault(spec.kind, spec):
+        raise SpecError(f"{fault}.")
 
 
 def _check_metadata(name: str, version: int, timeout: float, scope: Scope, cases: Sequence[Case]) -> None:

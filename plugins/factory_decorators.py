@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from grpo.plugins._spec.signature import options_of
-from grpo.plugins._spec.soundness import spec_fault
-from grpo.plugins.decorators import refuse_positional
+from grpo.plugins.decorators import refuse_faults, refuse_positional
 from grpo.plugins.errors import SpecError
-from grpo.plugins.specs import EnvFunction, EnvSpec, Option, Parameters, SandboxFunction, SandboxSpec
+from grpo.plugins.specs import EnvFunction, EnvSpec, Option, Parameters, SandboxFunction
 from grpo.plugins.types import Row
 
 if TYPE_CHECKING:
@@ -50,18 +49,12 @@ class SandboxDecorator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FromOptions:
-    """A function of an environment's options that asks an instance of their class.
-
-    Attributes:
-        func: the class.
-        attribute: the method to call with what stands before the options, or the value to return.
-    """
+    """A function of options that makes a `func` of them and returns its `attribute`, called with what stands before."""
 
     func: Any
     attribute: str
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        """Returns what the method returns, or the value."""
         value = getattr(self.func(**options), self.attribute)
         return value(*args) if callable(value) else value
 
@@ -83,20 +76,12 @@ def env(
 ) -> EnvDecorator:
     """Makes an environment's spec of its factory; name, documentation and options are those of the factory.
 
+    The arguments are the attributes of `EnvSpec`, but for these:
+
     Args:
         version: raise it when the rows, the prompts or the scores change. It may be left out in a file, not in a
             package.
         name: the public name; default: the factory's.
-        dataset: `(split, **options) -> rows`, with the options of the factory; see `EnvSpec`.
-        rewards: the SPECs scored when the user names none.
-        verifier: the SPEC of the verifier that decides accuracy.
-        max_turns: how often the policy may speak.
-        scores_itself: `step` is called, and its reward counts, also where there is only one turn.
-        hub_dataset: the value of the option `dataset` to use when the user names a model of their own.
-        ordered: `(**options) -> bool`, whether a run goes through the rows once, from first to last.
-        resolve: for a family of environments, its member's name in, that one's own spec out.
-        settle: `(**options) -> EnvSpec`, the spec whose rewards, verifier and note fit the options; see `EnvSpec`.
-        note: what a user should know before trusting its scores.
 
     Raises:
         SpecError: the factory, its options or the metadata are not allowed.
@@ -136,7 +121,7 @@ def env(
             settle=settle,
             note=note,
         )
-        _refuse_faults(spec)
+        refuse_faults(spec)
         if dataset is not None:
             _refuse_other_options(spec.name, dataset, options)
         return spec
@@ -160,19 +145,14 @@ def sandbox(*misplaced: object, version: int = 0, name: str | None = None) -> Sa
         options = _options(factory, family=False)
         doc = inspect.cleandoc(factory.__doc__ or "")
         spec: SandboxFunction[Parameters] = SandboxFunction(name or factory.__name__, version, factory, doc, options)
-        _refuse_faults(spec)
+        refuse_faults(spec)
         return spec
 
     return decorate
 
 
 def _options(factory: Callable[..., Any], family: bool) -> tuple[Option, ...]:
-    """Returns the options of a factory.
-
-    Raises:
-        SpecError: it is no factory, or has parameters that no option can fill. That of a family takes the member's name
-            before its options, and options that only the member knows.
-    """
+    """Returns the options of a factory; SpecError where it has parameters that no option can fill."""
     if not inspect.isfunction(factory) and not inspect.isclass(factory):
         raise SpecError(f"{factory!r:.80} is neither a function nor a class. Decorate a function that returns it.")
     for parameter in () if family else inspect.signature(factory).parameters.values():
@@ -182,12 +162,6 @@ def _options(factory: Callable[..., Any], family: bool) -> tuple[Option, ...]:
                 "(after a bare '*'; of a dataclass, kw_only=True)."
             )
     return options_of(factory)
-
-
-def _refuse_faults(spec: EnvSpec | SandboxSpec) -> None:
-    fault = spec_fault(spec.kind, spec)
-    if fault:
-        raise SpecError(f"{fault}.")
 
 
 def _refuse_other_options(name: str, dataset: Callable[..., Any], options: Sequence[Option]) -> None:

@@ -40,14 +40,7 @@ _NO_COLUMNS = (*_OURS, *_TRAINERS, "prompt", "completion")
 
 @dataclass(frozen=True, slots=True)
 class TrlFunction:
-    """The call of a TRL function, as a function of our completions.
-
-    Attributes:
-        func: the function.
-        named: the parameters that it names.
-        open: it takes any other column too (`**kwargs`).
-        form: what prompts and completions are given as, unless a call says otherwise.
-    """
+    """The call of a TRL function of the parameters `named` (`open`: any), as a function of our completions."""
 
     func: Callable[..., Any]
     named: tuple[str, ...]
@@ -88,11 +81,7 @@ class TrlFunction:
 
 @dataclass(frozen=True, slots=True)
 class MessagesFunction:
-    """The call of a function that takes one completion as a list of messages, as a function of our completions.
-
-    Attributes:
-        func: the function.
-    """
+    """The call of a function that takes one completion as a list of messages, as a function of our completions."""
 
     func: Callable[..., Any]
 
@@ -107,7 +96,6 @@ class AsyncMessagesFunction(MessagesFunction):
     """The same for an `async def`."""
 
     async def __call__(self, completion: Completion | str, *columns: Any, **named: Any) -> Any:
-        """Awaits the function."""
         with _form_explained("message list"):
             return await self.func(_answer(_whole(completion), "messages"), *columns, **named)
 
@@ -117,7 +105,6 @@ class AsyncTrlFunction(TrlFunction):
     """The same for an `async def`."""
 
     async def __call__(self, completions: Sequence[Completion], *columns: Any, form: Form | None = None) -> Any:
-        """Awaits the function once."""
         if self._lacks_tokens(completions):
             return [None] * len(completions)
         with _form_explained(form or self.form), _trainer_explained():
@@ -210,11 +197,7 @@ def is_trl_function(value: object) -> TypeGuard[Callable[..., Any]]:
 
 
 def _parameters(function: Callable[..., Any], public: str) -> list[inspect.Parameter]:
-    """Returns the parameters that a call by keywords can fill.
-
-    Raises:
-        SpecError: one of them has to be given by position, or is something that only TRL's trainer has.
-    """
+    """Returns the parameters that a call by keywords can fill; SpecError for what only TRL's trainer has."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError) as error:
@@ -335,11 +318,7 @@ def _answer(completion: Completion, form: Form) -> Any:
 
 
 def _returned(values: Any, count: int) -> list[Any]:
-    """Returns the values of a function as a list.
-
-    Raises:
-        ValueError: they are something else than one value for each completion.
-    """
+    """Returns the values of a function as a list; ValueError unless they are one for each completion."""
     values = values.tolist() if hasattr(values, "tolist") else values
     if isinstance(values, str | bytes) or not isinstance(values, Sequence):
         raise ValueError(f"it returned a {type(values).__name__}; a TRL reward function returns a list")

@@ -1,9 +1,4 @@
-"""The host: every installed plugin found, checked, looked up by name and bound to a user's options.
-
-In: entry points and SPECs. Out: what a run binds of each kind, with options, and a list of what is
-wrong. One broken plugin is a line in that list and stops nothing else. Loading plugins imports no torch of ours; what
-binds, records and reads files is imported where it is used, since most commands only list.
-"""
+"""The host finds, checks, looks up and binds every installed plugin; a broken one stops nothing else."""
 
 from __future__ import annotations
 
@@ -192,17 +187,13 @@ class Host:
         """Binds a sandbox, which takes none of the reserved keys; raises what `reward` raises."""
         from grpo.plugins._spec.binding import BoundSandbox
 
-        known, options = self._without_reserved("sandbox", source)
-        spec: Any = known.spec
-        return BoundSandbox(spec, known.distribution, options)
+        return BoundSandbox(*self._without_reserved("sandbox", source))
 
     def loss(self, source: Source) -> BoundLoss:
         """Binds a loss, which takes none of the reserved keys; raises what `reward` raises."""
         from grpo.plugins._spec.binding import BoundLoss
 
-        known, options = self._without_reserved("loss", source)
-        spec: Any = known.spec
-        bound = BoundLoss(spec, known.distribution, options)
+        bound = BoundLoss(*self._without_reserved("loss", source))
         bound.prepare()
         return bound
 
@@ -210,9 +201,7 @@ class Host:
         """Binds an advantage, which takes none of the reserved keys; raises what `reward` raises."""
         from grpo.plugins._spec.binding import BoundAdvantage
 
-        known, options = self._without_reserved("advantage", source)
-        spec: Any = known.spec
-        bound = BoundAdvantage(spec, known.distribution, options)
+        bound = BoundAdvantage(*self._without_reserved("advantage", source))
         bound.prepare()
         return bound
 
@@ -220,9 +209,7 @@ class Host:
         """Binds a sampler, which takes none of the reserved keys; raises what `reward` raises."""
         from grpo.plugins._spec.binding import BoundSampler
 
-        known, options = self._without_reserved("sampler", source)
-        spec: Any = known.spec
-        return BoundSampler(spec, known.distribution, options)
+        return BoundSampler(*self._without_reserved("sampler", source))
 
     def agent(self, source: Source) -> BoundAgent:
         """Binds an agent, which takes none of the reserved keys; raises what `reward` raises.
@@ -321,11 +308,12 @@ class Host:
             logging.getLogger("grpo.plugins").warning(note)
         return found
 
-    def _without_reserved(self, kind: Kind, source: Source) -> tuple[Registration, dict[str, Any]]:
-        """Looks up a plugin that takes none of the reserved keys."""
+    def _without_reserved(self, kind: Kind, source: Source) -> tuple[Any, str, dict[str, Any]]:
+        """Returns spec, distribution and options of a plugin that takes none of the reserved keys."""
         text = parse(source)
         _refuse(text, kind, weight=text.weight, timeout=text.timeout, reads=text.reads, **{"as": text.alias or None})
-        return self._bound(kind, text, "")
+        known, options = self._bound(kind, text, "")
+        return known.spec, known.distribution, options
 
     def _bound(self, kind: Kind, text: SpecText, home: str) -> tuple[Registration, dict[str, Any]]:
         known = self._found(kind, text, home)
@@ -342,11 +330,7 @@ def _member(known: Registration, text: SpecText) -> Registration:
 
 
 def _reads(text: SpecText, spec: RewardSpec | VerifierSpec) -> Reads:
-    """Returns what a function reads of a rollout of several turns.
-
-    Raises:
-        UsageError: it takes the whole of it as it is.
-    """
+    """Returns what a function reads of a rollout of several turns; UsageError where it takes the whole of it."""
     if text.reads is not None and spec.whole and not isinstance(spec, RubricSpec):
         raise UsageError(f"'{text.written}': '{spec.name}' takes the whole rollout as it is. Leave 'reads' out.")
     return text.reads or "turn"

@@ -1,10 +1,4 @@
-"""Rubrics: several rewards that make one, weighted, gated and nested.
-
-In: components, each a reward with its weight inside the rubric (by its spec, or by a SPEC that the host looks up).
-Out: a `RubricSpec`, which is a reward spec like any other: a run gives it a weight, an alias and options, and the
-engine scores its components one by one under the names `rubric.component`. What a rubric makes of its components'
-scores is in `_spec.rubric_total`.
-"""
+"""Rubrics: several rewards that make one, weighted, gated and nested. `_spec.rubric_total` combines their scores."""
 
 from __future__ import annotations
 
@@ -132,11 +126,7 @@ def rubric(
 
 
 def completed(spec: RubricSpec, components: Sequence[Component]) -> RubricSpec:
-    """Returns the rubric with its components found, and with everything that follows from them.
-
-    Raises:
-        SpecError: the components do not fit together.
-    """
+    """Returns the rubric with its components found, and everything that follows from them, or SpecError."""
     spec = replace(spec, components=tuple(components))
     _refuse_unusable(spec)
     _refuse_unbounded(spec)
@@ -178,10 +168,7 @@ def terms(spec: RubricSpec) -> tuple[Term, ...]:
 
 
 def bound_components(bound: BoundReward) -> list[BoundReward]:
-    """Returns the components of a bound rubric as bound rewards: named `rubric.component`, with their options.
-
-    Their weights are the rubric's business; the time limit of the rubric caps that of each component.
-    """
+    """Returns the components of a bound rubric as bound rewards, named `rubric.component`, within its time limit."""
     from grpo.plugins._spec.binding import BoundReward
 
     assert isinstance(bound.spec, RubricSpec)
@@ -209,10 +196,7 @@ def parts(bound: BoundReward) -> Iterator[BoundReward]:
 
 @dataclass(frozen=True, slots=True)
 class _Plain:
-    """A rubric as a plain function of text and columns: one call after the other, here, without any time limit.
-
-    Several completions in a list are one group, and give a list.
-    """
+    """A rubric as a plain function of text and columns, without a time limit; a list of completions is one group."""
 
     components: tuple[Component, ...]
     combine: Combine

@@ -1,12 +1,8 @@
-"""What a sandbox is asked and what it answers: jobs in, results out, and never a score.
+"""What a sandbox is asked and what it answers: a `Job` in, a `JobResult` out, and never a score.
 
-In: a `Job`, which is a program with its input, files and limits. Out: a `JobResult`, which says what happened.
-Trouble of the sandbox itself is told apart from trouble of the program, because only the latter may be scored.
-
-A job may have a peer: a second program that runs at the same time in a sandbox of its own. The two share nothing but
-a stream socket, descriptor `CHANNEL` in each of them. A judge that must call untrusted code runs its own tests as the
-job and the untrusted program as the peer. What the job then prints is its verdict; the peer cannot reach that output,
-nor the memory, the files or the expected values of the tests.
+Trouble of the sandbox itself is told apart from trouble of the program, because only the latter may be scored. A job
+may have a peer, a second program in a sandbox of its own; they share nothing but a stream socket, descriptor `CHANNEL`.
+A judge runs its tests as the job and the untrusted program as the peer, which cannot reach the job's verdict.
 """
 
 from __future__ import annotations

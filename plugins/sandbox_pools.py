@@ -1,8 +1,4 @@
-"""One pool of sandboxes for each SPEC and process, shared by every judge that asks for it.
-
-In: a SPEC ("local", "docker:image=python:3.12-slim") and jobs. Out: their results. A pool is made when it is first
-asked for and closed when the process ends; a forked process makes its own.
-"""
+"""Keeps one pool of sandboxes for each SPEC and process, shared by every judge that asks for it."""
 
 from __future__ import annotations
 

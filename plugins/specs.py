@@ -1,9 +1,4 @@
-"""What a plugin offers, as frozen descriptions: one spec for each reward, environment, loss and so on.
-
-In: a function or factory with its metadata (usually through the decorators). Out: a spec that the host lists,
-checks and binds to options. A spec stays callable like the function that it describes; what a decorator returns has the
-function's own signature for type checkers too (`RewardFunction` and its like).
-"""
+"""Describes what a plugin offers: a frozen spec for each reward, environment, loss and so on."""
 
 from __future__ import annotations
 
@@ -84,6 +79,28 @@ class Column:
         return self.name + (f" (or {', '.join(self.aliases)})" if self.aliases else "")
 
 
+class _FunctionOf(Generic[Parameters, Returned]):
+    """Lets type checkers call a spec as the function that it was made of is called."""
+
+    __slots__ = ()
+
+    function: Callable[Parameters, Returned]
+
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
+        return self.function(*args, **kwargs)
+
+
+class _FactoryOf(Generic[Parameters, Returned]):
+    """The same for what is made of a factory."""
+
+    __slots__ = ()
+
+    factory: Callable[Parameters, Returned]
+
+    def __call__(self, *args: Parameters.args, **options: Parameters.kwargs) -> Returned:
+        return self.factory(*args, **options)
+
+
 @dataclass(frozen=True, slots=True)
 class RewardSpec:
     """A reward function and its contract.
@@ -135,15 +152,10 @@ class RewardSpec:
         return self.function(*args, **kwargs)
 
 
-class RewardFunction(RewardSpec, Generic[Parameters, Returned]):
-    """What `@reward` makes of a function: its spec, which type checkers let be called as the function is called."""
+class RewardFunction(_FunctionOf[Parameters, Returned], RewardSpec):
+    """What `@reward` makes of a function."""
 
     __slots__ = ()
-
-    function: Callable[Parameters, Returned]
-
-    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
-        return self.function(*args, **kwargs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,15 +195,10 @@ class VerifierSpec:
         return self.function(*args, **kwargs)
 
 
-class VerifierFunction(VerifierSpec, Generic[Parameters, Returned]):
-    """What `@verifier` makes of a function: its spec, which type checkers let be called as the function is called."""
+class VerifierFunction(_FunctionOf[Parameters, Returned], VerifierSpec):
+    """What `@verifier` makes of a function."""
 
     __slots__ = ()
-
-    function: Callable[Parameters, Returned]
-
-    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
-        return self.function(*args, **kwargs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,15 +263,10 @@ class EnvSpec:
         return self.factory(*args, **options)
 
 
-class EnvFunction(EnvSpec, Generic[Parameters]):
-    """What `@env` makes of a factory: its spec, which type checkers let be called as the factory is called."""
+class EnvFunction(_FactoryOf[Parameters, "gymnasium.Env[Any, Any]"], EnvSpec, Generic[Parameters]):
+    """What `@env` makes of a factory."""
 
     __slots__ = ()
-
-    factory: Callable[Parameters, gymnasium.Env[Any, Any]]
-
-    def __call__(self, *args: Parameters.args, **options: Parameters.kwargs) -> gymnasium.Env[Any, Any]:
-        return self.factory(*args, **options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,15 +288,10 @@ class SandboxSpec:
         return self.factory(*args, **options)
 
 
-class SandboxFunction(SandboxSpec, Generic[Parameters]):
-    """What `@sandbox` makes of a factory: its spec, which type checkers let be called as the factory is called."""
+class SandboxFunction(_FactoryOf[Parameters, "SandboxPool"], SandboxSpec, Generic[Parameters]):
+    """What `@sandbox` makes of a factory."""
 
     __slots__ = ()
-
-    factory: Callable[Parameters, SandboxPool]
-
-    def __call__(self, *args: Parameters.args, **options: Parameters.kwargs) -> SandboxPool:
-        return self.factory(*args, **options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,15 +323,10 @@ class LossSpec:
         return self.function(*args, **kwargs)
 
 
-class LossFunction(LossSpec, Generic[Parameters, Returned]):
-    """What `@loss` makes of a function: its spec, which type checkers let be called as the function is called."""
+class LossFunction(_FunctionOf[Parameters, Returned], LossSpec):
+    """What `@loss` makes of a function."""
 
     __slots__ = ()
-
-    function: Callable[Parameters, Returned]
-
-    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
-        return self.function(*args, **kwargs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,15 +354,10 @@ class AdvantageSpec:
         return self.function(*args, **kwargs)
 
 
-class AdvantageFunction(AdvantageSpec, Generic[Parameters, Returned]):
-    """What `@advantage` makes of a function: its spec, which type checkers let be called as the function is called."""
+class AdvantageFunction(_FunctionOf[Parameters, Returned], AdvantageSpec):
+    """What `@advantage` makes of a function."""
 
     __slots__ = ()
-
-    function: Callable[Parameters, Returned]
-
-    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
-        return self.function(*args, **kwargs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,15 +382,10 @@ class SamplerSpec:
         return self.function(*args, **kwargs)
 
 
-class SamplerFunction(SamplerSpec, Generic[Parameters, Returned]):
-    """What `@sampler` makes of a function: its spec, which type checkers let be called as the function is called."""
+class SamplerFunction(_FunctionOf[Parameters, Returned], SamplerSpec):
+    """What `@sampler` makes of a function."""
 
     __slots__ = ()
-
-    function: Callable[Parameters, Returned]
-
-    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
-        return self.function(*args, **kwargs)
 
 
 @dataclass(frozen=True, slots=True)

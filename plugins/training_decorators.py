@@ -1,16 +1,15 @@
-"""Provides `@loss` and `@advantage`, which turn a function of tensors into a callable spec and keep its types."""
+"""Provides `@loss`, `@advantage` and `@sampler`, which turn a function of one value into a spec and keep its types."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from grpo.plugins._spec.signature import options_of
-from grpo.plugins._spec.soundness import spec_fault
-from grpo.plugins.decorators import refuse_positional
+from grpo.plugins.decorators import refuse_faults, refuse_positional
 from grpo.plugins.errors import SpecError
-from grpo.plugins.specs import AdvantageFunction, AdvantageSpec, LossFunction, LossSpec, Parameters
+from grpo.plugins.specs import AdvantageFunction, LossFunction, Parameters, SamplerFunction
 from grpo.plugins.training import Average, Entropies, TokenCosts
 
 if TYPE_CHECKING:
@@ -31,6 +30,14 @@ class AdvantageDecorator(Protocol):
     def __call__(
         self, function: Callable[Parameters, torch.Tensor], /
     ) -> AdvantageFunction[Parameters, torch.Tensor]: ...
+
+
+class SamplerDecorator(Protocol):
+    """Makes a sampler of a function that returns row numbers."""
+
+    def __call__(
+        self, function: Callable[Parameters, Sequence[int]], /
+    ) -> SamplerFunction[Parameters, Sequence[int]]: ...
 
 
 def loss(
@@ -88,7 +95,7 @@ def loss(
             weighs=weighs,
             prepare=prepare,
         )
-        _refuse_faults(spec)
+        refuse_faults(spec)
         return spec
 
     return decorate
@@ -139,32 +146,62 @@ def advantage(
             turns=turns,
             prepare=prepare,
         )
-        _refuse_faults(spec)
+        refuse_faults(spec)
+        return spec
+
+    return decorate
+
+
+def sampler(*misplaced: object, version: int = 0, name: str | None = None, fewer: bool = False) -> SamplerDecorator:
+    """Makes a sampler of a function `(seen: RowsSeen, *, options)` that returns `seen.count` row numbers.
+
+    It is a function of what it is given: whoever needs random numbers takes `seen.random()`.
+
+    Args:
+        version: raise it when it chooses other rows. It may be left out in a file, not in a package.
+        name: the public name; default: the function's.
+        fewer: it may choose fewer rows than `seen.count`, one at least, where the others are not worth their tokens.
+
+    Raises:
+        SpecError: the signature or the metadata is not allowed.
+
+    Example:
+        >>> from grpo import RowsSeen, sampler
+        >>> @sampler(version=1)
+        ... def in_turn(seen: RowsSeen, *, first: int = 0) -> list[int]:
+        ...     free = [row for row in range(first, seen.rows) if row not in seen.taken]
+        ...     return seen.longest_ago(free)[: seen.count]
+        >>> len(in_turn(RowsSeen(rows=5, count=2, step=1)))
+        2
+    """
+    refuse_positional("sampler", misplaced)
+
+    def decorate(function: Callable[Parameters, Sequence[int]], /) -> SamplerFunction[Parameters, Sequence[int]]:
+        _refuse_other_parameters(function, "seen")
+        spec: SamplerFunction[Parameters, Sequence[int]] = SamplerFunction(
+            name=name or function.__name__,
+            version=version,
+            function=function,
+            doc=inspect.getdoc(function) or "",
+            options=options_of(function),
+            fewer=fewer,
+        )
+        refuse_faults(spec)
         return spec
 
     return decorate
 
 
 def _refuse_other_parameters(function: Callable[..., object], first: str) -> None:
-    """Refuses a function that reads something else than the one value that it is given.
-
-    Raises:
-        SpecError: it is not a function, or has other parameters before its options.
-    """
+    """Refuses a function that reads something else than the one value that it is given."""
     if not inspect.isfunction(inspect.unwrap(function)):
         raise SpecError(
             f"{function!r:.80} is not a function. Decorate a function; it may call an object that you have."
         )
     parameters = inspect.signature(function).parameters.values()
-    read = [parameter.name for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY]
+    read = ["*" * (p.kind is p.VAR_POSITIONAL) + p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
     if read != [first]:
         raise SpecError(
             f"'{function.__qualname__}': it is given '{first}' alone, and takes: {', '.join(read) or 'nothing'}. Write "
             f"({first}, *, options), each option as a keyword-only parameter."
         )
-
-
-def _refuse_faults(spec: LossSpec | AdvantageSpec) -> None:
-    fault = spec_fault(spec.kind, spec)
-    if fault:
-        raise SpecError(f"{fault}.")

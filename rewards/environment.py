@@ -1,7 +1,4 @@
-"""What an environment itself says of a rollout: the reward `environment` and the verifier `environment`.
-
-In: a rollout whose environment was stepped. Out: its rewards put together, and whether it reached its goal.
-"""
+"""The reward and the verifier `environment`: what an environment itself says of a rollout."""
 
 from __future__ import annotations
 
@@ -14,11 +11,7 @@ from grpo.plugins.types import Completion, Scored, Verdict
 
 
 def _sound(*, combine: str, discount: float, score: str | None) -> None:
-    """Refuses options that cannot work together.
-
-    Raises:
-        OptionError: with the remedy.
-    """
+    """Refuses options that cannot work together. Raises OptionError with the remedy."""
     if not 0.0 <= discount <= 1.0:
         raise OptionError(f"discount={discount:g} must be from 0 to 1.")
     if discount != 1.0 and combine != "sum":

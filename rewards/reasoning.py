@@ -1,8 +1,4 @@
-"""Finds where the reasoning of a completion ends and its answer begins, for every verifier.
-
-The forms of published models are one table. What a model writes before the last end of reasoning is no answer, whatever
-tags, boxes and numbers it holds. Linear in the length of the text.
-"""
+"""Finds where the reasoning of a completion ends and its answer begins, for every verifier."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Removes from a completion what its reader does not see, or sees crossed out: comments, hidden elements, struck text.
-
-An answer in a comment is stated to nobody, and one that is crossed out is taken back. What is opened and never closed
-stays, so that a word about HTML costs no answer. The token `<s>` begins the texts of some models and strikes nothing
-here. Linear in the length of the text.
-"""
+"""Removes from a completion what its reader does not see, or sees crossed out: comments, hidden or struck text."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Checks an advantage estimator before it is used in training.
+"""Checks an advantage estimator as the trainer calls it, on made-up scores.
 
-It is called as the trainer calls it, with made-up scores. The relations hold of every advantage, but for those that it
-claims: `unbiased`, with its default options, is held against the exact gradient of two small policies, over every batch
-that they can sample; an advantage of single turns also against that of a policy that decides how many turns there are.
+One that claims `unbiased` is held against the exact gradient of two small policies over every batch that they can
+sample, and an advantage of turns against that of a policy that decides how many turns there are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the gold answer stands in a completion: an example in, a slot that other answers can be put into out."""
+"""Finds where the gold answer stands in a completion: a slot that other answers can be put into."""
 
 from __future__ import annotations
 
@@ -17,37 +17,25 @@ _LARGER = 1200
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A text with the row that it answers.
+    """A text with the row that it answers."""
 
-    Attributes:
-        text: the completion.
-        row: the columns.
-        group: the number of its group among the examples that it is scored with, or None where it stands alone.
-    """
-
-    text: str
-    row: Mapping[str, Any]
+    text: str  # the completion
+    row: Mapping[str, Any]  # the columns
+    # the number of its group among the examples that it is scored with, or None where it stands alone
     group: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The place of the gold answer in a gold completion.
+    """The place of the gold answer in a gold completion."""
 
-    Attributes:
-        example: the completion and its row.
-        column: the column with the gold.
-        start, end: where the answer stands in the text.
-        gold: the answer as the column has it, without the working before "####".
-        value: the gold as a number, or None.
-    """
-
-    example: Example
-    column: str
+    example: Example  # the completion and its row
+    column: str  # the column with the gold
+    # start, end: where the answer stands in the text
     start: int
     end: int
-    gold: str
-    value: Decimal | None
+    gold: str  # the answer as the column has it, without the working before "####"
+    value: Decimal | None  # the gold as a number, or None
 
     def filled(self, answer: str) -> Example:
         """Returns the example with another answer in the slot."""
@@ -124,5 +112,4 @@ def number_forms(value: Decimal) -> Iterator[tuple[str, str]]:
 
 
 def number(text: str) -> Decimal:
-    """Reads a match of a number."""
     return Decimal(re.sub(r"[$€£,]", "", text))

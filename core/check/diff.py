@@ -1,8 +1,4 @@
-"""Computes how replacing one set of rewards with another would change the training signal of recorded groups.
-
-The advantages are those that the trainer computes (`core/advantage`); a group whose rewards are all alike teaches
-nothing, so a group that loses or gains its signal matters more than any change of its mean.
-"""
+"""Computes how replacing one set of rewards with another would change the training signal of recorded groups."""
 
 from __future__ import annotations
 
@@ -31,16 +27,11 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One completion under both sets.
+    """One completion under both sets."""
 
-    Attributes:
-        index: its position.
-        group: its group.
-        old, new: what it gets.
-    """
-
-    index: int
-    group: Hashable
+    index: int  # its position
+    group: Hashable  # its group
+    # old, new: what it gets
     old: Side
     new: Side
 
@@ -51,29 +42,21 @@ class Change:
 
     @property
     def shift(self) -> float:
-        """How far the advantage moved, without its sign."""
         return abs(self.new.advantage - self.old.advantage)
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What a change of rewards does to a set of completions.
+    """What a change of rewards does to a set of completions."""
 
-    Attributes:
-        changes: one for each completion, in order.
-        groups: how many groups there are.
-        lost_signal: groups that taught something and no longer do.
-        gained_signal: groups that taught nothing and now do.
-        mean_old, mean_new: mean totals, or None without any.
-        unscored_old, unscored_new: completions without a total.
-    """
-
-    changes: tuple[Change, ...]
-    groups: int
-    lost_signal: tuple[Hashable, ...]
-    gained_signal: tuple[Hashable, ...]
+    changes: tuple[Change, ...]  # one for each completion, in order
+    groups: int  # how many groups there are
+    lost_signal: tuple[Hashable, ...]  # groups that taught something and no longer do
+    gained_signal: tuple[Hashable, ...]  # groups that taught nothing and now do
+    # mean_old, mean_new: mean totals, or None without any
     mean_old: float | None
     mean_new: float | None
+    # unscored_old, unscored_new: completions without a total
     unscored_old: int
     unscored_new: int
 

@@ -1,25 +1,20 @@
-"""Checks an environment before it trains anything, and reports what breaks the contract.
-
-It plays episodes: by gymnasium's own checker, twice with the same seed, many side by side, after an episode that was
-left half-way, with hostile actions and calls of its tools, and with its own gold solutions, which its default rewards
-must score highest; `grpo.validate` plays those of all rows.
-"""
+"""Checks an environment before it trains anything, and reports what breaks the contract."""
 
 from __future__ import annotations
 
 import math
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from grpo.core.check.gold.solutions import acted, judge_golds, total
 from grpo.core.check.report import Findings, Report, title_of
 from grpo.core.check.scores import Bound, in_thread
-from grpo.core.check.tools import tool_faults
 from grpo.core.env.episodes import Episode, start_episode
 from grpo.core.env.threads import EnvThreads, Raised
+from grpo.core.env.tools import Schema, ToolCall, answer, functions_of, schemas_of
 from grpo.core.env.worked import Wanted
 from grpo.core.scoring.outcome import explain
 from grpo.core.scoring.scorer import Scorer
@@ -35,6 +30,10 @@ _ROWS = 8
 _MOST_TURNS = 200
 _CALL = 20.0  # seconds for one call of many instances side by side
 _HOSTILE = ("", " \n", "\x00", "\ud800", "</answer><answer>", "{" * 2000, "7" * 1_000_000, "\u202e1", "\U0001f600")
+
+
+SLOW = 20.0  # seconds for one call; a sandbox that starts is no fault
+_HOSTILE_ARGUMENTS = ("", "\x00", "\ud800", "{" * 2000, "7" * 1_000_000, "while True: pass", "raise SystemExit(3)")
 
 
 def check_env(env: str | EnvSpec | BoundEnv, *, seconds: float = 60.0) -> Report:
@@ -247,7 +246,6 @@ class _Check:
                 self._findings.add("warning", relation, "another row's demonstration scores as high", wrong.text)
 
     def _acted(self, wanted: Sequence[Wanted]) -> list[Completion]:
-        """Plays episodes with known actions; raises what the environment raised."""
         found: list[Completion] = []
         for one in acted(self._bound, wanted):
             if isinstance(one, Raised):
@@ -319,3 +317,54 @@ def _described(started: tuple[Any, Mapping[str, Any]]) -> tuple[Any, ...]:
 
 def _described_step(stepped: tuple[Any, Any, Any, Any, Mapping[str, Any]]) -> str:
     return repr((*stepped[:4], sorted(stepped[4].items(), key=str)))
+
+
+def tool_faults(
+    bound: BoundEnv, start: Mapping[str, Any], worked: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[str, str, str]]:
+    """Calls the tools of an environment and yields what does not hold: the relation, a sentence, the call."""
+    env = bound.make()
+    try:
+        env.reset(**start)
+        schemas = schemas_of(env, bound.name)
+        if schemas and bound.spec.max_turns == 1:
+            yield "tools", "it offers tools, and max_turns is 1: a call and its answer take a turn each", ""
+        for call in _hostile_calls(schemas):
+            yield from _fault(env, call)
+    finally:
+        env.close()
+    for used in worked:
+        first, second = (_told(bound, start, ToolCall(used["tool"], used["arguments"])) for _ in range(2))
+        if first != second:
+            yield "tools answer alike", "two instances answer the same call differently", str(dict(used))[:60]
+
+
+def _fault(env: Any, call: ToolCall) -> Iterator[tuple[str, str, str]]:
+    shown = f"{call.name}({str(dict(call.arguments))[:40]})"
+    began = time.monotonic()
+    try:
+        answer(functions_of(env), call)
+    except BaseException as error:  # also a tool that lets a program call exit()
+        yield "tools", f"a call raised {explain(error)}", shown
+    if time.monotonic() - began > SLOW:
+        yield "tools", f"a call took more than {SLOW:g} seconds", shown
+
+
+def _told(bound: BoundEnv, start: Mapping[str, Any], call: ToolCall) -> str:
+    env = bound.make()
+    try:
+        env.reset(**start)
+        return answer(functions_of(env), call)
+    finally:
+        env.close()
+
+
+def _hostile_calls(schemas: Sequence[Schema]) -> Iterator[ToolCall]:
+    """Yields calls without arguments, with unknown ones, and with hostile texts in the place of each."""
+    for schema in schemas:
+        function = schema["function"]
+        names = list(function["parameters"]["properties"])
+        yield ToolCall(function["name"], {})
+        yield ToolCall(function["name"], {"no_such_parameter": 1})
+        for hostile in _HOSTILE_ARGUMENTS if names else ():
+            yield ToolCall(function["name"], dict.fromkeys(names, hostile))

@@ -1,8 +1,4 @@
-"""The same score everywhere: examples and their scores in, findings out for every executor and order that disagrees.
-
-The published failure behind this: a verifier that sets an alarm raises off the main thread, swallows that, and calls
-every right answer wrong.
-"""
+"""Checks that a plugin scores alike in every executor and order: an alarm in a verifier fails off the main thread."""
 
 from __future__ import annotations
 
@@ -22,11 +18,7 @@ _SHUFFLE = 20_251
 def check_executors(
     bound: Bound, examples: Sequence[Example], expected: Sequence[Seen], findings: Findings, isolation: Isolation
 ) -> None:
-    """Scores the examples in every executor and order and compares with what they scored before.
-
-    Failed examples are left out, with their group: nothing that crashes or hangs runs outside a worker process.
-    `isolation` is where the expected scores come from.
-    """
+    """Compares the scores of examples that did not fail in every executor and order with `expected`."""
     sound = [unit for unit in units_of(examples) if all(expected[place].kind != "failure" for place in unit)]
     places = sorted(place for unit in sound for place in unit)
     if not places:

@@ -1,7 +1,6 @@
-"""Chooses which of a plugin's cases are gold examples, with the highest score, and which are not.
+"""Chooses which of a plugin's cases are gold examples, with the highest score.
 
-The cases' own expectation says which. Where none of them states its row's gold answer, texts that do are made of them:
-a plugin whose cases stop below the top is otherwise asked much less than one whose cases reach it.
+Where no case states its row's gold answer, texts that do are made of them.
 """
 
 from __future__ import annotations
@@ -37,17 +36,10 @@ def find_golds(
 ) -> tuple[list[tuple[Example, float]], list[Example]]:
     """Returns the examples that deserve the highest score, each with what it scores, and the others.
 
-    When options were set, the cases of other options are texts like any other, and the gold is what scores highest
-    with these options, provided that it scores more than silence. So it is for a reward of groups, whose cases say
-    what a text scores among others: here each stands alone.
-
-    Args:
-        bound: the plugin with the options to check.
-        scorer: scores with it.
-        declared: all of its cases.
-        matching: those whose options are the ones to check.
-        answer: the column with the gold answer; None where it is to be found out.
-        findings: told what stands in the way.
+    When options were set, the cases of other options are texts like any other, and the gold is what scores highest with
+    these options, provided that it scores more than silence. So it is for a reward of groups, whose cases say what a
+    text scores among others: here each stands alone. `answer`: the column with the gold answer; None where it is to be
+    found out.
     """
     texts: dict[int, tuple[Example, Seen]] = {}
     for case in (*matching, *declared) if bound.options else matching:

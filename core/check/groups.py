@@ -1,9 +1,4 @@
-"""The relations of a reward that scores groups: its cases in, findings out for every one that does not hold.
-
-A group is the completions of one prompt, and says nothing by its order: whoever stands where, and whatever other groups
-stand in the batch, a completion scores alike, and so does another with the same text. A group may have one member, as
-where a gold solution is looked at or all others failed in their environment.
-"""
+"""Checks a reward that scores groups: no order of members or groups may change a score."""
 
 from __future__ import annotations
 
@@ -25,15 +20,6 @@ Group = Sequence[Example]
 
 
 def check_groups(bound: Bound, scorer: Scorer, cases: Iterable[Case], findings: Findings, isolation: Isolation) -> None:
-    """Tries all relations.
-
-    Args:
-        bound: the reward.
-        scorer: scores with it, where a hang or a crash can be ended.
-        cases: examples with the options to check.
-        findings: told what does not hold.
-        isolation: where that scorer runs it.
-    """
     groups = _groups(cases)
     if not groups:
         return
@@ -75,7 +61,6 @@ def _groups(cases: Iterable[Case]) -> list[Group]:
 
 
 def _scored(scorer: Scorer, groups: Sequence[Group]) -> list[list[Seen]]:
-    """Scores groups in one batch."""
     scores = iter(see(scorer, [member for group in groups for member in group]))
     return [[next(scores) for _ in group] for group in groups]
 

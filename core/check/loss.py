@@ -1,13 +1,10 @@
-"""Checks whether a loss is fit to train with.
-
-It is called as the trainer calls it, on made-up tokens: completions of different lengths, with padding, advantages of
-both signs and none, sampled by the policy itself or by an older one.
-"""
+"""Checks a loss as the trainer calls it, on made-up tokens: padding, advantages of both signs, an older policy."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import partial
 
 import torch
 
@@ -139,26 +136,21 @@ def _no_advantage(bound: BoundLoss, findings: Findings, tokens: Tokens) -> None:
         )
 
 
+def _changed(tokens: Tokens, change: Callable[[str, torch.Tensor], torch.Tensor]) -> Tokens:
+    """Returns tokens with every tensor changed, given the name of its field."""
+    tensors = {field.name: getattr(tokens, field.name) for field in fields(tokens)}
+    return replace(tokens, **{name: change(name, tensor) for name, tensor in tensors.items() if tensor is not None})
+
+
 def _padding(bound: BoundLoss, findings: Findings, tokens: Tokens, found: _Found) -> None:
     """How wide the padding is follows from the longest completion beside; what stands in it no loss gets to see."""
     findings.tried("padding")
+    fill = {"mask": 0, "logps": -4.0, "old_logps": -9.0, "importance": 1.0, "entropies": 5.0}
 
-    def wider(values: torch.Tensor | None, filled: float) -> torch.Tensor | None:
-        return None if values is None else torch.nn.functional.pad(values, (0, _WIDTH), value=filled)
+    def wider(name: str, values: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.pad(values, (0, _WIDTH), value=fill[name]) if name in fill else values
 
-    mask, logps = wider(tokens.mask, 0), wider(tokens.logps, -4.0)
-    assert mask is not None
-    assert logps is not None
-    other = Tokens(
-        logps,
-        mask,
-        tokens.advantages,
-        wider(tokens.old_logps, -9.0),
-        None,
-        wider(tokens.importance, 1.0),
-        wider(tokens.entropies, 5.0),
-    )
-    moved = _found(bound, other, _counts(tokens))
+    moved = _found(bound, _changed(tokens, wider), _counts(tokens))
     if not torch.isclose(moved.loss, found.loss, rtol=1e-9) or not _alike(
         moved, found, lambda it: it[:, :_WIDTH][tokens.mask == 1]
     ):
@@ -169,20 +161,7 @@ def _other_rows(bound: BoundLoss, findings: Findings, tokens: Tokens, found: _Fo
     """Which completions share a forward pass is a question of memory, not of what is learned."""
     findings.tried("other completions")
     for kept in ([0, 1], [3, 2]):
-
-        def rows(values: torch.Tensor | None, kept: list[int] = kept) -> torch.Tensor | None:
-            return None if values is None else values[kept]
-
-        part = Tokens(
-            tokens.logps[kept],
-            tokens.mask[kept],
-            tokens.advantages[kept],
-            rows(tokens.old_logps),
-            None,
-            rows(tokens.importance),
-            rows(tokens.entropies),
-        )
-        alone = _found(bound, part, _counts(tokens))
+        alone = _found(bound, _changed(tokens, partial(_rows, kept)), _counts(tokens))
         same = _Found(found.loss, found.logps[kept], found.entropies[kept])
         if not _alike(alone, same, lambda it: it):
             severity: Severity = "note" if bound.spec.every_row else "error"  # it says that it looks at all
@@ -191,22 +170,14 @@ def _other_rows(bound: BoundLoss, findings: Findings, tokens: Tokens, found: _Fo
             return
 
 
+def _rows(kept: list[int], name: str, values: torch.Tensor) -> torch.Tensor:
+    return values[kept]
+
+
 def _precision(bound: BoundLoss, findings: Findings, tokens: Tokens, found: _Found) -> None:
     findings.tried("float64")
-
-    def single(values: torch.Tensor | None) -> torch.Tensor | None:
-        return None if values is None else values.float()
-
-    short = Tokens(
-        tokens.logps.float(),
-        tokens.mask,
-        tokens.advantages.float(),
-        single(tokens.old_logps),
-        None,
-        single(tokens.importance),
-        single(tokens.entropies),
-    )
-    rounded = _found(bound, short, _counts(tokens))
+    single = _changed(tokens, lambda name, values: values.float() if values.is_floating_point() else values)
+    rounded = _found(bound, single, _counts(tokens))
     if not torch.allclose(rounded.logps.double(), found.logps, rtol=1e-3, atol=1e-5):
         findings.add("error", "float64", "gradients in float32 are not those in float64")
 

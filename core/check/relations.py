@@ -1,8 +1,7 @@
-"""Tests the relations between the scores of a plugin's cases, and reports every one that does not hold.
+"""Tests the relations between the scores of a plugin's cases.
 
-What the gold is follows from the cases, and whether the plugin claims correctness from a column whose value stands in
-the gold completion. A plugin that claims correctness must tell right from wrong; for any other, such as a format
-reward, the hacking probes are warnings: they say what it pays for when it is the only reward.
+A plugin that claims correctness, from a column whose value stands in the gold completion, must tell right from wrong.
+For any other, such as a format reward, the hacking probes are warnings.
 """
 
 from __future__ import annotations
@@ -35,14 +34,7 @@ class Gold:
 
 
 class Relations:
-    """Checks one plugin.
-
-    Args:
-        bound: the plugin with the options to check.
-        scorer: scores with it, where a hang or a crash can be ended.
-        findings: told what does not hold.
-        isolation: where that scorer runs it: "process", unless the plugin cannot be sent to one.
-    """
+    """Checks one plugin; `isolation` is where the scorer runs it."""
 
     def __init__(self, bound: Bound, scorer: Scorer, findings: Findings, isolation: Isolation) -> None:
         self._bound = bound
@@ -55,13 +47,7 @@ class Relations:
         self._serious: Severity = "warning"
 
     def check(self, golds: Sequence[tuple[Example, float]], others: Sequence[Example], answer: str | None) -> None:
-        """Tries all relations.
-
-        Args:
-            golds: examples that deserve the highest score, with what they score.
-            others: the other examples.
-            answer: the column with the gold answer; None to find it out.
-        """
+        """Tries all relations on the gold examples; `answer` is the gold's column, None to find it out."""
         examples = [example for example, _ in golds]
         spec = self._bound.spec
         columns = list(examples[0].row) if spec.any_column else [column.name for column in spec.columns]

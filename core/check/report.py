@@ -13,31 +13,11 @@ from grpo.plugins.errors import PluginError
 
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
-QUIRKS = frozenset(
-    {
-        *(
-            "gold",
-            "CRLF",
-            "final newline",
-            "trailing space",
-            "leading space",
-            "multi-line reasoning",
-            "thousands comma",
-        ),
-        *(
-            "trailing zero",
-            "currency sign",
-            "near",
-            "wrong",
-            "near >= wrong",
-            "wrong >= silence",
-            "silence",
-            "only tags",
-        ),
-        *("every number", "alternatives", "look-alikes", "question repeated", "override", "1 MB of text"),
-        "unusable gold",
-    }
-)
+QUIRKS = frozenset((
+    "gold", "CRLF", "final newline", "trailing space", "leading space", "multi-line reasoning", "thousands comma",
+    "trailing zero", "currency sign", "near", "wrong", "near >= wrong", "wrong >= silence", "silence", "only tags",
+    "every number", "alternatives", "look-alikes", "question repeated", "override", "1 MB of text", "unusable gold",
+))  # fmt: skip
 """Relations of what a text is worth, which a published text may break; all others are about how a plugin works."""
 
 _WIDTH = 100
@@ -45,19 +25,12 @@ _WIDTH = 100
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One relation that does not hold.
+    """One relation that does not hold."""
 
-    Attributes:
-        severity: "error" (would train the wrong thing), "warning" (may be meant, look at it) or "note".
-        relation: the relation's name, for example "CRLF"; docs/authors.md lists them.
-        message: what was expected and what came.
-        example: the text, or what else it was seen on; "" when there is none.
-    """
-
-    severity: Severity
-    relation: str
-    message: str
-    example: str = ""
+    severity: Severity  # "error" (would train the wrong thing), "warning" (may be meant, look at it) or "note"
+    relation: str  # the relation's name, for example "CRLF"; docs/authors.md lists them
+    message: str  # what was expected and what came
+    example: str = ""  # the text, or what else it was seen on; "" when there is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +97,7 @@ class Report:
 
 
 class Findings:
-    """Collects what a check finds: one finding for a relation and severity, with the first example and a count.
-
-    Args:
-        as_published: the plugin scores as a published text does: what that pays for is a note.
-    """
+    """Collects one finding for a relation and severity, with the first example and a count."""
 
     def __init__(self, *, as_published: bool = False) -> None:
         self._as_published = as_published
@@ -147,7 +116,6 @@ class Findings:
         self._not_tried[what] = None
 
     def tried(self, relation: str) -> None:
-        """Notes that a relation was tried."""
         self._tried[relation] = None
 
     def add(self, severity: Severity, relation: str, message: str, example: str | None = None) -> None:
@@ -163,7 +131,6 @@ class Findings:
             self._found[key] = Finding(severity, relation, message, shown)
 
     def report(self, plugin: str) -> Report:
-        """Returns the report, errors first."""
         findings = []
         for key in sorted(self._found, key=lambda key: SEVERITIES.index(key[0])):
             found, more = self._found[key], self._more.get(key, 0)

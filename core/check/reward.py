@@ -1,8 +1,7 @@
-"""Checks a reward or verifier before it trains anything, and reports what does not hold.
+"""Checks a reward or verifier by the relations that follow from its own cases, in every executor.
 
-From the plugin's own cases follow the relations that its scores must keep (`Relations`), in every executor
-(`check_executors`). A plugin without cases is called on rows of an environment (`check_calls`). All of it runs in a
-worker process where it can, so that a hang costs its time limit and a crash its own text.
+A plugin without cases is called on rows of an environment. All of it runs in a worker process where it can, so that a
+hang costs its time limit and a crash its own text.
 """
 
 from __future__ import annotations
@@ -11,23 +10,28 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import Any
 
 from grpo.core.check.answers import Example
-from grpo.core.check.calls import check_calls
 from grpo.core.check.env import check_env
+from grpo.core.check.gold.validate import answered
 from grpo.core.check.golds import find_golds, wanted
 from grpo.core.check.groups import check_groups
 from grpo.core.check.relations import Relations
 from grpo.core.check.report import Finding, Findings, Report, Severity, title_of
 from grpo.core.check.scores import Bound, placed, see, with_options
-from grpo.core.check.trial import OWN_ROW
+from grpo.core.check.trial import OWN_ROW, faults_of, own_completions
+from grpo.core.env.episodes import START_SECONDS, episodes_of
+from grpo.core.env.mixture import missing_columns, refuse_missing_columns
+from grpo.core.env.processes import starting_place, trial_processes
 from grpo.core.scoring.loop import is_async
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins._spec.binding import BoundReward, BoundVerifier
+from grpo.plugins.errors import did_you_mean
 from grpo.plugins.from_trl import MessagesFunction, TrlFunction
 from grpo.plugins.host import Host
 from grpo.plugins.rubric import RubricSpec
-from grpo.plugins.specs import RewardSpec, VerifierSpec
+from grpo.plugins.specs import EnvSpec, RewardSpec, VerifierSpec
 from grpo.plugins.types import Case, Isolation
 
 __all__ = ["Finding", "Report", "check_env", "check_reward", "check_verifier"]
@@ -36,6 +40,10 @@ Target = str | RewardSpec | BoundReward
 VerifierTarget = str | VerifierSpec | BoundVerifier
 _FEW = 2
 _NOT_SENT = ("cannot be sent to a worker process", "a worker process cannot load it")
+
+
+DEFAULT_ENV = "gsm8k"
+_ROWS = 2
 
 
 def check_reward(
@@ -140,7 +148,6 @@ def _scorer(bound: Bound, groups: Mapping[str, tuple[Bound, list[Case]]], isolat
 def _check_cases(
     bound: Bound, scorer: Scorer, groups: Mapping[str, tuple[Bound, list[Case]]], findings: Findings
 ) -> None:
-    """Checks that every case scores what it says."""
     if not groups:
         severity: Severity = "note" if bound.options else "warning"
         what = "it declares no cases for these options" if bound.options else f"it declares no cases{_add_cases(bound)}"
@@ -185,3 +192,39 @@ def _examples(case: Case, number: int) -> list[Example]:
 
 def _words(expect: float | bool | None) -> str:
     return "it to abstain" if expect is None else f"{expect}"
+
+
+def check_calls(bound: Bound, scorer: Scorer, env: str | None, findings: Findings) -> None:
+    """Calls the plugin on rows of `env`, of its own or of the default one, and notes what fails or never differs."""
+    host = Host.discover()
+    own = _own_env(bound, host)
+    source = host.env(env or own or DEFAULT_ENV).settled()
+    place = starting_place(source, 0, START_SECONDS)
+    episodes = episodes_of(source, "train", limit=_ROWS, unbounded=_ROWS, describe_tools=False, opened=place)
+    if env is not None:
+        refuse_missing_columns(episodes[0], [bound])
+    lacking = missing_columns(bound, episodes[0].row)
+    completions = [] if lacking else answered(source, episodes, START_SECONDS, trial_processes(source, 0))
+    completions += [] if env or own or missing_columns(bound, OWN_ROW) else own_completions()
+    if not completions:
+        meant = did_you_mean(lacking[0], [*episodes[0].row, *OWN_ROW]) if lacking else ""
+        findings.add(
+            "error" if meant else "warning",
+            "calls",
+            f"it was not called: the rows of env '{source.name}' lack the column {', '.join(lacking)}.{meant} Name an "
+            "environment whose rows have it, as in --env rows:dataset=my.jsonl",
+        )
+        return
+    findings.tried("calls")
+    for fault in faults_of(bound, scorer, completions):
+        findings.add(fault.severity, "calls", fault.message, fault.example)
+
+
+def _own_env(bound: Bound, host: Host) -> str | None:
+    """Returns the first environment that names a plugin as its own, or None."""
+    for known in host.registrations("env"):
+        spec: Any = known.spec
+        own = isinstance(spec, EnvSpec) and spec.resolve is None and known.distribution == bound.distribution
+        if own and bound.spec.name in (*spec.rewards, spec.verifier):
+            return f"{known.distribution}/{spec.name}"
+    return None

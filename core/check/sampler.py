@@ -1,9 +1,4 @@
-"""Checks a sampler before it chooses what a run learns from.
-
-It goes through runs that are made up: rows that are always right, sometimes right and never right, and rewards without
-a lowest score. What it chooses must be rows that there are, the same ones whenever it is asked the same, and none may
-be left out for good.
-"""
+"""Checks a sampler on made-up runs: it must choose existing rows, repeatably, and leave none out for good."""
 
 from __future__ import annotations
 

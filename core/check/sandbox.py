@@ -1,8 +1,6 @@
-"""Checks a sandbox before it judges anything, and reports what does not hold.
+"""Checks a sandbox with programs whose end is known and with hostile ones, each followed by an honest one.
 
-It runs programs whose end is known, and the hostile ones of `attacks`, each followed by an honest one that must be
-none the worse. Attacks that leave something behind run alone, so that the next job may find it; the others run side
-by side.
+Attacks that leave something behind run alone, so that the next job may find it; the others run side by side.
 """
 
 from __future__ import annotations
@@ -96,7 +94,6 @@ class _Check:
         self._capable = dict(pool.capabilities())
 
     async def all(self) -> None:
-        """Tries the relations one after another."""
         checks: tuple[tuple[str, Callable[[str], Awaitable[None]]], ...] = (
             ("endings", self._endings),
             ("order and number of results", self._order),

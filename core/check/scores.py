@@ -1,7 +1,6 @@
 """Scores examples for a check, in the executor that is asked for.
 
-A verdict counts as a score here (1 for right, 0 for wrong) and an undecided one as an abstention, so that rewards and
-verifiers keep the same relations.
+A verdict counts as a score here (1 for right, 0 for wrong) and an undecided one as an abstention.
 """
 
 from __future__ import annotations
@@ -104,12 +103,7 @@ def seen_in_loop(bound: Bound, examples: Sequence[Example]) -> list[Seen]:
 
 
 def in_thread(work: Callable[[], T], seconds: float | None = None) -> T:
-    """Runs work in a thread and returns its result.
-
-    Raises:
-        TimeoutError: it took longer; the thread, which cannot be ended, runs on.
-        BaseException: what the work raised.
-    """
+    """Runs work in a thread and returns its result; after TimeoutError the thread, which cannot be ended, runs on."""
     results: list[T] = []
     errors: list[BaseException] = []
 
@@ -150,7 +144,6 @@ def units_of(examples: Sequence[Example]) -> list[list[int]]:
 
 
 def note_failure(findings: Findings, seen: Seen, example: Example) -> None:
-    """Adds a finding when an example failed."""
     findings.tried("no crash")
     if seen.kind == "failure":
         relation = "range" if "outside its range" in (seen.reason or "") else "no crash"

@@ -1,8 +1,6 @@
-"""Delta debugging of texts: a text and a test in, the smallest text found that still passes the test out.
+"""Shrinks a text while it passes a test, by lines, words, tags and characters.
 
-It drops ever smaller runs, first of lines, then of words, tags and characters, and begins again while that helps:
-Zeller and Hildebrandt's ddmin (IEEE TSE 28, 2002), keeping only its complements. The result is a text of which no
-single line, word or character can be dropped, unless the calls run out before.
+This is ddmin (Zeller and Hildebrandt, IEEE TSE 28, 2002), keeping only its complements.
 """
 
 from __future__ import annotations
@@ -20,17 +18,11 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
-    """What came of it.
+    """What came of it."""
 
-    Attributes:
-        text: the smallest text found.
-        calls: how many texts were tried.
-        minimal: False when the calls ran out.
-    """
-
-    text: str
-    calls: int
-    minimal: bool
+    text: str  # the smallest text found
+    calls: int  # how many texts were tried
+    minimal: bool  # False when the calls ran out
 
 
 class _Spent(Exception):
@@ -48,11 +40,7 @@ class _Search:
         self._dropped: set[str] = set()
 
     def pass_over(self, split: Callable[[str], list[str]]) -> None:
-        """Drops runs of units, halving their length down to single ones.
-
-        Raises:
-            _Spent: the calls ran out.
-        """
+        """Drops runs of units, halving their length down to single ones. Raises _Spent if the calls ran out."""
         units = split(self.text)
         size = max(1, len(units) // 2)
         while units:
@@ -90,13 +78,7 @@ class _Search:
 
 
 def shrink(text: str, keeps: Keeps, *, calls: int = 2000) -> Shrunk:
-    """Shrinks a text.
-
-    Args:
-        text: a text that passes the test.
-        keeps: says of each of several texts whether it passes.
-        calls: how many texts may be tried.
-    """
+    """Shrinks a text while `keeps` holds, trying at most `calls` texts."""
     search = _Search(text, keeps, calls)
     try:
         before = None

@@ -1,7 +1,4 @@
-"""Texts derived from a gold completion: an example in, named examples out that must score like it, or never as high.
-
-The names are those of the relations in a report; docs/authors.md lists them.
-"""
+"""Derives texts from a gold completion that must score like it, or never as high; docs/authors.md lists their names."""
 
 from __future__ import annotations
 

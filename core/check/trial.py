@@ -1,8 +1,4 @@
-"""Calls a reward or a verifier on completions that no model wrote, and finds what would keep a run from learning.
-
-The texts are of the kinds that policies write: the row's answer and a wrong one in several layouts, code, JSON, and
-nothing.
-"""
+"""Calls a reward or verifier on texts such as policies write, and finds what would keep a run from learning."""
 
 from __future__ import annotations
 
@@ -43,17 +39,11 @@ Kind = Literal["every call", "some calls", "no return", "abstains", "one value"]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with what a plugin returned.
+    """What is wrong with what a plugin returned."""
 
-    Attributes:
-        kind: which fault it is.
-        message: without the plugin's name.
-        example: a completion that shows it.
-    """
-
-    kind: Kind
-    message: str
-    example: str
+    kind: Kind  # which fault it is
+    message: str  # without the plugin's name
+    example: str  # a completion that shows it
 
     @property
     def severity(self) -> Severity:
@@ -81,9 +71,7 @@ def own_completions() -> list[Completion]:
     """Returns the texts for `OWN_ROW`, as a group that no other has the number of."""
     asked = (Message(role="user", content=OWN_ROW["question"]),)
     return [
-        as_sampled(
-            Completion(text, (Message(role="assistant", content=text),), asked, dict(OWN_ROW), group=-1),
-        )
+        as_sampled(Completion(text, (Message(role="assistant", content=text),), asked, dict(OWN_ROW), group=-1))
         for text in texts_for(OWN_ROW)
     ]
 
@@ -94,13 +82,7 @@ def as_sampled(completion: Completion) -> Completion:
 
 
 def faults_of(bound: Bound, scorer: Scorer, completions: Sequence[Completion]) -> list[Fault]:
-    """Calls a plugin on completions and returns what is wrong with what it returned.
-
-    Args:
-        bound: the plugin.
-        scorer: has it.
-        completions: of one or several rows; what an environment failed on does not count.
-    """
+    """Returns what is wrong with what a plugin returned for completions that their environment did not fail."""
     played = [completion for completion in completions if completion.finish_reason != "error"]
     began = time.monotonic()
     fails = any(one.kind == "failure" for one in seen_of(scorer, played[:1], bound.name))

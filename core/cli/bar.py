@@ -1,4 +1,4 @@
-"""Progress on standard error: what is being done, and how much of it is done, in; a line on a terminal out."""
+"""Shows on a terminal's standard error what is being done, and how much of it is done."""
 
 from __future__ import annotations
 
@@ -10,11 +10,7 @@ if TYPE_CHECKING:
 
 
 class StatusLine:
-    """A line that says what is being done, while it is used as a context manager and standard error is a terminal.
-
-    Args:
-        what: what is being done first.
-    """
+    """A line that says what is being done, while it is used as a context manager and standard error is a terminal."""
 
     def __init__(self, what: str) -> None:
         self._status: Status | None = None
@@ -33,18 +29,12 @@ class StatusLine:
             self._status.stop()
 
     def begins(self, what: str) -> None:
-        """Shows what is being done from now on."""
         if self._status is not None:
             self._status.update(what)
 
 
 class ProgressBar:
-    """A bar that shows while it is used as a context manager and standard error is a terminal; silent otherwise.
-
-    Args:
-        total: how much there is; None while nobody knows.
-        what: what is being done.
-    """
+    """A bar that shows while it is used as a context manager and standard error is a terminal; silent otherwise."""
 
     def __init__(self, total: int | None, what: str) -> None:
         from rich.console import Console
@@ -69,13 +59,10 @@ class ProgressBar:
         self._progress.stop()
 
     def begins(self, what: str) -> None:
-        """Shows what is being done from now on."""
         self._progress.update(self._task, description=what)
 
     def advanced(self, count: int) -> None:
-        """Shows that so much more is done."""
         self._progress.advance(self._task, count)
 
     def reached(self, done: int, total: int) -> None:
-        """Shows how much is done of how much."""
         self._progress.update(self._task, completed=done, total=total)

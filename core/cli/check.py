@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import click
 
@@ -21,6 +22,12 @@ from grpo.plugins.errors import GrpoError, NotInstalled, OptionError, SandboxUna
 from grpo.plugins.host import Host, Registration
 from grpo.plugins.specs import KINDS, Kind
 
+CHECKS: dict[Kind, Callable[[Any], Report]] = {
+    "env": check_env,
+    "loss": check_loss,
+    "advantage": check_advantage,
+    "sampler": check_sampler,
+}
 STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 

@@ -1,4 +1,4 @@
-"""What `grpo plan --nodes` prints: a configuration, a model's shape and a cluster in, a table out."""
+"""Prints what a step costs on a cluster, for `grpo plan --nodes`."""
 
 from __future__ import annotations
 
@@ -30,20 +30,7 @@ SHARDED = {
 def cluster_plan(
     config: RunConfig, shape: Shape, context: int, gpu: Gpu, nodes: int, per_node: int, *, as_json: bool
 ) -> str:
-    """Returns the text that is printed.
-
-    Args:
-        config: what the user asked for.
-        shape: of the model and how it is trained.
-        context: tokens of a sequence, prompt and completion.
-        gpu: of each machine.
-        nodes: machines.
-        per_node: GPUs in each.
-        as_json: print one JSON object.
-
-    Raises:
-        UsageError: it fits nowhere.
-    """
+    """Returns the text that is printed; UsageError where it fits nowhere."""
     from grpo.core.planning.cluster.step import Cluster, Work, place, whole_sync
 
     completion = config.rollout.max_completion_length or default_completion(embedded=config.model is None)

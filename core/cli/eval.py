@@ -145,11 +145,7 @@ def changes(plans: Sequence[EvaluationPlan], host: Host) -> Iterator[str]:
 
 
 def refuse_unwritable_file(file: Path) -> None:
-    """Refuses an output file that cannot be made.
-
-    Raises:
-        UsageError: its folder does not exist or may not be written to.
-    """
+    """Refuses an output file whose folder does not exist or may not be written to."""
     if not file.parent.is_dir():
         raise UsageError(f"--output {file}: there is no folder {file.parent}. Make it first.")
     if not os.access(file.parent, os.W_OK | os.X_OK):
@@ -186,7 +182,6 @@ def summary(plan: EvaluationPlan, measurement: Measurement) -> dict[str, Any]:
 
 
 def report(plan: EvaluationPlan, measurement: Measurement) -> list[str]:
-    """Returns the lines for people."""
     evaluation = measurement.evaluation
     how = "greedy" if plan.temperature == 0 else f"temperature {plan.temperature:g}, seed {plan.seed}"
     asked = _questions(plan)
@@ -226,7 +221,6 @@ def report(plan: EvaluationPlan, measurement: Measurement) -> list[str]:
 
 
 def _questions(plan: EvaluationPlan) -> int:
-    """Returns how many different questions are asked."""
     from grpo.core.env.questions import questions_of
 
     return len(set(questions_of(plan.env, plan.episodes)))

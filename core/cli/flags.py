@@ -1,8 +1,4 @@
-"""Makes a click option of every setting that has a flag, and turns given flags into dotted keys and values.
-
-The help lists options in titled groups. An error names the flag that the user typed, or could have typed, not the
-setting behind it.
-"""
+"""Makes a click option of every setting that has a flag, and turns given flags into dotted keys and values."""
 
 from __future__ import annotations
 
@@ -51,11 +47,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class PanelOption(click.Option):
-    """An option that stands in a panel of the help.
-
-    Args:
-        panel: its title.
-    """
+    """An option that stands in a panel of the help."""
 
     def __init__(self, *args: Any, panel: str = OTHERS, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
@@ -66,11 +58,7 @@ class SettingsCommand(click.Command):
     """A command that has every flag: its help lists them in panels, and its errors name them."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs the command.
-
-        Raises:
-            GrpoError: as the command does, with flags in the place of settings.
-        """
+        """Runs the command. Raises GrpoError: as the command does, with flags in the place of settings."""
         with naming_flags(ctx.params):
             return super().invoke(ctx)
 
@@ -111,11 +99,7 @@ def every_flag(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def given(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns dotted key to value, as a file would have it, of the flags that were given.
-
-    Args:
-        values: what click hands to a command that has every flag.
-    """
+    """Returns dotted key to value, as a file would have it, of the flags that were given."""
     found: dict[str, Any] = {}
     for key, flag in FLAGS.items():
         value = values[_parameter(flag)]
@@ -135,11 +119,7 @@ def given(values: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def naming_flags(values: Mapping[str, Any]) -> Iterator[None]:
-    """Names the flags of settings in errors, but for settings of --set or --config, which keep the name that they have.
-
-    Args:
-        values: what click hands to a command that has every flag.
-    """
+    """Names the flags of settings in errors; settings of --set or --config keep the name that they have."""
     try:
         yield
     except GrpoError as error:
@@ -149,13 +129,7 @@ def naming_flags(values: Mapping[str, Any]) -> Iterator[None]:
 
 
 def typed_as_settings(pairs: Iterable[str], config_file: Path | None, values: Mapping[str, Any]) -> set[str]:
-    """Returns the settings that the user wrote by their keys, with --set or in a file, and not as flags.
-
-    Args:
-        pairs: of --set.
-        config_file: of --config.
-        values: the flags, as click hands them to a command that has every one.
-    """
+    """Returns the settings that the user wrote by their keys, with --set or in a file, and not as flags."""
     keys = {pair.partition("=")[0].strip() for pair in pairs}
     with suppress(UsageError):  # the file is what is wrong
         keys |= keys_of(config_file)
@@ -163,12 +137,7 @@ def typed_as_settings(pairs: Iterable[str], config_file: Path | None, values: Ma
 
 
 def named_by_flags(text: str, typed: Collection[str] = ()) -> str:
-    """Returns a text for people in which settings go by their flags: "train.lr=1" is "--lr 1".
-
-    Args:
-        text: with settings by their dotted keys; one without a section is a setting where a colon follows it.
-        typed: settings to leave as they are.
-    """
+    """Returns a text for people in which settings go by their flags: "train.lr=1" is "--lr 1"."""
 
     def flag_of(match: re.Match[str]) -> str:
         key, value = match["key"] or match["bare"], match["value"]
@@ -191,11 +160,7 @@ def _gathered(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def table_of(flag: str, pairs: Iterable[str]) -> dict[str, Any]:
-    """Returns name to value of texts `NAME=VALUE`, whose values are TOML or bare text.
-
-    Raises:
-        UsageError: one is written otherwise.
-    """
+    """Returns name to value of texts `NAME=VALUE`, whose values are TOML or bare text. Raises UsageError."""
     found: dict[str, Any] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")

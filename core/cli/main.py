@@ -99,7 +99,6 @@ def cli() -> None:
 
 
 def main() -> NoReturn:
-    """Runs the command line and exits."""
     for name, value in BEFORE_TORCH.items():
         os.environ.setdefault(name, value)
     if count() > 1:

@@ -61,8 +61,7 @@ def generate(
     if samples > 1 and temperature == 0:
         raise UsageError(f"-n {samples} at temperature 0 would give {samples} equal completions. Raise --temperature.")
     with StatusLine("loading libraries") as line:
-        from grpo.core.measure.generate import answers, encode_fitting
-        from grpo.core.measure.question import example_of
+        from grpo.core.measure.generate import answers, encode_fitting, example_of
         from grpo.core.planning.facts import read_model
         from grpo.core.policy.weights import find_weights
 
@@ -127,11 +126,7 @@ def export(run: Path, folder: Path, merge: bool) -> None:
 
 
 def _lines(file: Path) -> list[str]:
-    """Reads the prompts of a file; blank lines are skipped.
-
-    Raises:
-        UsageError: it cannot be read or holds none.
-    """
+    """Reads the prompts of a file; blank lines are skipped. Raises UsageError if it cannot be read or holds none."""
     try:
         lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
     except OSError as error:

@@ -45,11 +45,7 @@ class PlanCommand(SettingsCommand):
     help=f"Tokens of prompt and completion. Default: what the rows of --env need, else {CONTEXT}.",
 )
 @click.option("--gpu", metavar="SIZE", help="GPU, for example H100, or its memory in GB. Default: this machine's.")
-@click.option(
-    "--nodes",
-    type=AT_LEAST_ONE,
-    help="Machines for which to calculate the cost of a step, with --gpu NAME.",
-)
+@click.option("--nodes", type=AT_LEAST_ONE, help="Machines for which to calculate the cost of a step, with --gpu NAME.")
 @click.option("--gpus-per-node", type=AT_LEAST_ONE, default=8, help="GPUs in each machine. Default: 8.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; sizes in bytes.")
 @every_flag
@@ -87,19 +83,7 @@ def planned(
     *,
     as_json: bool,
 ) -> tuple[str, list[str]]:
-    """Returns what is printed, and notes.
-
-    Args:
-        config: of the run; it need not name an environment.
-        context: tokens, prompt and completion; None: what the rows ask for.
-        gpu: a GPU's name, or its memory; None: this machine's.
-        cluster: machines, None where only memory is asked for, and the GPUs in each.
-        line: shows what is being done.
-        as_json: returns one JSON object.
-
-    Raises:
-        UsageError: settings that cannot work, or a model or rows that cannot be read.
-    """
+    """Returns what is printed, and notes; UsageError for settings that cannot work or rows that cannot be read."""
     from grpo.core.cli.cluster import cluster_plan
     from grpo.core.planning.batch import decide_batch
     from grpo.core.planning.cluster.hardware import device_of, gpu_of
@@ -233,17 +217,7 @@ def report(
     fits: tuple[Fit | None, Fit | None, Proposal | None],
     longest: int | None,
 ) -> list[str]:
-    """Returns what is printed for a person; sizes in GiB.
-
-    Args:
-        title: the model, and how it is trained.
-        shape: of the model.
-        job: one group of the run.
-        device: whose memory is counted.
-        fits: the settings that fit with what was given; where there are none, those that fit without it; where there
-            are none, either, the GPUs that hold the run together.
-        longest: the model's context.
-    """
+    """Returns what is printed for a person; sizes in GiB."""
     from grpo.core.planning.memory.budget import GIB, largest_context, largest_group, pairs, remedies
     from grpo.core.planning.memory.proposal import described, launch_command
 

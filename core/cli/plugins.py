@@ -1,8 +1,4 @@
-"""`grpo plugins`: what is installed and what is wrong with it, as a table, as JSON, or one plugin in full.
-
-In: the host. Out: text on stdout. Nothing is executed but the import of the plugins and their listing hooks; checking
-and scaffolding are commands of their own modules, imported when they are used.
-"""
+"""`grpo plugins` lists what is installed and what is wrong with it, as a table or JSON, or shows one plugin in full."""
 
 from __future__ import annotations
 

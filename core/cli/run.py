@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from grpo.core.cli.flags import (
-    PanelOption,
-    SettingsCommand,
-    every_flag,
-    given,
-    named_by_flags,
-    typed_as_settings,
-)
+from grpo.core.cli.flags import PanelOption, SettingsCommand, every_flag, given, named_by_flags, typed_as_settings
 from grpo.core.config.schema import load_config
 from grpo.plugins.errors import UsageError
 
@@ -126,7 +119,7 @@ def run(
                 return _exit_code(start_on_ray(config, ray_address or "", asked, display))
             host = Host.discover()
             if dry_run:
-                from grpo.core.run.dry_run import dry_run as look
+                from grpo.core.run.job import dry_run as look
 
                 look(config, host, display)
                 return 0
@@ -138,11 +131,7 @@ def run(
 def _asked(
     place: str | None, address: str | None, workers: int | None, servers: int | None, nodes: int | None
 ) -> Asked | None:
-    """Returns what was asked for of a cluster, or None for a run on this machine.
-
-    Raises:
-        UsageError: a flag of clusters without one.
-    """
+    """Returns what was asked for of a cluster, or None for a run on this machine. Raises UsageError."""
     from grpo.core.run.ray.placement import Asked
 
     if place is not None:

@@ -1,7 +1,6 @@
-"""Implements `grpo runs`, which lists runs, and `grpo show`, which prints the rollouts of a step.
+"""Implements `grpo runs`, which lists runs, and `grpo show`, which prints the rollouts of a step. Neither loads torch.
 
-Neither loads torch. What models, datasets and plugins wrote is printed without escape sequences and never as markup,
-and each text of theirs stands behind a mark, so that none can pass for something that this program says.
+What models, datasets and plugins wrote is printed without escape sequences, never as markup, and behind a mark.
 """
 
 from __future__ import annotations

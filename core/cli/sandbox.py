@@ -1,8 +1,4 @@
-"""`grpo sandbox`: runs one program in a sandbox, checks that a sandbox holds, removes what crashed runs left behind.
-
-In: a program and its limits, or the SPEC of a sandbox. Out: what happened, for people or as one JSON object. What a
-program wrote is shown without terminal commands.
-"""
+"""`grpo sandbox` runs a program in a sandbox, checks a sandbox, and removes what crashed runs left behind."""
 
 from __future__ import annotations
 

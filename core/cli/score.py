@@ -1,12 +1,7 @@
 """Implements `grpo score` and `grpo verify`: adds outcomes to recorded completions and prints a summary on stderr.
 
-On a terminal the summary alone is printed, unless the rows are asked for.
-
-They are read from a file of JSON lines, a CSV or Parquet file, or a run.
-
-Both stream in blocks of 512 rows and keep the order; with a reward that scores groups, all rows are one block, because
-a group may stand anywhere. The output is opened when the SPECs and the first block have
-been read without fault, so a mistake does not cost an older output.
+They read and write blocks of 512 rows in order; with a reward that scores groups, all rows are one block. The output is
+opened after the SPECs and the first block were read without fault, so a mistake does not cost an older output.
 """
 
 from __future__ import annotations
@@ -147,11 +142,7 @@ def verify(verifier: str, source: str, target: str, as_json: bool, opened: str, 
 
 
 def _refuse_lost(names: Sequence[str]) -> None:
-    """Ends the command with exit code 1 where a plugin failed on every row: nothing was measured.
-
-    Raises:
-        PluginError: with the names.
-    """
+    """Ends the command with exit code 1 where a plugin failed on every row: nothing was measured."""
     if names:
         raise PluginError(f"{', '.join(names)} failed on every row; the first failure is shown above.")
 
@@ -170,10 +161,8 @@ def _stream(
     """Reads, scores and writes block by block; a broken line ends it after the rows before it are written.
 
     With `gather`, which finds the groups, all rows are one block, and a broken line ends it at once. With
-    `summary_only` rows are written nowhere, and the summary is what stdout gets.
-
-    Raises:
-        UsageError: a file that cannot be opened, or a broken line.
+    `summary_only` rows are written nowhere, and the summary is what stdout gets. Raises UsageError if a file that
+    cannot be opened, or a broken line.
     """
     with contextlib.ExitStack() as open_files:
         unopened: Counter[str] = Counter()

@@ -1,7 +1,4 @@
-"""One plugin in full, for `grpo plugins show`.
-
-In: the host and the name that the user typed. Out: the lines to print.
-"""
+"""Describes one plugin in full, for `grpo plugins show`."""
 
 from __future__ import annotations
 
@@ -79,9 +76,7 @@ def _function_of(known: Registration) -> object:
 def found(host: Host, name: str) -> Registration:
     """Returns the plugin that `[kind:][dist/]name` or `./file.py:function` names.
 
-    Raises:
-        PluginNotFound: there is none.
-        AmbiguousName: several kinds, or several distributions, have the name.
+    Raises PluginNotFound if there is none; AmbiguousName: several kinds, or several distributions, have the name.
     """
     prefix, colon, rest = name.partition(":")
     if colon and prefix in KINDS:
@@ -112,7 +107,6 @@ def found(host: Host, name: str) -> Registration:
 
 
 def described(host: Host, known: Registration) -> Iterator[str]:
-    """Yields the lines that describe a plugin."""
     spec = known.spec
     yield f"{known.kind} {spec.name}, version {spec.version}"
     if known.distribution_version:

@@ -62,14 +62,7 @@ def shrink(
 
 
 def case_text(bound: BoundReward, completion: Completion, texts: Sequence[str], outcomes: Sequence[Outcome]) -> str:
-    """Returns a `Case` as Python, with the columns that the reward reads; a failure has no score to expect.
-
-    Args:
-        bound: the reward.
-        completion: one with the row.
-        texts: the completions of the case; several are a group.
-        outcomes: one for each.
-    """
+    """Returns a `Case` as Python, with the columns that the reward reads; a failure has no score to expect."""
     columns = completion.row
     if not bound.spec.any_column:
         names = [name for column in bound.spec.columns for name in column.names]

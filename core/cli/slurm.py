@@ -91,23 +91,14 @@ wait "$TRAINING" || wait "$TRAINING"
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """What a batch script asks for.
+    """What a batch script asks for."""
 
-    Attributes:
-        nodes: machines that train.
-        server_nodes: machines that sample.
-        gpus: in each; 0: none.
-        processes: that train on each machine.
-        split: GPUs that share each layer of a server's engine.
-        sharded: the processes share the policy, by FSDP 2.
-    """
-
-    nodes: int
-    server_nodes: int
-    gpus: int
-    processes: int
-    split: int
-    sharded: bool = False
+    nodes: int  # machines that train
+    server_nodes: int  # machines that sample
+    gpus: int  # in each; 0: none
+    processes: int  # that train on each machine
+    split: int  # GPUs that share each layer of a server's engine
+    sharded: bool = False  # the processes share the policy, by FSDP 2
 
     @property
     def servers_each(self) -> int:
@@ -116,17 +107,7 @@ class Machines:
 
 
 def shares(config: RunConfig, machines: Machines, gpu: str | None, context: int | None) -> tuple[bool, str]:
-    """Returns whether one GPU cannot hold a run, so that its processes have to share the policy, and a note.
-
-    Args:
-        config: of the run.
-        machines: that it is to have.
-        gpu: the name of their GPUs, or their memory; None: this machine's, else one of `ASSUMED` GiB.
-        context: tokens of prompt and completion; None: what completions ask for.
-
-    Raises:
-        UsageError: the machines cannot hold it, whatever is shared.
-    """
+    """Returns whether one GPU cannot hold a run, so that its processes share the policy, and a note."""
     from grpo.core.config.defaults import default_completion
     from grpo.core.planning.cluster.hardware import known_gpu
     from grpo.core.planning.cluster.step import SPARE
@@ -185,16 +166,7 @@ def shares(config: RunConfig, machines: Machines, gpu: str | None, context: int 
 def slurm_script(
     config: RunConfig, machines: Machines, arguments: str, python: str, longest: str | None, options: tuple[str, ...]
 ) -> str:
-    """Returns a batch script.
-
-    Args:
-        config: of the run; it names the run directory.
-        machines: what it needs.
-        arguments: of `grpo run`, quoted for a shell.
-        python: the interpreter on the machines.
-        longest: a time limit of SLURM, or None for the partition's.
-        options: more of sbatch's.
-    """
+    """Returns a batch script that runs `arguments` of `grpo run`, quoted for a shell."""
     from jinja2 import Environment, StrictUndefined
 
     asked = [

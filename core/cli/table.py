@@ -1,8 +1,4 @@
-"""Prints a table: headings and rows in; aligned columns out in a pipe, and on a terminal what fits its width.
-
-Where a terminal is too narrow for all columns, a row begins with its first cell alone; the short cells stand in columns
-below it, and the long ones in a text below these.
-"""
+"""Prints a table: aligned columns in a pipe, and on a terminal what fits its width."""
 
 from __future__ import annotations
 
@@ -29,14 +25,9 @@ def print_table(
 ) -> None:
     """Prints rows under their headings.
 
-    Args:
-        headings: of the columns.
-        rows: a text for each column.
-        long: the columns that may be wrapped.
-        state: the column that is coloured.
-        style: of a text in that column.
-        unless_alike: columns that a terminal does without where all rows have the same text in them.
-        under: a column whose texts are titles on a terminal, each over the rows that follow with the same text.
+    `long`: the columns that may be wrapped. `unless_alike`: columns that a terminal does without where all rows have
+    the same text in them. `under`: a column whose texts are titles on a terminal, each over the rows that follow with
+    the same text.
     """
     widths = [max(len(row[column]) for row in [headings, *rows]) for column in range(len(headings))]
     if not sys.stdout.isatty():

@@ -1,8 +1,7 @@
 """Runs an object in a process of its own on this machine; it answers messages like an object on another node.
 
-Theory of operation. The process is started as in plugins/child_process.py. Each message is answered in a thread of
-its own there. When the process ends, whatever it was asked fails; it ends by itself when this
-process does, since its connection closes.
+It is started as in plugins/child_process.py, and answers each message in a thread of its own. When the process ends,
+whatever it was asked fails; it ends by itself when this process does.
 """
 
 from __future__ import annotations
@@ -30,9 +29,7 @@ _GRACE = 5.0
 class LocalObject:
     """Makes an object of "module:Class" in a process of its own.
 
-    Args:
-        kind: "module:Class".
-        settings: the arguments of the class; values that JSON has.
+    `kind`: "module:Class". `settings`: the arguments of the class; values that JSON has.
     """
 
     def __init__(self, kind: str, settings: Mapping[str, Any]) -> None:

@@ -1,8 +1,4 @@
-"""The processes that train together on a cluster: a function and its settings in, started on nodes by Ray Train.
-
-Ray Train sets up torch.distributed between them and the variables that torchrun would set, and ends all of them when
-one fails. The function runs in a thread of each process.
-"""
+"""Starts the processes that train together on nodes of a cluster, by Ray Train, which ends all when one fails."""
 
 from __future__ import annotations
 
@@ -19,14 +15,9 @@ from grpo.core.cluster.ray_cluster import Node
 class Ranks:
     """Starts the processes; they run until `running` says otherwise, or the connection with the cluster ends.
 
-    Args:
-        function: "module:function", importable on each node; takes `settings`.
-        settings: plain values, and objects of `Cluster.host`.
-        nodes: where each process is to run, in the order of their ranks.
-        gpus: whether each has a GPU.
-
-    Attributes:
-        error: what ended them, or None.
+    `function`: "module:function", importable on each node; takes `settings`. `settings`: plain values, and objects of
+    `Cluster.host`. `nodes`: where each process is to run, in the order of their ranks. `gpus`: whether each has a GPU.
+    `error`: what ended them, or None.
     """
 
     def __init__(self, function: str, settings: Mapping[str, Any], nodes: Sequence[Node], *, gpus: bool) -> None:

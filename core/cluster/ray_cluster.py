@@ -1,9 +1,7 @@
 """Connects to a Ray cluster, lists its nodes and starts objects on them. Only this module imports ray.
 
-Theory of operation. An object is named by its module and class, made on a node by an actor of its own, and spoken to in
-bytes: what is in them is the business of the two who speak. So Ray itself pickles names, numbers and bytes of ours
-between processes that know the cluster's token, and nothing else. A cluster that asks for no token is refused: whoever
-reached its ports could run code on every node.
+An object is named by its module and class, made by an actor of its own, and spoken to in bytes, so Ray pickles nothing
+but names, numbers and bytes. A cluster without a token is refused: who reached its ports could run code on every node.
 """
 
 from __future__ import annotations
@@ -30,8 +28,7 @@ HOW_TO_START = (
 class NodeLost(RunError):
     """An object does not answer, because its process or its node is gone.
 
-    Attributes:
-        for_good: whether it will never answer again.
+    `for_good`: whether it will never answer again.
     """
 
     def __init__(self, words: str, for_good: bool) -> None:
@@ -41,16 +38,11 @@ class NodeLost(RunError):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A machine of the cluster.
+    """A machine of the cluster."""
 
-    Attributes:
-        id: of Ray.
-        address: its name in the network.
-        cpus, gpus: that the cluster may use there.
-    """
-
-    id: str
-    address: str
+    id: str  # of Ray
+    address: str  # its name in the network
+    # cpus, gpus: that the cluster may use there
     cpus: int
     gpus: int
 
@@ -95,11 +87,8 @@ class Hosted:
 class Cluster:
     """A connection with a cluster; use it as a context manager.
 
-    Args:
-        address: HOST:PORT; "": that of RAY_ADDRESS, or the cluster that runs on this machine.
-
-    Raises:
-        UsageError: there is no Ray, no such cluster, or it asks for no token.
+    `address`: HOST:PORT; "": that of RAY_ADDRESS, or the cluster that runs on this machine. Raises UsageError if there
+    is no Ray, no such cluster, or it asks for no token.
     """
 
     def __init__(self, address: str) -> None:
@@ -159,17 +148,9 @@ class Cluster:
     ) -> Hosted:
         """Makes an object on a node, which lives until it is ended or this connection is.
 
-        Args:
-            kind: "module:Class", importable there.
-            settings: the arguments of the class; values that JSON has.
-            node: where.
-            cpus, gpus: that it asks the cluster for.
-            restarts: how often it is made again after its process has died.
-            seconds: to wait until it is there.
-
-        Raises:
-            NodeLost: the node is gone.
-            UsageError: it lacks this package, asks for no token, or has nothing free in time.
+        `kind`: "module:Class", importable there. `settings`: the arguments of the class; values that JSON has. `node`:
+        where. `restarts`: how often it is made again after its process has died. Raises NodeLost if the node is gone;
+        UsageError if it lacks this package, asks for no token, or has nothing free in time.
         """
         from ray.exceptions import ActorUnschedulableError, GetTimeoutError, RayError
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -231,11 +212,7 @@ class _Host:
 
 
 def _refuse_unreachable(address: str) -> None:
-    """Refuses an address that nobody listens on, which Ray would go on calling for minutes.
-
-    Raises:
-        UsageError: says how to start a cluster.
-    """
+    """Refuses an address that nobody listens on, which Ray would go on calling for minutes. Raises UsageError."""
     host, _, port = address.rpartition(":")
     if not address or address == "auto":
         return

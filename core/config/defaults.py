@@ -1,8 +1,4 @@
-"""What stands for settings that are left out: the values that planning chooses and that the pages and the help tell.
-
-In: nothing, or the model that a run names. Out: values. A default that is the same for every run stands at its setting
-(core/config/sections.py).
-"""
+"""Values that stand for settings that are left out, where planning, pages and help have to agree on them."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from grpo.core.config.plugin_ref import PluginRef
 from grpo.core.config.schema import RunConfig
+from grpo.core.config.section import PluginRef
 from grpo.plugins._host.loading import GIVEN
 from grpo.plugins._spec.spec_text import is_file, parse
 from grpo.plugins.errors import UsageError
@@ -68,13 +68,7 @@ def _said_of(ref: PluginRef) -> dict[str, str]:
 
 
 def how_to_resume(config: RunConfig, path: Path, steps: int | None = None) -> str:
-    """Returns what continues a run: the command, or the call where objects of Python have to be given again.
-
-    Args:
-        config: of the run.
-        path: its directory.
-        steps: that it is to have, where it is made longer.
-    """
+    """Returns what continues a run: the command, or the call where objects of Python have to be given again."""
     given = given_of(config)
     if not given:
         return f"grpo run --resume {path}" + (f" --steps {steps}" if steps else "")
@@ -86,17 +80,7 @@ def how_to_resume(config: RunConfig, path: Path, steps: int | None = None) -> st
 def refuse_missing(
     config: RunConfig, path: Path, again: Mapping[Kind, Sequence[str]] | None = None, steps: int | None = None
 ) -> None:
-    """Refuses to continue a run without the objects that it was given, which no other process has.
-
-    Args:
-        config: of the run.
-        path: its directory.
-        again: the names of those that are given again, by kind; none on the command line.
-        steps: that it is to have, where it is made longer.
-
-    Raises:
-        UsageError: says what is missing and how to go on.
-    """
+    """Refuses to continue a run without the objects that it was given, which no other process has."""
     there = again or {}
     found = {kind: [n for n in names if n not in there.get(kind, ())] for kind, names in given_of(config).items()}
     told = [f"the {kind} '{name}'" for kind, names in found.items() for name in names]

@@ -1,8 +1,4 @@
-"""What the settings say of themselves: the tables of docs/configuration.md and a JSON schema, from their declarations.
-
-In: the page as it is; nothing for the schema. Out: the page with the tables of today; the schema of a configuration's
-file, for editors that complete and check TOML and JSON.
-"""
+"""Makes the tables of docs/configuration.md and a JSON schema from the declarations of the settings."""
 
 from __future__ import annotations
 

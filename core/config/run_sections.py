@@ -42,8 +42,7 @@ class OutputSection(Section):
         ),
     ] = None
     keep: Annotated[
-        Annotated[int, Field(ge=2)],
-        About("Checkpoints to keep.", "At least two, so that one is always complete."),
+        Annotated[int, Field(ge=2)], About("Checkpoints to keep.", "At least two, so that one is always complete.")
     ] = 2
     report_to: Annotated[
         tuple[Literal["wandb", "tensorboard", "trackio", "mlflow", "otel"], ...],
@@ -66,16 +65,10 @@ class OutputSection(Section):
         ),
     ] = None
     run_group: Annotated[
-        str | None,
-        About(
-            "Group of the run in trackers.",
-            left_out="none",
-            flag=Flag("--run-group", panel="trackers"),
-        ),
+        str | None, About("Group of the run in trackers.", left_out="none", flag=Flag("--run-group", panel="trackers"))
     ] = None
     tags: Annotated[
-        tuple[str, ...],
-        About("Tags of the run in trackers.", flag=Flag("--tags", "A,B", "commas", panel="trackers")),
+        tuple[str, ...], About("Tags of the run in trackers.", flag=Flag("--tags", "A,B", "commas", panel="trackers"))
     ] = ()
 
 
@@ -83,23 +76,18 @@ class FailureSection(Section):
     """When failing rewards stop the run."""
 
     stop_share: Annotated[
-        Share,
-        About("Stop the run if a reward or verifier failed on more than this share of a step's completions."),
+        Share, About("Stop the run if a reward or verifier failed on more than this share of a step's completions.")
     ] = 0.2
     no_signal_steps: Annotated[
         Count,
         About(
             "Stop the run after this many steps in which a reward abstained on everything, or after as many first "
-            "steps without two different rewards in a group; 0: never.",
+            "steps without two different rewards in a group; 0: never."
         ),
     ] = 10
-    retries: Annotated[
-        Count,
-        About("Retries of a call that failed for a transient reason (network, rate limit)."),
-    ] = 2
+    retries: Annotated[Count, About("Retries of a call that failed for a transient reason (network, rate limit).")] = 2
     wait_limit: Annotated[
-        Positive,
-        About("Seconds that processes wait for a missing one before the run stops and names it."),
+        Positive, About("Seconds that processes wait for a missing one before the run stops and names it.")
     ] = 1800.0
 
 
@@ -116,16 +104,14 @@ class CanarySection(Section):
         ),
     ] = None
     cases: Annotated[
-        bool,
-        About("Also use the cases that rewards and verifier declare.", flag=Flag("--canary-cases")),
+        bool, About("Also use the cases that rewards and verifier declare.", flag=Flag("--canary-cases"))
     ] = False
     every: Annotated[AtLeastOne, About("Batches between checks.")] = 1
     tolerance: Annotated[NotNegative, About("How far a score may be from the expected one.")] = 1e-6
     share: Annotated[
         Share,
         About(
-            "Share of a plugin's canaries that may fail or drift without a warning.",
-            "For judges whose scores vary.",
+            "Share of a plugin's canaries that may fail or drift without a warning.", "For judges whose scores vary."
         ),
     ] = 0.0
     patience: Annotated[

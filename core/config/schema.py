@@ -1,24 +1,22 @@
 """Merges a TOML file, `--set` pairs and flags into one frozen, validated `RunConfig`.
 
-It refuses every value that is wrong on its own, before anything is loaded. core/planning/decide.py refuses what depends
-on other things (a plugin's options, the model's context).
+It refuses every value that is wrong on its own; core/planning/decide.py refuses what depends on other things.
 """
 
 import json
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
-from grpo.core.config.errors import complaint, setting_at
-from grpo.core.config.plugin_ref import PluginRef
 from grpo.core.config.run_sections import CanarySection, EvaluationSection, FailureSection, OutputSection
-from grpo.core.config.section import Section
+from grpo.core.config.section import PluginRef, Section
 from grpo.core.config.sections import LoraSection, LossSection, RolloutSection, TrainSection
-from grpo.core.config.setting import About, Flag
-from grpo.plugins.errors import UsageError
+from grpo.core.config.setting import About, Flag, settings_of
+from grpo.plugins.errors import UsageError, did_you_mean
 
 
 class RunConfig(Section):
@@ -110,11 +108,7 @@ class RunConfig(Section):
     ] = None
     out: Annotated[
         Path | None,
-        About(
-            "Run directory, new or empty.",
-            left_out="`runs/TIME-ENV`",
-            flag=Flag("--out", panel="output"),
-        ),
+        About("Run directory, new or empty.", left_out="`runs/TIME-ENV`", flag=Flag("--out", panel="output")),
     ] = None
     seed: Annotated[
         Annotated[int, Field(ge=0, lt=2**32)],
@@ -131,7 +125,6 @@ class RunConfig(Section):
 
     @property
     def envs(self) -> tuple[PluginRef, ...]:
-        """The environments."""
         return self.env if isinstance(self.env, tuple) else (self.env,)
 
     @field_validator("chat_template_kwargs", mode="before")
@@ -154,14 +147,9 @@ def load_config(
 ) -> RunConfig:
     """Merges a file, `--set` pairs and flags (later ones win) into a checked configuration.
 
-    Args:
-        file: TOML, or the config.json of an earlier run.
-        pairs: "a.b=value"; the value is TOML, or bare text.
-        flags: dotted key to value; None values are left out.
-        env_required: else `env` is "" where none is named.
-
-    Raises:
-        UsageError: an unreadable file, an unknown key, or a value out of range; names the key.
+    `pairs`: "a.b=value"; the value is TOML, or bare text. `flags`: dotted key to value; None values are left out.
+    `env_required`: else `env` is "" where none is named. Raises UsageError: an unreadable file, an unknown key, or a
+    value out of range; names the key.
     """
     tree: dict[str, Any] = _read(file) if file else {}
     for pair in pairs:
@@ -176,11 +164,7 @@ def load_config(
 
 
 def keys_of(file: Path | None) -> set[str]:
-    """Returns the dotted keys of the settings in a file; none without one.
-
-    Raises:
-        UsageError: the file cannot be read.
-    """
+    """Returns the dotted keys of the settings in a file; none without one. Raises UsageError."""
     tree = {} if file is None else _read(file)
     return set(tree) | {f"{name}.{key}" for name, own in tree.items() if isinstance(own, Mapping) for key in own}
 
@@ -188,8 +172,7 @@ def keys_of(file: Path | None) -> set[str]:
 def parse_config(tree: Mapping[str, Any], *, env_required: bool = True) -> RunConfig:
     """Checks a nested mapping. A data set without an environment is one of the environment `rows`.
 
-    Raises:
-        UsageError: an unknown key or a value out of range; names the key.
+    Raises UsageError: an unknown key or a value out of range; names the key.
     """
     if env_required and not tree.get("env"):
         if tree.get("dataset") in (None, "", "embedded"):
@@ -235,3 +218,38 @@ def _put(tree: dict[str, Any], key: str, value: Any) -> None:
         if not isinstance(tree, dict):
             raise UsageError(f"--set {key}: '{part}' is a value, not a section")
     tree[last] = value
+
+
+def complaint(line: Any, root: type[BaseModel]) -> str:
+    where = setting_at(line["loc"], root)
+    if line["type"] == "extra_forbidden":
+        known = sorted(settings_of(root))
+        if isinstance(line["input"], Mapping):  # a misspelt section
+            known = sorted({key.rpartition(".")[0] for key in known} - {""})
+        return f"unknown setting '{where}'.{_meant(where, known)} See docs/configuration.md for all of them"
+    message = line["msg"].removeprefix("Value error, ")
+    message = message.replace("valid tuple", "list").partition(" or instance of ")[0].replace("dictionary", "table")
+    message = re.sub(r"not a valid path for <class '[\w.]+'>", "not a path", message)
+    shown = "" if line["type"] == "value_error" else f", not {line['input']!r}"
+    return f"{where or 'configuration'}: {message[0].lower()}{message[1:]}{shown}"
+
+
+def _meant(where: str, known: Sequence[str]) -> str:
+    """Returns a question with the setting whose last name, or whose flag, somebody wrote, or else the closest one."""
+    name = where.rpartition(".")[2].lstrip("-").replace("-", "_")
+    of_that_name = [key for key in known if key.rpartition(".")[2] == name]
+    return f" Did you mean '{of_that_name[0]}'?" if len(of_that_name) == 1 else did_you_mean(where, known)
+
+
+def setting_at(location: Sequence[str | int], root: type[BaseModel]) -> str:
+    """Joins a location; leaves out what pydantic adds to it for the alternatives of a type."""
+    parts: list[str] = []
+    section: Any = root
+    for part in location:
+        if section is None and isinstance(part, str):
+            break
+        parts.append(str(part))
+        field = section.model_fields.get(part) if section is not None else None
+        inner = field.annotation if field is not None else None
+        section = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else None
+    return ".".join(parts)

@@ -1,11 +1,10 @@
 """What every section of settings keeps to, and the numbers that settings are made of."""
 
 # Annotations are evaluated where they stand: written as text, each would be compiled again in every process.
-
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 AtLeastOne = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
@@ -14,6 +13,21 @@ NotNegative = Annotated[float, Field(ge=0)]
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]  # of Adam, which moves a weight by about as much: beyond 1 is a slip
 Share = Annotated[float, Field(ge=0, le=1)]
+
+PLUGIN_TABLE = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "description": "A SPEC without options."},
+        "options": {"type": "object", "description": "The plugin's own."},
+        "weight": {"type": "number"},
+        "as": {"type": "string", "description": "Its name in this run."},
+        "timeout": {"type": "number", "exclusiveMinimum": 0, "description": "Seconds for one call."},
+        "reads": {"enum": ["turn", "rollout"], "description": "What a reward sees of several turns."},
+    },
+    "required": ["name"],
+    "additionalProperties": False,
+}
+PluginRef = str | Annotated[dict[str, Any], WithJsonSchema(PLUGIN_TABLE)]
 
 
 class Section(BaseModel):

@@ -25,19 +25,12 @@ from grpo.core.config.defaults import (
     WARMUP_LR_FACTOR,
     Dtype,
 )
-from grpo.core.config.plugin_ref import PluginRef
-from grpo.core.config.section import AtLeastOne, BelowOne, Count, NotNegative, Positive, Rate, Section, Share
+from grpo.core.config.section import AtLeastOne, BelowOne, Count, NotNegative, PluginRef, Positive, Rate, Section, Share
 from grpo.core.config.setting import About, Flag
 
 WeightSync = Literal["delta", "everything", "broadcast"]
 Correction = Literal[
-    "none",
-    "token_truncate",
-    "token_mask",
-    "sequence_truncate",
-    "sequence_mask",
-    "geometric_truncate",
-    "geometric_mask",
+    "none", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask", "geometric_truncate", "geometric_mask"
 ]
 
 
@@ -71,12 +64,7 @@ class TrainSection(Section):
         ),
     ] = None
     group_size: Annotated[
-        Annotated[int, Field(ge=2)],
-        About(
-            "Completions per prompt.",
-            "G in the GRPO paper.",
-            flag=Flag("--group-size"),
-        ),
+        Annotated[int, Field(ge=2)], About("Completions per prompt.", "G in the GRPO paper.", flag=Flag("--group-size"))
     ] = 8
     prompts_per_step: Annotated[
         AtLeastOne,
@@ -122,8 +110,7 @@ class TrainSection(Section):
         ),
     ] = 0
     warmup_lr: Annotated[
-        Rate | None,
-        About("Learning rate of the supervised steps.", left_out=f"{WARMUP_LR_FACTOR:g} times `lr`"),
+        Rate | None, About("Learning rate of the supervised steps.", left_out=f"{WARMUP_LR_FACTOR:g} times `lr`")
     ] = None
     checkpointing: Annotated[
         Literal["none", "full", "offload", "auto"],
@@ -135,15 +122,10 @@ class TrainSection(Section):
         ),
     ] = "auto"
     check_memory: Annotated[
-        bool,
-        About(
-            "Refuse a run that needs more memory than this machine has.",
-            "See [plan.md](plan.md).",
-        ),
+        bool, About("Refuse a run that needs more memory than this machine has.", "See [plan.md](plan.md).")
     ] = True
     share_prompts: Annotated[
-        bool,
-        About("Compute a prompt once per group and pack rows without padding, if the model allows it."),
+        bool, About("Compute a prompt once per group and pack rows without padding, if the model allows it.")
     ] = True
     head: Annotated[
         Literal["grpo", "trl"],
@@ -186,8 +168,7 @@ class LossSection(Section):
         ),
     ] = "group_mean"
     beta: Annotated[
-        NotNegative,
-        About("KL coefficient against the reference policy; 0 loads no reference.", flag=Flag("--beta")),
+        NotNegative, About("KL coefficient against the reference policy; 0 loads no reference.", flag=Flag("--beta"))
     ] = 0.0
     use_bias_correction_kl: Annotated[
         bool,
@@ -197,8 +178,7 @@ class LossSection(Section):
         ),
     ] = True
     mask_truncated_completions: Annotated[
-        bool,
-        About("Exclude truncated completions, and rollouts that a budget ended, from the loss."),
+        bool, About("Exclude truncated completions, and rollouts that a budget ended, from the loss.")
     ] = False
     num_iterations: Annotated[AtLeastOne, About("Optimizer steps on each generated batch (mu in the GRPO paper).")] = 1
     rollout_correction: Annotated[
@@ -290,8 +270,7 @@ class RolloutSection(Section):
     refill: Annotated[
         Count,
         About(
-            "Retries of a completion that a reward or environment failed on, in the same step.",
-            flag=Flag("--refill"),
+            "Retries of a completion that a reward or environment failed on, in the same step.", flag=Flag("--refill")
         ),
     ] = 0
     dynamic: Annotated[
@@ -340,12 +319,10 @@ class RolloutSection(Section):
         ),
     ] = None
     batch_size: Annotated[
-        AtLeastOne | None,
-        About("Completions that a process decodes at once.", left_out="all at once"),
+        AtLeastOne | None, About("Completions that a process decodes at once.", left_out="all at once")
     ] = None
     max_turns: Annotated[
-        AtLeastOne | None,
-        About("Most turns of a rollout.", left_out="what the environment allows"),
+        AtLeastOne | None, About("Most turns of a rollout.", left_out="what the environment allows")
     ] = None
     max_rollout_length: Annotated[
         AtLeastOne | None,
@@ -376,11 +353,7 @@ class RolloutSection(Section):
         ),
     ] = None
     step_timeout: Annotated[
-        Positive,
-        About(
-            "Time limit of one environment call; beyond it the rollout fails.",
-            kind="seconds",
-        ),
+        Positive, About("Time limit of one environment call; beyond it the rollout fails.", kind="seconds")
     ] = 60.0
     env_processes: Annotated[
         Count,
@@ -397,12 +370,7 @@ class LoraSection(Section):
     """A low-rank adapter instead of full fine-tuning."""
 
     enabled: Annotated[
-        bool,
-        About(
-            "Train a low-rank adapter, or all weights.",
-            "LoRA: arXiv 2106.09685.",
-            flag=Flag("--lora/--full"),
-        ),
+        bool, About("Train a low-rank adapter, or all weights.", "LoRA: arXiv 2106.09685.", flag=Flag("--lora/--full"))
     ] = False
     rank: Annotated[AtLeastOne, About("Rank of the adapter.", flag=Flag("--lora-rank"))] = 16
     alpha: Annotated[
@@ -416,10 +384,7 @@ class LoraSection(Section):
             flag=Flag("--lora-targets", "A,B", "commas"),
         ),
     ] = "all-linear"
-    dropout: Annotated[
-        BelowOne,
-        About("Dropout of the adapter's input in training."),
-    ] = 0.0
+    dropout: Annotated[BelowOne, About("Dropout of the adapter's input in training.")] = 0.0
     bits: Annotated[
         Literal[4] | None,
         About(

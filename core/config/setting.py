@@ -25,20 +25,14 @@ LINK = re.compile(r"\[[^]]*\]\(([^)#]+)[^)]*\)")
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """The flag of `grpo run` for a setting.
+    """The flag of `grpo run` for a setting."""
 
-    Attributes:
-        name: with its dashes; of a switch that can be turned off, both names: "--lora/--full".
-        metavar: what stands for the value in the help; None: its type.
-        takes: one value; each: it may be repeated; pairs: repeated, two words each; table: repeated, NAME=VALUE each;
-            commas: a list in one word.
-        panel: the group of `grpo run --help` that lists it; "": that of its section.
-    """
-
-    name: str
-    metavar: str | None = None
+    name: str  # with its dashes; of a switch that can be turned off, both names: "--lora/--full"
+    metavar: str | None = None  # what stands for the value in the help; None: its type
+    # one value; each: it may be repeated; pairs: repeated, two words each; table: repeated, NAME=VALUE each; commas: a
+    # list in one word
     takes: Literal["one", "each", "pairs", "table", "commas"] = "one"
-    panel: str = ""
+    panel: str = ""  # the group of `grpo run --help` that lists it; "": that of its section
 
     def __str__(self) -> str:
         """Markdown, for the page of settings."""
@@ -51,40 +45,24 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What people read of a setting, in Markdown with links from the folder docs.
+    """What people read of a setting, in Markdown with links from the folder docs."""
 
-    Attributes:
-        text: what it is, in one sentence; also the help of its flag. May end in a colon, which `more` goes on from.
-        more: what the page and the schema say further.
-        left_out: what stands for it where it is None, in a few words.
-        kind: a noun in place of the type's own.
-        flag: of `grpo run`, where it has one.
-    """
-
-    text: str
-    more: str = ""
-    left_out: str = ""
-    kind: str = ""
-    flag: Flag | None = None
+    text: str  # what it is, in one sentence; also the help of its flag. May end in a colon, which `more` goes on from.
+    more: str = ""  # what the page and the schema say further
+    left_out: str = ""  # what stands for it where it is None, in a few words
+    kind: str = ""  # a noun in place of the type's own
+    flag: Flag | None = None  # of `grpo run`, where it has one
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting, as its declaration says.
+    """A setting, as its declaration says."""
 
-    Attributes:
-        key: dotted, as in "train.steps".
-        about: for people.
-        forms: each type that a value may have, with its bounds; without None.
-        default: None: left open until the run is planned.
-        required: there is no default.
-    """
-
-    key: str
-    about: About
-    forms: tuple[tuple[Any, tuple[Any, ...]], ...]
-    default: Any
-    required: bool
+    key: str  # dotted, as in "train.steps"
+    about: About  # for people
+    forms: tuple[tuple[Any, tuple[Any, ...]], ...]  # each type that a value may have, with its bounds; without None
+    default: Any  # None: left open until the run is planned
+    required: bool  # there is no default
 
     @property
     def words(self) -> tuple[Any, ...]:
@@ -113,11 +91,7 @@ class Setting:
 
 
 def settings_of(root: type[BaseModel], prefix: str = "") -> dict[str, Setting]:
-    """Returns dotted key to setting, in the order of their declaration.
-
-    Raises:
-        TypeError: a field without an `About`.
-    """
+    """Returns dotted key to setting, in the order of their declaration. Raises TypeError."""
     found: dict[str, Setting] = {}
     for name, field in root.model_fields.items():
         key = prefix + name

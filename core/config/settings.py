@@ -1,9 +1,7 @@
-"""What a run goes by: a configuration and the parts that planning chose in, `Settings` out.
+"""Holds what a run goes by: a configuration with the parts that planning chose.
 
-In `Settings` no value that a run needs is None, and the types say so. They are written to config.json under the names
-of the configuration, so a run that resumes reads back what was chosen. None is left only where it is the user's choice
-and no open question: no limit of rows, no second clip range, whatever the machine at hand asks for (`rollout.sleep`,
-`rollout.tolerance`), and how weights travel (`rollout.weight_sync`) where no plan was made for training.
+In `Settings` no value that a run needs is None. They are written to config.json under the names of the configuration,
+so a run that resumes reads back what was chosen.
 """
 
 from __future__ import annotations
@@ -75,32 +73,20 @@ class Settings(RunConfig):
 
 
 class Part(Protocol):
-    """What one topic of planning chose: a frozen dataclass whose fields are settings of one section.
-
-    Attributes:
-        section: which one.
-    """
+    """What one topic of planning chose: a frozen dataclass whose fields are settings of one section."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
-    section: ClassVar[SectionName]
+    section: ClassVar[SectionName]  # which one
 
 
 def settle(kind: type[SectionT], given: BaseModel, *parts: Part) -> SectionT:
-    """Returns a section with the values that were chosen for it in the place of the user's.
-
-    Raises:
-        ValidationError: a value that a run needs was not chosen, which is a mistake of planning.
-    """
+    """Returns a section with the values that were chosen for it in the place of the user's."""
     chosen = {field.name: getattr(part, field.name) for part in parts for field in fields(part)}
     return kind(**dict(given) | chosen)
 
 
 def settled(config: RunConfig, *parts: Part) -> Settings:
-    """Returns a configuration with everything that the parts chose.
-
-    Raises:
-        ValidationError: a value that a run needs is in none of them, which is a mistake of planning.
-    """
+    """Returns a configuration with everything that the parts chose."""
     kinds: dict[SectionName, type[BaseModel]] = {
         "train": TrainSettings,
         "loss": LossSettings,

@@ -1,8 +1,4 @@
-"""Shows the first prompt of a run exactly as the model reads it.
-
-What a chat template makes of messages decides what a policy learns to answer: a system prompt that nobody asked for, a
-turn that nobody opened, a question that was trimmed away. All of it shows here, special tokens included.
-"""
+"""Shows the first prompt of a run exactly as the model reads it, special tokens included."""
 
 from __future__ import annotations
 
@@ -18,15 +14,10 @@ LINES, WIDTH = 24, 600  # what is shown of a long one: lines from its beginning 
 
 @dataclass(frozen=True, slots=True)
 class FirstPrompt:
-    """A prompt to look at.
+    """A prompt to look at."""
 
-    Attributes:
-        title: says what it is, and its length in tokens.
-        lines: its text, decoded from the token ids.
-    """
-
-    title: str
-    lines: Sequence[str]
+    title: str  # says what it is, and its length in tokens
+    lines: Sequence[str]  # its text, decoded from the token ids
 
 
 def first_prompt(plan: Plan) -> FirstPrompt | None:

@@ -1,8 +1,4 @@
-"""Escapes text from models and datasets into HTML cells for notebooks.
-
-No text is ever markup: it is escaped, has no control characters, and is set as it is where a page typesets formulas.
-Colours are those of the page, light or dark.
-"""
+"""Escapes text from models and datasets into HTML cells for notebooks, in the page's colours, light or dark."""
 
 from __future__ import annotations
 
@@ -36,12 +32,10 @@ def block(title: str, text: str) -> str:
 
 
 def line(text: str, style: str = "") -> str:
-    """Returns a line of text."""
     return f'<div class="{AS_IT_IS}" style="{escape(style)}">{shown(text)}</div>'
 
 
 def bar(done: int, total: int) -> str:
-    """Returns a bar of progress."""
     share = 100 * min(1.0, done / max(total, 1))
     return (
         '<div style="height:0.5em;width:24em;max-width:100%;border:1px solid #8888;border-radius:4px;overflow:hidden">'

@@ -1,7 +1,4 @@
-"""Shows a run below the cell of a notebook that trains: events of `Progress` in, one output that is updated in place.
-
-What a notebook keeps is the last state: the plan, the curve of each metric, a completion, warnings and how it ended.
-"""
+"""Shows a run below the notebook cell that trains, in one output that is updated in place."""
 
 from __future__ import annotations
 

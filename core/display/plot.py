@@ -1,8 +1,7 @@
-"""Draws the curves of a run. In: rows of metrics. Out: a figure of four panels, as for a paper, and its PNG.
+"""Draws the curves of a run as a figure of four panels, as for a paper.
 
-A faint line is what was measured in each step, the line over it the mean of the last few. Colours are Okabe and Ito's,
-which people who see colours otherwise tell apart too. Nothing here goes through pyplot, whose backend and whose open
-figures are the user's.
+A faint line is what was measured in each step, the line over it the mean of the last few. Colours are Okabe and Ito's.
+Nothing here goes through pyplot, whose backend and whose open figures are the user's.
 """
 
 from __future__ import annotations
@@ -60,12 +59,6 @@ class Curves(Figure):
 
 
 def plot_metrics(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Draws the curves into a file.
-
-    Args:
-        rows: of metrics.jsonl.
-        path: the PNG to write.
-    """
     figure = curves(rows)
     with whole_file(path) as unfinished:
         figure.savefig(unfinished, format="png", dpi=PRINT_DPI)
@@ -75,9 +68,6 @@ def curves(rows: Sequence[Mapping[str, Any]]) -> Curves:
     """Draws reward, accuracy, each reward's mean and completion length over steps.
 
     Of a run with one reward, whose mean is the total already, the entropy of the policy is drawn in its place.
-
-    Args:
-        rows: of metrics.jsonl.
     """
     with matplotlib.rc_context(STYLE):
         return _drawn(rows)

@@ -57,12 +57,9 @@ class ShowsHowFar(Progress, Protocol):
 
 
 class Silent:
-    """Tells nobody anything; also what every process but the first uses.
+    """Tells nobody anything; also what every process but the first uses."""
 
-    Attributes:
-        reworded: puts a text into the words of the user: the flags of a command, or the keywords of `grpo.train`.
-    """
-
+    # puts a text into the words of the user: the flags of a command, or the keywords of `grpo.train`
     reworded: Callable[[str], str] | None = None
 
     def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None: ...

@@ -1,7 +1,4 @@
-"""Shows a run to a person: a live panel on a terminal, plain lines elsewhere, nothing but warnings with --quiet.
-
-In: the events of `Progress`. Out: text on standard output; warnings on standard error.
-"""
+"""Shows a run to a person: a live panel on a terminal, plain lines elsewhere, nothing but warnings with --quiet."""
 
 from __future__ import annotations
 
@@ -41,17 +38,13 @@ SAMPLE_LINES = 12
 
 
 def display_for(*, quiet: bool) -> Silent:
-    """Returns the display that fits the terminal."""
     if quiet:
         return Quiet()
     return LivePanel() if sys.stdout.isatty() else PlainLines()
 
 
 class Quiet(Silent):
-    """Warnings only.
-
-    Every display keeps to the streams that it found: plugins replace those of the process.
-    """
+    """Warnings only. Every display keeps to the streams that it found: plugins replace those of the process."""
 
     def __init__(self) -> None:
         self._err = sys.stderr
@@ -127,7 +120,6 @@ class ToGo:
         self._forecast, self._made = forecast, time.monotonic()
 
     def ended(self) -> None:
-        """Nothing is to come any more."""
         self._forecast = None
 
     def lines(self, step: int) -> list[str]:
@@ -323,10 +315,7 @@ def evaluating(done: int, problems: int) -> str:
 
 
 def attempt(plan: Plan) -> str | None:
-    """Returns the command that tries the model of a run, with RUN in the place of its directory.
-
-    None where the run has an environment or a verifier that is an object of Python: no command finds it.
-    """
+    """Returns the command that tries the model of a run, with RUN for its directory; None where no command finds it."""
     if {"env", "verifier"} & given_of(plan.config).keys():
         return None
     if [part.env.name for part in plan.envs] == ["gsm8k"]:
@@ -400,7 +389,6 @@ def sparkline(values: Sequence[float]) -> str:
 
 
 def number(value: float | None) -> str:
-    """Returns a metric with about three digits."""
     return "-" if value is None else f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
 
 

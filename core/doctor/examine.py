@@ -16,13 +16,7 @@ LIBRARIES = 90.0  # for one that imports torch
 
 
 def examine(folder: Path, *, train: bool, told: Callable[[Line], object] = lambda line: None) -> list[Line]:
-    """Looks at everything that a run needs.
-
-    Args:
-        folder: where runs would be written.
-        train: also train for two steps.
-        told: told each line when it is known.
-    """
+    """Looks at everything that a run needs. `folder`: where runs would be written."""
     looks: list[tuple[str, Callable[[], Iterable[Line]], float]] = [
         ("versions", versions, SOON),
         ("machine", partial(machine, folder), LIBRARIES),

@@ -20,22 +20,14 @@ _VARIABLE = re.compile(r"(?i)token|key|secret|passw|passphrase|pwd$|credential|a
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What is said of one thing.
+    """What is said of one thing."""
 
-    Attributes:
-        about: the thing, in a word or two.
-        state: ok; warning (something is slower, or does not work that not everybody needs); error (runs fail).
-        text: what was found.
-        next: what to do, "" where nothing is to be done.
-    """
-
-    about: str
-    state: State
-    text: str
-    next: str = ""
+    about: str  # the thing, in a word or two
+    state: State  # ok; warning (something is slower, or does not work that not everybody needs); error (runs fail)
+    text: str  # what was found
+    next: str = ""  # what to do, "" where nothing is to be done
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the entry of `grpo doctor --json`."""
         return asdict(self)
 
 
@@ -43,13 +35,7 @@ Look = Callable[[], Iterable[Line]]
 
 
 def looked(about: str, look: Look, seconds: float) -> list[Line]:
-    """Looks at something, within a time.
-
-    Args:
-        about: what is said of a look that does not end, or raises.
-        look: returns the lines; it may be left behind in its thread, so it holds nothing that others wait for.
-        seconds: the most that it may take.
-    """
+    """Looks at something in a thread that may be left behind after `seconds`."""
     found: list[Line] = []
 
     def work() -> None:

@@ -1,8 +1,4 @@
-"""Compares installed versions with the version sets that the tests ran on.
-
-Each set was installed in an environment of its own: `oldest` has the lower ends of the ranges in pyproject.toml,
-`locked` is constraints.txt, and `newest` has the upper ends. tests/test_versions.py checks the sets against both files.
-"""
+"""Compares installed versions with the version sets that the tests ran on; tests/test_versions.py checks the sets."""
 
 from __future__ import annotations
 
@@ -56,11 +52,7 @@ LIBRARIES: Final = tuple(TRIED["locked"])
 
 
 def compare_with_tried(installed: Mapping[str, str]) -> str:
-    """Returns which tried set the installed versions are, or how they differ from all of them.
-
-    Args:
-        installed: versions by distribution name. Names that no set has are ignored, and so are names that are missing.
-    """
+    """Returns which tried set the installed versions are, or how they differ from all of them."""
     versions = {name: _public(installed[name]) for name in LIBRARIES if name in installed}
     for label, tried in TRIED.items():
         if all(version == Version(tried[name]) for name, version in versions.items()):

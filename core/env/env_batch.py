@@ -1,8 +1,4 @@
-"""Steps the environments of one batch of rollouts and collects what they return or raise.
-
-Theory of operation. `LocalEnvBatch` has them in threads of this process (core/env/threads.py). Tools are functions of
-an environment and are called beside it, each rollout's in a thread of its own, one call at a time.
-"""
+"""Steps the environments of one batch of rollouts, in threads of this process, and calls their tools beside them."""
 
 from __future__ import annotations
 
@@ -34,12 +30,7 @@ class EnvBatch(EnvCalls, Protocol):
 
 
 class LocalEnvBatch:
-    """Environments in threads of this process; use it as a context manager.
-
-    Args:
-        make: makes an environment.
-        seconds: the time limit of one call.
-    """
+    """Environments in threads of this process; use it as a context manager. `seconds`: the time limit of one call."""
 
     def __init__(self, make: Callable[[], Any], *, seconds: float) -> None:
         self._envs = EnvThreads(make, seconds=seconds)
@@ -58,21 +49,17 @@ class LocalEnvBatch:
         self._envs.__exit__(kind, error, trace)
 
     def start(self, episodes: Mapping[int, Episode]) -> dict[int, Any]:
-        """Makes environments and starts their episodes."""
         found = self._envs.call({number: partial(_start, episode) for number, episode in episodes.items()})
         self._functions |= {number: one for number, one in found.items() if not isinstance(one, Raised)}
         return {number: one if isinstance(one, Raised) else bool(one) for number, one in found.items()}
 
     def call(self, calls: Mapping[int, Call]) -> dict[int, Any]:
-        """Makes one call for each environment."""
         return self._envs.call(calls)
 
     def use(self, calls: Mapping[int, ToolCall]) -> dict[int, Any]:
-        """Makes one call of a tool for each."""
         return self._tools.call({n: partial(_use, self._functions[n], call) for n, call in calls.items()})
 
     def release(self, number: int) -> None:
-        """Has an environment closed."""
         self._envs.release(number)
         self._tools.release(number)
 
@@ -86,11 +73,7 @@ def _use(functions: Functions, call: ToolCall, _: None) -> str:
 
 
 def _start(episode: Episode, env: Any) -> Functions:
-    """Starts an episode and returns the tools that it offers.
-
-    Raises:
-        ValueError: it does not start as it did when its prompt was made.
-    """
+    """Starts an episode and returns the tools that it offers. Raises ValueError."""
     # A copy, since members of a group have one row, and an environment may write into what it is given.
     observation, info = env.reset(**deepcopy(dict(episode.reset)))
     if prompt_of(observation, info) != episode.prompt:

@@ -1,8 +1,4 @@
-"""Environments of rollouts that began at different times: those that start together stay together.
-
-In: what opens a place for the environments of one start (`EnvBatch`). Out: one `EnvBatch` over all of them. What a
-place holds on to (threads, a process that was lost) is given back when the last of its rollouts has ended.
-"""
+"""Keeps environments that started together in one place, whose threads or process go with its last rollout."""
 
 from __future__ import annotations
 
@@ -18,11 +14,7 @@ from grpo.core.env.tools import ToolCall
 
 
 class EnvShards:
-    """Environments by the number of their rollout, see `EnvBatch`; a number is never used again.
-
-    Args:
-        opened: returns a place for environments, which is entered and left here.
-    """
+    """Environments by the number of their rollout, see `EnvBatch`; a number is never used again."""
 
     def __init__(self, opened: Callable[[], EnvBatch]) -> None:
         self._opened = opened

@@ -1,9 +1,7 @@
 """Turns an environment's rows into episodes: what to ask, what rewards may read, and a worked answer if there is one.
 
-There is one frozen `Episode` for each row, in the rows' order. Of up to 4,096 rows, and in an environment that is
-stepped, all are started before anything else. Of more rows so many are started, spread evenly, and the others when they
-are asked for: an episode then takes no memory, and a row that its environment cannot start ends the run when its turn
-comes.
+Of up to 4,096 rows, and in an environment that is stepped, all are started before anything else. Of more rows so many
+are started, spread evenly, and the others when they are asked for.
 """
 
 from __future__ import annotations
@@ -38,33 +36,22 @@ HELD_OUT_SEED = 2**20  # first seed of held-out episodes for environments that m
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """One start of an environment.
+    """One start of an environment."""
 
-    Attributes:
-        index: position among the episodes of its split.
-        prompt: the chat messages to answer.
-        row: the columns that rewards and verifiers read.
-        demonstration: a worked answer in the environment's format, or for each turn one action or call of a tool
-            (`{"tool": name, "arguments": {...}}`), or None.
-        gold: where there is no worked answer, a right one that nobody is to learn from, in the same form, or None.
-        reset: the arguments of `reset` that start it, again and again.
-        tools: schemas of the functions that the policy may call.
-        env: the environment's name.
-        place: where its row was written, or what it was made from, for messages.
-        group: of an episode in a batch, the number of the group that its rollouts are; else None.
-        asked: the same number in this process for rows that ask the same, where the rows know it; else None.
-    """
-
-    index: int
-    prompt: tuple[Message, ...]
-    row: Mapping[str, Any]
+    index: int  # position among the episodes of its split
+    prompt: tuple[Message, ...]  # the chat messages to answer
+    row: Mapping[str, Any]  # the columns that rewards and verifiers read
+    # a worked answer in the environment's format, or for each turn one action or call of a tool (`{"tool": name,
+    # "arguments": {...}}`), or None
     demonstration: str | tuple[Action, ...] | None
-    reset: Mapping[str, Any] = field(default_factory=dict)
-    tools: tuple[Schema, ...] = ()
-    env: str = ""
+    reset: Mapping[str, Any] = field(default_factory=dict)  # the arguments of `reset` that start it, again and again
+    tools: tuple[Schema, ...] = ()  # schemas of the functions that the policy may call
+    env: str = ""  # the environment's name
+    # where there is no worked answer, a right one that nobody is to learn from, in the same form, or None
     gold: str | tuple[Action, ...] | None = None
-    place: str = ""
-    group: int | None = None
+    place: str = ""  # where its row was written, or what it was made from, for messages
+    group: int | None = None  # of an episode in a batch, the number of the group that its rollouts are; else None
+    # the same number in this process for rows that ask the same, where the rows know it; else None
     asked: int | None = field(default=None, compare=False)
 
     @property
@@ -125,7 +112,6 @@ class Episodes(Sequence[Episode]):
         return tuple(replace(episode, tools=self._tools) for episode in started) if self._tools else started
 
     def digest(self) -> str:
-        """Returns a hash of the rows."""
         return self._rows.digest()
 
 
@@ -277,7 +263,6 @@ class _Rows:
         return getattr(self.rows, "kinds", ())
 
     def digest(self) -> str:
-        """Returns a hash of the rows."""
         own = getattr(self.rows, "digest", None)
         if own is not None:
             return str(own())
@@ -366,13 +351,7 @@ def _not_started(env: BoundEnv, raised: Raised, place: str) -> BaseException:
 
 
 def in_groups(starts: Sequence[Episode], size: int, first: int = 0) -> list[Episode]:
-    """Returns the episodes of a batch, of which so many neighbours are one group, with the numbers of their groups.
-
-    Args:
-        starts: one for each rollout.
-        size: members of a group.
-        first: how many stand before these in the batch, on other processes.
-    """
+    """Returns the episodes of a batch, `size` neighbours to a group, with the numbers of their groups."""
     return [replace(episode, group=number // size) for number, episode in enumerate(starts, first)]
 
 

@@ -1,12 +1,8 @@
 """Binds the environments of a run to their rewards, verifiers and shares of the prompts.
 
-With several of them every prompt, and so every group of completions, belongs to one environment; a batch may hold
-groups of all. Rewards and verifiers then carry the environment's name (`gsm8k.proximity`) and score its completions
-only. Whose rewards they are, first that holds:
-
-1. `env_rewards`, where it names the environment;
-2. those of `rewards` whose columns the environment's rows have, if any;
-3. the environment's own.
+With several of them every group belongs to one environment; rewards and verifiers then carry its name
+(`gsm8k.proximity`) and score its completions only. Its rewards are the first of these: `env_rewards`, where it names
+the environment; those of `rewards` whose columns its rows have, if any; its own.
 """
 
 from __future__ import annotations
@@ -25,26 +21,18 @@ from grpo.plugins.types import Row
 
 @dataclass(frozen=True, slots=True)
 class RunEnv:
-    """One environment of a run.
+    """One environment of a run."""
 
-    Attributes:
-        env: the environment with its options and its weight.
-        rewards: what its completions are scored with.
-        verifier: what decides its accuracy, or None.
-        train, held_out: its episodes; `held_out` is empty when evaluation is off or it has no test rows.
-        share: of all prompts.
-    """
-
-    env: BoundEnv
-    rewards: tuple[BoundReward, ...]
-    verifier: BoundVerifier | None
+    env: BoundEnv  # the environment with its options and its weight
+    rewards: tuple[BoundReward, ...]  # what its completions are scored with
+    verifier: BoundVerifier | None  # what decides its accuracy, or None
+    # train, held_out: its episodes; `held_out` is empty when evaluation is off or it has no test rows
     train: Sequence[Episode]
     held_out: Sequence[Episode]
-    share: float = 1.0
+    share: float = 1.0  # of all prompts
 
     @property
     def name(self) -> str:
-        """What the run calls it."""
         return self.env.name
 
     @property
@@ -54,11 +42,7 @@ class RunEnv:
 
 
 def bound_envs(config: RunConfig, host: Host) -> tuple[BoundEnv, ...]:
-    """Binds the environments of a configuration.
-
-    Raises:
-        UsageError: one cannot be used, or the run could not tell them apart.
-    """
+    """Binds the environments of a configuration. Raises UsageError."""
     envs = tuple(with_dataset(host.env(source), config) for source in config.envs)
     names = [env.name for env in envs]
     for name in config.env_rewards:
@@ -90,11 +74,8 @@ def bound_envs(config: RunConfig, host: Host) -> tuple[BoundEnv, ...]:
 def with_dataset(env: BoundEnv, config: RunConfig) -> BoundEnv:
     """Sets the environment's `dataset` option from --dataset, or to the hub's rows when the user names a model.
 
-    What follows from its rows is then settled.
-
-    Raises:
-        UsageError: a dataset is named, and the environment has no such option.
-        DatasetError: what follows from the rows cannot be settled, since they cannot be used.
+    What follows from its rows is then settled. Raises UsageError if a dataset is named, and the environment has no such
+    option; DatasetError if what follows from the rows cannot be settled, since they cannot be used.
     """
     defaults = {option.name: option.default for option in env.spec.options}
     several = len(config.envs) > 1
@@ -112,11 +93,7 @@ def with_dataset(env: BoundEnv, config: RunConfig) -> BoundEnv:
 def rewards_by_env(
     config: RunConfig, host: Host, envs: Sequence[BoundEnv], rows: Sequence[Row]
 ) -> list[tuple[BoundReward, ...]]:
-    """Binds the rewards of each environment; `rows` holds an example of its rows for each.
-
-    Raises:
-        UsageError: a reward cannot be used, or is for no environment.
-    """
+    """Binds the rewards of each environment; `rows` holds an example of its rows for each. Raises UsageError."""
     several = len(envs) > 1
     found = [rewards_of(config, host, env, row, fit=several) for env, row in zip(envs, rows, strict=True)]
     used = {reward.name for rewards in found for reward in rewards}
@@ -131,18 +108,7 @@ def rewards_by_env(
 
 
 def rewards_of(config: RunConfig, host: Host, env: BoundEnv, row: Row, *, fit: bool) -> tuple[BoundReward, ...]:
-    """Binds the rewards of one environment.
-
-    Args:
-        config: the user's rewards.
-        host: the plugins.
-        env: the environment.
-        row: an example of its rows.
-        fit: of `config.rewards` take those only whose columns the row has.
-
-    Raises:
-        UsageError: a reward cannot be used.
-    """
+    """Binds the rewards of one environment; with `fit`, of the user's only those whose columns the row has."""
     if env.name in config.env_rewards:
         return tuple(host.rewards(config.env_rewards[env.name]))
     given = [reward for reward in host.rewards(config.rewards) if not fit or not missing_columns(reward, row)]
@@ -155,18 +121,7 @@ def owned(env: BoundEnv, rewards: Iterable[BoundReward]) -> tuple[BoundReward, .
 
 
 def verifier_of(config: RunConfig, host: Host, env: BoundEnv, row: Row, *, fit: bool) -> BoundVerifier | None:
-    """Binds what decides an environment's accuracy: the verifier of the run, or else its own.
-
-    Args:
-        config: the user's verifier, if any.
-        host: the plugins.
-        env: the environment.
-        row: an example of its rows.
-        fit: take the verifier of the run only where the row has its columns.
-
-    Raises:
-        UsageError: the verifier cannot be used.
-    """
+    """Binds the verifier of the run (with `fit`, where the row has its columns), or else the environment's own."""
     if config.verifier is not None:
         given = host.verifier(config.verifier)
         if not fit or not missing_columns(given, row):
@@ -179,8 +134,7 @@ def verifiers_by_env(
 ) -> list[BoundVerifier | None]:
     """Binds what decides the accuracy of each environment; among several it carries the environment's name.
 
-    Raises:
-        UsageError: a verifier cannot be used, or is for no environment.
+    Raises UsageError if a verifier cannot be used, or is for no environment.
     """
     several = len(envs) > 1
     found = [verifier_of(config, host, env, row, fit=several) for env, row in zip(envs, rows, strict=True)]
@@ -204,11 +158,7 @@ def missing_columns(plugin: BoundReward | BoundVerifier, row: Mapping[str, objec
 
 
 def refuse_missing_columns(episode: Episode, plugins: Iterable[BoundReward | BoundVerifier]) -> None:
-    """Refuses rows that lack a column which a reward or the verifier needs.
-
-    Raises:
-        UsageError: names the plugin and the columns.
-    """
+    """Refuses rows that lack a column which a reward or the verifier needs."""
     for bound in plugins:
         missing = missing_columns(bound, episode.row)
         if missing:
@@ -220,16 +170,7 @@ def refuse_missing_columns(episode: Episode, plugins: Iterable[BoundReward | Bou
 
 
 def refuse_split_groups(rewards: Sequence[BoundReward], prompts: int, processes: int) -> None:
-    """Refuses rewards of groups where a process would have a part of a group: each scores what it sampled.
-
-    Args:
-        rewards: of the run.
-        prompts: of a step, over all processes.
-        processes: that share them.
-
-    Raises:
-        UsageError: names the reward and how many prompts it takes.
-    """
+    """Refuses rewards of groups where a process would have a part of a group: each scores what it sampled."""
     grouped = next((reward for reward in rewards if reward.grouped), None)
     if grouped is not None and prompts % processes:
         raise UsageError(

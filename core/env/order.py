@@ -1,7 +1,4 @@
-"""In which order a run goes through its rows: how many there are, and a seed, in; row numbers out.
-
-The whole run's order is fixed up front, so a resumed run continues exactly where it was.
-"""
+"""Decides in which order a run goes through its rows; a seed fixes all of it, so a resumed run continues."""
 
 from __future__ import annotations
 
@@ -13,17 +10,11 @@ from itertools import accumulate
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The rows of one environment.
+    """The rows of one environment."""
 
-    Attributes:
-        rows: how many.
-        share: of all the rows of the run that are its, in any unit.
-        ordered: they are gone through once, from first to last.
-    """
-
-    rows: int
-    share: float = 1.0
-    ordered: bool = False
+    rows: int  # how many
+    share: float = 1.0  # of all the rows of the run that are its, in any unit
+    ordered: bool = False  # they are gone through once, from first to last
 
 
 def row_order(rows: int, wanted: int, seed: int, *, ordered: bool = False) -> list[int]:

@@ -1,9 +1,8 @@
 """Steps environments in processes of their own, here or on the nodes of a cluster, as `LocalEnvBatch` does in threads.
 
-Theory of operation. A batch's environments are dealt out to a number of processes, each of which has its share in the
-threads of `LocalEnvBatch`. So what computes in Python has several processors, and what crashes, or holds up its whole
-process, costs the rollouts of that process only. The processes stay for the next batch; one that ended is started anew
-then. Calls and answers travel pickled between processes of one run. An exception travels as its name and its words.
+Theory of operation. A batch's environments are dealt out to processes, each with its share in the threads of
+`LocalEnvBatch`. What crashes, or holds up its whole process, costs the rollouts of that process only; it is started
+anew for the next batch. Calls and answers travel pickled; an exception travels as its name and its words.
 """
 
 from __future__ import annotations
@@ -83,12 +82,7 @@ class EnvHost:
 
 
 class EnvProcesses:
-    """Processes that environments are stepped in, for one batch after the other.
-
-    Args:
-        env: makes the environments.
-        count: of processes on this machine; those of `stepping_elsewhere` take their place.
-    """
+    """Processes that environments are stepped in, for one batch after the other."""
 
     def __init__(self, env: BoundEnv, count: int) -> None:
         self._place = place_of(env.spec.factory)[0]
@@ -115,14 +109,7 @@ class EnvProcesses:
 
 
 class RemoteEnvs:
-    """The environments of one batch, dealt out to processes; see `EnvBatch`.
-
-    Args:
-        hosts: the processes.
-        given: what makes the environments there.
-        batch: a name for the batch.
-        seconds: the time limit of one call.
-    """
+    """The environments of one batch, dealt out to processes; see `EnvBatch`. `seconds`: the time limit of one call."""
 
     def __init__(self, hosts: Sequence[Host], given: bytes, batch: str, seconds: float) -> None:
         self._hosts = list(hosts)

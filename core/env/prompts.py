@@ -1,8 +1,4 @@
-"""Renders chat messages with the policy's chat template and tokenises them.
-
-Special tokens that a message spells out stay plain text, as those of observations do (core/rollout/turns/chat.py): a
-question that quotes the end of a message does not end it.
-"""
+"""Renders chat messages with the policy's chat template and tokenises them; special tokens in a text stay text."""
 
 from __future__ import annotations
 
@@ -25,8 +21,7 @@ _MARK = "SPELT{}SPELT"  # stands for a special token while a template renders
 def encode_episodes(tokenizer: PreTrainedTokenizerBase, episodes: Sequence[Episode]) -> list[list[int]]:
     """Returns the token ids of the prompts of episodes, each with the tools that its environment offers.
 
-    Raises:
-        UsageError: the template refuses the messages.
+    Raises UsageError if the template refuses the messages.
     """
     return [
         ids
@@ -38,16 +33,7 @@ def encode_episodes(tokenizer: PreTrainedTokenizerBase, episodes: Sequence[Episo
 def encode_prompts(
     tokenizer: PreTrainedTokenizerBase, prompts: Sequence[Sequence[Message]], tools: Sequence[Mapping[str, Any]] = ()
 ) -> list[list[int]]:
-    """Renders chat messages with the tokenizer's template and returns their token ids, generation prompt included.
-
-    Args:
-        tokenizer: of the policy.
-        prompts: chat messages.
-        tools: schemas of the functions that the policy may call.
-
-    Raises:
-        UsageError: the template refuses the messages.
-    """
+    """Renders chat messages with the tokenizer's template and returns their token ids, generation prompt included."""
     if not prompts:
         return []
     spelt = _spelt(tokenizer)

@@ -1,11 +1,7 @@
-"""Tells which episodes of an environment ask the same question.
+"""Tells which episodes of an environment ask the same question, so that none that is held out is trained on.
 
-Answers to the same question are no independent measurements, and a held-out question that is trained on is not held
-out. Which question an episode asks is seen as follows.
-
-- With one turn, by the prompt: whatever else its row holds, nothing more is asked.
-- With several turns, by the prompt and the row: what an episode hides, such as the number of a game, has to stand in
-  its row. Where the rows of made-up episodes are all the same, nothing tells what they hide: each seed is a question.
+With one turn the prompt is the question. With several turns it is prompt and row, since what an episode hides has to
+stand in its row; where the rows of made-up episodes are all the same, each seed is a question.
 """
 
 from __future__ import annotations
@@ -23,15 +19,10 @@ DIGEST = 16  # bytes
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What makes two episodes of an environment ask the same.
+    """What makes two episodes of an environment ask the same."""
 
-    Attributes:
-        row: their rows are part of it.
-        seed: their arguments of `reset` are.
-    """
-
-    row: bool = False
-    seed: bool = False
+    row: bool = False  # their rows are part of it
+    seed: bool = False  # their arguments of `reset` are
 
     def of(self, episode: Episode) -> bytes:
         """Returns the digest of what an episode asks."""

@@ -1,7 +1,4 @@
-"""Chooses the rows that replace zero-signal groups, from the same environments.
-
-The choice depends on seed and step, or on the run's sampler, which keeps its own record.
-"""
+"""Chooses the rows that replace zero-signal groups, from the same environments, by seed or by the run's sampler."""
 
 from __future__ import annotations
 
@@ -16,13 +13,7 @@ Place = tuple[str, int]  # an environment's name, and the number of a row among 
 
 
 class ReplacementRows:
-    """The rows of a run.
-
-    Args:
-        envs: of the run.
-        seed: of the run.
-        chosen: rows chosen by the run's sampler, given an environment, a count, a step and the rows to exclude.
-    """
+    """The rows of a run; `chosen` asks the run's sampler."""
 
     def __init__(self, envs: Sequence[RunEnv], seed: int, chosen: Chosen | None = None) -> None:
         self._chosen = chosen
@@ -30,20 +21,11 @@ class ReplacementRows:
         self._seed = seed
 
     def at(self, place: Place) -> Episode:
-        """Returns an episode by its place."""
         env, index = place
         return self._envs[env].train[index]
 
     def instead(self, gone: Sequence[Place], used: Collection[Place], step: int) -> list[Place | None]:
-        """Returns a row of the same environment for each of these, none of them twice; None where there is no other.
-
-        An environment whose rows are gone through in their order gives those that come next.
-
-        Args:
-            gone: what is replaced.
-            used: what was asked in this step already.
-            step: the optimizer step, from 1.
-        """
+        """Returns another unused row of the same environment for each of these, None where there is none."""
         taken, found = set(used), list[Place | None]()
         for env, index in gone:
             rows = range(len(self._envs[env].train))

@@ -1,8 +1,4 @@
-"""Scores and judges the completions of several environments: each environment's own go to its rewards and its verifier.
-
-In: a batch and the environments of the run. Out: one outcome per reward and completion, an abstention where the reward
-belongs to another environment, so that it moves no group; and whether each completion is right.
-"""
+"""Scores and judges the completions of several environments, each by the rewards and verifier of its own."""
 
 from __future__ import annotations
 
@@ -25,18 +21,7 @@ def scores_by_env(
     early: EarlyCalls | None = None,
     first_row: int = 0,
 ) -> dict[str, list[Outcome]]:
-    """Scores each completion with the rewards of its environment.
-
-    Args:
-        scorer: calls the rewards.
-        envs: of the run.
-        completions: those of this process.
-        early: calls that were begun already.
-        first_row: the number of the first one in the batch of all processes, for messages.
-
-    Returns:
-        Reward name to one outcome per completion, in order, as `Scorer.score` does.
-    """
+    """Scores each completion with the rewards of its environment: name to one outcome per completion, in order."""
     if len(envs) == 1:
         return scorer.score(completions, rows=range(first_row, first_row + len(completions)), early=early)
     found: dict[str, list[Outcome]] = {}
@@ -57,14 +42,7 @@ def right_by_env(
     completions: Sequence[Completion],
     judged_by: Callable[[BoundVerifier, Sequence[Judgement]], None] = lambda verifier, judgements: None,
 ) -> list[bool | None]:
-    """Judges each completion with the verifier of its environment; None where nobody knows.
-
-    Args:
-        scorer: calls the verifiers.
-        envs: of the run.
-        completions: of any of them.
-        judged_by: told what each verifier said.
-    """
+    """Judges each completion with the verifier of its environment; None where nobody knows."""
     right: list[bool | None] = [None] * len(completions)
     for part, places in _places(envs, completions).items():
         verifier = envs[part].verifier

@@ -16,25 +16,18 @@ from grpo.core.env.tools import ToolCall, used
 
 @dataclass(frozen=True, slots=True)
 class StepAnswer:
-    """What a step returned.
+    """What a step returned."""
 
-    Attributes:
-        observation: the next message to the policy.
-        reward: of the turn; finite.
-        terminated, truncated: whether the episode is over.
-        info: the entries that JSON can hold, numbers of numpy as Python's own; only those are recorded and reach
-            rewards.
-    """
-
-    observation: str
-    reward: float
+    observation: str  # the next message to the policy
+    reward: float  # of the turn; finite
+    # terminated, truncated: whether the episode is over
     terminated: bool
     truncated: bool
+    # the entries that JSON can hold, numbers of numpy as Python's own; only those are recorded and reach rewards
     info: dict[str, Any]
 
     @property
     def ended(self) -> bool:
-        """Whether the episode is over."""
         return self.terminated or self.truncated
 
     @property
@@ -44,41 +37,17 @@ class StepAnswer:
 
 
 def take_step(action: str, env: Any) -> StepAnswer:
-    """Makes one step and checks what it returns.
-
-    Raises:
-        TypeError, ValueError: it is not what gymnasium's contract says, or no tokenizer reads it.
-        Exception: whatever the environment raises.
-    """
+    """Makes one step and checks it by gymnasium's contract: TypeError or ValueError, or what the env raises."""
     return _checked(env.step(action))
 
 
 def tell_of_calls(said: str, calls: Sequence[ToolCall], answers: Sequence[str], env: Any) -> StepAnswer | None:
-    """Tells an environment of a turn that called its tools; steps it with no text if its episode has ended with that.
-
-    Args:
-        said: what the turn said beside its calls.
-        calls: what it asked for.
-        answers: what the policy is told, one text for each call.
-        env: the environment.
-
-    Returns:
-        What the step returned, or None where the episode goes on. Raises what `take_step` does.
-    """
+    """Tells an environment of a turn that called its tools; returns its last step if the episode has ended."""
     return take_step("", env) if used(env, said, calls, answers) else None
 
 
 def cut_off(calling: bool, env: Any) -> StepAnswer | None:
-    """Asks an environment what a rollout came to that a budget ended.
-
-    Args:
-        calling: whether its last turn called tools; then the environment has not been stepped for it.
-        env: the environment.
-
-    Returns:
-        What its method `cut` returned, or a step with no text after a call; None where nothing is left to ask. Raises
-        what `take_step` does.
-    """
+    """Asks an environment what a rollout came to that a budget ended; None where nothing is left to ask."""
     end = getattr(getattr(env, "unwrapped", env), "cut", None)
     if callable(end):
         return _checked(end())
@@ -110,11 +79,7 @@ def _plain(info: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _held_by_json(value: Any) -> Any:
-    """Returns a value that JSON can hold, with numbers of numpy or torch as Python's own.
-
-    Raises:
-        TypeError, ValueError, RecursionError: JSON cannot hold it.
-    """
+    """Returns a value as JSON holds it, numbers of numpy or torch as Python's own; raises where it cannot."""
     try:
         json.dumps(value, allow_nan=False)
     except TypeError:
@@ -123,11 +88,7 @@ def _held_by_json(value: Any) -> Any:
 
 
 def _number(value: Any) -> Any:
-    """Returns a number of numpy or torch as Python's own.
-
-    Raises:
-        TypeError: it is something else.
-    """
+    """Returns a number of numpy or torch as Python's own. Raises TypeError if it is something else."""
     if getattr(value, "shape", None) != ():
         raise TypeError(f"a {type(value).__name__} is not a number")
     return value.item()

@@ -1,11 +1,10 @@
-"""Environments side by side, each in a thread of its own: calls in, their results or failures out.
+"""Runs environments side by side, each in a thread of its own.
 
-Theory of operation. The environment of a rollout is made, reset, stepped and closed in one thread, since some
-libraries want that. The caller hands out calls, at most `at_once` at a time, and waits; a call's time runs from when it
-was handed out. Python cannot end a thread: at its limit a call is a failure, its thread is left alone (a daemon, whose
-late result nobody reads) and the environment is not called again. At the end the environments that answered have
-closed before the next batch makes its own, since a server may have room for one batch only. What hangs inside C code
-that keeps the interpreter's lock holds up everything; that needs an environment in a process of its own.
+Theory of operation. The environment of a rollout is made, reset, stepped and closed in one thread, since some libraries
+want that. A call's time runs from when it was handed out. Python cannot end a thread: at its limit a call is a failure,
+its daemon thread is left alone and the environment is not called again. Environments that answered have closed before
+the next batch makes its own. What hangs in C code that keeps the interpreter's lock holds up everything; that needs a
+process of its own.
 """
 
 from __future__ import annotations
@@ -28,15 +27,10 @@ Call = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """A call that gave no result: what it raised, or a `TimeoutError`.
+    """A call that gave no result: what it raised, or a `TimeoutError`."""
 
-    Attributes:
-        error: that.
-        shared: its whole process ended or hung, maybe because of another environment in it.
-    """
-
-    error: BaseException
-    shared: bool = False
+    error: BaseException  # that
+    shared: bool = False  # its whole process ended or hung, maybe because of another environment in it
 
 
 class EnvCalls(Protocol):
@@ -55,10 +49,8 @@ class EnvCalls(Protocol):
 class EnvThreads:
     """The environments of one batch of rollouts, by number; use it as a context manager.
 
-    Args:
-        make: makes an environment.
-        seconds: the time limit of one call; the first call of a number makes its environment too.
-        at_once: how many calls run at the same time.
+    `seconds`: the time limit of one call; the first call of a number makes its environment too. `at_once`: how many
+    calls run at the same time.
     """
 
     def __init__(self, make: Callable[[], Any], *, seconds: float, at_once: int = AT_ONCE) -> None:
@@ -83,10 +75,7 @@ class EnvThreads:
                 worker.thread.join(max(0.0, until - time.monotonic()))
 
     def call(self, calls: Mapping[int, Call]) -> dict[int, Any]:
-        """Makes one call for each environment and returns number to its result, or to a `Raised`.
-
-        A number that failed must not be called again.
-        """
+        """Makes one call for each environment; a number that failed must not be called again."""
         waiting = deque(calls.items())
         running: dict[_Worker, float] = {}
         found: dict[int, Any] = {}

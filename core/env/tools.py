@@ -1,9 +1,7 @@
-"""Describes an environment's typed functions as tool schemas and calls them.
+"""Describes an environment's typed functions (its attribute `tools`) as tool schemas and calls them.
 
-An environment offers tools by an attribute `tools`, a sequence of functions (its own methods, mostly); one that has an
-attribute `json_schema` is described by that, any other by its annotations and docstring. What a tool raises is an
-answer too, since the policy may have asked for something impossible; an error of grpo's own tree
-(`SandboxUnavailable`, `TransientError`) says that the machine is at fault and is not an answer.
+A function with an attribute `json_schema` is described by that. What a tool raises is an answer too, since the policy
+may have asked for something impossible; a `GrpoError` says that the machine is at fault and is not an answer.
 """
 
 from __future__ import annotations
@@ -24,17 +22,11 @@ LONGEST_ERROR = 500  # characters of an error that the policy is told
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call that the policy asked for; neither the name nor the arguments need be any that exist.
+    """A call that the policy asked for; neither the name nor the arguments need be any that exist."""
 
-    Attributes:
-        name: of the tool; "" where the call names none.
-        arguments: by name.
-        problem: why the call cannot be made, for the policy; None where it can be tried.
-    """
-
-    name: str
-    arguments: Mapping[str, Any]
-    problem: str | None = None
+    name: str  # of the tool; "" where the call names none
+    arguments: Mapping[str, Any]  # by name
+    problem: str | None = None  # why the call cannot be made, for the policy; None where it can be tried
 
 
 def checked(call: ToolCall, schemas: Sequence[Schema]) -> ToolCall:
@@ -62,11 +54,7 @@ def _types(schema: Any) -> list[str]:
 
 
 def functions_of(env: Any) -> dict[str, Callable[..., Any]]:
-    """Returns the tools that an environment offers, by name.
-
-    Raises:
-        TypeError, ValueError: what it offers are no functions, or two have one name.
-    """
+    """Returns the tools that an environment offers, by name; raises TypeError or ValueError where they are none."""
     offered = tuple(getattr(getattr(env, "unwrapped", env), "tools", None) or ())
     found: dict[str, Callable[..., Any]] = {}
     for function in offered:
@@ -80,15 +68,7 @@ def functions_of(env: Any) -> dict[str, Callable[..., Any]]:
 
 
 def schemas_of(env: Any, name: str) -> tuple[Schema, ...]:
-    """Describes the tools of an environment in JSON schema, as chat templates take them.
-
-    Args:
-        env: the environment.
-        name: its name, for errors.
-
-    Raises:
-        PluginError: a tool without type annotations or without a docstring that describes its parameters.
-    """
+    """Describes the tools of an environment in JSON schema, as chat templates take them. Raises PluginError."""
     try:
         functions = functions_of(env)
     except (TypeError, ValueError) as error:
@@ -110,11 +90,7 @@ def schemas_of(env: Any, name: str) -> tuple[Schema, ...]:
 
 
 def answer(functions: Mapping[str, Callable[..., Any]], call: ToolCall) -> str:
-    """Makes a call and returns what the policy is told: the result as text, or the error.
-
-    Raises:
-        GrpoError: the machine is at fault, not the call.
-    """
+    """Makes a call and returns what the policy is told; GrpoError where the machine is at fault, not the call."""
     if call.problem is not None:
         return told_error(call.problem)
     function = functions.get(call.name)
@@ -133,17 +109,7 @@ def answer(functions: Mapping[str, Callable[..., Any]], call: ToolCall) -> str:
 
 
 def used(env: Any, said: str, calls: Sequence[ToolCall], answers: Sequence[str]) -> bool:
-    """Tells an environment with a method `tools_used` of a turn that asked for calls.
-
-    Args:
-        env: the environment.
-        said: what the turn said beside its calls.
-        calls: what it asked for.
-        answers: what the policy is told, one text for each call.
-
-    Returns:
-        Whether the environment says that its episode has ended with them.
-    """
+    """Tells an environment of a turn that asked for calls, and returns whether its episode has ended with them."""
     tell = getattr(getattr(env, "unwrapped", env), "tools_used", None)
     return bool(tell([calling(said, calls), *answering(calls, answers)])) if callable(tell) else False
 

@@ -1,8 +1,6 @@
-"""Plays known actions (gold solutions, demonstrations) in a run's environments, as its rollouts are played.
+"""Plays known actions (gold solutions, demonstrations) in a run's environments, within the limits of its rollouts.
 
-Calls go where those of rollouts go, to threads or to processes of their own, in the same time limit
-(core/env/env_batch.py, core/env/processes.py). An environment that raises, hangs or ends its process fails its own
-episode: what it took along is played again, one by one.
+An environment that raises, hangs or ends its process fails its own episode: what it took along is played again.
 """
 
 from __future__ import annotations
@@ -25,50 +23,31 @@ Wanted = tuple[Episode, Sequence[Action]]  # an episode, and the actions to play
 
 @dataclass(frozen=True, slots=True)
 class WorkedTurn:
-    """One action, and what came of it.
+    """One action, and what came of it."""
 
-    Attributes:
-        action: what the policy would say, or a call of a tool.
-        told: what the tool answered; None for an action that is no call.
-        answer: what the environment answered; None where the call of a tool went on with the episode.
-    """
-
-    action: Action
-    told: str | None
-    answer: StepAnswer | None
+    action: Action  # what the policy would say, or a call of a tool
+    told: str | None  # what the tool answered; None for an action that is no call
+    answer: StepAnswer | None  # what the environment answered; None where the call of a tool went on with the episode
 
 
 @dataclass(slots=True)
 class Worked:
-    """An episode that was played with known actions.
+    """An episode that was played with known actions."""
 
-    Attributes:
-        tools: the environment offers tools.
-        turns: the actions that were played: fewer than were given where the episode ended.
-        cut: what the environment said when the actions were over and the episode was not.
-        failed: why it could not be played on.
-    """
-
-    tools: bool = False
+    tools: bool = False  # the environment offers tools
+    # the actions that were played: fewer than were given where the episode ended
     turns: list[WorkedTurn] = field(default_factory=list)
-    cut: StepAnswer | None = None
-    failed: Raised | None = None
+    cut: StepAnswer | None = None  # what the environment said when the actions were over and the episode was not
+    failed: Raised | None = None  # why it could not be played on
 
     @property
     def ended(self) -> bool:
-        """Whether the episode is over."""
         last = self.turns[-1].answer if self.turns else None
         return self.failed is not None or (last is not None and (last.ended or self.turns[-1].told is not None))
 
 
 def play_worked(opened: Callable[[], EnvBatch], wanted: Sequence[Wanted], *, cuts: bool = True) -> list[Worked]:
-    """Plays episodes with known actions.
-
-    Args:
-        opened: returns a place for the environments of some episodes.
-        wanted: the episodes and their actions.
-        cuts: ask what an episode came to that did not end with its last action.
-    """
+    """Plays episodes with known actions; `cuts` asks what an episode came to that they did not end."""
     done: list[Worked] = []
     for first in range(0, len(wanted), AT_ONCE):
         done += _block(opened, wanted[first : first + AT_ONCE], cuts)

@@ -1,7 +1,6 @@
-"""Measures a policy on held-out episodes: accuracy by a verifier, mean rewards, pass@k. Trains nothing.
+"""Measures a policy on held-out episodes: accuracy by a verifier, mean rewards, pass@k, with 95% intervals.
 
-In: a rollout backend, episodes, sampling parameters. Out: an `Evaluation` with 95% intervals, which count different
-questions. An undecided verdict or a failed call is left out of the mean and counted beside it: neither is wrong.
+The intervals count different questions. An undecided verdict or a failed call is left out and counted beside the mean.
 """
 
 from __future__ import annotations
@@ -26,23 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What was measured.
+    """What was measured."""
 
-    Attributes:
-        accuracy: share of single answers that are right, or None without a verifier.
-        pass_at_k: k to the estimated share of episodes with a right answer among k samples.
-        rewards: reward name to its mean score.
-        completions: everything that was sampled, the samples of an episode adjacent.
-        verdicts: one per completion, or empty.
-        outcomes: reward name to one outcome per completion.
-    """
-
-    accuracy: Estimate | None
-    pass_at_k: Mapping[int, Estimate]
-    rewards: Mapping[str, Estimate]
-    completions: tuple[Completion, ...]
-    verdicts: tuple[Judgement, ...]
-    outcomes: Mapping[str, tuple[Outcome, ...]]
+    accuracy: Estimate | None  # share of single answers that are right, or None without a verifier
+    pass_at_k: Mapping[int, Estimate]  # k to the estimated share of episodes with a right answer among k samples
+    rewards: Mapping[str, Estimate]  # reward name to its mean score
+    completions: tuple[Completion, ...]  # everything that was sampled, the samples of an episode adjacent
+    verdicts: tuple[Judgement, ...]  # one per completion, or empty
+    outcomes: Mapping[str, tuple[Outcome, ...]]  # reward name to one outcome per completion
 
     @property
     def env_failures(self) -> tuple[str, ...]:
@@ -94,12 +84,8 @@ def evaluation_of(
 ) -> Evaluation:
     """Judges and scores completions and summarises both.
 
-    Args:
-        completions: the samples of an episode adjacent.
-        samples: how many each episode has.
-        questions: what each episode asks; the same for episodes that ask the same.
-        judge: gives one judgement per completion, or None.
-        score: gives one outcome per completion and reward, or None.
+    `samples`: how many each episode has. `questions`: what each episode asks; the same for episodes that ask the same.
+    `judge`: gives one judgement per completion, or None. `score`: gives one outcome per completion and reward, or None.
     """
     verdicts = tuple(judge(completions)) if judge else ()
     right = [_right(judgement) for judgement in verdicts]

@@ -1,8 +1,4 @@
-"""Measures weights on an environment: decides and checks everything first, then samples, judges and scores.
-
-In: weights, the host and the user's choices. Out: an `EvaluationPlan`, and from it a `Measurement`. Whatever cannot
-work is refused by the plan, before any model loads.
-"""
+"""Measures weights on an environment: decides and checks everything first, then samples, judges and scores."""
 
 from __future__ import annotations
 
@@ -12,8 +8,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from grpo.core.config.plugin_ref import PluginRef
 from grpo.core.config.schema import RunConfig, parse_config
+from grpo.core.config.section import PluginRef
 from grpo.core.config.settings import RolloutSettings, settle
 from grpo.core.env.episodes import UNBOUNDED, Episode, episodes_of
 from grpo.core.env.mixture import refuse_missing_columns, rewards_of, verifier_of, with_dataset
@@ -61,20 +57,21 @@ class Choices:
         fit: of the rewards take those whose columns the environment's rows have.
     """
 
+    # env, rewards, dataset: as for training
     env: PluginRef | None = None
     rewards: Sequence[str] = ()
     agent: PluginRef | None = None
     dataset: str | None = None
-    split: str = "test"
-    size: int | None = None
-    samples: int = 1
-    temperature: float | None = None
-    max_tokens: int | None = None
+    split: str = "test"  # "train" or "test"
+    size: int | None = None  # use only the first rows
+    samples: int = 1  # completions per problem
+    temperature: float | None = None  # default: greedy for one sample, 1 for several
+    max_tokens: int | None = None  # new tokens per completion
     seed: int = 0
-    batch_size: int = 128
-    of_run: bool = False
-    chat_template_kwargs: Mapping[str, Value] | None = None
-    fit: bool = False
+    batch_size: int = 128  # completions decoded at once
+    of_run: bool = False  # the environment is the run's own, and so are the defaults; so it is where `env` is None
+    chat_template_kwargs: Mapping[str, Value] | None = None  # values for variables of the model's chat template
+    fit: bool = False  # of the rewards take those whose columns the environment's rows have
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +97,11 @@ class EvaluationPlan:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What came out.
+    """What came out."""
 
-    Attributes:
-        evaluation: the numbers and everything that they were made from.
-        first_failure: reward or verifier to the traceback of its first failure.
-        seconds: wall time of sampling, judging and scoring.
-    """
-
-    evaluation: Evaluation
-    first_failure: Mapping[str, str]
-    seconds: float
+    evaluation: Evaluation  # the numbers and everything that they were made from
+    first_failure: Mapping[str, str]  # reward or verifier to the traceback of its first failure
+    seconds: float  # wall time of sampling, judging and scoring
 
 
 def for_each_env(weights: Weights, host: Host, choices: Choices, envs: Sequence[str]) -> list[Choices]:
@@ -129,11 +120,7 @@ def for_each_env(weights: Weights, host: Host, choices: Choices, envs: Sequence[
 
 
 def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> EvaluationPlan:
-    """Decides and checks everything that can be decided without weights.
-
-    Raises:
-        UsageError: something cannot work; the message names it and the remedy.
-    """
+    """Decides and checks everything that can be decided without weights; UsageError names what cannot work."""
     config, left_out = _config(weights, choices)
     env = with_dataset(host.env(config.envs[0]), config)
     agent = bound_agent(config.agent, host, [env])
@@ -205,16 +192,7 @@ def _episodes(
 
 
 def measure(plan: EvaluationPlan, *, loaded: Callable[[], None], sampled: Callable[[int], None]) -> Measurement:
-    """Loads the weights, samples, judges and scores.
-
-    Args:
-        plan: what to do.
-        loaded: called once the weights are there.
-        sampled: called after each batch with the number of completions that it had.
-
-    Raises:
-        RunError: the GPU's memory is full.
-    """
+    """Loads the weights, samples, judges and scores; RunError where the GPU's memory is full."""
     import torch
 
     model, tokenizer = load_weights(plan.weights), plan.tokenizer

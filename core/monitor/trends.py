@@ -30,22 +30,17 @@ WHOLE = ("entropy", "accuracy", "reward")
 
 @dataclass(slots=True)
 class Course:
-    """What is remembered of a metric, however many steps there are.
+    """What is remembered of a metric, however many steps there are."""
 
-    Attributes:
-        count: of its values.
-        first, last: up to WINDOW of them.
-        lowest, highest: of all.
-    """
-
-    count: int = 0
+    count: int = 0  # of its values
+    # first, last: up to WINDOW of them
     first: list[float] = field(default_factory=list)
     last: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    # lowest, highest: of all
     lowest: float = math.inf
     highest: float = -math.inf
 
     def add(self, value: float) -> None:
-        """Takes in the value of a step."""
         self.count += 1
         if self.count <= WINDOW:
             self.first.append(value)

@@ -14,12 +14,7 @@ Found = TypeVar("Found")
 
 
 class Watchdog:
-    """One watch.
-
-    Args:
-        name: of the watch, in words.
-        told: of the error that ended it, once: the step, and a warning.
-    """
+    """One watch. `told`: of the error that ended it, once: the step, and a warning."""
 
     def __init__(self, name: str, told: Callable[[int, str], None]) -> None:
         self._name = name

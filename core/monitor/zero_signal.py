@@ -26,15 +26,7 @@ LIFTED = "To train on regardless, start with --set failures.no_signal_steps=0"
 
 
 class ZeroSignalWatch:
-    """Counts the steps without a signal; a run that is resumed goes on with the count of its recorded metrics.
-
-    The first process alone counts, and all of them stop together.
-
-    Args:
-        rewards: of the run.
-        limit: steps after which the run stops; 0: never.
-        rows: the metrics that are recorded so far.
-    """
+    """Counts the steps without a signal, on the first process, on from its recorded metrics; `limit` 0: never stops."""
 
     def __init__(
         self, rewards: Sequence[BoundReward], limit: int, rows: Iterable[Mapping[str, float | None]] = ()
@@ -81,23 +73,14 @@ class ZeroSignalWatch:
 
 
 class RunZeroSignal(Part):
-    """The watch of one run.
-
-    Args:
-        plan: with the rewards.
-        run_dir: whose recorded metrics are counted where a run goes on.
-    """
+    """The watch of one run. `run_dir`: whose recorded metrics are counted where a run goes on."""
 
     def __init__(self, plan: Plan, run_dir: RunDir) -> None:
         rows = read_metrics(run_dir) if is_first() else []
         self._watch = ZeroSignalWatch(plan.rewards, plan.config.failures.no_signal_steps, rows)
 
     def on_batch(self, batch: Batch) -> dict[str, float]:
-        """Ends a run without a signal, on all processes alike.
-
-        Raises:
-            RunError: which reward says nothing, and since when.
-        """
+        """Ends a run without a signal, on all processes alike."""
         for why in gathered(self._watch.look(batch) if is_first() else None, "the signal of the rewards"):
             if why is not None:
                 raise RunError(why)

@@ -16,33 +16,23 @@ SUPPORTED = frozenset({"llama", "qwen2", "qwen3"})  # families whose packed and 
 
 
 class Part(NamedTuple):
-    """Sequences of a row that one call computes.
+    """Sequences of a row that one call computes."""
 
-    Attributes:
-        after: P, the tokens of the prefix that all of them see; may be 0.
-        number: n, how many they are.
-        length: T, of their own tokens.
-        mask: [T, P + T] of the dtype of the queries, 0 where a token sees another, else minus infinity; None where P is
-            0, as each token sees what stands before it.
-    """
-
-    after: int
-    number: int
-    length: int
+    after: int  # P, the tokens of the prefix that all of them see; may be 0
+    number: int  # n, how many they are
+    length: int  # T, of their own tokens
+    # [T, P + T] of the dtype of the queries, 0 where a token sees another, else minus infinity; None where P is 0, as
+    # each token sees what stands before it
     mask: torch.Tensor | None
 
 
 class Blocks:
     """How the tokens of a row [1, L] see each other.
 
-    No dataclass: what wraps a model would look for tensors in one, and cast them.
-
-    Attributes:
-        parts: the calls of attention.
-        queries: int64, the positions in the row of what they attend with: n T for each part. A shorter sequence repeats
-            its last position.
-        keys: int64, of what they attend to: for each part P of its prefix, and then those of its queries.
-        where: [L] int64, the place of each position of the row among `queries`.
+    No dataclass: what wraps a model would look for tensors in one, and cast them. `queries`: int64, the positions in
+    the row of what they attend with: n T for each part. A shorter sequence repeats its last position. `keys`: int64, of
+    what they attend to: for each part P of its prefix, and then those of its queries. `where`: [L] int64, the place of
+    each position of the row among `queries`.
     """
 
     __slots__ = ("keys", "parts", "queries", "where")

@@ -1,7 +1,7 @@
 """Renders chat messages by a tokenizer's chat template, and sets the template's variables.
 
-Variables (`enable_thinking=false`) become defaults at the head of the template itself. So they hold wherever the
-tokenizer goes: prompts, evaluation, checkpoints and what is exported; whoever renders with other values has these.
+Variables (`enable_thinking=false`) become defaults at the head of the template itself, so they hold wherever the
+tokenizer goes: prompts, evaluation, checkpoints and exports.
 """
 
 from __future__ import annotations
@@ -25,11 +25,7 @@ _ROLES = ("assistant", "model", "bot", "ai", "gpt", "response")  # a tag of thes
 
 
 class RefusedByTemplate(Exception):
-    """A chat template, or what renders it, raised something; the text is one line.
-
-    Attributes:
-        remedy: what helps, where that is known.
-    """
+    """A chat template, or what renders it, raised something; the text is one line."""
 
     def __init__(self, reason: str, remedy: str = "") -> None:
         super().__init__(reason)
@@ -37,16 +33,7 @@ class RefusedByTemplate(Exception):
 
 
 def rendered(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Any], **options: Any) -> Any:
-    """Returns what `apply_chat_template` makes of messages.
-
-    Args:
-        tokenizer: with a chat template.
-        messages: of one conversation, or of several.
-        options: for `apply_chat_template`.
-
-    Raises:
-        RefusedByTemplate: a template is a program, and raises anything.
-    """
+    """Returns what `apply_chat_template` makes of messages; RefusedByTemplate for whatever a template raises."""
     from jinja2 import TemplateError
 
     try:
@@ -63,11 +50,7 @@ def rendered(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Any], **opti
 
 
 def set_variables(tokenizer: PreTrainedTokenizerBase, variables: Mapping[str, Value]) -> None:
-    """Makes values the defaults of a template's variables.
-
-    Raises:
-        UsageError: the template reads no such variable.
-    """
+    """Makes values the defaults of a template's variables. Raises UsageError if the template reads no such variable."""
     templates: Any = tokenizer.chat_template
     named = templates if isinstance(templates, dict) else {"default": templates}
     words = {word for template in named.values() for word in re.findall(r"[A-Za-z_]\w*", _code(template))}

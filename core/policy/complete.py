@@ -1,8 +1,4 @@
-"""Checks that a folder holds all weights of the model that it was written from.
-
-Reads only the safetensors headers (names and shapes), not the weights. The expected shapes come from elsewhere: for a
-model from its configuration, for an adapter from the whole shapes of its matrices.
-"""
+"""Checks by the safetensors headers that a folder holds all weights of the model that it was written from."""
 
 from __future__ import annotations
 
@@ -18,15 +14,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def refuse_incomplete(folder: Path, model: Any) -> None:
-    """Refuses weights that are not all there.
-
-    Args:
-        folder: what was written.
-        model: the policy that it was written from, a model of transformers or PEFT, not wrapped.
-
-    Raises:
-        RunError: names the first tensor that is empty, partly there or missing.
-    """
+    """Refuses weights that are not all there; RunError names the first tensor that is empty, cut or missing."""
     written = written_shapes(folder)
     problem = problem_of(written, _adapter(model) if hasattr(model, "peft_config") else _whole(model))
     if problem is not None:
@@ -79,7 +67,6 @@ def _whole(model: Any) -> dict[str, tuple[int, ...]]:
 
 
 def _adapter(model: Any) -> dict[str, tuple[int, ...]]:
-    """What the trained adapter saves."""
     from grpo.core.policy.whole import full_shape
 
     return {

@@ -33,17 +33,9 @@ OURS = ("complete.json", "ahead*.json", "README.md")
 def export_weights(weights: Weights, folder: Path, *, merge: bool) -> Path:
     """Writes the weights.
 
-    Args:
-        weights: those of a run, or of an adapter.
-        folder: made; it may exist when it is empty.
-        merge: add the adapter to its base model; all the same for a run that trained all weights.
-
-    Returns:
-        The folder, absolute.
-
-    Raises:
-        UsageError: the folder cannot be used, or the base model cannot be loaded.
-        RunError: the disk is full, or the merged weights are not finite.
+    `folder`: made; it may exist when it is empty. `merge`: add the adapter to its base model; all the same for a run
+    that trained all weights. Returns the folder, absolute. Raises UsageError if the folder cannot be used, or the base
+    model cannot be loaded; RunError if the disk is full, or the merged weights are not finite.
     """
     folder = folder.expanduser().resolve()
     refuse_folder(folder)
@@ -62,11 +54,7 @@ def export_weights(weights: Weights, folder: Path, *, merge: bool) -> Path:
 
 
 def refuse_folder(folder: Path) -> None:
-    """Refuses a folder that holds something or that cannot be made.
-
-    Raises:
-        UsageError: with the reason.
-    """
+    """Refuses a folder that holds something or that cannot be made. Raises UsageError with the reason."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file. Name a new folder.")
     if folder.is_dir() and any(folder.iterdir()):
@@ -112,10 +100,7 @@ def _copy_adapter(weights: Weights, source: str, folder: Path) -> None:
 
 
 def _merge(weights: Weights, folder: Path) -> None:
-    """Adds the adapter in float32 and rounds once, to the dtype that the run trained with.
-
-    The base is loaded unquantised, also for an adapter that was trained on 4-bit weights.
-    """
+    """Adds the adapter in float32 to the unquantised base and rounds once, to the dtype that the run trained with."""
     import torch
 
     dtype = getattr(torch, weights.dtype)

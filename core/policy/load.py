@@ -1,8 +1,4 @@
-"""Loads the policy: tokenizer, weights, adapter. In: names and numbers. Out: objects of transformers and PEFT.
-
-The embedded model and a model of the user's own take the same path; only the folder differs. Python code that comes
-with a model is never run: a run directory may be anybody's, and unless told transformers asks on the terminal.
-"""
+"""Loads the policy: tokenizer, weights, adapter. Python code that comes with a model is never run."""
 
 from __future__ import annotations
 
@@ -40,27 +36,16 @@ WEIGHTS = ("model.safetensors", "model-", "pytorch_model")  # how the files with
 
 @dataclass(frozen=True, slots=True)
 class PolicySource:
-    """Where a policy comes from.
+    """Where a policy comes from."""
 
-    Attributes:
-        path: a folder or a hub id, as transformers accepts it.
-        embedded: it is the model that ships with grpo, or was trained from it.
-        trained: where it was trained, for people; "" for a model that comes from elsewhere.
-        tokenizer: where its tokenizer comes from, where that is another place.
-    """
-
-    path: str
-    embedded: bool
-    trained: str = ""
-    tokenizer: str | None = None
+    path: str  # a folder or a hub id, as transformers accepts it
+    embedded: bool  # it is the model that ships with grpo, or was trained from it
+    trained: str = ""  # where it was trained, for people; "" for a model that comes from elsewhere
+    tokenizer: str | None = None  # where its tokenizer comes from, where that is another place
 
 
 def policy_source(model: str | None) -> PolicySource:
-    """Returns the source for the user's `--model`, or the embedded model for None.
-
-    Raises:
-        UsageError: there is no such folder, or it does not hold a model.
-    """
+    """Returns the source for the user's `--model`, or the embedded model for None. Raises UsageError."""
     if model is None:
         return PolicySource(str(embedded_model_path()), embedded=True)
     folder = Path(model).expanduser()
@@ -81,15 +66,7 @@ def policy_source(model: str | None) -> PolicySource:
 
 
 def load_tokenizer(source: str, variables: Mapping[str, Value] | None = None) -> PreTrainedTokenizerBase:
-    """Loads the tokenizer, with left padding, a pad token and a chat template.
-
-    Args:
-        source: a folder or a hub id.
-        variables: values for variables of the chat template.
-
-    Raises:
-        UsageError: there is none to load, or its template reads no such variable.
-    """
+    """Loads the tokenizer, with left padding, a pad token and a chat template. Raises UsageError."""
     from transformers import AutoTokenizer
 
     try:
@@ -110,11 +87,7 @@ def load_tokenizer(source: str, variables: Mapping[str, Value] | None = None) ->
 
 
 def load_model_config(source: str) -> Any:
-    """Loads the model's configuration, without weights.
-
-    Raises:
-        UsageError: there is none to load.
-    """
+    """Loads the model's configuration, without weights. Raises UsageError if there is none to load."""
     from transformers import AutoConfig
 
     try:
@@ -125,20 +98,12 @@ def load_model_config(source: str) -> Any:
 
 
 def count_parameters(config: Any) -> int:
-    """Counts the parameters that a configuration describes; allocates none of them.
-
-    Raises:
-        UsageError: it does not describe a causal language model.
-    """
+    """Counts the parameters that a configuration describes; allocates none of them. Raises UsageError."""
     return sum(parameter.numel() for parameter in empty_model(config).parameters())
 
 
 def refuse_unknown_targets(lora: LoraSection, config: Any) -> None:
-    """Refuses an adapter for modules that the model does not have, or that take none.
-
-    Raises:
-        UsageError: names the target and the modules that there are.
-    """
+    """Refuses an adapter for modules that the model does not have, or that take none."""
     from torch import nn
 
     if not lora.enabled or isinstance(lora.targets, str):
@@ -167,11 +132,7 @@ def refuse_unknown_targets(lora: LoraSection, config: Any) -> None:
 
 
 def linear_modules(config: Any) -> list[str]:
-    """Returns the last parts of the names of a model's linear modules, sorted, without its head.
-
-    Raises:
-        UsageError: the configuration does not describe a causal language model.
-    """
+    """Returns the last parts of the names of a model's linear modules, sorted, without its head. Raises UsageError."""
     from torch import nn
 
     model = empty_model(config)
@@ -188,8 +149,7 @@ def linear_modules(config: Any) -> list[str]:
 def empty_model(config: Any, dtype: str = "float32") -> PreTrainedModel:
     """Builds the model that a configuration describes on the meta device, where tensors have shapes and no data.
 
-    Raises:
-        UsageError: it does not describe a causal language model.
+    Raises UsageError if it does not describe a causal language model.
     """
     import torch
     from transformers import AutoModelForCausalLM
@@ -230,16 +190,7 @@ def text_setting(config: Any, name: str) -> Any:
 
 
 def load_model(source: str, dtype: str, bits: int | None = None) -> PreTrainedModel:
-    """Loads the weights; from here on this process keeps the memory that it frees.
-
-    Args:
-        source: a folder or a hub id.
-        dtype: "float32", "bfloat16" or "float16".
-        bits: 4 to quantise (QLoRA), else None.
-
-    Raises:
-        UsageError: there are none to load.
-    """
+    """Loads the weights (`bits` 4: quantised); from here on this process keeps the memory that it frees."""
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -274,11 +225,7 @@ def load_model(source: str, dtype: str, bits: int | None = None) -> PreTrainedMo
 
 
 def add_lora(model: PreTrainedModel, lora: LoraSection) -> Any:
-    """Wraps a model with a fresh adapter; only the adapter trains.
-
-    Raises:
-        UsageError: a target names no module of the model.
-    """
+    """Wraps a model with a fresh adapter; only the adapter trains. Raises UsageError."""
     from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
 
     if lora.bits is not None:
@@ -334,11 +281,7 @@ def _returns_rows(module: Any) -> bool:
 
 
 def add_saved_adapter(model: PreTrainedModel, folder: str, *, trainable: bool) -> Any:
-    """Wraps a model with an adapter that PEFT saved.
-
-    Raises:
-        UsageError: the folder holds no adapter, or one for another model.
-    """
+    """Wraps a model with an adapter that PEFT saved. Raises UsageError."""
     from peft import PeftModel
 
     try:
@@ -351,18 +294,7 @@ def add_saved_adapter(model: PreTrainedModel, folder: str, *, trainable: bool) -
 def load_policy(
     source: str, dtype: str, lora: LoraSection, *, adapter: str | None = None, trainable: bool = True
 ) -> Any:
-    """Loads the policy of a run: the weights, and an adapter when the run trains one.
-
-    Args:
-        source: a folder or a hub id.
-        dtype: of the weights.
-        lora: whether and how to adapt.
-        adapter: a saved adapter to continue from, or None for a fresh one.
-        trainable: whether gradients will be wanted.
-
-    Raises:
-        UsageError: something cannot be loaded.
-    """
+    """Loads the policy of a run, with a saved `adapter` or a fresh one when the run trains one."""
     model = load_model(source, dtype, lora.bits)
     if adapter is not None:
         return add_saved_adapter(model, adapter, trainable=trainable)
@@ -370,11 +302,7 @@ def load_policy(
 
 
 def refuse_impossible_lora(lora: LoraSection) -> None:
-    """Refuses quantisation where it cannot work.
-
-    Raises:
-        UsageError: no GPU, or no bitsandbytes.
-    """
+    """Refuses quantisation where it cannot work. Raises UsageError if no GPU, or no bitsandbytes."""
     import importlib.util
 
     import torch

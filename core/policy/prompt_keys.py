@@ -1,9 +1,7 @@
-"""Keys and values of prompts, held once for all completions of each: what a prefill left in, attention to them out.
+"""Holds keys and values of prompts once for all completions of each, and attends to them in one product.
 
-Completions of a group see the same prompt. Copied for each, its keys and values are read once per completion, at every
-token and in every layer, which takes longer than the arithmetic on them. Here the queries of all completions of a
-prompt are one matrix that meets its keys in one product. A model takes them as `attention_prompts`, with a cache that
-holds what came after the prompts, where it attends by core/policy/attention.py.
+Copied for each completion they would be read at every token and in every layer. A model takes them as
+`attention_prompts`, with a cache of what came after the prompts, where core/policy/attention.py attends.
 """
 
 from __future__ import annotations
@@ -14,12 +12,9 @@ import torch
 class PromptKeys:
     """The prompts of a batch of B completions, those of one prompt side by side.
 
-    No dataclass: what wraps a model would look for tensors in one, and cast them.
-
-    Args:
-        layers: keys and values of each layer, [G, shared heads, P, D].
-        counts: [G, P], 0 in slots of padding.
-        owners: [B] int64, the prompt of each completion, ascending.
+    No dataclass: what wraps a model would look for tensors in one, and cast them. `layers`: keys and values of each
+    layer, [G, shared heads, P, D]. `counts`: [G, P], 0 in slots of padding. `owners`: [B] int64, the prompt of each
+    completion, ascending.
     """
 
     __slots__ = ("_counts", "_layers", "_mask", "_most", "_owners", "_places")
@@ -33,7 +28,6 @@ class PromptKeys:
 
     @property
     def device(self) -> torch.device:
-        """Where the keys are."""
         return self._counts.device
 
     def select(self, rows: torch.Tensor) -> None:
@@ -45,14 +39,8 @@ class PromptKeys:
     ) -> torch.Tensor:
         """Attends to prompts and what came after them.
 
-        Args:
-            layer: its number.
-            query: [B, heads, 1, D].
-            key, value: [B, shared heads, T, D], of the tokens after the prompts; all are seen.
-            scaling: of the scores, or None for 1 / sqrt(D).
-
-        Returns:
-            [B, 1, heads, D].
+        `query`: [B, heads, 1, D]. `key`, `value`: [B, shared heads, T, D], of the tokens after the prompts; all are
+        seen. `scaling`: of the scores, or None for 1 / sqrt(D). Returns [B, 1, heads, D].
         """
         rows, heads, _, size = query.shape
         shared, (keys, values) = key.shape[1], self._layers[layer]

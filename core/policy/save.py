@@ -16,11 +16,7 @@ if TYPE_CHECKING:
 
 
 def save_policy(model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """Writes a model that is whole, or only its trained adapter, with the tokenizer; the folder appears whole.
-
-    Raises:
-        RunError: what was written is not all of the weights.
-    """
+    """Writes a whole model, or its trained adapter, with the tokenizer; the folder appears whole, or RunError."""
     with whole_folder(folder) as unfinished:
         _write(model, tokenizer, unfinished, None)
 
@@ -36,16 +32,9 @@ def save_whole(
 ) -> None:
     """Writes a policy as `save_policy` does, however it is sharded. Collective.
 
-    Args:
-        model: not wrapped; FSDP 2 and ZeRO-3 leave it a part of its weights.
-        tokenizer: its tokenizer.
-        folder: made, by the first process.
-        dtypes: name of a parameter to the type that it is written in.
-        first: this is the first process.
-        shared: others write to the folder as well, as to a checkpoint's, so it does not appear whole.
-
-    Raises:
-        RunError: what was written is not all of the weights.
+    `model`: not wrapped; FSDP 2 and ZeRO-3 leave it a part of its weights. `tokenizer`: its tokenizer. `dtypes`: name
+    of a parameter to the type that it is written in. `shared`: others write to the folder as well, as to a
+    checkpoint's, so it does not appear whole. Raises RunError: what was written is not all of the weights.
     """
     from grpo.core.policy.whole import is_sharded, whole_state
 

@@ -1,8 +1,4 @@
-"""Finds the weights that a user names: the embedded model, a model, an adapter, or what a run has trained so far.
-
-In: what stands after --model and --adapter. Out: a `Weights` that says what to load and which settings belong to it;
-nothing is loaded but small JSON files. `load_weights` then loads the model for inference.
-"""
+"""Finds the weights that a user names: the embedded model, a model, an adapter, or what a run has trained so far."""
 
 from __future__ import annotations
 
@@ -28,42 +24,25 @@ BASE_FOLDER = "base"  # in an exported adapter: the embedded model, which no hub
 
 @dataclass(frozen=True, slots=True)
 class RunWeights:
-    """Where the weights of a run stand.
+    """Where the weights of a run stand."""
 
-    Attributes:
-        folder: a folder of transformers or PEFT.
-        step: after which they were saved.
-        steps: how many the run was to make.
-        final: the run is done; otherwise the folder is its last whole checkpoint.
-    """
-
-    folder: Path
-    step: int
-    steps: int
-    final: bool
+    folder: Path  # a folder of transformers or PEFT
+    step: int  # after which they were saved
+    steps: int  # how many the run was to make
+    final: bool  # the run is done; otherwise the folder is its last whole checkpoint
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What to load.
+    """What to load."""
 
-    Attributes:
-        name: for people.
-        base: a folder or hub id with a whole model.
-        adapter: a folder or hub id of PEFT that goes on top, or None.
-        config: the settings of the run that made it; None for a model that comes from elsewhere.
-        embedded: the base is the embedded model, or was trained from it.
-        run: which run they come from, or None.
-        trained: where the run's weights stand, or None.
-    """
-
-    name: str
-    base: str
-    adapter: str | None
-    config: RunConfig | None
-    embedded: bool
-    run: RunDir | None = None
-    trained: RunWeights | None = None
+    name: str  # for people
+    base: str  # a folder or hub id with a whole model
+    adapter: str | None  # a folder or hub id of PEFT that goes on top, or None
+    config: RunConfig | None  # the settings of the run that made it; None for a model that comes from elsewhere
+    embedded: bool  # the base is the embedded model, or was trained from it
+    run: RunDir | None = None  # which run they come from, or None
+    trained: RunWeights | None = None  # where the run's weights stand, or None
 
     @property
     def note(self) -> str | None:
@@ -102,12 +81,9 @@ class Weights:
 def find_weights(model: str | None, adapter: str | None = None) -> Weights:
     """Finds what the user names.
 
-    Args:
-        model: a hub id, a model's folder, an adapter's folder or a run directory; None: the embedded model.
-        adapter: a folder or hub id of PEFT to put on top, or None.
-
-    Raises:
-        UsageError: it is none of these, a run has no weights yet, or there would be two adapters.
+    `model`: a hub id, a model's folder, an adapter's folder or a run directory; None: the embedded model. `adapter`: a
+    folder or hub id of PEFT to put on top, or None. Raises UsageError if it is none of these, a run has no weights yet,
+    or there would be two adapters.
     """
     found = _find(model)
     if adapter is None:
@@ -124,11 +100,7 @@ def find_weights(model: str | None, adapter: str | None = None) -> Weights:
 
 
 def find_run_weights(path: Path) -> Weights:
-    """Finds what a run has trained: its final model, or else its last whole checkpoint.
-
-    Raises:
-        UsageError: it is no run directory, or it has no checkpoint yet.
-    """
+    """Finds what a run has trained: its final model, or else its last whole checkpoint. Raises UsageError."""
     run = open_run_dir(path)
     config = run_config(run)
     base = policy_source(config.model)
@@ -160,11 +132,7 @@ def find_run_weights(path: Path) -> Weights:
 
 
 def run_config(run: RunDir) -> RunConfig:
-    """Reads the settings of a run; weights that it brought along are found where the run is now.
-
-    Raises:
-        UsageError: they cannot be read.
-    """
+    """Reads the settings of a run; weights that it brought along are found where the run is now. Raises UsageError."""
     config = load_config(run.config, [], {})
     return config.model_copy(update={"model": str(run.base)}) if run.base.is_dir() else config
 
@@ -172,8 +140,7 @@ def run_config(run: RunDir) -> RunConfig:
 def training_source(model: str | None) -> PolicySource:
     """Returns where a run that is to train this model begins: a model, what another run has trained, or an adapter.
 
-    Raises:
-        UsageError: there are no such weights.
+    Raises UsageError if there are no such weights.
     """
     weights = find_weights(model)
     if weights.trained is None and weights.adapter is None:
@@ -184,11 +151,7 @@ def training_source(model: str | None) -> PolicySource:
 
 
 def load_weights(weights: Weights) -> Any:
-    """Loads a model for inference, on the GPU where there is one.
-
-    Raises:
-        UsageError: something cannot be loaded.
-    """
+    """Loads a model for inference, on the GPU where there is one. Raises UsageError if something cannot be loaded."""
     import torch
 
     # Without a GPU, an adapter that was trained on quantised weights goes on the plain ones.
@@ -239,11 +202,7 @@ def is_adapter(folder: Path) -> bool:
 
 
 def refuse_missing_run(folder: Path) -> None:
-    """Says that a run does not exist, before its path is taken for a hub id.
-
-    Raises:
-        UsageError: the parent folder holds runs.
-    """
+    """Refuses a missing path beside runs before it is taken for a hub id."""
     if not folder.parent.is_dir() or folder.parent == Path():
         return
     runs = [child.name for child in folder.parent.iterdir() if is_run(child)]

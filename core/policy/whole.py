@@ -28,13 +28,9 @@ def full_tensors(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
     Collective: all processes step together, each gets every tensor, and only one exists at a time that is not there
     anyway. Between two tensors a process may do what it likes. What FSDP 2 kept whole after a forward pass is let go
     first: that is FSDP's own memory, which it could not free once anything else, an array of numpy, looks into it.
-
-    Args:
-        model: the policy, wrapped or not.
-
-    Yields:
-        Name and tensor, on the device that the policy computes on, in the type that is trained. It carries no gradient
-        and is to be read only; it may be the policy's own memory, and is to be copied if it is to outlast the step.
+    `model`: the policy, wrapped or not. Yields name and tensor, on the device that the policy computes on, in the type
+    that is trained. It carries no gradient and is to be read only; it may be the policy's own memory, and is to be
+    copied if it is to outlast the step.
     """
     _reshard(model)
     for name, parameter in model.named_parameters():
@@ -54,10 +50,8 @@ def changed_weights(model: Any, changes: Mapping[str, Callable[[torch.Tensor], t
     """While it lasts, the policy computes with some other weights; afterwards it has its own again, bit for bit.
 
     Collective at its beginning. Each process keeps and changes its own part, and one whole tensor exists at a time.
-
-    Args:
-        model: the policy, wrapped or not.
-        changes: name of a parameter to what makes the whole new tensor of the whole old one, on all processes alike.
+    `model`: the policy, wrapped or not. `changes`: name of a parameter to what makes the whole new tensor of the whole
+    old one, on all processes alike.
     """
     _reshard(model)  # before it is asked for its parameters, which are others when they are whole
     named = dict(model.named_parameters())
@@ -117,9 +111,6 @@ def passes_of_its_own(engine: Any) -> Iterator[None]:
     DeepSpeed compares between processes which modules a pass called, in a hook of the outermost module: a collective at
     the first passes after a step. TRL takes off the hooks that gather weights and leaves this one. Other models are
     left alone.
-
-    Args:
-        engine: the policy as it trains.
     """
     offload = getattr(getattr(engine, "optimizer", None), "parameter_offload", None)
     if offload is None:
@@ -145,13 +136,9 @@ def fsdp_groups(module: FSDPModule) -> list[Any]:
 def whole_state(model: Any, dtypes: Mapping[str, torch.dtype], *, keep: bool) -> dict[str, torch.Tensor]:
     """Collects what a folder of weights holds: all of them, or the adapters of a PEFT model. Collective.
 
-    Args:
-        model: the policy, wrapped or not.
-        dtypes: name of a parameter to the type that it is written in; others keep their own.
-        keep: this process writes; the others go along and get nothing.
-
-    Returns:
-        Name to tensor on the CPU, with the buffers that belong to the weights.
+    `model`: the policy, wrapped or not. `dtypes`: name of a parameter to the type that it is written in; others keep
+    their own. `keep`: this process writes; the others go along and get nothing. Returns name to tensor on the CPU, with
+    the buffers that belong to the weights.
     """
     adapters = hasattr(model, "peft_config")
     found: dict[str, torch.Tensor] = {}

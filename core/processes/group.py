@@ -1,8 +1,6 @@
-"""Exchanges values among the ranks of a run so that all of them get the same result.
+"""Exchanges values among the ranks of a run over gloo, so that all of them get the same result.
 
-A launcher (torchrun, accelerate, SLURM, Ray) starts the processes and numbers them in RANK and WORLD_SIZE. A run alone
-is process 0 of 1, for which all of this costs nothing. Whatever is said goes over gloo, beside what the trainer sends
-by itself, and each wait has a limit: a process that does not come is named, and the run ends and does not hang.
+Each wait has a limit: a process that does not come is named, and the run ends. A run alone is process 0 of 1.
 """
 
 from __future__ import annotations
@@ -30,17 +28,11 @@ class ApartError(RunError):
 
 @dataclass(frozen=True, slots=True)
 class _Connection:
-    """How processes reach each other.
+    """How processes reach each other."""
 
-    Attributes:
-        group: of torch, for objects.
-        limit: seconds that a wait in it may take.
-        watch: ends all of them together; None while they are still being connected.
-    """
-
-    group: Any
-    limit: float
-    watch: Watch | None
+    group: Any  # of torch, for objects
+    limit: float  # seconds that a wait in it may take
+    watch: Watch | None  # ends all of them together; None while they are still being connected
 
 
 _connection: _Connection | None = None
@@ -49,11 +41,8 @@ _connection: _Connection | None = None
 def connect(limit: float) -> None:
     """Connects the processes, once; each of them has to call this before they say anything.
 
-    Args:
-        limit: seconds after which a wait for another process ends, also those of the trainer.
-
-    Raises:
-        ApartError: not all of them came.
+    `limit`: seconds after which a wait for another process ends, also those of the trainer. Raises ApartError if not
+    all of them came.
     """
     global _connection
     if count() == 1 or _connection is not None:
@@ -91,22 +80,14 @@ def ending() -> bool:
 def wait(what: str) -> None:
     """Waits until every process is here.
 
-    Args:
-        what: they wait for, as in "waited for ...".
-
-    Raises:
-        ApartError: names the process that did not come.
+    `what`: they wait for, as in "waited for ...". Raises ApartError, which names the process that did not come.
     """
     if count() > 1:
         _meet(what)
 
 
 def gathered(value: T, what: str) -> list[T]:
-    """Returns the values of all processes, in their order.
-
-    Raises:
-        ApartError: names the process that did not come.
-    """
+    """Returns the values of all processes, in their order. Raises ApartError."""
     if count() == 1:
         return [value]
     import torch.distributed as dist
@@ -117,29 +98,17 @@ def gathered(value: T, what: str) -> list[T]:
 
 
 def rows_of_all(rows: Sequence[T], what: str) -> list[T]:
-    """Returns the rows of all processes, those of the first one first.
-
-    Raises:
-        ApartError: names the process that did not come.
-    """
+    """Returns the rows of all processes, those of the first one first. Raises ApartError."""
     return [row for own in gathered(list(rows), what) for row in own]
 
 
 def any_of(here: bool, what: str) -> bool:
-    """Returns whether it is so on one of the processes.
-
-    Raises:
-        ApartError: names the process that did not come.
-    """
+    """Returns whether it is so on one of the processes. Raises ApartError."""
     return any(gathered(here, what))
 
 
 def agreed(value: T, what: str) -> T:
-    """Returns the first process's value on every process.
-
-    Raises:
-        ApartError: names the process that did not come.
-    """
+    """Returns the first process's value on every process. Raises ApartError."""
     if count() == 1:
         return value
     import torch.distributed as dist

@@ -1,7 +1,6 @@
-"""How this process computes on a CPU: threads that wait a moment, large pages, and freed memory that is used again.
+"""Sets how this process computes on a CPU: threads that wait a moment, large pages, freed memory that is used again.
 
-As it comes, every large tensor is taken from the kernel and given back to it, page by page of 4 KiB, and each page is
-cleared when it is first touched: that costs more than adding two tensors. A step makes the same tensors over and over.
+Taken from the kernel page by page, a large tensor costs more than adding two; a step makes the same ones over and over.
 """
 
 from __future__ import annotations

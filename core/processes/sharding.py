@@ -1,11 +1,7 @@
 """Reads the sharding from the variables of `accelerate launch`, and refuses what is not supported.
 
-    nothing             every process has the whole policy and its optimizer (DDP)
-    FSDP 2              weights, gradients and optimizer are sharded, by torch
-    ZeRO-1, 2, 3        the optimizer; its gradients, too; the weights, too, by DeepSpeed
-
-Sharding that was asked for and would not happen ends the run before a model loads: it would train as DDP, without a
-word, until the memory is full.
+Nothing set is DDP; FSDP 2 shards weights, gradients and optimizer by torch; ZeRO-1, 2, 3 the optimizer, its gradients
+and the weights by DeepSpeed. Sharding that was asked for and would not happen ends the run before a model loads.
 """
 
 from __future__ import annotations
@@ -26,15 +22,10 @@ OURS = ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradie
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
-    """What was asked for.
+    """What was asked for."""
 
-    Attributes:
-        library: whose sharding.
-        stage: version of FSDP, or stage of ZeRO.
-    """
-
-    library: Literal["FSDP", "DeepSpeed"]
-    stage: int
+    library: Literal["FSDP", "DeepSpeed"]  # whose sharding
+    stage: int  # version of FSDP, or stage of ZeRO
 
     @property
     def weights(self) -> bool:
@@ -46,11 +37,7 @@ class Sharding:
 
 
 def asked_sharding() -> Sharding | None:
-    """Reads what `accelerate launch` set; None: nothing is sharded.
-
-    Raises:
-        UsageError: the file of DeepSpeed's settings cannot be read.
-    """
+    """Reads what `accelerate launch` set; None: nothing is sharded. Raises UsageError."""
     if _is_set("ACCELERATE_USE_DEEPSPEED"):
         return Sharding("DeepSpeed", _zero_stage())
     if _is_set("ACCELERATE_USE_FSDP"):
@@ -61,13 +48,7 @@ def asked_sharding() -> Sharding | None:
 def refuse_unfit_sharding(sharding: Sharding | None, dtype: str, *, gpu: bool) -> None:
     """Refuses what cannot work, before anything is loaded.
 
-    Args:
-        sharding: what was asked for.
-        dtype: of the weights.
-        gpu: whether there is one.
-
-    Raises:
-        UsageError: with the remedy.
+    `gpu`: whether there is one. Raises UsageError with the remedy.
     """
     if sharding is None:
         return
@@ -100,9 +81,7 @@ def refuse_unfit_sharding(sharding: Sharding | None, dtype: str, *, gpu: bool) -
 def join(sharding: Sharding | None, **options: Any) -> Any:
     """Connects this process to the others of its run; returns accelerate's `PartialState`.
 
-    Args:
-        sharding: what was asked for.
-        options: of `PartialState`, which takes them at the first call.
+    `options`: of `PartialState`, which takes them at the first call.
     """
     import torch
     from accelerate import PartialState
@@ -125,12 +104,7 @@ def speaks_by_gloo(sharding: Sharding | None) -> bool:
 def refuse_lost_sharding(sharding: Sharding | None, state: Any) -> None:
     """Refuses to train otherwise than was asked for, once the processes have met.
 
-    Args:
-        sharding: what was asked for.
-        state: accelerate's `PartialState`.
-
-    Raises:
-        UsageError: accelerate would train as DDP.
+    `state`: accelerate's `PartialState`. Raises UsageError: accelerate would train as DDP.
     """
     if sharding is None:
         return
@@ -148,13 +122,7 @@ def refuse_lost_sharding(sharding: Sharding | None, state: Any) -> None:
 def refuse_unsharded(sharding: Sharding | None, wrapped: Any, *, sharded: bool) -> None:
     """Refuses a policy that was not wrapped as was asked for, before its first step.
 
-    Args:
-        sharding: what was asked for.
-        wrapped: the policy as it trains.
-        sharded: whether this process lacks a part of its weights.
-
-    Raises:
-        RunError: nothing was trained.
+    `sharded`: whether this process lacks a part of its weights. Raises RunError: nothing was trained.
     """
     if sharding is None:
         return

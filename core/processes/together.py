@@ -19,23 +19,14 @@ BROKEN = re.compile(r"gloo|nccl|ProcessGroup|Connection (closed|reset)|pair clos
 
 
 class Silenced(SystemExit):
-    """This process ends, and another one tells why.
+    """This process ends, and another one tells why."""
 
-    Attributes:
-        code: the exit code.
-    """
-
-    code: int
+    code: int  # the exit code
 
 
 @contextmanager
 def together() -> Iterator[None]:
-    """Ends all processes when the block ends with an error on one of them, of which one tells.
-
-    Raises:
-        RunError: another process was lost, or they lost each other.
-        Silenced: another process tells.
-    """
+    """Ends all processes when the block ends with an error on one of them, of which one tells. Raises RunError."""
     if count() == 1:
         yield
         return

@@ -1,18 +1,12 @@
-"""How the processes of a run end together: what one of them ends of in, the same end on all of them within seconds out.
+"""Ends the processes of a run together: what ends one of them ends all within seconds, and one of them tells the user.
 
-Theory of operation. A process that waits for another one, in a collective of the trainer, cannot be told anything by
-the one that it waits for. So each process has a thread and a connection to process 0 besides. Who fails says so there
-before it leaves; who is killed says nothing, and its connection ends by the kernel's hand (a machine that is gone is
-noticed by keep-alive). A thread on process 0 decides what it was that ended the run: an error of one process counts
-more than the loss of a process, and both more than what only follows from them (a broken collective). Everybody is told
-that, and who tells the user: the process of the error, or the first one that is left.
+Theory of operation. A process in a collective cannot be told anything by the one that it waits for, so each has a
+thread and a connection to process 0 besides. A process that fails says so before it leaves; of one that is killed the
+connection ends. Process 0 decides what ended the run: an error counts more than a lost process, and both more than a
+broken collective. Everybody is told that, and who tells the user: the process of the error, or the first that is left.
 
-On each process the thread then interrupts the main thread, which unwinds as from Ctrl-C: the record of the run is
-closed, workers are stopped. A main thread that is not heard of again (it waits inside a library for who will not come)
-is given `GRACE` seconds; then the thread tells what there is to tell, and ends the process.
-
-The connections carry lines of JSON. A process shows the token that process 0 gave it over the process group, so nobody
-else can end a run.
+The thread then interrupts the main thread, which unwinds as from Ctrl-C. One that is not heard of again is given
+`GRACE` seconds. The connections carry lines of JSON and a token that process 0 gave out, so nobody else can end a run.
 """
 
 from __future__ import annotations
@@ -48,30 +42,19 @@ PATIENCE: dict[Kind, float] = {
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Why a process ended, and with it the run.
+    """Why a process ended, and with it the run."""
 
-    Attributes:
-        rank: which one.
-        code: the exit code of all of them.
-        why: for the user.
-        kind: "error": its own; "lost": it was killed, or its machine; "stopped": by a signal, perhaps the
-            launcher's, because another one ended; "follows": what another one's end did to it.
-        teller: the process that tells the user.
-    """
-
-    rank: int
-    code: int
-    why: str
+    rank: int  # which one
+    code: int  # the exit code of all of them
+    why: str  # for the user
+    # "error": its own; "lost": it was killed, or its machine; "stopped": by a signal, perhaps the launcher's, because
+    # another one ended; "follows": what another one's end did to it
     kind: Kind
-    teller: int
+    teller: int  # the process that tells the user
 
 
 class PeerEnded(BaseException):
-    """The run ends because of another process; raised in the main thread, and no `except Exception` stops it.
-
-    Attributes:
-        end: what it was.
-    """
+    """The run ends because of another process; raised in the main thread, and no `except Exception` stops it."""
 
     def __init__(self, end: End) -> None:
         super().__init__(end.why)
@@ -81,19 +64,9 @@ class PeerEnded(BaseException):
 class Watch:
     """This process's side of the watch.
 
-    Args:
-        rank: of this process.
-        count: of all.
-        limit: seconds for all to come.
-        share: process 0's value in, on every process the same out.
-
-    Attributes:
-        end: of the run, None while it goes on.
-        suspected: some process ended, and it is not decided yet what ended the run.
-        over: this process has said all there is to say about it.
-
-    Raises:
-        OSError: the processes cannot reach each other.
+    `limit`: seconds for all to come. `share`: process 0's value in, on every process the same out. `end`: of the run,
+    None while it goes on. `suspected`: some process ended, and it is not decided yet what ended the run. `over`: this
+    process has said all there is to say about it. Raises OSError if the processes cannot reach each other.
     """
 
     def __init__(self, rank: int, count: int, limit: float, share: Callable[[Any], Any]) -> None:

@@ -28,10 +28,7 @@ class ShownOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """One recorded completion; `number` is its position in the step, the rest is as in `RolloutRow`.
-
-    `messages` and `info` are empty where no environment was stepped.
-    """
+    """One recorded completion, see `RolloutRow`; `messages` and `info` are empty where no environment was stepped."""
 
     number: int
     group: int
@@ -53,18 +50,11 @@ class Rollout:
 
     @property
     def failed(self) -> bool:
-        """True when a reward failed on it."""
         return any(outcome.outcome == "failure" for outcome in self.outcomes.values())
 
 
 def read_step(run: RunDir, step: int | None, *, wasted: bool = False) -> tuple[int, list[Rollout]]:
-    """Reads the rollouts of a step, or of the last one for None; returns the step too.
-
-    With `wasted` those that were sampled in vain, which may be none.
-
-    Raises:
-        UsageError: there are none.
-    """
+    """Reads the rollouts of a step, None for the last, or with `wasted` its discarded ones; returns the step too."""
     if step is None:
         steps = rollout_steps(run)
         if not steps:
@@ -82,13 +72,7 @@ def choose(
     failures: bool = False,
     limit: int | None = None,
 ) -> list[Rollout]:
-    """Chooses completions: those of a group, those that a reward failed on, the first `limit` in the order asked for.
-
-    A completion without a reward comes last in either order.
-
-    Raises:
-        UsageError: the step has no such group.
-    """
+    """Chooses completions of a group, or that a reward failed on, in the order asked for; without a reward last."""
     groups = [rollout.group for rollout in rollouts]
     if group is not None and group not in groups:
         raise UsageError(f"this step has no group {group}; it has groups {min(groups)} to {max(groups)}.")

@@ -1,9 +1,7 @@
-"""Checkpoints that can be trusted: folders of files in, sealed with a digest of each; the newest whole one out.
+"""Seals checkpoints and finds the newest whole one.
 
-A checkpoint is whole once it holds complete.json, with the size and the digest (XXH3, 128 bits) of every other file.
-Whoever goes on from one reads it all and compares: a bit that flipped, on the disk or on the way to it, is found, and
-the checkpoint before takes its place. The digest costs about 0.2 s for 500 MB. The final model and the one after the
-warm-up are sealed in the same way.
+A checkpoint is whole once it holds complete.json, with size and digest (XXH3, 128 bits) of every other file; whoever
+goes on from one compares all of it. The final model and the policy after the warm-up are sealed in the same way.
 """
 
 from __future__ import annotations
@@ -46,12 +44,7 @@ def seal(folder: Path) -> None:
 
 
 def damage(folder: Path, *, thorough: bool = True) -> str | None:
-    """Says what a folder lost since it was sealed, or returns None; nothing is known of one that never was.
-
-    Args:
-        folder: of a checkpoint, or of a model.
-        thorough: read every file; otherwise only their sizes are looked at.
-    """
+    """Says what a folder lost since it was sealed; `thorough` reads every file, otherwise sizes are compared."""
     try:
         noted = read_json(folder / COMPLETE)
         found = dict(_files(folder))
@@ -70,17 +63,11 @@ def damage(folder: Path, *, thorough: bool = True) -> str | None:
 
 
 def checkpoint_step(folder: Path) -> int:
-    """Returns the step in a checkpoint's name."""
     return int(folder.name.rpartition("-")[2])
 
 
 def last_checkpoint(run: RunDir, warned: Callable[[str], None] | None = None) -> Path | None:
-    """Returns the newest whole checkpoint of a run, or None.
-
-    Args:
-        run: the run.
-        warned: told of each newer one that was complete once and is damaged.
-    """
+    """Returns the newest whole checkpoint of a run, or None, and tells of newer ones that are damaged."""
     for checkpoint in _sealed(run.checkpoints):
         problem = damage(checkpoint)
         if not (checkpoint / COMPLETE).is_file():  # the run that is going on there removes it just now

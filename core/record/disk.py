@@ -10,11 +10,7 @@ from grpo.plugins.errors import UsageError
 
 
 def refuse_unwritable(folder: Path) -> None:
-    """Refuses a run directory that cannot be created or that already holds a run.
-
-    Raises:
-        UsageError: with the reason.
-    """
+    """Refuses a run directory that cannot be created or that already holds a run. Raises UsageError with the reason."""
     try:
         if folder.exists() and not folder.is_dir():
             raise UsageError(f"--out {folder} is a file. Name a new folder.")
@@ -26,11 +22,7 @@ def refuse_unwritable(folder: Path) -> None:
 
 
 def refuse_readonly(folder: Path) -> None:
-    """Refuses a folder that may not be written, or not be made where it does not exist yet.
-
-    Raises:
-        UsageError: names the folder that refuses.
-    """
+    """Refuses a folder that may not be written, or not be made where it does not exist yet."""
     parent = folder
     while not parent.exists():
         parent = parent.parent
@@ -44,16 +36,7 @@ def refuse_full_disk(
     what: str = "the checkpoints",
     remedy: str = "Free some space, choose another disk with --out, or train an adapter with --lora.",
 ) -> None:
-    """Refuses to write what cannot fit.
-
-    Args:
-        folder: where it will be written; it need not exist yet.
-        needed: bytes.
-        what, remedy: parts of the message.
-
-    Raises:
-        UsageError: names both sizes.
-    """
+    """Refuses to write `needed` bytes where they cannot fit; the folder need not exist yet."""
     parent = folder
     while not parent.exists():
         parent = parent.parent

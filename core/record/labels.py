@@ -16,25 +16,15 @@ LONGEST_NOTE = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """What a person says of a run.
+    """What a person says of a run."""
 
-    Attributes:
-        tags: words to find it by, each once.
-        note: a text, or "".
-        hidden: lists leave it out.
-    """
-
-    tags: tuple[str, ...] = ()
-    note: str = ""
-    hidden: bool = False
+    tags: tuple[str, ...] = ()  # words to find it by, each once
+    note: str = ""  # a text, or ""
+    hidden: bool = False  # lists leave it out
 
 
 def labels_of(value: Any) -> Labels:
-    """Reads labels from what JSON holds.
-
-    Raises:
-        UsageError: it does not hold labels.
-    """
+    """Reads labels from what JSON holds. Raises UsageError if it does not hold labels."""
     known = {"tags": list, "note": str, "hidden": bool}
     fits = isinstance(value, Mapping) and all(isinstance(value.get(key, kind()), kind) for key, kind in known.items())
     if not fits or set(value) - set(known) or not all(isinstance(tag, str) for tag in value.get("tags", [])):
@@ -58,11 +48,7 @@ def read_labels(run: RunDir) -> Labels:
 
 
 def write_labels(run: RunDir, labels: Labels) -> None:
-    """Writes the labels of a run.
-
-    Raises:
-        UsageError: they cannot be written.
-    """
+    """Writes the labels of a run. Raises UsageError if they cannot be written."""
     try:
         write_json(run.labels, asdict(labels))
     except OSError as error:

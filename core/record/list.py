@@ -23,49 +23,35 @@ SPENT = ("time/step", "time/held_out", "time/checkpoint")  # metrics that togeth
 
 @dataclass(frozen=True, slots=True)
 class RunLine:
-    """What the list says of one run.
+    """What the list says of one run."""
 
-    Attributes:
-        path: the run directory.
-        env, model: as configured; the model is "embedded" when none was named.
-        rewards: SPECs for all environments but those in `env_rewards`.
-        env_rewards: an environment's name to the SPECs that were for it alone.
-        defaults: some environment is in neither and had its default rewards.
-        status: "running", "done", "interrupted" (stopped by a signal), "failed", "killed" (it says that it
-            runs, but no process does), "unknown" (it says something else) or "unreadable".
-        resumes: `grpo run --resume` continues it.
-        started: when it began, as ISO 8601 in UTC; "" where nobody knows.
-        seconds: that its steps, held-out evaluations and checkpoints took; breaks before it was resumed do not count.
-        step, steps: the last recorded step, and how many the run is to make.
-        reward: mean total of the last step, or None.
-        before, after: the first and the last held-out accuracy, or None.
-        problem: why it is unreadable, or None.
-    """
-
-    path: Path
+    path: Path  # the run directory
+    # env, model: as configured; the model is "embedded" when none was named
     env: str = ""
     model: str = ""
-    rewards: tuple[str, ...] = ()
+    rewards: tuple[str, ...] = ()  # SPECs for all environments but those in `env_rewards`
+    # an environment's name to the SPECs that were for it alone
     env_rewards: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    defaults: bool = False
+    defaults: bool = False  # some environment is in neither and had its default rewards
+    # "running", "done", "interrupted" (stopped by a signal), "failed", "killed" (it says that it runs, but no process
+    # does), "unknown" (it says something else) or "unreadable"
     status: str = "unreadable"
-    resumes: bool = False
-    started: str = ""
+    resumes: bool = False  # `grpo run --resume` continues it
+    started: str = ""  # when it began, as ISO 8601 in UTC; "" where nobody knows
+    # that its steps, held-out evaluations and checkpoints took; breaks before it was resumed do not count
     seconds: float = 0.0
+    # step, steps: the last recorded step, and how many the run is to make
     step: int = 0
     steps: int | None = None
-    reward: float | None = None
+    reward: float | None = None  # mean total of the last step, or None
+    # before, after: the first and the last held-out accuracy, or None
     before: float | None = None
     after: float | None = None
-    problem: str | None = None
+    problem: str | None = None  # why it is unreadable, or None
 
 
 def list_runs(folder: Path) -> list[RunLine]:
-    """Lists the runs in a folder, or the one that the folder is.
-
-    Raises:
-        UsageError: there is no such folder.
-    """
+    """Lists the runs in a folder, or the one that the folder is. Raises UsageError if there is no such folder."""
     if is_run(folder):
         return [_line(folder)]
     if not folder.is_dir():

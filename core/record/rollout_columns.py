@@ -1,14 +1,11 @@
-"""The columns of a file of rollouts: names and types for who writes it, checks of a table for who reads it.
-
-What is read is checked once, here, so that nobody behind it meets a rollout that no run wrote.
-"""
+"""Declares the columns of a file of rollouts, and refuses a table that no run wrote."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any, get_args
 
-from grpo.core.record.bounded import LARGEST, parsed
+from grpo.core.record.table import LARGEST, parsed
 from grpo.plugins.types import FinishReason
 
 # The columns but those of outcomes, of which each reward has three.
@@ -23,7 +20,6 @@ ALWAYS = (*WHOLE, "prompt", "completion", "finish_reason", "columns", "advantage
 
 
 def type_of(column: str) -> Any:
-    """Returns the type of Arrow of a column."""
     import pyarrow as pa
 
     if column in WHOLE:
@@ -36,11 +32,7 @@ def type_of(column: str) -> Any:
 
 
 def refuse_other_columns(schema: Any) -> None:
-    """Refuses columns that are not those of rollouts; checksums hold the values and not their names.
-
-    Raises:
-        ValueError: a name or a type is another.
-    """
+    """Refuses columns that are not those of rollouts; checksums hold the values and not their names."""
     own = [name for name in schema.names if name not in COLUMNS]
     rewards = {name.partition(".")[2] for name in own}
     if {*COLUMNS} - {*schema.names} or {*own} != {f"{part}.{name}" for part in PARTS for name in rewards}:
@@ -50,14 +42,7 @@ def refuse_other_columns(schema: Any) -> None:
 
 
 def refuse_other_values(table: Any) -> None:
-    """Refuses values that no run writes. A reward and an advantage may be any number: a run that overflows records it.
-
-    Args:
-        table: columns of rollouts; token ids and log-probabilities may be left out.
-
-    Raises:
-        ValueError: says in which column.
-    """
+    """Refuses values that no run writes. A reward and an advantage may be any number: a run may overflow."""
     import pyarrow.compute as pc
 
     for name in ALWAYS:

@@ -37,16 +37,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from grpo.core.record.bounded import LARGEST, parsed
-from grpo.core.record.rollout_columns import (
-    COLUMNS,
-    PARTS,
-    TOKENS,
-    refuse_other_columns,
-    refuse_other_values,
-    type_of,
-)
-from grpo.core.record.table import read_table
+from grpo.core.record.rollout_columns import COLUMNS, PARTS, TOKENS, refuse_other_columns, refuse_other_values, type_of
+from grpo.core.record.table import LARGEST, parsed, read_table
 from grpo.core.text.printable import encodable
 from grpo.plugins.errors import UsageError
 
@@ -61,49 +53,32 @@ LONGEST_RECORD = 4 * 2**30  # and of rollouts under way, in a checkpoint
 
 @dataclass(frozen=True, slots=True)
 class RolloutRow:
-    """One recorded completion.
+    """One recorded completion."""
 
-    Attributes:
-        step: the optimizer step that it was sampled for, from 1.
-        group: number of its group within the step.
-        prompt: chat messages, as JSON.
-        completion: the text.
-        tokens: how many were sampled.
-        finish_reason: "stop" or "length".
-        columns: the row that the rewards read, as JSON.
-        reward: the weighted total, or None.
-        advantage: what it was trained with; 0.0 for failed completions.
-        outcomes: name to (outcome, score, reason) of each reward that is for its environment.
-        messages: the turns of a rollout whose environment was stepped, as JSON; None: `completion` is all.
-        info: what the environment reported in such a rollout, as JSON.
-        env: the environment, as the run names it.
-        right: what the verifier says of it, None where nobody knows.
-        token_ids: what was sampled, without what an environment said in between; None where it was not kept.
-        logprobs: of each of them as it was sampled, in nats.
-        turn_rewards: what each turn earned of the total, where turns have advantages of their own; else None.
-        turn_advantages: what each turn was trained with; `advantage` is their mean.
-        sampled_by: (step, tokens): how many of the tokens the policy of which optimizer step sampled, in order, where
-            rollouts are continued from step to step; else None.
-    """
-
-    step: int
-    group: int
-    prompt: str
-    completion: str
-    tokens: int
-    finish_reason: str
-    columns: str
-    reward: float | None
-    advantage: float
+    step: int  # the optimizer step that it was sampled for, from 1
+    group: int  # number of its group within the step
+    prompt: str  # chat messages, as JSON
+    completion: str  # the text
+    tokens: int  # how many were sampled
+    finish_reason: str  # "stop" or "length"
+    columns: str  # the row that the rewards read, as JSON
+    reward: float | None  # the weighted total, or None
+    advantage: float  # what it was trained with; 0.0 for failed completions
+    # name to (outcome, score, reason) of each reward that is for its environment
     outcomes: Mapping[str, tuple[str, float | None, str | None]]
+    # the turns of a rollout whose environment was stepped, as JSON; None: `completion` is all
     messages: str | None = None
-    info: str | None = None
-    env: str = ""
-    right: bool | None = None
+    info: str | None = None  # what the environment reported in such a rollout, as JSON
+    env: str = ""  # the environment, as the run names it
+    right: bool | None = None  # what the verifier says of it, None where nobody knows
+    # what was sampled, without what an environment said in between; None where it was not kept
     token_ids: Sequence[int] | None = None
-    logprobs: Sequence[float] | None = None
+    logprobs: Sequence[float] | None = None  # of each of them as it was sampled, in nats
+    # what each turn earned of the total, where turns have advantages of their own; else None
     turn_rewards: Sequence[float] | None = None
-    turn_advantages: Sequence[float] | None = None
+    turn_advantages: Sequence[float] | None = None  # what each turn was trained with; `advantage` is their mean
+    # (step, tokens): how many of the tokens the policy of which optimizer step sampled, in order, where rollouts are
+    # continued from step to step; else None
     sampled_by: Sequence[tuple[int, int]] | None = None
 
 
@@ -187,11 +162,7 @@ class RunDir:
 
 
 def create_run_dir(path: Path, config: Mapping[str, Any], versions: Mapping[str, Any]) -> RunDir:
-    """Makes a new run directory, with the time of its start beside the versions.
-
-    Raises:
-        UsageError: it cannot be made.
-    """
+    """Makes a new run directory, with the time of its start beside the versions. Raises UsageError."""
     run = RunDir(path)
     try:
         for folder in (run.rollouts, run.checkpoints):
@@ -214,11 +185,7 @@ def is_run(folder: Path) -> bool:
 
 
 def open_run_dir(path: Path) -> RunDir:
-    """Opens an existing run directory.
-
-    Raises:
-        UsageError: it does not hold a run.
-    """
+    """Opens an existing run directory. Raises UsageError if it does not hold a run."""
     if not is_run(path):
         what = "is not a run directory: it has no config.json and versions.json" if path.exists() else "does not exist"
         raise UsageError(f"{path} {what}. List the runs with: grpo runs")
@@ -226,30 +193,18 @@ def open_run_dir(path: Path) -> RunDir:
 
 
 class Hold:
-    """Holds a run directory for this process; the system lets go of it however the process ends.
-
-    Args:
-        run: the directory.
-
-    Raises:
-        UsageError: another process holds it.
-    """
+    """Holds a run directory for this process; the system lets go of it however the process ends. Raises UsageError."""
 
     def __init__(self, run: RunDir) -> None:
         self._run = run
         self._file = self._locked()
 
     def renew(self) -> None:
-        """Holds a directory that has taken the place of the one before.
-
-        Raises:
-            UsageError: another process holds it.
-        """
+        """Holds a directory that has taken the place of the one before. Raises UsageError."""
         self._file.close()
         self._file = self._locked()
 
     def release(self) -> None:
-        """Lets go of the directory."""
         self._file.close()
 
     def _locked(self) -> IO[str]:
@@ -271,11 +226,7 @@ class Hold:
 
 @contextmanager
 def exclusive(run: RunDir) -> Iterator[Hold]:
-    """Holds the run directory for this process while the block runs.
-
-    Raises:
-        UsageError: another process holds it.
-    """
+    """Holds the run directory for this process while the block runs. Raises UsageError if another process holds it."""
     hold = Hold(run)
     try:
         yield hold
@@ -324,15 +275,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path, *, longest: int = LONGEST_RECORD) -> Any:
-    """Reads a JSON file; None when it does not exist.
-
-    Args:
-        path: of the file.
-        longest: bytes that it may have.
-
-    Raises:
-        UsageError: it holds something else, or more.
-    """
+    """Reads a JSON file of at most `longest` bytes; None when it does not exist."""
     if not path.is_file():
         return None
     try:
@@ -399,11 +342,7 @@ def append_metrics(run: RunDir, row: Mapping[str, Any]) -> None:
 
 
 def read_metrics(run: RunDir) -> list[dict[str, Any]]:
-    """Reads metrics.jsonl without a half line at its end.
-
-    Raises:
-        UsageError: another line of it was damaged.
-    """
+    """Reads metrics.jsonl without a half line at its end. Raises UsageError if another line of it was damaged."""
     if not run.metrics.is_file():
         return []
     rows: list[dict[str, Any]] = []
@@ -418,11 +357,7 @@ def read_metrics(run: RunDir) -> list[dict[str, Any]]:
 
 
 def _measured(line: bytes) -> dict[str, Any]:
-    """Returns the metrics of a step.
-
-    Raises:
-        ValueError: it is something else.
-    """
+    """Returns the metrics of a step. Raises ValueError if it is something else."""
     if len(line) > LONGEST_LINE:
         raise ValueError(f"it has more than {LONGEST_LINE:,} bytes")
     row = parsed(line.decode())
@@ -437,14 +372,7 @@ def _measured(line: bytes) -> dict[str, Any]:
 
 
 def write_rollouts(run: RunDir, step: int, rows: Sequence[RolloutRow], *, wasted: bool = False) -> None:
-    """Writes the completions of one step as one Parquet file.
-
-    Args:
-        run: where.
-        step: the optimizer step, from 1.
-        rows: what was sampled for it.
-        wasted: in vain; it has a file of its own.
-    """
+    """Writes the completions of one step as one Parquet file; those sampled in vain have a file of their own."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -468,10 +396,8 @@ def rollout_steps(run: RunDir) -> list[int]:
 def read_rollouts(run: RunDir, step: int, *, wasted: bool = False, tokens: bool = True) -> list[dict[str, Any]]:
     """Reads the completions of one step: those that trained, or those that were sampled in vain, which may be none.
 
-    Without `tokens`, the keys `token_ids` and `logprobs` are left out: they take more memory than all texts.
-
-    Raises:
-        UsageError: the step has none, or its file was damaged.
+    Without `tokens`, the keys `token_ids` and `logprobs` are left out: they take more memory than all texts. Raises
+    UsageError if the step has none, or its file was damaged.
     """
     import pyarrow as pa
 

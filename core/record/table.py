@@ -1,11 +1,11 @@
-"""Tables of a run that anybody may have made: a Parquet file in, a table out that is no larger than a run writes.
+"""Reads JSON and Parquet that anybody may have made, no larger than a run writes.
 
-A file of some kilobytes can hold gigabytes: of one byte again and again, or of one long text and how often it stands
-there. So its own account of what is inside is looked at first, and its texts are unfolded once they are known to fit.
+A Parquet file of some kilobytes can unfold to gigabytes, so its own account of its size is checked first.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,18 +13,13 @@ from typing import Any
 MOST_BYTES = 2 * 2**30  # of a file once it is read: 30 times what a step of 1024 rollouts of 8192 tokens has
 MOST_ROWS = 2**20
 WIDTH = 8  # bytes of a number at most
+LARGEST = 2**31 - 1  # of a step, of a group and of other whole numbers that are kept in 32 bits
+DEEPEST = 200  # what is nested deeper cannot be written again without running out of stack
+MOST_DIGITS = 300  # of a whole number; with more it is none of 64 bits with a point
 
 
 def read_table(file: Path, choose: Callable[[Any], Sequence[str]]) -> Any:
-    """Returns the table of pyarrow that a Parquet file holds.
-
-    Args:
-        file: the file.
-        choose: given the schema, says which columns to read.
-
-    Raises:
-        pyarrow.ArrowException, OSError, ValueError: it was damaged, or is larger than what a run writes.
-    """
+    """Returns the pyarrow table of a Parquet file, with the columns that `choose` picks of its schema."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -44,11 +39,7 @@ def read_table(file: Path, choose: Callable[[Any], Sequence[str]]) -> Any:
 
 
 def _refuse_large(opened: Any, lists: Sequence[str]) -> None:
-    """Refuses what takes too much memory by its own account.
-
-    Raises:
-        ValueError: says how much there is.
-    """
+    """Refuses what takes too much memory by its own account. Raises ValueError, which says how much there is."""
     metadata = opened.metadata
     if metadata.num_rows > MOST_ROWS:
         raise ValueError(f"it has {metadata.num_rows:,} rows, and no run writes more than {MOST_ROWS:,}.")
@@ -69,3 +60,38 @@ def _unfolded(column: Any) -> int:
 
     lengths = (pc.binary_length(chunk.dictionary).take(chunk.indices) for chunk in column.chunks)
     return sum(pc.sum(pc.cast(own, "int64")).as_py() or 0 for own in lengths)
+
+
+def parsed(text: str, *, counted_with: bool = True) -> Any:
+    """Returns what JSON holds; ValueError where it is none, nested too deeply, or has a number that is too large."""
+    too_deep = f"it is nested more than {DEEPEST} deep"
+    try:
+        value = (_DECODER if counted_with else _ANY).decode(text)
+    except RecursionError:
+        raise ValueError(too_deep) from None
+    if text.count("[") + text.count("{") > DEEPEST and _depth(value) > DEEPEST:
+        raise ValueError(too_deep)
+    return value
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"it has a number of {len(digits)} digits")
+    return int(digits)
+
+
+_DECODER = json.JSONDecoder(parse_int=_whole)
+
+
+_ANY = json.JSONDecoder()
+
+
+def _depth(value: Any) -> int:
+    """How many lists and objects stand in one another."""
+    depth = -1
+    level: list[Any] = [[value]]
+    while level:
+        inner = (one.values() if isinstance(one, dict) else one for one in level)
+        level = [one for several in inner for one in several if isinstance(one, (list, dict))]
+        depth += 1
+    return depth

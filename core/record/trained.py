@@ -15,18 +15,13 @@ TRAINED_FILE = "trained-{:06d}.parquet"
 
 @dataclass(frozen=True, slots=True)
 class TrainedRow:
-    """What the tokens of one rollout were trained with, in the order of its `token_ids`.
+    """What the tokens of one rollout were trained with, in the order of its `token_ids`."""
 
-    Attributes:
-        row: the number of the rollout within its step.
-        log_ratios: by how much more probable the policy that trains finds each token than whoever sampled it, in nats,
-            to four digits; before the step, and before any correction.
-        advantages: of each token.
-    """
-
-    row: int
+    row: int  # the number of the rollout within its step
+    # by how much more probable the policy that trains finds each token than whoever sampled it, in nats, to four
+    # digits; before the step, and before any correction
     log_ratios: Sequence[float]
-    advantages: Sequence[float]
+    advantages: Sequence[float]  # of each token
 
 
 def write_trained(run: RunDir, step: int, rows: Sequence[TrainedRow]) -> None:
@@ -45,10 +40,8 @@ def write_trained(run: RunDir, step: int, rows: Sequence[TrainedRow]) -> None:
 def read_trained(run: RunDir, step: int) -> dict[int, TrainedRow]:
     """Reads what the tokens of a step were trained with, by the number of the rollout.
 
-    Rollouts without a gradient are not in it; nor is anything where a step was not trained on to its end.
-
-    Raises:
-        UsageError: the file was damaged.
+    Rollouts without a gradient are not in it; nor is anything where a step was not trained on to its end. Raises
+    UsageError if the file was damaged.
     """
     import pyarrow as pa
 
@@ -79,11 +72,7 @@ def _columns(schema: Any) -> list[str]:
 
 
 def _refuse_other_values(table: Any) -> None:
-    """Refuses rows without a number, or with gaps.
-
-    Raises:
-        ValueError: there is one.
-    """
+    """Refuses rows without a number, or with gaps. Raises ValueError if there is one."""
     import pyarrow.compute as pc
 
     gaps = sum(table[name].null_count for name in table.column_names)

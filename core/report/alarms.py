@@ -1,7 +1,4 @@
-"""Finds the alarms in a run's record, with the rollouts that each one is about.
-
-Warnings on the way a run goes are found again by the same watch that gave them while it ran, so the words are the same.
-"""
+"""Finds the alarms in a run's record, by the same watches as while it ran, with the rollouts that show them."""
 
 from __future__ import annotations
 
@@ -35,18 +32,12 @@ ENDED_EARLY = ("failed", "killed")
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """One thing to look at.
+    """One thing to look at."""
 
-    Attributes:
-        step: where it was seen first.
-        kind: "health", "hacking", "canary", "failure" or "state".
-        text: what was seen.
-        reward: the reward that failed; ENVIRONMENT for the environment; "" where it is about all rollouts of the step.
-    """
-
-    step: int
-    kind: str
-    text: str
+    step: int  # where it was seen first
+    kind: str  # "health", "hacking", "canary", "failure" or "state"
+    text: str  # what was seen
+    # the reward that failed; ENVIRONMENT for the environment; "" where it is about all rollouts of the step
     reward: str = ""
 
 
@@ -59,17 +50,11 @@ class _Failures:
 
 @dataclass(slots=True)
 class AlarmWatch:
-    """Looks at a run again, step by step; a watch that an error of its own ends says so in an alarm.
+    """Looks at a run again, step by step; a watch that an error of its own ends says so in an alarm."""
 
-    Attributes:
-        dtype: of the run's arithmetic.
-        metrics: the rows of metrics.jsonl.
-        steady: the prompts of the run do not get harder by intent.
-    """
-
-    dtype: str
-    metrics: Sequence[Mapping[str, Any]]
-    steady: bool = True
+    dtype: str  # of the run's arithmetic
+    metrics: Sequence[Mapping[str, Any]]  # the rows of metrics.jsonl
+    steady: bool = True  # the prompts of the run do not get harder by intent
     _health: HealthWatch = field(init=False)
     _hacking: HackingWatch = field(init=False)
     _guarded: Mapping[str, Watchdog] = field(init=False)
@@ -110,11 +95,6 @@ class AlarmWatch:
                 self._failures.setdefault(name, _Failures(step, str(reason or "no reason was given"))).count += 1
 
     def alarms(self, line: RunLine) -> list[Alarm]:
-        """Returns everything that was found, by step.
-
-        Args:
-            line: what the list of runs says of this one.
-        """
         self._up_to(None)
         found = [*self._found, *_canary_alarms(self.metrics)]
         for name, own in self._failures.items():

@@ -1,8 +1,7 @@
-"""Data as the page reads it: values and rollouts in, blocks of compressed text out, each inflated when it is looked at.
+"""Packs values and rollouts into blocks of compressed base64, which the page inflates when they are looked at.
 
-A block is JSON or an array of numbers, compressed with zlib and written in base64. Of a run's rollouts the index holds
-the numbers that lists are filtered and sorted by, column after column; the texts stand in blocks of a hundred
-thousand characters, in the order of the index.
+The index holds the numbers that lists are filtered and sorted by, column after column; texts stand in blocks of a
+hundred thousand characters, in the order of the index.
 """
 
 from __future__ import annotations
@@ -36,21 +35,14 @@ Told = float | None  # a number of a token
 
 @dataclass(frozen=True, slots=True)
 class PackedRollouts:
-    """The chosen rollouts of a run, M of them.
+    """The chosen rollouts of a run, M of them."""
 
-    Attributes:
-        count: M.
-        columns: name and type of each column of the index, in order; M numbers each, little-endian.
-        index: the block with the columns.
-        starts: the place of the first rollout of each block of texts.
-        texts: the blocks.
-    """
-
-    count: int
+    count: int  # M
+    # name and type of each column of the index, in order; M numbers each, little-endian
     columns: Sequence[tuple[str, str]]
-    index: str
-    starts: Sequence[int]
-    texts: Sequence[str]
+    index: str  # the block with the columns
+    starts: Sequence[int]  # the place of the first rollout of each block of texts
+    texts: Sequence[str]  # the blocks
 
     @property
     def length(self) -> int:
@@ -59,7 +51,6 @@ class PackedRollouts:
 
 
 def packed(data: bytes) -> str:
-    """Returns bytes as a block."""
     return base64.b64encode(zlib.compress(data, LEVEL)).decode("ascii")
 
 
@@ -78,16 +69,7 @@ def pack_rollouts(
     changes: Sequence[Change] | None = None,
     public: bool = False,
 ) -> PackedRollouts:
-    """Packs the chosen rollouts of a run.
-
-    Args:
-        scan: of the run.
-        places: those that stay, ascending.
-        tokenizer: of the run.
-        tokens: with the log-probability of each token.
-        changes: what other rewards make of each rollout of the run.
-        public: reasons of failures name no folder, address or secret of this machine.
-    """
+    """Packs the chosen rollouts of a run; `public` hides folders, addresses and secrets in reasons of failures."""
     index = Index(scan, changes)
     texts = _Texts(tokenizer, tokens)
     wanted = set(places)
@@ -107,13 +89,7 @@ def pack_rollouts(
 def pack_texts(
     rows: Iterable[tuple[Mapping[str, Any], TrainedRow | None]], tokenizer: RunTokenizer, rewards: Iterable[str]
 ) -> str:
-    """Packs the texts of a few rollouts, with their tokens, as one block.
-
-    Args:
-        rows: as recorded, each with what its tokens were trained with.
-        tokenizer: of the run.
-        rewards: the names that outcomes stand in the order of.
-    """
+    """Packs the texts of a few rollouts, with their tokens, as one block."""
     texts = _Texts(tokenizer, tokens=True, block_size=math.inf)
     for row, trained in rows:
         texts.add(row, rewards, trained)

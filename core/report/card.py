@@ -1,7 +1,6 @@
-"""The card of a model that a run trained: the record of the run in, the README.md of a hub folder out.
+"""Writes the model card of a run: what was trained, with which plugins, with what result, and what rang meanwhile.
 
-It says what was trained, with which versions of which plugins, with what result, and what rang meanwhile. No text of a
-policy is in it; what a plugin or a user named stands in code spans, where no markup works.
+No text of a policy is in it; names of plugins and users stand in code spans, where no markup works.
 """
 
 from __future__ import annotations
@@ -47,31 +46,16 @@ UNQUOTED = ("health", "canary", "state")
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a folder of the hub holds beside the card.
+    """What a folder of the hub holds beside the card."""
 
-    Attributes:
-        model: "adapter", "merged" (an adapter that was added to its base), "full", or None for no model.
-        base: the hub id of the model that training began with, or None where nobody else has it.
-        embedded: it began with the model that ships with the package.
-        report: the report is in it.
-    """
-
-    model: str | None
-    base: str | None
-    embedded: bool
-    report: bool
+    model: str | None  # "adapter", "merged" (an adapter that was added to its base), "full", or None for no model
+    base: str | None  # the hub id of the model that training began with, or None where nobody else has it
+    embedded: bool  # it began with the model that ships with the package
+    report: bool  # the report is in it
 
 
 def card_of(run: RunDir, contents: Contents) -> str:
-    """Writes the card of a run.
-
-    Args:
-        run: it need not be over.
-        contents: what stands beside the card.
-
-    Raises:
-        UsageError: a file of the run was damaged.
-    """
+    """Writes the card of a run. `run`: it need not be over. Raises UsageError if a file of the run was damaged."""
     [line] = list_runs(run.path)
     if line.problem is not None:
         raise UsageError(line.problem)
@@ -101,10 +85,7 @@ def card_of(run: RunDir, contents: Contents) -> str:
 def _front_matter(contents: Contents, plugins: Sequence[Mapping[str, Any]], *, adapted: bool) -> Iterator[str]:
     """Yields the metadata; each value is JSON, which is YAML too, so nothing in it can begin another key."""
     adapter = contents.model == "adapter"
-    found: dict[str, Any] = {
-        "library_name": "peft" if adapter else "transformers",
-        "pipeline_tag": "text-generation",
-    }
+    found: dict[str, Any] = {"library_name": "peft" if adapter else "transformers", "pipeline_tag": "text-generation"}
     if contents.base is not None:
         found |= {"base_model": contents.base, "base_model_relation": "adapter" if adapter else "finetune"}
     if known := sorted({name for plugin in plugins if (name := _dataset(plugin)) is not None}):

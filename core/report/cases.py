@@ -1,7 +1,4 @@
-"""What a regression case of a run's rewards needs: the locks of its plugins in, columns and options of each reward out.
-
-Nothing is loaded for it: a run may be anybody's, and a plugin is code.
-"""
+"""Collects what the page writes regression cases with, from the locks of a run's plugins; no plugin is loaded."""
 
 from __future__ import annotations
 
@@ -10,13 +7,7 @@ from typing import Any
 
 
 def cases_of(versions: Any) -> dict[str, dict[str, Any]]:
-    """Returns by reward what the page writes a `Case` with.
-
-    A reward that takes a whole completion reads no column by name; its case then has all of them.
-
-    Args:
-        versions: as versions.json has them; what no run writes is left out.
-    """
+    """Returns by reward what the page writes a `Case` with; a reward of whole completions has all columns."""
     plugins = versions.get("plugins") if isinstance(versions, Mapping) else None
     locks = plugins.values() if isinstance(plugins, Mapping) else ()
     return {lock["name"]: _case(lock) for outer in locks for lock in _parts(outer)}

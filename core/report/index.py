@@ -20,29 +20,16 @@ VERDICTS = (None, False, True)  # by the number that the page reads
 
 @dataclass(slots=True)
 class Index:
-    """Columns of numbers, one number for each rollout; a reward that is met late has no outcome before.
+    """Columns of numbers, one number for each rollout; a reward that is met late has no outcome before."""
 
-    Attributes:
-        scan: of the run, which knows the names that numbers stand for.
-        changes: what other rewards make of each rollout of the run.
-        columns: the numbers by name.
-        count: the rollouts that are in every column.
-    """
-
-    scan: Scan
-    changes: Sequence[Change] | None = None
-    columns: dict[str, list[Any]] = field(default_factory=dict)
-    count: int = 0
+    scan: Scan  # of the run, which knows the names that numbers stand for
+    changes: Sequence[Change] | None = None  # what other rewards make of each rollout of the run
+    columns: dict[str, list[Any]] = field(default_factory=dict)  # the numbers by name
+    count: int = 0  # the rollouts that are in every column
     _prompts: dict[bytes, int] = field(default_factory=dict)
 
     def add(self, place: int, step: int, number: int, row: Mapping[str, Any]) -> None:
-        """Takes in a rollout.
-
-        Args:
-            place: its position in the run.
-            step, number: where it is recorded.
-            row: as recorded.
-        """
+        """Takes in a rollout. `step`, `number`: where it is recorded."""
         asked = repr((row["env"] or "", row["prompt"])).encode("utf-8", "replace")
         prompt = hashlib.blake2b(asked, digest_size=16).digest()  # the text itself is not kept
         values: dict[str, Any] = {

@@ -1,8 +1,7 @@
-"""Which rollouts a page holds where it cannot hold all: scans in, for each a choice out.
+"""Chooses which rollouts a page holds where it cannot hold all.
 
-What a reader looks for stays: every rollout that failed, and of every step the best, the worst and the longest. Next
-come whole groups: those of the rollouts before, of the first and the last step, and of steps with an alarm. The room
-that is left goes to a sample of the other groups, evenly over all steps and the same in every report on the same run.
+Every failed rollout stays, and of every step the best, the worst and the longest; then whole groups: theirs, those of
+the first and last step and of alarms, and a fixed, even sample of the others.
 """
 
 from __future__ import annotations
@@ -18,17 +17,7 @@ ROW_COST = 24  # characters of the page that a rollout takes beside its texts
 
 
 def choose(scans: Sequence[Scan], alarmed: Sequence[set[int]], room: float, ratio: float) -> list[list[int]]:
-    """Chooses rollouts of several runs together.
-
-    Args:
-        scans: of the runs.
-        alarmed: of each run, the steps with an alarm.
-        room: characters of the page for all of them.
-        ratio: characters of the page for a character of a text.
-
-    Returns:
-        For each scan the places of the rollouts that stay, ascending.
-    """
+    """Chooses rollouts of several runs together; returns for each scan the places of those that stay, ascending."""
     ranked: list[tuple[int, bytes, int, int]] = []
     for run, scan in enumerate(scans):
         drawn: dict[tuple[int, int], bytes] = {}

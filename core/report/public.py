@@ -1,8 +1,4 @@
-"""Removes what identifies a machine or a person from a record before it is published.
-
-Folders go and the names of files stay; of an address the scheme and the host stay; values of options that are named
-like secrets go. It is no filter of what rollouts say: a policy may have written anything.
-"""
+"""Removes what identifies a machine or a person from a record before it is published: folders, addresses, secrets."""
 
 from __future__ import annotations
 
@@ -127,12 +123,7 @@ def public_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def public_config(config: Mapping[str, Any], model: str | None) -> dict[str, Any]:
-    """Returns the settings of a run as `grpo run --config` reads them elsewhere.
-
-    Args:
-        config: as the run wrote them.
-        model: the model that it began with, as others can name it; None for the one that ships with the package.
-    """
+    """Returns a run's settings as `grpo run --config` reads them elsewhere, `model` in the place of its own."""
     kept = {key: value for key, value in config.items() if key not in _PLACES and key != "model"}
     for name, section in kept.items():
         if name not in ("env", "env_rewards") and isinstance(section, Mapping):
@@ -142,11 +133,7 @@ def public_config(config: Mapping[str, Any], model: str | None) -> dict[str, Any
 
 
 def public_versions(versions: Any) -> dict[str, Any]:
-    """Returns the versions of a run: of known libraries, and of each plugin what its lock is known to say.
-
-    Args:
-        versions: as versions.json has it; whatever in it is no record of versions is left out.
-    """
+    """Returns the versions of known libraries, and of each plugin what its lock is known to say."""
     found = versions if isinstance(versions, Mapping) else {}
     libraries, plugins = found.get("libraries"), found.get("plugins")
     known = libraries if isinstance(libraries, Mapping) else {}

@@ -48,46 +48,27 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder that is ready for the hub.
+    """A folder that is ready for the hub."""
 
-    Attributes:
-        path: where it is.
-        contents: what it holds beside the card.
-        rollouts: how many are in the report; 0 without one.
-        sizes: the files, by path inside, to their bytes.
-    """
-
-    path: Path
-    contents: Contents
-    rollouts: int
-    sizes: dict[str, int]
+    path: Path  # where it is
+    contents: Contents  # what it holds beside the card
+    rollouts: int  # how many are in the report; 0 without one
+    sizes: dict[str, int]  # the files, by path inside, to their bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What became of a push.
+    """What became of a push."""
 
-    Attributes:
-        url: of the repository or its branch.
-        commit: the newest commit.
-        changed: there was something to commit.
-        replaced: files that were there before and are now those of the run, or are equal.
-        kept: files of the repository that the run has none of.
-    """
-
-    url: str
-    commit: str
-    changed: bool
-    replaced: tuple[str, ...]
-    kept: tuple[str, ...]
+    url: str  # of the repository or its branch
+    commit: str  # the newest commit
+    changed: bool  # there was something to commit
+    replaced: tuple[str, ...]  # files that were there before and are now those of the run, or are equal
+    kept: tuple[str, ...]  # files of the repository that the run has none of
 
 
 def refuse_names(repo: str, branch: str | None) -> None:
-    """Refuses names that no repository and no branch can have; asks no network.
-
-    Raises:
-        UsageError: with the reason.
-    """
+    """Refuses names that no repository and no branch can have; asks no network. Raises UsageError with the reason."""
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils._validators import validate_repo_id
 
@@ -108,11 +89,7 @@ def refuse_names(repo: str, branch: str | None) -> None:
 
 
 def refuse_without_token() -> None:
-    """Refuses to begin where the hub would refuse at the end; asks no network.
-
-    Raises:
-        UsageError: there is no token, or HF_HUB_OFFLINE is set.
-    """
+    """Refuses to begin without a token or with HF_HUB_OFFLINE set; asks no network."""
     from huggingface_hub import constants, get_token
 
     if constants.HF_HUB_OFFLINE:
@@ -122,15 +99,7 @@ def refuse_without_token() -> None:
 
 
 def pushed_weights(path: Path, *, model: bool) -> tuple[RunDir, Weights | None]:
-    """Finds what would be pushed.
-
-    Args:
-        path: the run directory.
-        model: with its weights.
-
-    Raises:
-        UsageError: it is not a run, or it has no final model yet.
-    """
+    """Finds what would be pushed. Raises UsageError if it is not a run, or it has no final model yet."""
     run = open_run_dir(path)
     if not model:
         return run, None
@@ -146,16 +115,10 @@ def pushed_weights(path: Path, *, model: bool) -> tuple[RunDir, Weights | None]:
 def make_folder(run: RunDir, weights: Weights | None, folder: Path, *, report: bool) -> Folder:
     """Writes what goes to the hub.
 
-    Args:
-        run: the run.
-        weights: those of its final model, or None for none.
-        folder: made; it may exist when it is empty. It appears whole or not at all.
-        report: the page with the rollouts, too.
-
-    Raises:
-        UsageError: the folder cannot be used, the base model cannot be loaded, a file of the run was damaged, or it
-            is a link out of the run directory.
-        RunError: the disk is full, or the merged weights are not finite.
+    `weights`: those of its final model, or None for none. `folder`: made; it may exist when it is empty. It appears
+    whole or not at all. Raises UsageError if the folder cannot be used, the base model cannot be loaded, a file of the
+    run was damaged, or it is a link out of the run directory; RunError if the disk is full, or the merged weights are
+    not finite.
     """
     folder = folder.expanduser().resolve()
     refuse_folder(folder)
@@ -190,18 +153,10 @@ def upload(folder: Folder, repo: str, *, private: bool, branch: str | None, mess
     """Makes a commit of a folder, and the repository and its branch where there are none.
 
     Files of the same names are replaced and others stay. Where somebody commits between the first question and the
-    commit, nothing is changed.
-
-    Args:
-        folder: what `make_folder` wrote.
-        repo: "owner/name", or the name of one of the token's owner.
-        private: make it so that only its owner sees it.
-        branch: where to commit; None: the main one.
-        message: of the commit.
-
-    Raises:
-        RunError: the hub refused, could not be reached, or holds a public repository of that name where a private one
-            was asked for.
+    commit, nothing is changed. `folder`: what `make_folder` wrote. `repo`: "owner/name", or the name of one of the
+    token's owner. `private`: make it so that only its owner sees it. `branch`: where to commit; None: the main one.
+    Raises RunError if the hub refused, could not be reached, or holds a public repository of that name where a private
+    one was asked for.
     """
     from huggingface_hub import CommitOperationAdd, HfApi
 
@@ -230,11 +185,7 @@ def upload(folder: Folder, repo: str, *, private: bool, branch: str | None, mess
 
 
 def _refuse_links(run: RunDir) -> None:
-    """Refuses files that only seem to be of the run: what a link leads to would be published with it.
-
-    Raises:
-        UsageError: names the link.
-    """
+    """Refuses files that only seem to be of the run: what a link leads to would be published with it."""
     inside = run.path.resolve()
     read = (run.config, run.versions, run.state, run.metrics, run.rollouts, run.base, run.warmup, run.checkpoints)
     for place in (*read, run.model):
@@ -288,11 +239,7 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def _explained(repo: str) -> Iterator[None]:
-    """Turns whatever an upload ends in into one line: the library has errors of three libraries underneath.
-
-    Raises:
-        RunError: instead of any other error.
-    """
+    """Turns whatever an upload ends in, of three libraries, into a RunError of one line."""
     try:
         yield
     except GrpoError:

@@ -1,15 +1,14 @@
-"""Makes the page of some runs: run directories and a limit of size in, what the page holds or one HTML file out.
-
-The same runs give the same bytes, with the same release of this package and of zlib.
-"""
+"""Makes the page of some runs within a limit of size; the same runs give the same bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grpo.core.check.diff import Advantage, Difference, compare
+from grpo.core.record.browse import to_completion
 from grpo.core.record.list import list_runs
 from grpo.core.record.run_dir import RunDir, open_run_dir, read_json, read_metrics, whole_file
 from grpo.core.report.alarms import Alarm, AlarmWatch, is_steady
@@ -21,8 +20,12 @@ from grpo.core.report.public import public_value, public_versions
 from grpo.core.report.scan import Scan, recorded_steps
 from grpo.core.report.summary import arithmetic_of, rollouts_summary, summary_of
 from grpo.core.report.tokens import RunTokenizer
+from grpo.core.scoring.recorded_run import own_outcomes, rollouts_of
+from grpo.core.scoring.rows import numbered
+from grpo.core.scoring.scorer import Scorer
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
+from grpo.plugins.training import GroupScores
 
 if TYPE_CHECKING:
     from grpo.core.check.diff import Change
@@ -35,32 +38,22 @@ MARGIN = 0.97
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a page holds.
+    """What a page holds."""
 
-    Attributes:
-        summary: the block that it begins with.
-        blocks: the others.
-        held, recorded: rollouts in the page, and in the runs.
-    """
-
-    summary: str
-    blocks: Sequence[Named]
+    summary: str  # the block that it begins with
+    blocks: Sequence[Named]  # the others
+    # held, recorded: rollouts in the page, and in the runs
     held: int
     recorded: int
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was written.
+    """What was written."""
 
-    Attributes:
-        path: the page.
-        size: bytes.
-        held, recorded: rollouts in the page, and in the runs.
-    """
-
-    path: Path
-    size: int
+    path: Path  # the page
+    size: int  # bytes
+    # held, recorded: rollouts in the page, and in the runs
     held: int
     recorded: int
 
@@ -93,12 +86,7 @@ class _Read:
 
 
 def write_report(
-    paths: Sequence[Path],
-    output: Path,
-    *,
-    limit: int,
-    new: Sequence[str] = (),
-    public: Mapping[str, Any] | None = None,
+    paths: Sequence[Path], output: Path, *, limit: int, new: Sequence[str] = (), public: Mapping[str, Any] | None = None
 ) -> Written:
     """Writes the page of some runs.
 
@@ -160,8 +148,6 @@ def _read(run: RunDir, name: str, host: Host, new: Sequence[str]) -> _Read:
     summary = summary_of(name, line, config, versions, metrics, alarms)
     changes = None
     if new:
-        from grpo.core.report.compared import compared, difference_summary  # loads torch
-
         difference = compared(run, config, host, new)
         changes = difference.changes
         summary["difference"] = difference_summary(new, difference)
@@ -227,3 +213,45 @@ def names_of(paths: Sequence[Path]) -> list[str]:
             "/".join(own[-depth:]) if names.count(name) > 1 else name for name, own in zip(names, parts, strict=True)
         ]
     return names
+
+
+def compared(run: RunDir, config: Mapping[str, Any], host: Host, new: Sequence[str]) -> Difference:
+    """Scores everything that a run recorded with other rewards, and compares with its own."""
+    rewards, advantage = host.rewards(new), _advantage_of(run, config, host)
+    found = list(rollouts_of(run.path))
+    groups = [f"{step} {rollout.group}" for step, rollout in found]
+    outcomes, weights = own_outcomes(run.path, [rollout for _, rollout in found])
+    with Scorer(rewards) as scorer:
+        scored = scorer.score(numbered(groups, [to_completion(rollout) for _, rollout in found]))
+    chosen = {reward.name: scored[reward.name] for reward in rewards}
+    return compare(groups, outcomes, chosen, weights, {reward.name: reward.weight for reward in rewards}, advantage)
+
+
+def _advantage_of(run: RunDir, config: Mapping[str, Any], host: Host) -> Advantage:
+    """Returns the advantage that a run was trained with; of single turns, what it makes of the score of a whole one."""
+    loss = config.get("loss")
+    if not isinstance(loss, Mapping) or "advantage" not in loss:
+        raise UsageError(f"{run.config} was damaged: it does not say which advantage the run had.")
+    bound = host.advantage(loss["advantage"])
+    if not bound.spec.turns:
+        return bound
+
+    def of_the_whole(scores: GroupScores) -> Any:
+        found = bound(replace(scores, turns=scores.totals[:, :, None]))
+        return found[:, :, 0] if found.ndim == 3 else found
+
+    return of_the_whole
+
+
+def difference_summary(new: Sequence[str], difference: Difference) -> dict[str, Any]:
+    """Returns what the page says of the difference as a whole."""
+    return {
+        "rewards": list(new),
+        "means": [difference.mean_old, difference.mean_new],
+        "unscored": [difference.unscored_old, difference.unscored_new],
+        "groups": difference.groups,
+        "lost_signal": list(difference.lost_signal),
+        "gained_signal": list(difference.gained_signal),
+        "flips": len(difference.flips),
+        "shift": difference.mean_shift,
+    }

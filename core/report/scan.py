@@ -1,8 +1,4 @@
-"""The first pass over a run's rollouts: its files in, what a choice among them needs out, without their texts.
-
-A run may have more rollouts than memory has room for their texts; so they are read step by step, here and again when
-those that were chosen are packed.
-"""
+"""Reads a run's rollouts a first time, step by step, for the choice among them, and keeps no text."""
 
 from __future__ import annotations
 
@@ -19,29 +15,20 @@ OUTCOME = "outcome."
 
 @dataclass(slots=True)
 class Scan:
-    """What is known of every recorded rollout of a run, N of them in order of step and number.
+    """What is known of every recorded rollout of a run, N of them in order of step and number."""
 
-    Attributes:
-        run: where they are.
-        step, number, group, tokens: whole numbers; `number` is the position in the step.
-        reward: the weighted total, or None.
-        advantage: what it was trained with.
-        failed: a reward or the environment failed on it.
-        size: characters of its texts.
-        rewards: the names of rewards and components, as first met.
-        envs, finishes: names of environments and ends, as first met.
-    """
-
-    run: RunDir
+    run: RunDir  # where they are
+    # step, number, group, tokens: whole numbers; `number` is the position in the step
     step: list[int] = field(default_factory=list)
     number: list[int] = field(default_factory=list)
     group: list[int] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
-    reward: list[float | None] = field(default_factory=list)
-    advantage: list[float] = field(default_factory=list)
-    failed: list[bool] = field(default_factory=list)
-    size: list[int] = field(default_factory=list)
-    rewards: list[str] = field(default_factory=list)
+    reward: list[float | None] = field(default_factory=list)  # the weighted total, or None
+    advantage: list[float] = field(default_factory=list)  # what it was trained with
+    failed: list[bool] = field(default_factory=list)  # a reward or the environment failed on it
+    size: list[int] = field(default_factory=list)  # characters of its texts
+    rewards: list[str] = field(default_factory=list)  # the names of rewards and components, as first met
+    # envs, finishes: names of environments and ends, as first met
     envs: list[str] = field(default_factory=list)
     finishes: list[str] = field(default_factory=list)
 
@@ -49,7 +36,6 @@ class Scan:
         return len(self.step)
 
     def add(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Takes in the rollouts of a step."""
         names = [name.removeprefix(OUTCOME) for name in (rows[0] if rows else ()) if name.startswith(OUTCOME)]
         _remember(self.rewards, names)
         for number, row in enumerate(rows):
@@ -66,11 +52,7 @@ class Scan:
 
 
 def recorded_steps(run: RunDir) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """Yields the steps of a run with the rows of their files.
-
-    Raises:
-        UsageError: a file was damaged.
-    """
+    """Yields the steps of a run with the rows of their files. Raises UsageError if a file was damaged."""
     for step in rollout_steps(run):
         yield step, read_rollouts(run, step)
 

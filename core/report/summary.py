@@ -27,15 +27,7 @@ def summary_of(
     metrics: Sequence[Mapping[str, Any]],
     alarms: Sequence[Alarm],
 ) -> dict[str, Any]:
-    """Returns what the page says of a run but for its rollouts.
-
-    Args:
-        name: of the run, different from those of the others on the page.
-        line: what the list of runs says.
-        config, versions: as the run wrote them; versions that are something else count as none.
-        metrics: rows of metrics.jsonl.
-        alarms: by step.
-    """
+    """Returns what the page says of a run but for its rollouts."""
     versions = versions if isinstance(versions, Mapping) else {}
     keys = dict.fromkeys(key for row in metrics for key in row if key != "step")
     return {
@@ -59,14 +51,7 @@ def summary_of(
 def rollouts_summary(
     scan: Scan, packed: PackedRollouts, cases: Mapping[str, Any], missing: str | None
 ) -> dict[str, Any]:
-    """Returns what the page says of the rollouts of a run.
-
-    Args:
-        scan: of the run.
-        packed: what the page holds of it.
-        cases: what a regression case of each reward needs.
-        missing: why prompts are not there as the model read them, or None.
-    """
+    """Returns what the page says of the rollouts of a run; `missing` is why prompts are not as the model read them."""
     return {
         "recorded": len(scan),
         "held": packed.count,

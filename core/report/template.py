@@ -1,8 +1,4 @@
-"""Renders chat templates in a process of its own: a template and chat messages in, the text that a model reads out.
-
-A template is a program of whoever made the model, and the sandbox of jinja bounds neither its time nor its memory. One
-process serves all templates; one that takes too much ends it, is remembered, and is not rendered again.
-"""
+"""Renders chat templates in a process of its own, since a template is a stranger's program that may not end."""
 
 from __future__ import annotations
 
@@ -31,16 +27,7 @@ class Renderer:
         self._lock = threading.Lock()
 
     def rendered(self, template: str, messages: Any, tokens: Mapping[str, Any]) -> str:
-        """Returns the text of a prompt.
-
-        Args:
-            template: of a tokenizer.
-            messages: as JSON has them.
-            tokens: special ones of the tokenizer, by name.
-
-        Raises:
-            ValueError: the template refuses the messages, or takes more than its time or memory.
-        """
+        """Returns the text of a prompt; ValueError where the template refuses, or takes too much time or memory."""
         with self._lock:
             if template not in self._runaway:
                 answer = self._asked(json.dumps({"template": template, "messages": messages, "tokens": tokens}))

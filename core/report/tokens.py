@@ -23,14 +23,7 @@ _RENDERER = Renderer()
 
 
 class RunTokenizer:
-    """The tokenizer that a run left behind; no other place is asked.
-
-    Args:
-        run: the run.
-
-    Attributes:
-        missing: why prompts cannot be rendered, or None.
-    """
+    """The tokenizer that a run left behind; no other place is asked."""
 
     def __init__(self, run: RunDir) -> None:
         self.missing: str | None = None
@@ -77,7 +70,6 @@ class RunTokenizer:
 
 
 def _folders(run: RunDir) -> Iterator[Path]:
-    """Yields the folders of a run that hold a tokenizer, the newest first."""
     checkpoints = sorted(run.checkpoints.glob(NAMED), key=checkpoint_step, reverse=True)
     for folder in (run.model, *checkpoints, run.warmup, run.base):
         if (folder / TOKENIZER).is_file():

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from grpo.core.config.defaults import dtype_of
-from grpo.core.config.plugin_ref import PluginRef
 from grpo.core.config.schema import RunConfig
+from grpo.core.config.section import PluginRef
 from grpo.core.display.progress import Progress
 from grpo.core.env.episodes import hash_of
 from grpo.core.plan import Plan
@@ -50,9 +50,7 @@ UNFIT = r"[^\w.+-]+"  # for the name of a folder
 def connect_all(config: RunConfig) -> None:
     """Connects the processes of a run, sharded as their launcher asked for; refuses what would not be.
 
-    Raises:
-        UsageError: the sharding cannot work, or would not happen.
-        RunError: not all processes came.
+    Raises UsageError if the sharding cannot work, or would not happen; RunError if not all processes came.
     """
     sharding = asked_sharding()
     if sharding is None:
@@ -114,11 +112,8 @@ def unused_path(name: str) -> Path:
 def with_own_base(plan: Plan, path: Path) -> Plan:
     """Copies the weights of another run, which may go on, into the new run's directory; an adapter is merged into them.
 
-    An adapter that no run here has made is merged in the same way.
-
-    Raises:
-        UsageError: they cannot be loaded, or the adapter is of a kind that cannot be merged.
-        RunError: the disk is full.
+    An adapter that no run here has made is merged in the same way. Raises UsageError if they cannot be loaded, or the
+    adapter is of a kind that cannot be merged; RunError if the disk is full.
     """
     from grpo.core.policy.export import export_weights
 
@@ -146,7 +141,6 @@ def open_stores(plan: Plan) -> None:
 
 
 def held(run_dir: RunDir) -> AbstractContextManager[Hold | None]:
-    """Holds the run directory, by its first process."""
     return exclusive(run_dir) if is_first() else nullcontext()
 
 
@@ -172,11 +166,7 @@ def versions_of(plan: Plan, host: Host) -> dict[str, Any]:
 
 
 def policy_of(plan: Plan, run_dir: RunDir, progress: Progress, stop: StopRequest) -> Any:
-    """Loads the policy, after the supervised warm-up where one was asked for; the warm-up is done only once.
-
-    Returns:
-        The model, or None where the warm-up was stopped: a run that is resumed begins it again.
-    """
+    """Loads the policy, after a warm-up that is done only once; None where the warm-up was stopped."""
     from transformers import set_seed
 
     from grpo.core.policy.load import load_policy

@@ -43,19 +43,12 @@ Said = float | str | None  # a score, an abstention, or FAILED
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look at the canaries found.
+    """What one look at the canaries found."""
 
-    Attributes:
-        metrics: `canaries/NAME/...` to a share.
-        warnings: in words, for people.
-        stop: why the run has to end, or None.
-        said: what each canary got: a score, None for an abstention, or "failure".
-    """
-
-    metrics: Mapping[str, float]
-    warnings: Sequence[str]
-    stop: str | None
-    said: Sequence[Said]
+    metrics: Mapping[str, float]  # `canaries/NAME/...` to a share
+    warnings: Sequence[str]  # in words, for people
+    stop: str | None  # why the run has to end, or None
+    said: Sequence[Said]  # what each canary got: a score, None for an abstention, or "failure"
 
 
 @dataclass(slots=True)
@@ -71,13 +64,9 @@ class _Plugin:
 class CanaryWatch:
     """Scores the canaries and remembers how they scored at first.
 
-    Args:
-        canaries: of the run.
-        titles: (kind, name) to how messages call a plugin.
-        tolerance: how far a score may be from what is expected, in units of the score.
-        share: the share of a plugin's canaries that may fail or drift.
-        patience: how many looks in a row a plugin may be wrong; the next one ends the run.
-        baseline: what the canaries scored at the start of the run; None: the first look says.
+    `tolerance`: how far a score may be from what is expected, in units of the score. `share`: the share of a plugin's
+    canaries that may fail or drift. `patience`: how many looks in a row a plugin may be wrong; the next one ends the
+    run. `baseline`: what the canaries scored at the start of the run; None: the first look says.
     """
 
     def __init__(
@@ -204,14 +193,7 @@ class CanaryWatch:
 
 
 class RunCanaries(Part):
-    """The canaries of a run, looked at as often as the run says; all processes look, so that all of them stop.
-
-    Args:
-        plan: with canaries.
-        run_dir: holds what they scored at the start, from which a resumed run goes on.
-        scoring: scores them.
-        progress: told of what is wrong with a plugin.
-    """
+    """The canaries of a run, looked at as often as the run says; all processes look, so that all of them stop."""
 
     def __init__(self, plan: Plan, run_dir: RunDir, scoring: Scoring, progress: Progress) -> None:
         section = plan.config.canaries
@@ -240,11 +222,7 @@ class RunCanaries(Part):
         self._batches = 0
 
     def on_batch(self, batch: Batch) -> dict[str, float]:
-        """Looks at the canaries where that is due with this batch; returns metrics.
-
-        Raises:
-            RunError: a reward or the verifier went wrong about them, and stayed so.
-        """
+        """Looks at the canaries where that is due; returns metrics, or RunError for a plugin that stays wrong."""
         self._batches += 1
         return self._looked(batch.step) if (self._batches - 1) % self._every == 0 else {}
 

@@ -37,18 +37,12 @@ DONE = "done"
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """How a run ended.
+    """How a run ended."""
 
-    Attributes:
-        path: the run directory.
-        status: "done" or "interrupted".
-        step: the last step.
-        before, after: held-out accuracy, None where it was not measured.
-    """
-
-    path: Path
-    status: str
-    step: int
+    path: Path  # the run directory
+    status: str  # "done" or "interrupted"
+    step: int  # the last step
+    # before, after: held-out accuracy, None where it was not measured
     before: float | None
     after: float | None
 
@@ -92,15 +86,7 @@ def broken_off(run_dir: RunDir, error: BaseException, host: Host, progress: Prog
 
 
 def finish(run_dir: RunDir, warned: Callable[[str], None]) -> bool:
-    """Seals the model of a run, draws its curves and notes that it is done.
-
-    Args:
-        run_dir: that has its model.
-        warned: is told of curves that cannot be drawn.
-
-    Returns:
-        False where the run was noted as done already, and nothing was changed.
-    """
+    """Seals the model of a run, draws its curves and notes that it is done; False where it was done already."""
     state = read_json(run_dir.state)
     if isinstance(state, dict) and state.get("status") == DONE:
         return False
@@ -184,6 +170,5 @@ def asked_for(error: BaseException) -> bool:
 
 
 def observe(host: Host, event: RunStarted | RunEnded) -> None:
-    """Tells observers, once for all processes."""
     if is_first():
         host.observe(event)

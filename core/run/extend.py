@@ -1,8 +1,4 @@
-"""Extends a finished run to more steps, and refuses or reports what would differ.
-
-It goes on from its last checkpoint, so that its steps are those that it would have had if it had been asked for all of
-them from the beginning, but for what depends on how many there are.
-"""
+"""Extends a finished run to more steps, from its last checkpoint, and refuses or reports what would differ."""
 
 from __future__ import annotations
 
@@ -17,18 +13,7 @@ FALLING = ("linear", "cosine")  # schedules that end with the run
 
 
 def refuse_steps(before: RunConfig, steps: int, done: int, *, over: bool, path: Path) -> None:
-    """Refuses a number of steps that a run cannot be continued to.
-
-    Args:
-        before: its settings.
-        steps: how many it is to have.
-        done: the step of its last whole checkpoint.
-        over: it is complete.
-        path: the run directory, for messages.
-
-    Raises:
-        UsageError: with the remedy.
-    """
+    """Refuses a number of steps that a run cannot be continued to."""
     had = before.train.steps or 0
     if over and steps <= had:
         raise UsageError(f"{path} has all of its {had} steps, so --steps {steps} leaves nothing to do. Name more.")
@@ -46,13 +31,7 @@ def refuse_steps(before: RunConfig, steps: int, done: int, *, over: bool, path: 
 
 
 def longer_notes(before: RunConfig, plan: Plan, done: int) -> Iterator[str]:
-    """Yields how a run that is made longer differs from one that had been asked for all its steps at once.
-
-    Args:
-        before: its settings until now.
-        plan: with the new number of steps.
-        done: the step that it goes on after.
-    """
+    """Yields how a run that is made longer differs from one that had been asked for all its steps at once."""
     had, steps = before.train.steps, plan.config.train.steps
     if had == steps:
         return

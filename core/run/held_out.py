@@ -75,12 +75,7 @@ class HeldOut:
         return self.measure(step, rollouts) if due else {}
 
     def measure(self, step: int, rollouts: SyncedRollouts) -> dict[str, float]:
-        """Returns the accuracy over all held-out episodes and of each environment; no metric without episodes.
-
-        Args:
-            step: how many steps the policy has been trained for.
-            rollouts: samples from the policy; the random numbers of training stay as they were.
-        """
+        """Returns the accuracy over all held-out episodes and of each environment; random numbers stay as they were."""
         parts = [part for part in self._plan.envs if part.held_out]
         asked = {part.name: questions_of(part.env, part.held_out) for part in parts}
         several = len(self._plan.envs) > 1

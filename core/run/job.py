@@ -19,6 +19,8 @@ from grpo.core.config.schema import RunConfig
 from grpo.core.display.progress import Progress, ShowsHowFar, Silent
 from grpo.core.plan import Plan
 from grpo.core.planning.decide import make_plan
+from grpo.core.planning.output import RUNS
+from grpo.core.planning.rollout import unfit_servers
 from grpo.core.policy.weights import find_weights, run_config
 from grpo.core.processes.group import agreed, wait
 from grpo.core.processes.rank import is_first
@@ -50,12 +52,7 @@ from grpo.plugins.host import Host
 
 
 def start(config: RunConfig, host: Host, progress: Progress) -> RunSummary:
-    """Runs a configuration from the beginning.
-
-    Raises:
-        UsageError: it cannot start; nothing was loaded or written.
-        RunError: it had to stop; the run directory resumes.
-    """
+    """Runs a configuration from the beginning. Raises UsageError, RunError."""
     stop = StopRequest()
     with stop.listening(), together():
         return _start(config, host, progress, stop)
@@ -95,16 +92,9 @@ def resume(
 ) -> RunSummary:
     """Continues a run from its last whole checkpoint, or from the beginning when it has none.
 
-    Args:
-        path: the run directory.
-        host: the plugins.
-        progress: told what happens.
-        steps: how many steps the run is to have in the end, also one that was over; None: as many as it was asked for.
-        server_url: where its rollout servers are now; None: where they were.
-
-    Raises:
-        UsageError: it is not a run directory, or the run is over.
-        RunError: it had to stop again.
+    `steps`: how many steps the run is to have in the end, also one that was over; None: as many as it was asked for.
+    `server_url`: where its rollout servers are now; None: where they were. Raises UsageError if it is not a run
+    directory, or the run is over; RunError if it had to stop again.
     """
     run_dir, stop = open_run_dir(path), StopRequest()
     # Held before its checkpoints are looked at: whoever still runs there adds to them.
@@ -144,10 +134,7 @@ def _resume(
     train = {"steps": steps or before.train.steps}
     rollout = {"server_url": server_url or before.rollout.server_url}
     wanted = before.model_copy(
-        update={
-            "train": before.train.model_copy(update=train),
-            "rollout": before.rollout.model_copy(update=rollout),
-        }
+        update={"train": before.train.model_copy(update=train), "rollout": before.rollout.model_copy(update=rollout)}
     )
     recorded = read_json(run_dir.versions) or {}
     wanted, notes = resized(wanted, recorded, checkpoint)
@@ -298,3 +285,14 @@ def _train(
                 seal(run_dir.model)
         wait("the final model")
     return DONE
+
+
+def dry_run(config: RunConfig, host: Host, progress: Progress) -> None:
+    """Plans a run, calls its rewards, and tells what would happen. Raises UsageError if it cannot start."""
+    plan = make_plan(config, host, served=False)
+    refuse_full_disk(plan.config.out or RUNS, plan.disk_bytes)
+    with limited_prints():
+        found = [*doubts(plan)]
+    progress.planned(plan, None, ["dry run: nothing was trained"])
+    for note in (*plan.notes, *found, *unfit_servers(plan)):
+        progress.warned(note)

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from grpo.core.record.checkpoint import newest_step
+from grpo.core.record.run_dir import Hold, RunDir, whole_file
+from grpo.core.train.part import Part
+
+if TYPE_CHECKING:
+    from grpo.core.train.batch.batch import Batch
+
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -16,32 +26,17 @@ from grpo.core.monitor.zero_signal import RunZeroSignal
 from grpo.core.plan import Plan
 from grpo.core.processes.group import wait
 from grpo.core.processes.rank import is_first
-from grpo.core.record.run_dir import Hold, RunDir
 from grpo.core.record.trained import TrainedRow
 from grpo.core.run.canaries import RunCanaries
 from grpo.core.run.recorder import Recorder
-from grpo.core.run.restore_dir import RunDirRestorer
 from grpo.core.run.scoring import Scoring
 from grpo.core.track.trackers import Trackers
 from grpo.core.train.batch.batch import Batch, refuse_overflow
-from grpo.core.train.part import Part
 from grpo.plugins.host import Host
 
 
 class Parts(Part):
-    """The parts of one run, wired to each other.
-
-    Args:
-        plan: what is trained on.
-        host: passes events on to plugins.
-        run_dir: where everything is written.
-        progress: the display.
-        hold: of the run directory; None on every process but the first.
-        scoring: scores and judges completions.
-
-    Attributes:
-        callbacks: of trackers, for the trainer.
-    """
+    """The parts of one run, wired to each other; every process but the first has no `hold`."""
 
     def __init__(
         self, plan: Plan, host: Host, run_dir: RunDir, progress: Progress, hold: Hold | None, scoring: Scoring
@@ -72,11 +67,7 @@ class Parts(Part):
         )
 
     def on_batch(self, batch: Batch) -> dict[str, float]:
-        """Has the first process judge a batch, and every part handle it; returns their metrics.
-
-        Raises:
-            RunError: a part ends the run, on all processes alike.
-        """
+        """Has the first process judge a batch, and every part handle it; returns their metrics."""
         if is_first():
             batch = replace(batch, right=tuple(self._scoring.judge(batch.completions)))
         metrics: dict[str, float] = {}
@@ -85,7 +76,6 @@ class Parts(Part):
         return metrics
 
     def on_step(self, row: Mapping[str, Any]) -> None:
-        """Hands the metrics of a step to every part."""
         for part in self._parts:
             part.on_step(row)
 
@@ -106,7 +96,6 @@ class Parts(Part):
         return self._restorer is not None and self._restorer.unsaved()
 
     def close(self) -> None:
-        """Closes the charts of trackers."""
         self._charts.close()
 
 
@@ -127,3 +116,41 @@ class _Overflow(Part):
     def on_batch(self, batch: Batch) -> dict[str, float]:
         refuse_overflow(batch, self._plan.rewards, self._plan.advantage)
         return {}
+
+
+class RunDirRestorer(Part):
+    """Makes a run directory again that was removed while the run goes on, and asks for a checkpoint then."""
+
+    def __init__(self, run_dir: RunDir, hold: Hold, warned: Callable[[str], None]) -> None:
+        self._run_dir = run_dir
+        self._hold = hold
+        self._warned = warned
+        self._kept = {file: file.read_bytes() for file in (run_dir.versions, run_dir.config)}
+        self._removed = False
+
+    def on_batch(self, batch: Batch) -> dict[str, float]:
+        """Looks at the directory before the batch is written to it."""
+        self.look()
+        return {}
+
+    def unsaved(self) -> bool:
+        """Looks again; returns whether the checkpoints were removed and no other has been written since."""
+        self.look()
+        return self._removed and newest_step(self._run_dir) == 0
+
+    def look(self) -> None:
+        """Makes the directory again where it is gone, or part of it. Raises OSError if it cannot be made."""
+        folders = [self._run_dir.rollouts, self._run_dir.checkpoints]
+        if all(file.is_file() for file in self._kept) and all(folder.is_dir() for folder in folders):
+            return
+        for folder in folders:
+            folder.mkdir(parents=True, exist_ok=True)
+        for file, content in self._kept.items():
+            with whole_file(file) as unfinished:
+                unfinished.write_bytes(content)
+        self._hold.renew()
+        self._removed = True
+        self._warned(
+            f"{self._run_dir.path} was removed during the run. Its records so far are lost. It was created again, and "
+            "a checkpoint follows after this step. To end the run, press Ctrl-C."
+        )

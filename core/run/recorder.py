@@ -30,14 +30,7 @@ if TYPE_CHECKING:
 
 
 class Recorder(Part):
-    """Records one run.
-
-    Args:
-        plan: what is trained on.
-        host: passes events on to plugins.
-        run_dir: where everything is written.
-        progress: whoever watches.
-    """
+    """Records one run. `run_dir`: where everything is written."""
 
     def __init__(self, plan: Plan, host: Host, run_dir: RunDir, progress: Progress) -> None:
         self._plan = plan

@@ -23,15 +23,9 @@ def resized(config: RunConfig, recorded: Mapping[str, Any], checkpoint: Path | N
     """Fits a run to the processes that resume it, and returns what a user should know of that.
 
     The prompts of a step and what a micro batch adds to its gradient are the same for any number of them; only the size
-    of a micro batch has to divide the share of a process.
-
-    Args:
-        config: of the run.
-        recorded: what the run wrote down when it started; nothing of processes where it is older than that.
-        checkpoint: that it goes on from, None from the beginning.
-
-    Raises:
-        UsageError: what the checkpoint holds belongs to the processes that wrote it.
+    of a micro batch has to divide the share of a process. `recorded`: what the run wrote down when it started; nothing
+    of processes where it is older than that. `checkpoint`: that it goes on from, None from the beginning. Raises
+    UsageError: what the checkpoint holds belongs to the processes that wrote it.
     """
     sharding = recorded.get("sharding")
     if checkpoint is not None and sharding not in (None, sharded_as()):

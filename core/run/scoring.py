@@ -35,17 +35,7 @@ VERIFIER_FAILED = "a verifier failed; the completions that it failed on are excl
 
 
 class Scoring(Part):
-    """The rewards and verifiers of one run.
-
-    Use it as a context manager: leaving it stops the scorer's workers.
-
-    Args:
-        plan: the environments with their rewards and verifiers.
-        warned: told of a plugin's first failure.
-
-    Attributes:
-        scorer: calls the plugins.
-    """
+    """The rewards and verifiers of one run; leaving the context stops the scorer's workers."""
 
     def __init__(self, plan: Plan, warned: Callable[[str], None]) -> None:
         self.scorer = Scorer([*plan.rewards, *plan.verifiers], retries=plan.config.failures.retries)
@@ -69,15 +59,10 @@ class Scoring(Part):
         self.close()
 
     def close(self) -> None:
-        """Stops the scorer's workers."""
         self.scorer.close()
 
     def on_batch(self, batch: Batch) -> dict[str, float]:
-        """Stops a run whose verifiers or rewards failed too often.
-
-        Raises:
-            RunError: names the plugin, its distribution and the first reason.
-        """
+        """Stops a run whose verifiers or rewards failed too often."""
         self.stop_on_faults()
         stop_on_failures(batch, self._bound, self._stop_share)
         return {}
@@ -107,21 +92,13 @@ class Scoring(Part):
         return right
 
     def judge_held_out(self, completions: Sequence[Completion]) -> list[bool | None]:
-        """Judges as `judge` does, and stops the run where that is no use.
-
-        Raises:
-            RunError: see `stop_on_faults`.
-        """
+        """Judges as `judge` does, and stops the run where that is no use. Raises RunError: see `stop_on_faults`."""
         right = self.judge(completions)
         self.stop_on_faults()
         return right
 
     def stop_on_faults(self) -> None:
-        """Stops a run whose verifier failed too often, on all processes alike: nothing is known of its accuracy.
-
-        Raises:
-            RunError: names the verifier, its distribution and the first reason.
-        """
+        """Stops a run whose verifier failed too often, on all processes alike: nothing is known of its accuracy."""
         for fault in gathered(self._fault, "what the verifiers say"):  # the first process alone judges what was sampled
             if fault is not None:
                 raise RunError(fault)
@@ -136,11 +113,7 @@ class Scoring(Part):
             )
 
     def tell_failures(self, what: str | None = None) -> None:
-        """Tells once of what plugins failed on, took long to import or changed.
-
-        Args:
-            what: on what they failed, where that is no completion.
-        """
+        """Tells once of what plugins failed on, took long to import or changed."""
         for name, traceback in list(self.scorer.first_failure.items()):  # calls for the next batch may add to it
             if name not in self._told:
                 self._told.add(name)
@@ -157,10 +130,7 @@ class Scoring(Part):
 
 
 def _kept_random_numbers() -> AbstractContextManager[None]:
-    """Puts torch's random numbers back: a reward that seeds them here would have every step sample the same.
-
-    Those of this process's GPU, not of all that the machine has: each of them would be started to look at.
-    """
+    """Puts torch's random numbers, of this process's GPU, back: a reward that seeds them changes no sampling."""
     devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
     kept: AbstractContextManager[None] = torch.random.fork_rng(devices)
     return kept

@@ -37,15 +37,7 @@ _TAKEN = {
 
 
 def package_files(kind: Kind, name: str) -> dict[str, str]:
-    """Returns the files of a new package, path to text.
-
-    Args:
-        kind: what it offers.
-        name: the plugin's name, lower case, for example "brevity" or "my-reward".
-
-    Raises:
-        UsageError: the name cannot be a Python name or would hide one.
-    """
+    """Returns the files of a new package, path to text; UsageError for a name that Python cannot have."""
     identifier = name.replace("-", "_")
     if not _NAME.fullmatch(name) or len(name) > _LONGEST:
         raise UsageError(
@@ -63,16 +55,11 @@ def package_files(kind: Kind, name: str) -> dict[str, str]:
 
 
 def distribution_of(kind: Kind, name: str) -> str:
-    """Returns the name of the distribution."""
     return f"grpo-{kind}-{name.replace('_', '-')}"
 
 
 def write_package(folder: Path, files: dict[str, str]) -> None:
-    """Writes the files into a new folder.
-
-    Raises:
-        UsageError: the folder is there already, or cannot be written.
-    """
+    """Writes the files into a new folder. Raises UsageError if the folder is there already, or cannot be written."""
     try:
         folder.mkdir(parents=True)
         for path, text in files.items():

@@ -1,8 +1,4 @@
-"""Calls one plugin for one completion and returns one result, whatever the plugin does.
-
-The same code runs in the caller's thread, in a scoring thread and in a worker process: it calls, retries transient
-trouble, reads the value, and turns every exception into a failure whose traceback is reported.
-"""
+"""Calls one plugin for one completion: retries transient trouble, and turns every exception into a failure."""
 
 from __future__ import annotations
 
@@ -32,16 +28,9 @@ class Caller:
     """Calls one plugin and never raises what the plugin raises.
 
     The one exception to that is a `KeyboardInterrupt` on the main thread, which is the user's, unless `alone`.
-
-    Args:
-        plugin: the bound reward or verifier.
-        retries: how often a transient failure is tried again.
-        report: told about each failure: in full (with the traceback where there is one), and what was raised.
-        alone: no user's Ctrl-C arrives in this process.
-
-    Attributes:
-        called: its first call in the calling thread was made.
-        slow_import: what a first call took long to import, for the user; "" where it did not.
+    `retries`: how often a transient failure is tried again. `report`: told about each failure: in full (with the
+    traceback where there is one), and what was raised. `alone`: no user's Ctrl-C arrives in this process.
+    `slow_import`: what a first call took long to import, for the user; "" where it did not.
     """
 
     def __init__(self, plugin: Bound, *, retries: int, report: Report, alone: bool = False) -> None:

@@ -1,12 +1,9 @@
-"""Calls of rewards that begin before their batch is complete: completions in as they end, results for the whole batch.
+"""Begins calls of rewards before their batch is complete.
 
-Theory of operation. A completion that has ended goes to the rewards that look at one completion at a time and run
-beside the caller: on the event loop, in threads, in worker processes. They are called while others are still sampled.
-Rewards that look at a group are called when all of its members have ended, with these in the order of the batch. The
-scorer then scores the whole batch as always, and leaves out the calls that were begun here; it waits for them and takes
-their results by row. What needs the whole batch (batch rewards), the outcome of another reward (components behind a
-gate) or the calling thread (inline rewards) is called then. So the outcomes are the same in whatever order completions
-end.
+Theory of operation. A completion that has ended goes to the rewards of one completion that run beside the caller; a
+group goes to its rewards when all members have ended. The scorer then leaves out the calls that were begun here and
+takes their results by row. Batch rewards, components behind a gate and inline rewards are called then. So outcomes are
+the same in whatever order completions end.
 """
 
 from __future__ import annotations
@@ -26,11 +23,9 @@ def nothing_begun() -> EarlyCalls:
 class EarlyCalls:
     """The calls for one batch that were begun before it was complete.
 
-    Args:
-        callers: the rewards that can be called early.
-        submit: hands a task to the executor where its reward runs.
-        group_size: members of a group; None where nobody knows, and rewards of groups wait for the whole batch.
-        first_row: the number of this process's first completion in the batch of all processes, for messages.
+    `submit`: hands a task to the executor where its reward runs. `group_size`: members of a group; None where nobody
+    knows, and rewards of groups wait for the whole batch. `first_row`: the number of this process's first completion in
+    the batch of all processes, for messages.
     """
 
     def __init__(
@@ -48,12 +43,7 @@ class EarlyCalls:
         self._tasks: dict[str, list[tuple[Sequence[int], Task]]] = {name: [] for name in callers}
 
     def begin(self, rows: Sequence[int], completions: Sequence[Completion]) -> None:
-        """Begins to score completions that have ended.
-
-        Args:
-            rows: their numbers in the batch of this process.
-            completions: a rollout that its environment failed is never called for.
-        """
+        """Begins to score completions that have ended, but for those that their environment failed."""
         ended = [(self._first_row + row, one) for row, one in zip(rows, completions, strict=True)]
         whole = self._completed_by(ended) if any(caller.plugin.grouped for caller in self._callers.values()) else []
         for name, caller in self._callers.items():
@@ -79,7 +69,6 @@ class EarlyCalls:
         return sorted(whole, key=lambda pair: pair[0])
 
     def rows(self, name: str) -> set[int]:
-        """Returns the rows that a reward was called for."""
         return {row for rows, _ in self._tasks.get(name, ()) for row in rows}
 
     def waiting(self) -> int:

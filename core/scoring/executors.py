@@ -1,9 +1,4 @@
-"""Where tasks run other than in the calling thread: a task in, its results settled by whoever runs it.
-
-An async function runs on the event loop, any other in a worker process or a thread, as its spec says. What is meant
-for worker processes, and what runs programs in a sandbox, runs elsewhere while `scoring_elsewhere` says so: who starts
-a run on a cluster chooses that, and no part in between needs to know.
-"""
+"""Runs tasks on the event loop, in worker processes, in threads or, within `scoring_elsewhere`, on other machines."""
 
 from __future__ import annotations
 
@@ -43,12 +38,7 @@ def scoring_elsewhere(place: Elsewhere) -> Iterator[None]:
 
 
 class Executors:
-    """The places where tasks run, each started by its first task.
-
-    Args:
-        workers: worker processes, and a quarter of the threads.
-        memory: bytes of private memory for each worker process, 0 for any; None: half of this machine's.
-    """
+    """The places where tasks run, each started by its first task; `memory` in bytes for each worker process."""
 
     def __init__(self, workers: int, memory: int | None) -> None:
         self._workers = workers
@@ -104,10 +94,7 @@ class Executors:
 
 
 def travels(caller: Caller) -> bool:
-    """Says whether a plugin may run on another machine: it runs in a process of its own, or programs in a sandbox.
-
-    What else is async waits for a service, with the addresses and keys of this machine.
-    """
+    """Says whether a plugin may run elsewhere: in a process of its own, or programs in a sandbox."""
     spec = caller.plugin.spec
     if is_async(spec.function):
         return any(option.name == "sandbox" for option in spec.options)

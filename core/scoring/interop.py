@@ -144,11 +144,7 @@ class TrlReward:
         return [outcome.score for outcome in outcomes]
 
     def _refuse_split_groups(self, prompts: Sequence[Any], size: int) -> None:
-        """Refuses a batch that is not made of whole groups.
-
-        Raises:
-            UsageError: TRL samples another number of completions, or a process has a part of a group.
-        """
+        """Refuses a batch that is not made of whole groups."""
         groups = [prompts[first : first + size] for first in range(0, len(prompts), size)]
         if not all(len(group) == size and all(prompt == group[0] for prompt in group) for group in groups):
             raise UsageError(

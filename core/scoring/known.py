@@ -1,13 +1,8 @@
-"""Canaries: completions whose score is known, to watch the rewards of a run with.
+"""Reads canaries: completions whose score is known, from a file and from the cases of the run's plugins.
 
-In: a file of known completions, and the cases that rewards and verifiers declare. Out: one `Canary` for each plugin
-and completion, checked against what the run scores with before any model loads. A line of the file is
-
-    {"completion": "#### 72", "answer": "72", "expect": {"proximity": 1.0, "gsm8k": true}}
-
-where `expect` says what each reward should score (a number), a verifier should judge (true or false), or that it should
-abstain or be undecided (null). The other keys are the columns. Lines with the same value under "group" are one group
-for a reward that scores groups, and each of them has to say what it expects of that reward.
+A line of the file is {"completion": "#### 72", "answer": "72", "expect": {"proximity": 1.0, "gsm8k": true}}, where
+`expect` has a score, a verdict, or null for an abstention, and the other keys are columns. Lines with the same "group"
+are one group for a reward that scores groups.
 """
 
 from __future__ import annotations
@@ -31,40 +26,20 @@ Bound = BoundReward | BoundVerifier
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """One completion that one plugin is watched with.
+    """One completion that one plugin is watched with."""
 
-    Attributes:
-        kind: "reward" or "verifier".
-        name: the plugin, as the run names it; for a component of a rubric, `rubric.component`.
-        owner: the reward that is called for it: the plugin itself, or the rubric that it is in.
-        completion: the completion with its columns.
-        expect: the score that it should get (for a verifier 1.0 or 0.0), or None where it should abstain.
-        where: where it was written, for messages.
-    """
-
-    kind: str
-    name: str
-    owner: str
-    completion: Completion
-    expect: float | None
-    where: str
+    kind: str  # "reward" or "verifier"
+    name: str  # the plugin, as the run names it; for a component of a rubric, `rubric.component`
+    owner: str  # the reward that is called for it: the plugin itself, or the rubric that it is in
+    completion: Completion  # the completion with its columns
+    expect: float | None  # the score that it should get (for a verifier 1.0 or 0.0), or None where it should abstain
+    where: str  # where it was written, for messages
 
 
 def canaries_of(
     file: Path | None, cases: bool, rewards: Sequence[BoundReward], verifiers: Sequence[BoundVerifier]
 ) -> tuple[Canary, ...]:
-    """Returns the canaries of a run.
-
-    Args:
-        file: the file of known completions, or None.
-        cases: take the plugins' own cases too, where their options are those of the run.
-        rewards: what the run scores with.
-        verifiers: what decides accuracy.
-
-    Raises:
-        DatasetError: a line of the file cannot be used; names the line.
-        UsageError: there is no such file, or no canary at all.
-    """
+    """Returns the canaries of a file and, with `cases`, of plugins whose options are those of the run."""
     plugins = _plugins(rewards, verifiers)
     found = list(_from_file(file, plugins)) if file is not None else []
     if cases:
@@ -115,10 +90,7 @@ def _from_file(file: Path, plugins: Sequence[tuple[Bound, str]]) -> Iterator[Can
 
 
 class _Groups:
-    """The groups of a file: lines with one value under "group", which all expect something of the same group rewards.
-
-    Their numbers are negative, and those of cases are not.
-    """
+    """The groups of a file, by negative numbers, whose lines all expect something of the same group rewards."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -127,11 +99,7 @@ class _Groups:
     def member(
         self, where: str, completion: Completion, expect: Mapping[str, Any], plugins: Sequence[tuple[Bound, str]]
     ) -> Completion:
-        """Returns the completion of a line with the number of its group, where it names one.
-
-        Raises:
-            DatasetError: a line before it, of the same group, names other rewards that score groups.
-        """
+        """Returns the completion of a line with the number of its group; DatasetError for one that does not fit."""
         if "group" not in completion.row:
             return completion
         key = json.dumps(completion.row["group"], sort_keys=True)

@@ -1,11 +1,8 @@
-"""Async rewards on one event loop in a thread of its own: tasks in, results settled as the calls end.
+"""Runs async rewards on one event loop in a thread of its own.
 
-Theory of operation. Tasks arrive from any thread and become coroutines on the loop, at most 128 calls at once. A call
-is raced against its time limit and cancelled at the limit; a call that swallows the cancellation is left behind. A
-coroutine that never awaits blocks the loop itself: whoever waits for results calls `check`, which sees the same call
-hold a silent loop for its whole time limit, fails it, and continues the other calls on a fresh loop. The blocked
-thread cannot be ended; it is abandoned, and its loop stops if the call ever returns. Time in which the call is seen to
-import a module counts for no call on the loop.
+Theory of operation. Tasks arrive from any thread and become coroutines, at most 128 calls at once. A call is cancelled
+at its time limit. One that never awaits blocks the loop: `check` sees it hold a silent loop for its whole limit, fails
+it, and continues the others on a fresh loop. Time in which a call imports a module counts for no call.
 """
 
 from __future__ import annotations
@@ -20,8 +17,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from grpo.core.scoring.import_time import ImportTime
 from grpo.core.scoring.task import Task
+from grpo.core.scoring.threads import ImportTime
 
 _MOST_AT_ONCE = 128
 _BEAT = 0.1
@@ -68,7 +65,6 @@ class LoopExecutor:
                 self._loop.add(other)
 
     def close(self) -> None:
-        """Stops the loop; what still runs on it fails."""
         with self._lock:
             if self._loop is not None:
                 for task in self._loop.abandon():

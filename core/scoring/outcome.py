@@ -1,8 +1,4 @@
-"""What came of scoring one completion, and how a returned value is read.
-
-In: the value that a plugin returned. Out: an `Outcome` (rewards) or a `Judgement` (verifiers). A value that the
-contract does not allow becomes a failure that names the plugin and the row; nothing here ever turns into a 0.
-"""
+"""Reads the value that a plugin returned as an `Outcome` or a `Judgement`; an invalid one is a failure, never a 0."""
 
 from __future__ import annotations
 
@@ -22,23 +18,17 @@ _TAKEN = frozenset({"mean", "std", "abstain", "failure", "lowest", "lowest_time"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one reward made of one completion.
+    """What one reward made of one completion."""
 
-    Attributes:
-        kind: "score", "abstain" (the reward does not apply to this completion) or "failure" (of the plugin).
-        score: the score, finite and inside the reward's range; None unless `kind` is "score".
-        reason: why it failed, in one line that names plugin and row; why it abstained, where the reward says so; or
-            which gate of a rubric kept it from being called; None otherwise.
-        seconds: wall time of the call; for a batch reward, its share of the batch's call.
-        metrics: figures that the reward reports beside its score, or None.
-        turns: what each turn earned of the score, where the reward says so; the rest belongs to the last.
-    """
-
+    # "score", "abstain" (the reward does not apply to this completion) or "failure" (of the plugin)
     kind: Literal["score", "abstain", "failure"]
-    score: float | None = None
+    score: float | None = None  # the score, finite and inside the reward's range; None unless `kind` is "score"
+    # why it failed, in one line that names plugin and row; why it abstained, where the reward says so; or which gate of
+    # a rubric kept it from being called; None otherwise
     reason: str | None = None
-    seconds: float = 0.0
-    metrics: Mapping[str, float] | None = None
+    seconds: float = 0.0  # wall time of the call; for a batch reward, its share of the batch's call
+    metrics: Mapping[str, float] | None = None  # figures that the reward reports beside its score, or None
+    # what each turn earned of the score, where the reward says so; the rest belongs to the last
     turns: tuple[float, ...] | None = None
 
     def as_json(self) -> dict[str, Any]:
@@ -51,17 +41,11 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What one verifier made of one completion.
+    """What one verifier made of one completion."""
 
-    Attributes:
-        kind: "verdict", or "failure" (of the plugin).
-        verdict: the verdict; None for a failure.
-        reason: why it failed, in one line that names plugin and row; None otherwise.
-    """
-
-    kind: Literal["verdict", "failure"]
-    verdict: Verdict | None = None
-    reason: str | None = None
+    kind: Literal["verdict", "failure"]  # "verdict", or "failure" (of the plugin)
+    verdict: Verdict | None = None  # the verdict; None for a failure
+    reason: str | None = None  # why it failed, in one line that names plugin and row; None otherwise
 
 
 Result = Outcome | Judgement
@@ -74,10 +58,7 @@ _set_kind, _set_score, _set_reason, _set_seconds, _set_metrics, _set_turns = (
 
 
 def scored(score: float, seconds: float) -> Outcome:
-    """Returns `Outcome("score", score, None, seconds)`, made by its slots in a third of the frozen class's time.
-
-    For the scores of cheap rewards that time is most of what scoring adds to the bare function.
-    """
+    """Returns `Outcome("score", score, None, seconds)` by its slots, in a third of the frozen class's time."""
     outcome = _new(Outcome)
     _set_kind(outcome, "score")
     _set_score(outcome, score)
@@ -91,9 +72,8 @@ def scored(score: float, seconds: float) -> Outcome:
 class Reader:
     """Reads the values that one plugin returns.
 
-    Attributes:
-        where: the plugin's kind, name and distribution, for messages.
-        low, high: the range, cut to finite numbers, so that `low <= value <= high` refuses NaN and infinities too.
+    `where`: the plugin's kind, name and distribution, for messages. `low`, `high`: the range, cut to finite numbers, so
+    that `low <= value <= high` refuses NaN and infinities too.
     """
 
     def __init__(self, plugin: BoundReward | BoundVerifier) -> None:
@@ -125,7 +105,6 @@ class Reader:
         return scored(float(value), seconds)
 
     def failure(self, problem: str, row: int, seconds: float = 0.0) -> Result:
-        """Returns the failure for a problem at a row."""
         reason = f"{self.where}, row {row}: {' '.join(problem.split())}"
         if len(reason) > _LONGEST_REASON:
             reason = reason[: _LONGEST_REASON - 3] + "..."

@@ -1,9 +1,6 @@
-"""What a plugin may change of the process that it runs in, noted down before it is called and put back after.
+"""Notes down what a plugin may change of its process before it is called, and puts it back after.
 
-In: nothing but the process. Out: the names of what was changed. What is global in a process is everybody's: a reward
-that changes the working directory, switches gradients off or makes warnings errors changes the run around it, and the
-other plugins of its worker. Environment variables and modules stay as plugins leave them, but for those that a launcher
-of several processes has set.
+Environment variables and modules stay as plugins leave them, but for the variables of a launcher.
 """
 
 from __future__ import annotations
@@ -31,11 +28,7 @@ Part = tuple[str, Callable[[], Any], Callable[[Any], object]]
 
 
 class ProcessState:
-    """How the process is when this is made.
-
-    Args:
-        thread: with what belongs to the calling thread alone; `put_back` is then called in the same thread.
-    """
+    """How the process is when this is made; with `thread`, also what belongs to the calling thread alone."""
 
     def __init__(self, *, thread: bool = True) -> None:
         self._pid = os.getpid()
@@ -91,11 +84,7 @@ def _of_torch() -> Iterator[Part]:
         return
     yield "torch's default dtype", torch.get_default_dtype, torch.set_default_dtype
     yield "torch's threads", torch.get_num_threads, torch.set_num_threads
-    yield (
-        "torch's deterministic algorithms",
-        _deterministic,
-        _set_deterministic,
-    )
+    yield ("torch's deterministic algorithms", _deterministic, _set_deterministic)
     yield "torch's precision of products", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
     yield "torch's search for anomalies", torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly
 

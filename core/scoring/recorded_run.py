@@ -1,8 +1,4 @@
-"""What a run recorded, to be scored again: a run directory or a Parquet file in, rows with their completions out.
-
-The files of a run's `rollouts/` hold the columns of a row as JSON; any other Parquet file holds rows as a line of JSON
-would have them.
-"""
+"""Reads what a run recorded, or a Parquet file of rows, to be scored again."""
 
 from __future__ import annotations
 
@@ -27,9 +23,8 @@ def is_recorded(source: Path) -> bool:
 def read_recorded(source: Path) -> Iterator[RecordedRow]:
     """Yields the rows of a run, of all its steps, or of a Parquet file, numbered from 1.
 
-    Raises:
-        UsageError: it is no run, has no rollouts, or cannot be read.
-        DatasetError: a row of the file has no completion.
+    Raises UsageError if it is no run, has no rollouts, or cannot be read; DatasetError if a row of the file has no
+    completion.
     """
     if source.is_dir():
         for number, (step, rollout) in enumerate(rollouts_of(source), start=1):
@@ -46,11 +41,7 @@ def read_recorded(source: Path) -> Iterator[RecordedRow]:
 
 
 def rollouts_of(path: Path) -> Iterator[tuple[int, Rollout]]:
-    """Yields the completions of a run with their steps.
-
-    Raises:
-        UsageError: it is no run, or has no rollouts yet.
-    """
+    """Yields the completions of a run with their steps. Raises UsageError if it is no run, or has no rollouts yet."""
     run = open_run_dir(path.parent if path.name == "rollouts" and is_run(path.parent) else path)
     steps = rollout_steps(run)
     if not steps:
@@ -62,8 +53,7 @@ def rollouts_of(path: Path) -> Iterator[tuple[int, Rollout]]:
 def own_outcomes(path: Path, rollouts: Sequence[Rollout]) -> tuple[dict[str, list[Outcome]], dict[str, float]]:
     """Returns what the run's own rewards made of its completions when it ran, by reward, and their weights.
 
-    Raises:
-        UsageError: the run does not say which rewards it had.
+    Raises UsageError if the run does not say which rewards it had.
     """
     plugins = (read_json(open_run_dir(path).versions) or {}).get("plugins", {})
     locks: Mapping[str, Mapping[str, Any]] = {

@@ -1,8 +1,4 @@
-"""Reads recorded completions and their columns from JSON lines.
-
-A row is `{"completion": ..., <columns>}`; the completion is a string or a list of chat messages. Which rows answer one
-prompt, for rewards that score groups and for advantages, is read from their columns.
-"""
+"""Reads recorded completions and their columns from JSON lines and tables, and tells which rows answer one prompt."""
 
 from __future__ import annotations
 
@@ -24,25 +20,15 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class RecordedRow:
-    """One line.
+    """One line."""
 
-    Attributes:
-        line: its number, from 1.
-        values: the row as it was read.
-        completion: the completion, with the other columns as its row.
-    """
-
-    line: int
-    values: dict[str, Any]
-    completion: Completion
+    line: int  # its number, from 1
+    values: dict[str, Any]  # the row as it was read
+    completion: Completion  # the completion, with the other columns as its row
 
 
 def read_rows(lines: Iterable[bytes], source: str) -> Iterator[RecordedRow]:
-    """Reads rows one by one; blank lines are skipped.
-
-    Raises:
-        DatasetError: a line that is not such a row; names the source and the line.
-    """
+    """Reads rows one by one; blank lines are skipped. Raises DatasetError."""
     for number, line in enumerate(lines, start=1):
         data = line.removeprefix(_BOM) if number == 1 else line
         if not data.strip():
@@ -59,8 +45,7 @@ def read_rows(lines: Iterable[bytes], source: str) -> Iterator[RecordedRow]:
 def read_table(lines: Iterable[str], source: str) -> Iterator[RecordedRow]:
     """Reads the rows of a table in CSV, whose first line names the columns and whose values are all text.
 
-    Raises:
-        DatasetError: it has no column of completions, or cannot be read; names the source and the line.
+    Raises DatasetError: it has no column of completions, or cannot be read; names the source and the line.
     """
     import csv
 
@@ -81,13 +66,7 @@ def read_table(lines: Iterable[str], source: str) -> Iterator[RecordedRow]:
 
 
 def to_completion(values: dict[str, Any]) -> Completion:
-    """Returns the completion of a row.
-
-    The text of a list of messages is that of its last assistant message.
-
-    Raises:
-        ValueError: there is no completion, or it is neither text nor messages with an assistant's among them.
-    """
+    """Returns the completion of a row: text, or messages whose last assistant message is the text; else ValueError."""
     if "completion" not in values:
         raise ValueError("it has no 'completion'")
     content = values["completion"]
@@ -107,13 +86,7 @@ def to_completion(values: dict[str, Any]) -> Completion:
 
 
 def begun(row: RecordedRow, opened: str, unopened: Counter[str]) -> RecordedRow:
-    """Returns a row whose completion begins with what its chat template opened it with, where it closes that.
-
-    Args:
-        row: as it was read.
-        opened: such as "<think>"; "" for nothing.
-        unopened: counts the tags that completions close and do not open, where nothing is said to be opened.
-    """
+    """Returns a row whose completion begins with what its template opened; `unopened` counts closed tags."""
     text = row.completion.text
     closed = next((tag for tag in _CLOSING.findall(text) if f"<{tag}>" not in text), None)
     if closed is None or not opened:
@@ -126,16 +99,7 @@ def begun(row: RecordedRow, opened: str, unopened: Counter[str]) -> RecordedRow:
 
 
 def group_columns(values: Mapping[str, Any], named: str | None) -> tuple[str, ...]:
-    """Returns the columns whose values are alike for the rows of one group.
-
-    Args:
-        values: a row.
-        named: the column that the user names, or None: the first of `GROUP_COLUMNS` that the row has, with its step and
-            its environment where it has those too.
-
-    Raises:
-        UsageError: none of them is there.
-    """
+    """Returns the columns that a group shares: the named one, or the first of `GROUP_COLUMNS`, with step and env."""
     if named is not None:
         return (named,)
     found = next((name for name in GROUP_COLUMNS if name in values), None)
@@ -149,11 +113,7 @@ def group_columns(values: Mapping[str, Any], named: str | None) -> tuple[str, ..
 
 
 def groups_of(rows: Sequence[RecordedRow], columns: Sequence[str], source: str) -> list[str]:
-    """Returns the group of each row, in words.
-
-    Raises:
-        DatasetError: a row lacks a column; names the source and the line.
-    """
+    """Returns the group of each row, in words; DatasetError for a row that lacks a column."""
     keys = []
     for row in rows:
         missing = next((name for name in columns if name not in row.values), None)

@@ -1,11 +1,7 @@
-"""Rubrics in a batch: which of their components to call for which completions, and what the whole comes to.
+"""Decides which components of a rubric to call for which completions, and totals them.
 
-In: a bound rubric. Out: waves of calls, and one outcome per completion for the rubric and for each of its components.
-
-Theory of operation. A rubric is a tree whose leaves are rewards. All leaves that wait for no gate are called in the
-first wave, together with every other reward of the run; those behind a gate are called in the wave after the gate's
-last, and only for the completions that it let through. Each leaf is a reward like any other: it keeps its own executor,
-time limit and retries. When a wave has ended, the rubrics whose last leaf it held are totalled.
+Theory of operation. All leaves that wait for no gate are called in the first wave, with every other reward of the run;
+those behind a gate in the wave after the gate's last, only for the completions that it let through.
 """
 
 from __future__ import annotations
@@ -24,21 +20,13 @@ from grpo.plugins.rubric import RubricSpec, bound_components, terms
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """A rubric, or a reward in it.
+    """A rubric, or a reward in it."""
 
-    Attributes:
-        bound: the reward, named as its outcomes are.
-        term: what the rubric around it makes of its score; None for the outermost.
-        children: its components; empty for a reward.
-        guards: the gates that must be open, those of the rubrics around it included.
-        last: the wave that its own last call is in, from 0.
-    """
-
-    bound: BoundReward
-    term: Term | None
-    children: tuple[Node, ...]
-    guards: tuple[Node, ...]
-    last: int
+    bound: BoundReward  # the reward, named as its outcomes are
+    term: Term | None  # what the rubric around it makes of its score; None for the outermost
+    children: tuple[Node, ...]  # its components; empty for a reward
+    guards: tuple[Node, ...]  # the gates that must be open, those of the rubrics around it included
+    last: int  # the wave that its own last call is in, from 0
 
     @property
     def name(self) -> str:
@@ -50,14 +38,6 @@ class Node:
 
 
 def tree(bound: BoundReward, term: Term | None = None, guards: tuple[Node, ...] = (), first: int = 0) -> Node:
-    """Returns the tree of a bound reward.
-
-    Args:
-        bound: the reward or rubric.
-        term: what the rubric around it makes of its score.
-        guards: the gates before it.
-        first: the earliest wave that it can be in.
-    """
     if not isinstance(bound.spec, RubricSpec):
         return Node(bound, term, (), guards, first)
     children: list[Node] = []
@@ -71,12 +51,7 @@ def tree(bound: BoundReward, term: Term | None = None, guards: tuple[Node, ...] 
 
 
 class RubricBatch:
-    """One rubric and one batch.
-
-    Args:
-        root: the rubric.
-        rows: the number of each completion, for messages.
-    """
+    """One rubric and one batch."""
 
     def __init__(self, root: Node, rows: Sequence[int]) -> None:
         self._nodes = root.nodes()

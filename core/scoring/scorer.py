@@ -1,11 +1,8 @@
 """Scores completions with all rewards of a batch at once: one outcome per reward and completion.
 
-Theory of operation. An async function runs on the event loop (`core/scoring/loop.py`). Any other runs where its spec
-says: in a worker process (`workers`), in a thread (`threads`) or inline, in the calling thread (`executors`). They get
-their tasks first, then the caller runs the inline ones, then it waits. Executors start with their first task: a scorer
-with inline rewards only starts no thread and no process. A failure of a plugin is an outcome like any other: it names
-the plugin and the row, and it is never a zero. Of a rubric each component is a task; those behind a gate are a second
-wave (`core/scoring/rubric.py`).
+Theory of operation. An async function runs on the event loop (`core/scoring/loop.py`), any other where its spec says:
+in a worker process, in a thread, or inline in the calling thread. Inline rewards run while the others do. Executors
+start with their first task. Components of a rubric behind a gate are a second wave (`core/scoring/rubric.py`).
 """
 
 from __future__ import annotations

@@ -19,7 +19,6 @@ class ScoreTally:
         self._mean = self._squares = 0.0
 
     def add(self, outcomes: Iterable[Outcome]) -> None:
-        """Counts some outcomes."""
         for outcome in outcomes:
             self._rows += 1
             if outcome.score is not None:

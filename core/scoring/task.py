@@ -1,8 +1,4 @@
-"""One plugin's share of a batch: the completions that wait for results, and the results that came.
-
-In: completions, from the scorer. Out: one result each, in order, settled from any thread; the first result wins, so
-that a call which ends after its time limit changes nothing.
-"""
+"""Holds one plugin's share of a batch; results are settled from any thread, and the first one wins."""
 
 from __future__ import annotations
 
@@ -17,13 +13,7 @@ from grpo.plugins.types import Completion
 
 
 class Task:
-    """The completions that one plugin is to score, addressed by their index in the batch.
-
-    Attributes:
-        caller: calls the plugin.
-        completions: the batch.
-        indices: which completions to score; the others were settled at once (a column is missing).
-    """
+    """The completions that one plugin is to score, by index; those outside `indices` were settled at once."""
 
     def __init__(self, caller: Caller, completions: Sequence[Completion], rows: Sequence[int]) -> None:
         self.caller = caller
@@ -58,7 +48,6 @@ class Task:
 
     @property
     def together(self) -> bool:
-        """Whether a call takes several completions."""
         return self.caller.plugin.together
 
     def calls(self) -> list[list[int]]:
@@ -74,11 +63,9 @@ class Task:
         return [[index] for index in self.indices]
 
     def rows(self, indices: Sequence[int]) -> Sequence[int]:
-        """Returns the row numbers of some completions."""
         return self._rows if indices == range(len(self._rows)) else [self._rows[index] for index in indices]
 
     def some(self, indices: Sequence[int]) -> Sequence[Completion]:
-        """Returns some of the completions."""
         every = indices == range(len(self.completions))
         return self.completions if every else [self.completions[index] for index in indices]
 
@@ -108,7 +95,6 @@ class Task:
         self.settle(indices, [self.caller.failed(problem, self.row(index), share, details) for index in indices])
 
     def fail_open(self, problem: str, details: str = "") -> None:
-        """Fails every completion that still waits."""
         self.fail([index for index in self.indices if self.open(index)], problem, details=details)
 
     def leave_out(self, rows: Collection[int]) -> None:

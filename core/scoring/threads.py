@@ -1,10 +1,8 @@
-"""Rewards in threads, each call with a time limit: tasks in, results settled as the calls end.
+"""Runs rewards in threads, each call with a time limit.
 
-Theory of operation. Workers are daemon threads that take one call after the other from a common queue. Python cannot
-end a thread, so a time limit ends only the waiting: whoever waits for results calls `check`, which fails a call at its
-limit, abandons its worker and starts another; the time in which it sees the call import a module does not count. An
-abandoned worker drops what its call returns and ends when the call does. A plugin with 32 calls that never came back is
-not called again for the batch: its other completions fail at once.
+Theory of operation. Workers are daemon threads on a common queue. Python cannot end a thread: `check` fails a call at
+its limit, abandons its worker and starts another; time of imports does not count. A plugin with 32 calls that never
+came back is not called again for the batch.
 """
 
 from __future__ import annotations
@@ -16,10 +14,13 @@ import traceback
 from collections import deque
 
 from grpo.core.scoring.call import Caller
-from grpo.core.scoring.import_time import ImportTime
 from grpo.core.scoring.task import Task
 
 _MOST_STUCK = 32
+
+
+_MOST = 120.0  # seconds of one call
+_IMPORTING = "<frozen importlib._bootstrap>"  # the file of the frames below which a module is loaded
 
 
 class ThreadExecutor:
@@ -106,7 +107,6 @@ class _Worker:
         self._isolation = isolation
 
     def begin(self, task: Task, indices: list[int]) -> None:
-        """Takes a call."""
         self.work = task, indices
         self.started = time.monotonic()
         self._imports = ImportTime()
@@ -121,7 +121,6 @@ class _Worker:
         return self.work is not None and time.monotonic() - self.started > self.work[0].limit
 
     def where(self) -> str:
-        """Returns the stack of the thread, as text."""
         frame = sys._current_frames().get(self.thread.ident or 0)
         return "".join(traceback.format_stack(frame)) if frame else ""
 
@@ -148,3 +147,26 @@ def _fail_late(task: Task, indices: list[int], details: str) -> None:
         "use isolation='process' to end such calls."
     )
     task.fail(indices, problem, task.limit, details)
+
+
+class ImportTime:
+    """The imports of one call, as far as they were seen. `module`: which one, or ""."""
+
+    def __init__(self) -> None:
+        self.module = ""
+        self.seconds = 0.0
+        self._looked = time.monotonic()
+
+    def look(self, thread: int | None) -> float:
+        """Returns the seconds since the last look where the thread is importing, at most 120 s in all, and else 0."""
+        now, frame, module = time.monotonic(), sys._current_frames().get(thread or 0), ""
+        since, self._looked = now - self._looked, now
+        while frame is not None:
+            if frame.f_code.co_filename == _IMPORTING:  # one that loads, or waits for another thread that does
+                module = str(frame.f_locals.get("name") or module or "a module")  # the outermost is what was asked for
+            frame = frame.f_back
+        if not module or self.seconds >= _MOST:
+            return 0.0
+        self.module = self.module or module
+        self.seconds += since
+        return since

@@ -1,8 +1,4 @@
-"""Makes text from models, datasets and plugins safe to print: any string in, one without terminal commands out.
-
-A completion can hold escape sequences, by chance or by training, that move the cursor, change the title, or reorder
-what stands beside them. Line ends and tabs stay.
-"""
+"""Makes text from models, datasets and plugins safe to print: escape sequences go, line ends and tabs stay."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Keeps the warnings of libraries off the screen: a retry or a long text is no news, and what fails is told in a line.
 
-In: nothing. Out: variables that the libraries read when they are imported, or levels of the loggers that they have made
-since. What a user has set is left as it is.
+What a user has set is left as it is.
 """
 
 from __future__ import annotations

@@ -13,21 +13,15 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean with its 95% interval.
+    """A mean with its 95% interval."""
 
-    Attributes:
-        mean, low, high: NaN when there is nothing to average.
-        count: how many values it is the mean of.
-        left_out: values that were abstentions, undecided or failures.
-        questions: how many different questions the values belong to.
-    """
-
+    # mean, low, high: NaN when there is nothing to average
     mean: float
     low: float
     high: float
-    count: int
-    left_out: int = 0
-    questions: int = 0
+    count: int  # how many values it is the mean of
+    left_out: int = 0  # values that were abstentions, undecided or failures
+    questions: int = 0  # how many different questions the values belong to
 
 
 def proportion(right: Sequence[bool | None], questions: Sequence[Hashable] | None = None) -> Estimate:
@@ -52,9 +46,7 @@ def share_of(values: Sequence[float | None], questions: Sequence[Hashable] | Non
     they are unevenly often asked. Where all values are equal nothing is known of r, and 1 is taken. Where no question
     comes twice this is Wilson's interval of N values.
 
-    Args:
-        values: None is left out.
-        questions: what each value belongs to; None: each to a question of its own.
+    `values`: None is left out. `questions`: what each value belongs to; None: each to a question of its own.
     """
     spread = _spread(values, questions)
     left_out = len(values) - spread.count
@@ -85,22 +77,15 @@ def mean_of(values: Sequence[float | None], questions: Sequence[Hashable] | None
 
 @dataclass(frozen=True, slots=True)
 class _Spread:
-    """Values, summed up.
+    """Values, summed up."""
 
-    Attributes:
-        mean, variance: of the values; the variance divides by their number.
-        count: of the values.
-        questions: that they belong to.
-        independent: how many independent values say as much.
-        wider: how many times as wide an interval is for few questions, t / z.
-    """
-
+    # mean, variance: of the values; the variance divides by their number
     mean: float
     variance: float
-    count: int
-    questions: int
-    independent: float
-    wider: float
+    count: int  # of the values
+    questions: int  # that they belong to
+    independent: float  # how many independent values say as much
+    wider: float  # how many times as wide an interval is for few questions, t / z
 
 
 def _spread(values: Sequence[float | None], questions: Sequence[Hashable] | None) -> _Spread:

@@ -1,8 +1,4 @@
-"""Streams of text that outlive their readers: what a run and its plugins print in, what can be shown out.
-
-Nobody who prints is to end, or to fail, for what becomes of the output: a pipe whose reader left, a terminal that was
-closed, a full disk, a plugin that prints 100 MB.
-"""
+"""Streams of text that outlive their readers: a closed pipe or terminal or a full disk ends nobody who prints."""
 
 from __future__ import annotations
 
@@ -20,9 +16,7 @@ DROPPED = "\n(more than 1 MiB was printed: what plugins print here from now on i
 class LastingStream(io.TextIOBase):
     """Writes to another stream until that fails; from then on what is written is dropped, and nobody is told twice.
 
-    Args:
-        stream: the other one.
-        lost: told once why it cannot be written.
+    `lost`: told once why it cannot be written.
     """
 
     def __init__(self, stream: TextIO, lost: Callable[[str], None] = lambda reason: None) -> None:
@@ -85,12 +79,7 @@ class LastingStream(io.TextIOBase):
 
 
 class LimitedStream(LastingStream):
-    """The same for what plugins print, of which only so much is shown.
-
-    Args:
-        stream: the other one.
-        most: characters.
-    """
+    """The same for what plugins print, of which only so much is shown."""
 
     def __init__(self, stream: TextIO, most: int = MOST_PRINTED) -> None:
         super().__init__(stream)

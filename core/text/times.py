@@ -15,8 +15,7 @@ def duration(seconds: float) -> str:
 def day_and_time(moment: str) -> str:
     """Returns a moment as this machine's clock has it, as `ls -l` does: "Nov 25 21:39", or "Nov 25 2025" of a year ago.
 
-    Args:
-        moment: ISO 8601 with an offset from UTC; "" stands for one that nobody knows.
+    `moment`: ISO 8601 with an offset from UTC; "" stands for one that nobody knows.
     """
     if not moment:
         return "-"

@@ -1,8 +1,4 @@
-"""Suggests changes that would make a run faster, with the gain computed from its metrics.
-
-Each gain follows from what was measured in that run and nothing else: what is done half as often takes half of the
-time, what is done by two workers half as long, and of two things beside each other the longer one is left.
-"""
+"""Suggests changes that would make a run faster, with the gain computed from its metrics."""
 
 from __future__ import annotations
 
@@ -28,20 +24,13 @@ MOST_LOST = 50  # steps between checkpoints that are advised at most: so many ar
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One change.
+    """One change."""
 
-    Attributes:
-        what: says what takes the time.
-        change: the setting, as somebody types it.
-        factor: how many times as fast the steps are with it, calculated.
-    """
-
-    what: str
-    change: str
-    factor: float
+    what: str  # says what takes the time
+    change: str  # the setting, as somebody types it
+    factor: float  # how many times as fast the steps are with it, calculated
 
     def text(self) -> str:
-        """Returns it as a sentence."""
         return f"{self.what}: {self.change} would make a step {self.factor:.2g} times as fast (calculated)"
 
 
@@ -53,15 +42,7 @@ def idle_processors() -> float:
 def advise(
     times: Timeline, config: Settings, rewards: Sequence[BoundReward], workers: int, idle: float
 ) -> list[Advice]:
-    """Returns what is worth changing, the largest gain first.
-
-    Args:
-        times: where the time of the run went.
-        config: what it ran with.
-        rewards: those that scored it.
-        workers: how many processors score.
-        idle: how many processors of this machine nothing used, see `idle_processors`.
-    """
+    """Returns what is worth changing, the largest gain first; `workers` score, `idle` processors nothing used."""
     if not times.total:
         return []
     found = [*_less_often(times, config), *_inline(times, rewards, workers), *_overlapped(times, config, idle)]

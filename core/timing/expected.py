@@ -1,8 +1,4 @@
-"""Predicts the time, tokens and calls of a run before it begins, from earlier runs on this machine.
-
-How long a step takes is not guessed: it is what it took in an earlier run with the same model, environment, batch and
-way of sampling. Without such a run nothing is said about time.
-"""
+"""Predicts time, tokens and calls of a run from earlier runs with the same model, environment, batch and sampling."""
 
 from __future__ import annotations
 
@@ -30,31 +26,18 @@ PRICE = "input_price"
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a run will take.
+    """What a run will take."""
 
-    Attributes:
-        steps: of the run, None where its rows decide.
-        completions: that it samples; of one step where `steps` is None.
-        most_tokens: that these can have, in a turn each.
-        judges: the rewards that ask a model about each completion.
-        like: the earlier run that the rest is taken from; None: there is none, and the rest is None.
-        seconds: of all steps, or of one.
-        tokens: that will be sampled, about.
-        calls: of judges, about; without an earlier run the most there can be.
-        dollars: for these calls, where the earlier run had a price.
-        gpus: that the run takes.
-    """
-
-    steps: int | None
-    completions: int
-    most_tokens: int
-    judges: tuple[str, ...] = ()
-    like: Path | None = None
-    seconds: Range | None = None
-    tokens: float | None = None
-    calls: float = 0.0
-    dollars: float | None = None
-    gpus: int = 0
+    steps: int | None  # of the run, None where its rows decide
+    completions: int  # that it samples; of one step where `steps` is None
+    most_tokens: int  # that these can have, in a turn each
+    judges: tuple[str, ...] = ()  # the rewards that ask a model about each completion
+    like: Path | None = None  # the earlier run that the rest is taken from; None: there is none, and the rest is None
+    seconds: Range | None = None  # of all steps, or of one
+    tokens: float | None = None  # that will be sampled, about
+    calls: float = 0.0  # of judges, about; without an earlier run the most there can be
+    dollars: float | None = None  # for these calls, where the earlier run had a price
+    gpus: int = 0  # that the run takes
 
     def summary(self) -> dict[str, Any]:
         """Returns what --json prints; times in seconds."""
@@ -63,7 +46,6 @@ class Expected:
         return asdict(self) | {"judges": list(self.judges), "like": like, "seconds": seconds}
 
     def lines(self) -> list[str]:
-        """Returns what is printed for a person."""
         what = "one step" if self.steps is None else f"{self.steps:,} steps"
         sampled = f"{self.completions:,} completions, at most {short(self.most_tokens)} tokens a turn"
         if self.tokens is not None:
@@ -86,8 +68,7 @@ class Expected:
 def judges_of(config: RunConfig, host: Host) -> list[str]:
     """Returns the names of the rewards, and of parts of rubrics, that ask a model: those whose options have a price.
 
-    Raises:
-        UsageError: a SPEC names no reward, or has an option that it does not take.
+    Raises UsageError if a SPEC names no reward, or has an option that it does not take.
     """
     named = [config.rewards, *config.env_rewards.values()]
     bound = [part for specs in named for outer in host.rewards(specs) for part in parts(outer)]
@@ -95,14 +76,7 @@ def judges_of(config: RunConfig, host: Host) -> list[str]:
 
 
 def expected(config: RunConfig, judges: Sequence[str], runs: Path, *, gpus: int = 0) -> Expected:
-    """Says what a run will take.
-
-    Args:
-        config: of the run.
-        judges: the rewards of it that ask a model about each completion.
-        runs: the folder of earlier runs; it may be missing.
-        gpus: that the run takes.
-    """
+    """Says what a run will take, by earlier runs in the folder `runs`, which may be missing."""
     train, length = config.train, config.rollout.max_completion_length
     length = length or (EMBEDDED_COMPLETION if config.model is None else NAMED_COMPLETION)
     made = train.steps or 1

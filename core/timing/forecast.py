@@ -1,8 +1,7 @@
 """Estimates what is left of a run: its time, tokens and calls of a judge, from the metrics of its steps so far.
 
-Time: steps that are left times what steps took lately, and what held-out accuracy and checkpoints took each time, as
-often as they are due. The interval is that of the means of several steps in a row, and a fifth more on both sides: a
-machine that gets busier, or completions that get much longer, are outside of it.
+Time is steps left times what steps took lately, and what evaluations and checkpoints took as often as they are due. The
+interval is that of the means of several steps in a row, and a fifth more on both sides.
 """
 
 from __future__ import annotations
@@ -33,17 +32,12 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When what is done beside the steps of a run is due.
+    """When what is done beside the steps of a run is due."""
 
-    Attributes:
-        steps: of the whole run.
-        every: steps from one measurement of held-out accuracy to the next; 0: only before the first and after the last.
-        save_every: steps from one checkpoint to the next.
-    """
-
-    steps: int
+    steps: int  # of the whole run
+    # steps from one measurement of held-out accuracy to the next; 0: only before the first and after the last
     every: int
-    save_every: int
+    save_every: int  # steps from one checkpoint to the next
 
     def due(self, step: int) -> dict[str, int]:
         """Returns how often each is still to come after a step; 0 is the beginning of the run."""
@@ -55,33 +49,18 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What is still to come.
+    """What is still to come."""
 
-    Attributes:
-        step: after which it was made.
-        steps: of the whole run.
-        seconds: to the end of the run.
-        tokens: that will be sampled, about.
-        calls: of rewards that ask a model, to the end of the run, about; 0 without such a reward.
-        dollars: for them, None without a price.
-        gpus: that the run takes.
-    """
-
-    step: int
-    steps: int
-    seconds: Range
-    tokens: float
-    calls: float = 0.0
-    dollars: float | None = None
-    gpus: int = 0
+    step: int  # after which it was made
+    steps: int  # of the whole run
+    seconds: Range  # to the end of the run
+    tokens: float  # that will be sampled, about
+    calls: float = 0.0  # of rewards that ask a model, to the end of the run, about; 0 without such a reward
+    dollars: float | None = None  # for them, None without a price
+    gpus: int = 0  # that the run takes
 
     def later(self, step: int, elapsed: float) -> Forecast | None:
-        """Returns what is left of it after a later step; None where the run, or the time that it gave, is over.
-
-        Args:
-            step: that the run is at.
-            elapsed: seconds since the forecast was made.
-        """
+        """Returns what is left of it after a later step; None where the run, or the time that it gave, is over."""
         if step >= self.steps or elapsed > self.seconds.high:
             return None
         left = (self.steps - step) / (self.steps - self.step)
@@ -95,7 +74,6 @@ class Forecast:
         )
 
     def text(self) -> str:
-        """Returns the line for people."""
         parts = [f"{span(self.seconds)} to go", f"{short(self.tokens)} more tokens sampled"]
         if self.gpus:
             low, high = (end * self.gpus / 3600 for end in (self.seconds.low, self.seconds.high))
@@ -112,22 +90,9 @@ def is_due(step: int, steps: int) -> bool:
 
 
 def forecast(
-    rows: Sequence[Mapping[str, Any]],
-    *,
-    steps: int,
-    completions: int,
-    gpus: int = 0,
-    schedule: Schedule | None = None,
+    rows: Sequence[Mapping[str, Any]], *, steps: int, completions: int, gpus: int = 0, schedule: Schedule | None = None
 ) -> Forecast | None:
-    """Makes a forecast; None where there is nothing to make it from, or nothing left.
-
-    Args:
-        rows: the metrics of a run, as recorded, from its first step to the one that was just made.
-        steps: of the whole run.
-        completions: that each of them samples.
-        gpus: that the run takes.
-        schedule: of held-out accuracy and checkpoints; None: they come as often as until now.
-    """
+    """Makes a forecast from the metrics of a run so far; None where there is nothing to make it from, or left."""
     made = [row for row in rows if row["step"] > 0]
     if not made or made[-1]["step"] >= steps:
         return None
@@ -150,12 +115,7 @@ def forecast(
 
 
 def judged(rows: Sequence[Mapping[str, Any]], completions: float) -> tuple[float, float | None]:
-    """Returns how often a step with so many completions asks a judge, and for how many dollars; None: no price.
-
-    Args:
-        rows: the metrics of steps.
-        completions: that a step samples.
-    """
+    """Returns how often a step with so many completions asks a judge, and for how many dollars; None: no price."""
     calls, dollars = 0.0, []
     for name in sorted({key.removesuffix(ASKS) for row in rows for key in row if key.endswith(ASKS)}):
         own = [row for row in rows if row.get(name + ASKS) is not None]
@@ -168,14 +128,7 @@ def judged(rows: Sequence[Mapping[str, Any]], completions: float) -> tuple[float
 def seconds_of(
     rows: Sequence[Mapping[str, Any]], left: int, *, of_last: int = LATELY, due: Mapping[str, int] | None = None
 ) -> Range:
-    """Returns the seconds of so many more steps and of what is done beside them, as the last of these were.
-
-    Args:
-        rows: the metrics of a run, of which FIRST_TIME at least have the time of a step.
-        left: how many more steps.
-        of_last: so many rows say how long one takes.
-        due: how often what is done beside steps is still to come; None: as often as until now.
-    """
+    """Returns the seconds of `left` more steps and of what is due beside them, as the last ones took."""
     times = [float(row["time/step"]) for row in rows[-of_last:] if row.get("time/step")]
     beside = _beside(rows, left, due)
     means = [fmean(times[at : at + BLOCK]) for at in range(len(times) - BLOCK + 1)]

@@ -1,7 +1,6 @@
 """Breaks down where the time and the tokens of a run went.
 
-The parts follow each other on the first process, so they add up. What goes on beside them (the samples of the next
-batches with --ahead, scores of completions that ended early) counts where something waited for it.
+The parts follow each other on the first process and add up; what goes on beside them counts where something waited.
 """
 
 from __future__ import annotations
@@ -25,25 +24,15 @@ SHOWN = 0.03  # the least share of the time that is worth a word
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Seconds of a run by what they were spent on.
+    """Seconds of a run by what they were spent on."""
 
-    Attributes:
-        steps: how many steps they are of.
-        parts: part to seconds; together all of the time of these steps.
-        sync: seconds of handing weights over, which are part of sampling.
-        calls: reward to seconds of its calls, one after the other, however many there were at a time.
-        speed: tokens sampled in a second; 0.0 where nothing was sampled but while the policy trained.
-        idle: share of the sampled tokens that taught nothing.
-        padding: share of the positions that the update computed for no token.
-    """
-
-    steps: int
-    parts: Mapping[str, float]
-    sync: float
-    calls: Mapping[str, float]
-    speed: float = 0.0
-    idle: float = 0.0
-    padding: float = 0.0
+    steps: int  # how many steps they are of
+    parts: Mapping[str, float]  # part to seconds; together all of the time of these steps
+    sync: float  # seconds of handing weights over, which are part of sampling
+    calls: Mapping[str, float]  # reward to seconds of its calls, one after the other, however many there were at a time
+    speed: float = 0.0  # tokens sampled in a second; 0.0 where nothing was sampled but while the policy trained
+    idle: float = 0.0  # share of the sampled tokens that taught nothing
+    padding: float = 0.0  # share of the positions that the update computed for no token
 
     @property
     def total(self) -> float:
@@ -70,10 +59,8 @@ class Timeline:
 def timeline(rows: Sequence[Mapping[str, Any]], *, whole: bool = False) -> Timeline:
     """Adds up the time of steps.
 
-    Args:
-        rows: metrics, as recorded.
-        whole: count all that was measured, also before the first step. Else what steps go on to take: the first and
-            the last of four and more do not count, as with them comes what happens once in a run.
+    `whole`: count all that was measured, also before the first step. Else what steps go on to take: the first and the
+    last of four and more do not count, as with them comes what happens once in a run.
     """
     steps = [row for row in rows if row.get("time/step")]
     if not whole:

@@ -1,12 +1,8 @@
 """Exports a run's steps as OpenTelemetry traces by OTLP over HTTP, one trace for each step.
 
-Theory of operation. What a step took is measured once, by the metrics of `core/timing/timeline.py`; the spans have
-these durations. Where a part began is worked out from their order, in which the parts of a step follow each other. A
-trace is a step, so that it stays small in a run of any length; the id of the run is an attribute of all of them and is
-kept in the run directory. No span has a text of a prompt or of a completion.
-
-Spans are sent by a thread of the SDK's batch processor. A collector that is slow, absent or broken costs no step any
-time: what it does not take within seconds is dropped, and one warning says so.
+Spans have the durations of core/timing/timeline.py and begin where the order of the parts says. None has a text of a
+prompt or completion. A batch processor's thread sends them: a slow, absent or broken collector costs no step any time,
+what it does not take within seconds is dropped, and one warning says so.
 """
 
 from __future__ import annotations
@@ -73,13 +69,7 @@ class StepSpans(TrainerCallback):  # type: ignore[misc]  # transformers is not t
     """Sends the spans of every step, from the first process alone.
 
     Where they go is what the SDK's own variables say (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS and
-    others).
-
-    Args:
-        output: what the run is called.
-        run: keeps the id in `otel.json`.
-        warned: told once when spans are lost.
-        until: sends what is left, for a few seconds at most.
+    others). `run`: keeps the id in `otel.json`. `until`: sends what is left, for a few seconds at most.
     """
 
     def __init__(self, output: OutputSettings, run: RunDir, warned: Callable[[str], None], until: ExitStack) -> None:
@@ -94,7 +84,6 @@ class StepSpans(TrainerCallback):  # type: ignore[misc]  # transformers is not t
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any
     ) -> None:
-        """Begins to send, on the first process alone."""
         if not state.is_world_process_zero or self._tracer is not None:
             return
         try:
@@ -115,7 +104,6 @@ class StepSpans(TrainerCallback):  # type: ignore[misc]  # transformers is not t
         logs: Mapping[str, Any] | None = None,
         **rest: Any,
     ) -> None:
-        """Makes the spans of a step that ended."""
         if self._tracer is not None and logs and "loss" in logs:
             row = metrics_row(state.global_step, logs)
             for span in step_spans(row, time.time_ns(), self._alarms.pop(state.global_step, [])):
@@ -160,16 +148,7 @@ class StepSpans(TrainerCallback):  # type: ignore[misc]  # transformers is not t
 
 
 class Span:
-    """A span to be made.
-
-    Attributes:
-        name: what was done.
-        start: nanoseconds since the epoch.
-        seconds: how long it took.
-        attributes: figures and names.
-        parts: spans inside.
-        events: names and attributes, at the end of the span.
-    """
+    """A span to be made. `start`: nanoseconds since the epoch."""
 
     def __init__(self, name: str, start: int, seconds: float, attributes: Mapping[str, Any] | None = None) -> None:
         self.name = name
@@ -186,13 +165,7 @@ class Span:
 
 
 def step_spans(row: Mapping[str, Any], now: int, alarms: Sequence[Mapping[str, str]] = ()) -> list[Span]:
-    """Returns the span of a step with its parts; none of a row that has no time.
-
-    Args:
-        row: metrics of the step.
-        now: nanoseconds since the epoch when its metrics were there, after the held-out accuracy was measured.
-        alarms: attributes of alarms of the step.
-    """
+    """Returns the span of a step that was measured until `now` (ns), with its parts; none of a row without a time."""
     times = timeline([row])
     if not times.steps:
         return []

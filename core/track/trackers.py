@@ -1,7 +1,7 @@
 """Creates the callbacks that send a run's metrics to experiment trackers.
 
-W&B and MLflow show a run under an id that is kept in the run directory: a run that is resumed continues its chart, and
-two runs of one process have one chart each. trackio knows a run by its name, which is kept too.
+W&B and MLflow show a run under an id that is kept in the run directory, trackio under its name: a resumed run continues
+its chart, and two runs of one process have one chart each.
 """
 
 from __future__ import annotations
@@ -42,16 +42,7 @@ ATTEMPTS = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 
 
 class Trackers(Part):
-    """The trackers of one run that are opened here.
-
-    Args:
-        output: which they are, and what the run is called there.
-        run: where their files and ids stand.
-        until: closes what they opened, also where the run fails.
-
-    Attributes:
-        callbacks: for the trainer.
-    """
+    """The trackers of one run that are opened here; `until` closes them, also where the run fails."""
 
     def __init__(self, output: OutputSettings, run: RunDir, until: ExitStack) -> None:
         self.callbacks: list[TrainerCallback] = []
@@ -78,11 +69,7 @@ class Trackers(Part):
 
 
 def open_stores(output: OutputSettings) -> None:
-    """Opens what a run could not begin without, before it begins; the first process calls it.
-
-    Raises:
-        UsageError: MLflow's store cannot be opened.
-    """
+    """Opens what a run could not begin without, MLflow's store; the first process calls it."""
     if "mlflow" not in output.report_to:
         return
     import mlflow
@@ -100,11 +87,7 @@ def open_stores(output: OutputSettings) -> None:
 
 
 def experiment_of(output: OutputSettings) -> str:
-    """Returns the id of a run's experiment in MLflow, which is made where there is none.
-
-    Raises:
-        UsageError: the store cannot be opened.
-    """
+    """Returns the id of a run's experiment in MLflow, which is made where there is none. Raises UsageError."""
     import mlflow
 
     name = output.project or os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
@@ -123,12 +106,8 @@ def experiment_of(output: OutputSettings) -> str:
 class WandbChart(WandbCallback):  # type: ignore[misc]  # transformers is not typed
     """W&B with one chart for each run; a chart that the user began before (`wandb.init`) is used and left open.
 
-    What the settings leave open is what W&B's own variables say (WANDB_PROJECT, WANDB_NAME and others).
-
-    Args:
-        output: what the run is called.
-        run: keeps the id in `wandb.json`.
-        until: ends the chart.
+    What the settings leave open is what W&B's own variables say (WANDB_PROJECT, WANDB_NAME and others). `run`: keeps
+    the id in `wandb.json`.
     """
 
     def __init__(self, output: OutputSettings, run: RunDir, until: ExitStack) -> None:
@@ -138,7 +117,6 @@ class WandbChart(WandbCallback):  # type: ignore[misc]  # transformers is not ty
         self._until = until
 
     def setup(self, args: TrainingArguments, state: TrainerState, model: Any, **rest: Any) -> None:
-        """Opens the chart, on the first process alone."""
         if state.is_world_process_zero and self._wandb.run is None:
             self._wandb.init(
                 project=self._output.project or os.environ.get("WANDB_PROJECT", PROJECT),
@@ -153,19 +131,12 @@ class WandbChart(WandbCallback):  # type: ignore[misc]  # transformers is not ty
         super().setup(args, state, model, **rest)
 
     def show(self, step: int, table: Sequence[Sequence[Any]]) -> None:
-        """Logs a table of rollouts."""
         if self._wandb.run is not None:
             self._wandb.log({"rollouts": self._wandb.Table(list(COLUMNS), list(table)), "train/global_step": step})
 
 
 class MlflowRun(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
-    """MLflow with one run for each of ours, in the store that MLFLOW_TRACKING_URI names; one that is active is used.
-
-    Args:
-        output: what the run is called; its project is MLflow's experiment.
-        run: keeps the id in `mlflow.json`.
-        until: ends the run.
-    """
+    """MLflow with one run for each of ours, by the id in `mlflow.json`; one that is active is used."""
 
     def __init__(self, output: OutputSettings, run: RunDir, until: ExitStack) -> None:
         import mlflow
@@ -178,7 +149,6 @@ class MlflowRun(TrainerCallback):  # type: ignore[misc]  # transformers is not t
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any
     ) -> None:
-        """Opens the run, on the first process alone."""
         if not state.is_world_process_zero or self._mlflow.active_run() is not None:
             return
         experiment = experiment_of(self._output)
@@ -205,14 +175,12 @@ class MlflowRun(TrainerCallback):  # type: ignore[misc]  # transformers is not t
         logs: Mapping[str, Any] | None = None,
         **rest: Any,
     ) -> None:
-        """Sends the metrics of a step."""
         if state.is_world_process_zero and self._mlflow.active_run() is not None:
             numbers = {name: float(value) for name, value in (logs or {}).items() if isinstance(value, (int, float))}
             known = {name: value for name, value in numbers.items() if not math.isnan(value)}
             self._mlflow.log_metrics(known, step=state.global_step)
 
     def show(self, step: int, table: Sequence[Sequence[Any]]) -> None:
-        """Logs a table of rollouts."""
         if self._mlflow.active_run() is not None:
             columns = {name: [row[place] for row in table] for place, name in enumerate(COLUMNS)}
             with warnings.catch_warnings():
@@ -224,12 +192,7 @@ class TrackioRun(TrainerCallback):  # type: ignore[misc]  # transformers is not 
     """trackio with one run for each of ours, on this machine unless TRACKIO_SPACE_ID or TRACKIO_SERVER_URL says where.
 
     No copy of it is made elsewhere when a run ends. A run that the user began before (`trackio.init`) is used and left
-    open.
-
-    Args:
-        output: what the run is called.
-        run: keeps the name in `trackio.json`.
-        until: ends the run.
+    open. `run`: keeps the name in `trackio.json`.
     """
 
     def __init__(self, output: OutputSettings, run: RunDir, until: ExitStack) -> None:
@@ -243,7 +206,6 @@ class TrackioRun(TrainerCallback):  # type: ignore[misc]  # transformers is not 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any
     ) -> None:
-        """Opens the run, on the first process alone."""
         if not state.is_world_process_zero or self._active() is not None:
             return
         known = self._run_dir.trackio.is_file()
@@ -266,7 +228,6 @@ class TrackioRun(TrainerCallback):  # type: ignore[misc]  # transformers is not 
         logs: Mapping[str, Any] | None = None,
         **rest: Any,
     ) -> None:
-        """Sends the metrics of a step."""
         if state.is_world_process_zero and (run := self._active()) is not None:
             numbers = {name: float(value) for name, value in (logs or {}).items() if isinstance(value, (int, float))}
             run.log({name: value for name, value in numbers.items() if math.isfinite(value)}, step=state.global_step)

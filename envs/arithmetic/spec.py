@@ -1,7 +1,6 @@
 """The environment `arithmetic`: calculations that may get harder from the first row to the last.
 
-In: the options of a SPEC. Out: made-up rows, and a gymnasium environment that asks their questions. This module is
-light; gymnasium is imported when an environment is made.
+This module is light; gymnasium is imported when an environment is made.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Countdown puzzles that can be solved: random choices in, rows with numbers, a target and a way to reach it out.
-
-A puzzle is made from its solution: numbers are drawn and joined two by two until one value is left, which is the
-target. Every value on the way is a whole number above 0.
-"""
+"""Makes Countdown puzzles from their solutions: numbers are joined two by two until one value is left, the target."""
 
 from __future__ import annotations
 
@@ -30,17 +26,7 @@ class _Term:
 
 
 def draw_puzzle(draws: Draws, *, fewest: int, most: int, highest: int, highest_target: int) -> dict[str, Any]:
-    """Returns a row with `question`, `numbers`, `target`, `answer` (an expression) and `solution` (its steps).
-
-    Args:
-        draws: the random choices.
-        fewest, most: how many numbers.
-        highest: the greatest number.
-        highest_target: the greatest target; the least is 10, or the greatest where that is less.
-
-    Raises:
-        DatasetError: numbers so large that no way of joining them was found to reach so small a target.
-    """
+    """Returns a row with `question`, `numbers`, `target`, `answer` (an expression) and `solution` (its steps)."""
     for _ in range(_MOST_TRIES):
         numbers = [draws.whole(1, highest) for _ in range(draws.whole(fewest, most))]
         found, steps = _joined(draws, [_Term(number, str(number)) for number in numbers])
@@ -59,17 +45,12 @@ def draw_puzzle(draws: Draws, *, fewest: int, most: int, highest: int, highest_t
 
 
 def question_of(numbers: Sequence[int], target: int) -> str:
-    """Returns the puzzle as the policy reads it."""
     given = ", ".join(str(number) for number in numbers)
     return f"Use each of the numbers {given} exactly once, with + - * / and brackets, to reach {target}."
 
 
 def read_puzzle(row: object, where: str) -> dict[str, Any]:
-    """Checks a row of a file or the hub; `nums` is read as `numbers`.
-
-    Raises:
-        DatasetError: not a mapping, no target, or no list of whole numbers.
-    """
+    """Checks a row of a file or the hub; `nums` is read as `numbers`."""
     if not isinstance(row, Mapping):
         raise DatasetError(f"{where}: a row has the columns numbers and target; this is a {type(row).__name__}.")
     numbers = row.get("numbers", row.get("nums"))
@@ -83,11 +64,7 @@ def read_puzzle(row: object, where: str) -> dict[str, Any]:
 
 
 def ask_puzzle(row: object, where: str, template: Template) -> Asked:
-    """Returns what the episode of a row shows; a row with an `answer` has a demonstration.
-
-    Raises:
-        DatasetError: the row cannot be used.
-    """
+    """Returns what the episode of a row shows; a row with an `answer` has a demonstration. Raises DatasetError."""
     puzzle = read_puzzle(row, where)
     answer, solution = puzzle.get("answer"), puzzle.get("solution")
     worked = isinstance(answer, str) and answer

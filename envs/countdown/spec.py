@@ -1,8 +1,6 @@
 """The environment `countdown`: some numbers and a target in, an expression that reaches it is asked for.
 
-In: the options of a SPEC. Out: checked rows (made up with a solution each, a local file's, or the hub's), and a
-gymnasium environment that asks for their expressions. This module is light; gymnasium is imported when an environment
-is made.
+This module is light; gymnasium is imported when an environment is made.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Occasions for an e-mail: random choices in, rows with a task, what the e-mail must hold and an ideal e-mail out.
+"""Makes up occasions for an e-mail: a task, what the e-mail must hold and an ideal e-mail.
 
-Everybody and everything is made up; mailboxes are in the reserved domain `example`, telephone numbers in ranges that
-are set aside for fiction.
+Mailboxes are in the reserved domain `example`, telephone numbers in ranges that are set aside for fiction.
 """
 
 from __future__ import annotations
@@ -35,17 +34,11 @@ _SIGN_OFFS = ("Kind regards", "Best regards", "Best wishes", "Many thanks")
 
 @dataclass(frozen=True, slots=True)
 class _Occasion:
-    """What an e-mail is about: `{n}` is a number, `{day}` a day, `{other}` another day.
+    """What an e-mail is about: `{n}` is a number, `{day}` a day, `{other}` another day."""
 
-    Attributes:
-        task: what the e-mail has to say, after "Tell them that".
-        text: its ideal wording.
-        keywords: what it must hold.
-    """
-
-    task: str
-    text: str
-    keywords: tuple[str, ...]
+    task: str  # what the e-mail has to say, after "Tell them that"
+    text: str  # its ideal wording
+    keywords: tuple[str, ...]  # what it must hold
 
 
 _OCCASIONS = (
@@ -130,17 +123,7 @@ def draw_occasion(draws: Draws) -> dict[str, Any]:
 
 
 def read_occasion(row: object, where: str, *, question: str = "question", ideal: bool = False) -> dict[str, Any]:
-    """Checks a row; the columns that it lacks and the rubric `email` needs are null, so that these parts abstain.
-
-    Args:
-        row: the row.
-        where: its place, for messages.
-        question: the column with the task.
-        ideal: `answer`, where there is none, is the ideal e-mail of the column `letter`.
-
-    Raises:
-        DatasetError: not a mapping, or no task in it.
-    """
+    """Checks a row; columns that it lacks and the rubric `email` needs are null, so that these parts abstain."""
     if not isinstance(row, Mapping):
         raise DatasetError(f"{where}: a row is an object with columns, found a {type(row).__name__}.")
     name = question if question in row else "question"
@@ -157,11 +140,7 @@ def read_occasion(row: object, where: str, *, question: str = "question", ideal:
 
 
 def ask_for_letter(row: object, where: str, system: str, *, question: str, ideal: bool) -> Asked:
-    """Returns what the episode of a row shows; its ideal e-mail is the demonstration.
-
-    Raises:
-        DatasetError: the row cannot be used.
-    """
+    """Returns what the episode of a row shows; its ideal e-mail is the demonstration. Raises DatasetError."""
     read = read_occasion(row, where, question=question, ideal=ideal)
     letter = read.get("letter") or read["answer"]
     return Asked(read["question"], read, system, letter if isinstance(letter, str) else "")

@@ -1,7 +1,6 @@
 """The environment `email`: write an e-mail that holds what its row asks for.
 
-In: the options of a SPEC. Out: checked rows (made up, a local file's, or the hub's), and a gymnasium environment that
-asks for their e-mails. This module is light; gymnasium is imported when an environment is made.
+This module is light; gymnasium is imported when an environment is made.
 """
 
 from __future__ import annotations
@@ -58,11 +57,7 @@ class Email:
         from grpo.envs.text.single_turn import OneTurnEnv
 
         ask = partial(
-            ask_for_letter,
-            where="the row given to reset",
-            system=self.system,
-            question=self.question,
-            ideal=self.ideal,
+            ask_for_letter, where="the row given to reset", system=self.system, question=self.question, ideal=self.ideal
         )
         return OneTurnEnv(ask, partial(self.rows, "train"))
 

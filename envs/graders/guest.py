@@ -1,11 +1,8 @@
-"""What runs beside a grader of another library inside a sandbox: requests on stdin, one line of JSON for each out.
+"""Answers grader requests inside a sandbox: requests on stdin, one line of JSON for each out.
 
 Theory of operation. The process was forked from one that had imported the library. The kernel ends it when a request
-has used its processor time (SIGPROF has no handler, so that code in C ends too); the lines tell which request that
-was. Whatever a grader raises is an answer. What a library prints goes nowhere.
-
-This module runs inside the sandbox, behind the module that defines what is handled, and imports the standard library
-only.
+has used its processor time (SIGPROF has no handler, so that code in C ends too). Whatever a grader raises is an answer.
+What a library prints goes nowhere. This module imports the standard library only.
 """
 
 from __future__ import annotations
@@ -22,11 +19,7 @@ _SHOWN = 200  # characters of what a grader raised
 
 
 def serve(handle: Callable[[Any], Any]) -> None:
-    """Answers the requests on stdin, in order.
-
-    Args:
-        handle: a request in, a value that JSON can hold out.
-    """
+    """Answers the requests on stdin, in order."""
     seconds, requests = pickle.load(sys.stdin.buffer)
     replies, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)

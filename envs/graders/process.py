@@ -28,11 +28,7 @@ _SET = {
 
 
 class LimitedProcess:
-    """A process that has imported a library and forks for each job; safe in threads.
-
-    Args:
-        package: the library.
-    """
+    """A process that has imported a library and forks for each job; safe in threads."""
 
     def __init__(self, package: str) -> None:
         self._package = package
@@ -41,11 +37,7 @@ class LimitedProcess:
         atexit.register(self.close)
 
     def run(self, job: Job) -> JobResult:
-        """Runs one job; its files, its profile and its peer are not known here.
-
-        Raises:
-            TransientError: the process cannot be started.
-        """
+        """Runs one job; its files, its profile and its peer are not known here. Raises TransientError."""
         limits = job.limits
         request = (
             job.program,
@@ -77,7 +69,6 @@ class LimitedProcess:
         return JobResult("exited", stdout=printed, exit_code=code, cpu_seconds=cpu, wall_seconds=wall)
 
     def close(self) -> None:
-        """Ends the process; the next job starts another."""
         with self._lock:
             self._end()
 

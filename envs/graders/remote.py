@@ -1,10 +1,9 @@
-"""A library's graders in sandboxes: requests of many threads in, values or the reason why a text has none out.
+"""Asks a library's graders in sandboxes, for many threads.
 
-Theory of operation. Requests that come while others are graded go together in the next program of the sandbox, which
-is forked from a process that has imported the library. An answer that a grader cannot stand is told from trouble of
-the machine: the request is tried once more in a process of its own, after one that is known to work. Where that one
-works and this one fails again, the text is the cause. Where nothing works it is a failure, and nobody's answer is
-wrong. Processor time is not the machine's doing, so that a request that used up its own is not tried again.
+Theory of operation. Requests that come while others are graded go together in the next program of the sandbox. A
+request whose process fails is tried once more alone, after one that is known to work: where that one works and this one
+fails again, the text is the cause. Where nothing works it is a failure. A request that used up its processor time is
+not tried again.
 """
 
 from __future__ import annotations
@@ -43,16 +42,7 @@ PROCESS = "process"
 
 
 def runner(package: str, sandbox: str = "") -> Run:
-    """Returns what runs jobs that may import a package.
-
-    Args:
-        package: the library.
-        sandbox: the SPEC of a sandbox, or `PROCESS`; "" is the sandbox local, or a process where it cannot be had.
-
-    Raises:
-        UsageError: no sandbox has that SPEC.
-        SandboxUnavailable: this machine cannot run it.
-    """
+    """Returns what runs jobs that may import a package, in a sandbox (`PROCESS`: a process with limits)."""
     if sandbox != PROCESS:
         spec = f"{sandbox or 'local'}{',' if ':' in sandbox else ':'}packages={package}"
         try:
@@ -78,15 +68,10 @@ def _in_sandbox(spec: str, job: Job) -> JobResult:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a grader said.
+    """What a grader said."""
 
-    Attributes:
-        value: as JSON holds it; None where the grader cannot stand the text.
-        reason: why not, or "".
-    """
-
-    value: Any
-    reason: str = ""
+    value: Any  # as JSON holds it; None where the grader cannot stand the text
+    reason: str = ""  # why not, or ""
 
 
 @dataclass(eq=False, slots=True)
@@ -98,15 +83,7 @@ class _Asked:
 
 
 class Graders:
-    """The graders of one library; safe in threads.
-
-    Args:
-        name: of the library, for messages.
-        module: its guest: a module with a function `handle`, which imports the library and the standard library only.
-        run: runs programs that may import the library.
-        seconds: of processor time for one request.
-        memory: bytes of address space for one program, the library included.
-    """
+    """The graders of one library, whose guest module has a function `handle`; safe in threads."""
 
     def __init__(self, name: str, module: ModuleType, run: Run, *, seconds: float, memory: int) -> None:
         own, loop = (inspect.getsource(each).replace(_FUTURE, "") for each in (module, guest))
@@ -121,16 +98,7 @@ class Graders:
         self._threads = 0
 
     def ask(self, request: Any, works: Sequence[Any], *, alone: bool = False) -> Reply:
-        """Has one request handled.
-
-        Args:
-            request: what `handle` is given.
-            works: requests of which one at least has a value wherever the grader works.
-            alone: no other request goes into the same process, as one that runs programs could answer for them.
-
-        Raises:
-            TransientError: the grader or the sandbox does not work here.
-        """
+        """Has one request handled, `alone` in its process; one of `works` has a value wherever the grader works."""
         asked = _Asked(request, works, alone)
         with self._lock:
             self._waiting.append(asked)
@@ -156,7 +124,6 @@ class Graders:
                         asked.reply.set_exception(error)
 
     def _next(self) -> list[_Asked]:
-        """Takes what goes into the next process."""
         batch: list[_Asked] = []
         while self._waiting and len(batch) < _TOGETHER and not (batch and (batch[0].alone or self._waiting[0].alone)):
             batch.append(self._waiting.popleft())
@@ -200,8 +167,7 @@ class Graders:
     def _run(self, requests: Sequence[Any]) -> tuple[list[dict[str, Any]], JobResult]:
         """Has requests handled in one process; returns the replies that came, and how it ended.
 
-        Raises:
-            TransientError: the sandbox failed, several times.
+        Raises TransientError if the sandbox failed, several times.
         """
         cpu = self._seconds * len(requests) + 5
         limits = Limits(cpu, 3 * cpu + 10, self._memory, _OUTPUT)

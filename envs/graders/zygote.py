@@ -1,11 +1,8 @@
 """Forks a process for each grader request where no sandbox is used, and sends back what it printed.
 
-Theory of operation. The process is a fresh interpreter with an empty environment. It imports the library once and
-forks for each request; the child gets limits of processor time, memory and files (it may write none), runs the
-program and ends. The parent of the child gathers what it prints until it ends or its time is up, then ends all that it
-started. It ends when the socket closes, as it does when the other end dies.
-
-This is no wall: the child can read files and use the network, as any program of the user.
+Theory of operation. A fresh interpreter with an empty environment imports the library once and forks for each request;
+the child gets limits of processor time, memory and files. This is no wall: the child can read files and use the
+network, as any program of the user.
 """
 
 from __future__ import annotations
@@ -35,12 +32,7 @@ Request = tuple[str, bytes, float, float, int, int]  # program, stdin, processor
 
 
 def main(descriptor: int, package: str) -> None:
-    """Serves until the socket closes.
-
-    Args:
-        descriptor: the socket.
-        package: what to import first.
-    """
+    """Serves until the socket closes."""
     channel = socket.socket(fileno=descriptor)
     importlib.import_module(package)
     gc.collect()

@@ -1,7 +1,6 @@
 """The environment `gsm8k`: grade-school word problems whose answer is one number.
 
-In: the options of a SPEC. Out: checked rows (embedded ones, a local file's, or the hub's), and a gymnasium
-environment that asks their questions. This module is light; gymnasium is imported when an environment is made.
+This module is light; gymnasium is imported when an environment is made.
 """
 
 from __future__ import annotations

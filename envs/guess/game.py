@@ -1,8 +1,4 @@
-"""The game of `guess`: a guess as text in, a hint as text out.
-
-The last whole number of a text is the guess; one that is not there, or is outside the range, is a lost turn. The game
-ends with the right number (reward 1) or with the last turn (reward 0).
-"""
+"""The game of `guess`: the last whole number of a text is the guess; one outside the range is a lost turn."""
 
 from __future__ import annotations
 
@@ -21,13 +17,7 @@ _TRIES = 100
 
 
 class NumberGame(gymnasium.Env[str, str]):
-    """One number to find.
-
-    Args:
-        lowest, highest: the range, ends included.
-        turns: how many guesses there are.
-        reminds: a hint ends with the range that is left.
-    """
+    """One number to find. `turns`: how many guesses there are."""
 
     def __init__(self, lowest: int, highest: int, turns: int, *, reminds: bool) -> None:
         self.observation_space = AnyText()
@@ -40,18 +30,7 @@ class NumberGame(gymnasium.Env[str, str]):
         self._left = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Thinks of a number.
-
-        Args:
-            seed: decides it.
-            options: `{"row": {"number": n}}` names it instead.
-
-        Returns:
-            The question, and `info` with `row` and `demonstration`.
-
-        Raises:
-            ValueError: the number named is outside the range.
-        """
+        """Thinks of a number, by `seed` or the one in `options["row"]`; ValueError where that is outside the range."""
         super().reset(seed=seed)
         low, high = self._range
         drawn = int(self.np_random.integers(low, high + 1))
@@ -65,12 +44,7 @@ class NumberGame(gymnasium.Env[str, str]):
         return question, {"row": {"number": number}, "demonstration": self._lucky(number, random.Random(luck))}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Takes a guess.
-
-        Raises:
-            ResetNeeded: no game is open.
-            TypeError: the action is not text.
-        """
+        """Takes a guess. Raises ResetNeeded if no game is open; TypeError if the action is not text."""
         if self._number is None:
             raise ResetNeeded("no number to guess: call reset() first, and again after a game has ended.")
         if not isinstance(action, str):

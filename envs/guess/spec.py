@@ -1,7 +1,6 @@
 """The environment `guess`: find a number by the hints "higher" and "lower".
 
-In: the options of a SPEC. Out: a gymnasium environment of several turns. This module is light; gymnasium is imported
-when an environment is made.
+This module is light; gymnasium is imported when an environment is made.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Actions of gymnasium environments as text: a completion and an action space in, an action out, or None.
+"""Reads actions of gymnasium environments from text.
 
 The last `<action>` (or `<answer>`) decides, without one the last line that is not blank. A discrete action is its
-number or its word; a line that holds several different ones holds none. Other spaces take JSON: a number or a list.
+number or its word; a line with several different ones holds none. Other spaces take JSON: a number or a list.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ def can_be_written(space: gymnasium.Space[Any]) -> bool:
 
 
 def described_actions(space: gymnasium.Space[Any], names: Sequence[str]) -> str:
-    """Returns one sentence on what the actions are."""
     if isinstance(space, gymnasium.spaces.Discrete):
         first, count = int(space.start), int(space.n)
         if not names and count > _MOST_WORDS:

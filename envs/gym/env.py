@@ -1,8 +1,4 @@
-"""Any gymnasium environment as one of texts: an environment and words for it in, the same game in text out.
-
-Its reward is passed on turn by turn. A completion that names no action changes nothing in the game: it costs a turn
-and, if asked for, a penalty, or it ends the episode.
-"""
+"""Plays any gymnasium environment by text; a completion that names no action costs a turn and changes nothing."""
 
 from __future__ import annotations
 
@@ -22,19 +18,7 @@ Unreadable = Literal["again", "end"]
 
 
 class TextGame(gymnasium.Env[str, str]):
-    """Plays an environment by text.
-
-    Args:
-        inner: the environment.
-        known: words for it.
-        draws: its own drawing is shown, not the values of the observation.
-        rules: what the policy is told first.
-        actions: a word for each discrete action, or none.
-        most_turns: after so many turns the episode is truncated.
-        unreadable: after a completion that names no action the policy may try "again", or the episode "end"s.
-        penalty: added to the reward of such a turn.
-        goal: what success is; None when nobody knows.
-    """
+    """Plays an environment by text; after an unreadable completion the policy tries "again", or the episode "end"s."""
 
     def __init__(
         self,
@@ -83,12 +67,6 @@ class TextGame(gymnasium.Env[str, str]):
         return self._shown, {"prompt": messages, "row": {"env_id": spec.id if spec else ""}}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Plays the action that a completion names.
-
-        Raises:
-            ResetNeeded: no episode is open.
-            TypeError: the action is not text.
-        """
         if not self._open:
             raise ResetNeeded("no episode is open: call reset() before step().")
         if not isinstance(action, str):
@@ -114,7 +92,6 @@ class TextGame(gymnasium.Env[str, str]):
         return shown, reward, ended, cut, info
 
     def close(self) -> None:
-        """Closes the environment."""
         self._inner.close()
 
     def _missing(self) -> tuple[str, float, bool, bool]:

@@ -1,8 +1,4 @@
-"""Whether an episode reached its goal: how an environment ends and its rewards in; yes, no, or nobody knows, out.
-
-gymnasium has no word for success: an episode that terminates has reached a mountain top or has dropped its pole. What
-is known of an environment says which; of others only what their rewards leave no doubt about is said.
-"""
+"""Decides whether an episode reached its goal, by how it ended and what it was paid; None where nobody knows."""
 
 from __future__ import annotations
 
@@ -15,12 +11,9 @@ Goal = Literal["paid", "ends", "lasts", "unknown"]
 def reached(goal: Goal | None, rewards: Sequence[float], *, ended: bool, cut: bool) -> bool | None:
     """Returns whether the goal was reached, None where nobody knows.
 
-    Args:
-        goal: what success is: "paid" (it terminates with a reward above 0), "ends" (it terminates), "lasts" (its own
-            time limit is reached), "unknown" (no episode says), or None where nobody has written it down.
-        rewards: of the steps so far, the last one included.
-        ended: the last step terminated the episode.
-        cut: the environment's own limit did.
+    `goal`: what success is: "paid" (it terminates with a reward above 0), "ends" (it terminates), "lasts" (its own time
+    limit is reached), "unknown" (no episode says), or None where nobody has written it down. `cut`: the environment's
+    own limit did.
     """
     if goal == "unknown":
         return None

@@ -9,19 +9,12 @@ from grpo.envs.gym.goal import Goal
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Words for an environment.
+    """Words for an environment."""
 
-    Attributes:
-        rules: what is to be done; "" when nobody has written it down.
-        actions: a word for each discrete action, in order.
-        fields: a word for each part of an observation that is a tuple.
-        goal: what success is; None when nobody has written it down.
-    """
-
-    rules: str = ""
-    actions: tuple[str, ...] = ()
-    fields: tuple[str, ...] = ()
-    goal: Goal | None = None
+    rules: str = ""  # what is to be done; "" when nobody has written it down
+    actions: tuple[str, ...] = ()  # a word for each discrete action, in order
+    fields: tuple[str, ...] = ()  # a word for each part of an observation that is a tuple
+    goal: Goal | None = None  # what success is; None when nobody has written it down
 
 
 _WITHOUT_A_GOAL = (  # they pay for how well something is done, and end when it goes wrong or never

@@ -1,7 +1,6 @@
 """The environments `gym:ID`: any registered gymnasium environment, played by text.
 
-In: an id such as FrozenLake-v1. Out: the spec of that environment, whose options are ours and those of its
-constructor. This module is light; gymnasium is imported when an id is looked up.
+This module is light; gymnasium is imported when an id is looked up.
 """
 
 from __future__ import annotations
@@ -148,11 +147,6 @@ def _registered(member: str) -> Any:
 
 
 def _creator(member: str, spec: Any) -> Any:
-    """Returns what makes an environment.
-
-    Raises:
-        PluginNotFound: it cannot be imported.
-    """
     import gymnasium
     from gymnasium.envs.registration import load_env_creator
 
@@ -179,11 +173,6 @@ def _turns(spec: Any) -> int:
 def _action_names(
     member: str, game: gymnasium.Env[Any, Any], known: tuple[str, ...], given: list[str] | None
 ) -> tuple[str, ...]:
-    """Returns a word for each discrete action, or none.
-
-    Raises:
-        OptionError: the user's words are not as many as the actions, or one comes twice.
-    """
     count = getattr(game.action_space, "n", None)
     members = getattr(getattr(game.unwrapped, "actions", None), "__members__", {})
     if given is None:

@@ -1,8 +1,7 @@
-"""Observations of gymnasium environments as text: an environment and its observation in, text out.
+"""Writes observations of gymnasium environments as text.
 
-`ansi` asks the environment to draw itself and turns colours, which a policy cannot see, into brackets: a coloured
-background is `[x]`, a bright or bold letter `(x)`, any other coloured one `{x}`. `values` writes the observation down
-part by part; the egocentric grid of minigrid becomes a list of what is seen and where.
+`ansi` has the environment draw itself and turns colours into brackets: a coloured background is `[x]`, a bright or bold
+letter `(x)`, any other coloured one `{x}`. `values` writes the observation down part by part.
 """
 
 from __future__ import annotations
@@ -26,11 +25,7 @@ def shortened(text: str, most: int = _MOST_TEXT) -> str:
 
 
 def drawn(env: Any) -> str:
-    """Returns what the environment draws of itself.
-
-    Raises:
-        TypeError: it draws no text.
-    """
+    """Returns what the environment draws of itself. Raises TypeError if it draws no text."""
     picture = env.render()
     if not isinstance(picture, str):
         raise TypeError(f"render() with render_mode 'ansi' returned a {type(picture).__name__}, not text")
@@ -38,13 +33,6 @@ def drawn(env: Any) -> str:
 
 
 def written(env: Any, observation: Any, fields: Sequence[str] = ()) -> str:
-    """Returns an observation as words and numbers.
-
-    Args:
-        env: the unwrapped environment.
-        observation: what `reset` or `step` returned.
-        fields: a word for each part of a tuple.
-    """
     if isinstance(observation, Mapping):
         parts = dict(observation)
         if hasattr(env, "agent_view_size") and "image" in parts:

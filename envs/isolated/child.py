@@ -1,12 +1,8 @@
 """Serves environments in a child process: forks one process for each and answers calls over sockets.
 
-Theory of operation. The first process is a fresh interpreter with the environment variables that it was given. It
-calls a function of ours, which loads what all episodes share and returns how an environment is made. Each environment
-is then made in a fork of it, with a limit of memory and a socket of its own to whoever plays it. A fork ends when its
-socket closes; the first process ends a fork when it is told to, and all of them when its own socket closes, as it does
-when the run ends or dies.
-
-Calls come as pickles of the run. Answers are JSON: what a policy's text may have got hold of is never unpickled.
+Theory of operation. A fresh interpreter calls a function of ours, which loads what all episodes share. Each environment
+is made in a fork of it, with a limit of memory and a socket of its own; a fork ends when its socket closes. Calls come
+as pickles of the run. Answers are JSON: what a policy's text may have got hold of is never unpickled.
 """
 
 from __future__ import annotations

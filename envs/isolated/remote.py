@@ -1,7 +1,7 @@
-"""An environment that is played in a process of its own: its methods here, its work there.
+"""Plays an environment in a process of its own.
 
 One `ForkServer` for each taskset starts the process that loads it; each environment takes a fork of that. A fork that
-crashes, fills its memory or does not answer in time is a failure of its own rollout and of no other.
+crashes, fills its memory or does not answer in time fails its own rollout and no other.
 """
 
 from __future__ import annotations
@@ -39,11 +39,7 @@ _KEPT = (
 
 
 class ProcessEnded(RuntimeError):
-    """The process of an environment ended while it was at work.
-
-    Attributes:
-        by_itself: of what it did, as far as can be told, and not killed from outside.
-    """
+    """The process of an environment ended while it was at work; `by_itself`: not killed from outside."""
 
     def __init__(self, said: str, *, by_itself: bool) -> None:
         super().__init__(said)
@@ -51,11 +47,7 @@ class ProcessEnded(RuntimeError):
 
 
 class TookTooLong(TimeoutError):
-    """The process of an environment was ended at its time limit.
-
-    Attributes:
-        busy: it computed for a good part of that time, and did not wait.
-    """
+    """The process of an environment was ended at its time limit; `busy`: it computed and did not wait."""
 
     def __init__(self, said: str, *, busy: bool) -> None:
         super().__init__(said)
@@ -65,12 +57,9 @@ class TookTooLong(TimeoutError):
 class ForkServer:
     """The process that loads what the environments of one taskset share; safe in threads.
 
-    Args:
-        name: of the environments, for messages.
-        factory: module and name of a function; with `options`, it returns a function that makes an environment.
-        options: its arguments.
-        variables: the environment variables that it gets beside the usual harmless ones.
-        memory: bytes of private memory of each environment's process.
+    `factory`: module and name of a function; with `options`, it returns a function that makes an environment.
+    `variables`: the environment variables that it gets beside the usual harmless ones. `memory`: bytes of private
+    memory of each environment's process.
     """
 
     def __init__(
@@ -84,11 +73,7 @@ class ForkServer:
         atexit.register(self.close)
 
     def fork(self) -> tuple[int, socket.socket]:
-        """Returns a new process and the socket to it.
-
-        Raises:
-            PluginError: what the environments share cannot be loaded in a process of its own.
-        """
+        """Returns a new process and the socket to it. Raises PluginError."""
         with self._lock:
             control = self._started()
             ours, theirs = socket.socketpair()
@@ -97,7 +82,6 @@ class ForkServer:
             return NUMBER.unpack(receive_exactly(control, NUMBER.size))[0], ours
 
     def kill(self, number: int) -> None:
-        """Ends a process."""
         with self._lock:
             if self._child is not None and not self._child.gone():
                 self._child.channel.sendall(ORDER.pack(KILL, number))
@@ -145,12 +129,7 @@ class ForkServer:
 
 
 class IsolatedEnv(gymnasium.Env[str, str]):
-    """An environment of texts in a process of its own.
-
-    Args:
-        fork_server: where its process comes from.
-        seconds: on the clock, for one call; a process that takes longer is ended.
-    """
+    """An environment of texts in a fork of `fork_server`, which is ended when a call takes longer than `seconds`."""
 
     def __init__(self, fork_server: ForkServer, seconds: float) -> None:
         self.observation_space = AnyText()
@@ -162,12 +141,7 @@ class IsolatedEnv(gymnasium.Env[str, str]):
         self._one_at_a_time = threading.Lock()
 
     def ask(self, method: str, *args: Any, **options: Any) -> Any:
-        """Calls a method over there; what it raises is raised here, by its name where that is known.
-
-        Raises:
-            TookTooLong: its process is ended.
-            ProcessEnded: its process ended.
-        """
+        """Calls a method over there; what it raises is raised here, or TookTooLong, or ProcessEnded."""
         with self._one_at_a_time:
             if self._channel is None:
                 self._number, self._channel = self._fork_server.fork()
@@ -195,7 +169,6 @@ class IsolatedEnv(gymnasium.Env[str, str]):
         return answer["value"]
 
     def close(self) -> None:
-        """Ends the process."""
         with self._one_at_a_time:
             self._end()
 
@@ -206,7 +179,6 @@ class IsolatedEnv(gymnasium.Env[str, str]):
 
     @property
     def running(self) -> bool:
-        """Whether it has a process."""
         return self._channel is not None
 
     def _end(self) -> None:

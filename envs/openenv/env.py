@@ -1,10 +1,8 @@
 """Wraps a session on an OpenEnv server as a text environment.
 
-Theory of operation. The server keeps one environment for each WebSocket at /ws. Messages are JSON objects with `type`
-and `data`: "reset" (its data are the arguments, the seed among them) and "step" (its data are the fields of the action)
-are answered by "observation" (observation, reward, done) or "error" (message, code). What fields an action has, the
-server tells as a JSON schema at /schema. A completion that fits no action costs a turn and changes nothing. A server
-has room for so many sessions; one that has just ended may still be counted, so a refused start is tried again shortly.
+Theory of operation. The server keeps one environment for each WebSocket at /ws; messages are JSON objects with `type`
+and `data`: "reset" and "step" are answered by "observation" or "error". It tells the fields of an action at /schema. A
+refused start is tried again shortly, since a session that has just ended may still be counted.
 """
 
 from __future__ import annotations
@@ -53,11 +51,7 @@ class ServerError(Exception):
 
 @lru_cache(maxsize=64)
 def action_field(url: str, wanted: str | None) -> Field:
-    """Asks a server which field of its action a completion goes into.
-
-    Raises:
-        OptionError: nobody answers there, or there is no such field.
-    """
+    """Asks a server which field of its action a completion goes into. Raises OptionError."""
     try:
         with urllib.request.urlopen(f"{url.rstrip('/')}/schema", timeout=_ASKING) as answer:
             schema: Any = json.load(answer)["action"]
@@ -89,28 +83,10 @@ def _type(field: Any, named: Mapping[str, Any]) -> str:
 
 
 class RemoteEnv(gymnasium.Env[str, str]):
-    """Plays an environment on a server.
-
-    Args:
-        url: the server's address.
-        field: where a completion goes.
-        show: the field of the observation that is shown, or None for all.
-        system: a system message, or "".
-        most_turns: after so many turns the episode is truncated.
-        success: the least last reward of an episode that reached its goal.
-        seconds: to wait for one answer.
-    """
+    """Plays an environment on a server; a last reward of `success` or more reached its goal."""
 
     def __init__(
-        self,
-        url: str,
-        field: Field,
-        *,
-        show: str | None,
-        system: str,
-        most_turns: int,
-        success: float,
-        seconds: float,
+        self, url: str, field: Field, *, show: str | None, system: str, most_turns: int, success: float, seconds: float
     ) -> None:
         self.observation_space = AnyText()
         self.action_space = AnyText()
@@ -127,12 +103,7 @@ class RemoteEnv(gymnasium.Env[str, str]):
         self._open = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Starts an episode; the server gets the seed, and which task it is.
-
-        Raises:
-            TransientError: the server cannot be reached.
-            ServerError: it answers with an error, or with what is not an answer.
-        """
+        """Starts an episode by seed and task; TransientError without a server, ServerError for a bad answer."""
         super().reset(seed=seed)
         start = seed if seed is not None else int(self.np_random.integers(2**31))
         row = (options or {}).get("row") or {}
@@ -145,13 +116,7 @@ class RemoteEnv(gymnasium.Env[str, str]):
         return shown, {"prompt": prompt, "row": {**row, "server": self._url}}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Sends the action: what stands in the last `<action>` or `<answer>`, or else the whole completion.
-
-        Raises:
-            ResetNeeded: no episode is open.
-            TypeError: the action is not text.
-            TransientError, ServerError: see `reset`.
-        """
+        """Sends the action: what stands in the last `<action>` or `<answer>`, or else the whole completion."""
         if not self._open:
             raise ResetNeeded("no episode is open: call reset() before step().")
         if not isinstance(action, str):
@@ -175,7 +140,6 @@ class RemoteEnv(gymnasium.Env[str, str]):
         return shown, reward, ended, cut, info
 
     def close(self) -> None:
-        """Ends the session, and with it the episode."""
         self._session = None
         self._open = False
         self._connection.close()

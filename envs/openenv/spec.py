@@ -1,9 +1,4 @@
-"""The environments `openenv:URL`: an environment that a server offers by OpenEnv's protocol.
-
-In: the address of a running server such as http://localhost:8000. Out: the spec of an environment of several turns,
-each episode a session of its own on the server. This module is light; the server is asked whether it has tasks
-(envs/openenv/tasks.py), which are then rows.
-"""
+"""The environments `openenv:URL`: an environment that a server offers by OpenEnv's protocol, and its tasks as rows."""
 
 from __future__ import annotations
 
@@ -72,11 +67,7 @@ def rows(
     success: float = 1.0,
     seconds: float = 30.0,
 ) -> Sequence[Mapping[str, Any]]:
-    """Returns the tasks of a split, of a server that has some.
-
-    Raises:
-        DatasetError: the server does not answer, or not with tasks.
-    """
+    """Returns the tasks of a split, of a server that has some. Raises DatasetError."""
     from grpo.envs.openenv.tasks import task_rows
 
     return task_rows(member.rstrip("/"), split)

@@ -1,8 +1,7 @@
-"""The Task API of OpenEnv servers: an address in, the tasks of a split as rows out; none where a server has no tasks.
+"""Reads the tasks of an OpenEnv server as rows; none where a server has no tasks.
 
-A server of openenv 0.10 may list splits at /NAME/splits and tell their tasks at /NAME/num_tasks and /NAME/task_range;
-`reset` then takes the split and the index of one. A server of an earlier release has no such routes (404), and one
-whose environment makes its own episodes answers them with 501.
+A server of openenv 0.10 lists splits at /NAME/splits and their tasks at /NAME/num_tasks and /NAME/task_range; an
+earlier one has no such routes (404), and one whose environment makes its own episodes answers 501.
 """
 
 from __future__ import annotations
@@ -32,17 +31,7 @@ def offers_tasks(url: str) -> bool:
 
 
 def task_rows(url: str, split: str) -> list[Mapping[str, Any]]:
-    """Returns the tasks of a split: their fields, and `split` and `index` as the server calls them.
-
-    A server without a split for the test has the last tenth of its tasks held out, at most 500.
-
-    Args:
-        url: the server's address.
-        split: "train" or "test".
-
-    Raises:
-        DatasetError: the server does not answer, or not with tasks.
-    """
+    """Returns the tasks of a split; without a test split the last tenth, at most 500, is held out."""
     try:
         name, splits = _splits(url, _SECONDS)
         found = next((theirs for kind in _TYPES[split] for theirs, of in splits.items() if of == kind), None)

@@ -1,8 +1,4 @@
-"""The code interpreter of `python-tool`: a program as text in, what it printed or why it ended as text out.
-
-Programs run in a sandbox and nowhere else. Whatever a program does is an answer that the policy sees; trouble of the
-sandbox itself is tried again and then raised, so that the rollout is a failure and never a wrong answer.
-"""
+"""Runs the programs of `python-tool` in a sandbox; sandbox trouble is retried and then raised, never an answer."""
 
 from __future__ import annotations
 
@@ -31,27 +27,15 @@ _ENDED = {
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """Runs programs.
+    """Runs programs."""
 
-    Attributes:
-        sandbox: the SPEC of the sandbox.
-        seconds: of processor time for one program.
-        memory: in bytes, for one program.
-        shown: characters of what it printed.
-    """
-
-    sandbox: str
-    seconds: float
-    memory: int
-    shown: int
+    sandbox: str  # the SPEC of the sandbox
+    seconds: float  # of processor time for one program
+    memory: int  # in bytes, for one program
+    shown: int  # characters of what it printed
 
     def run(self, program: str) -> str:
-        """Runs a program and returns what the policy is told of it.
-
-        Raises:
-            TransientError: the sandbox failed, several times.
-            SandboxUnavailable: this machine cannot run it.
-        """
+        """Runs a program and returns what the policy is told of it; TransientError for trouble of the sandbox."""
         limits = Limits(cpu_seconds=self.seconds, wall_seconds=2 * self.seconds + 1, memory_bytes=self.memory)
         job = Job(program, limits=limits)
         for _ in range(_TRIES):

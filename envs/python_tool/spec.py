@@ -1,7 +1,6 @@
 """The environment `python-tool`: word problems to solve with a code interpreter as a tool.
 
-In: the options of a SPEC. Out: the checked rows of `gsm8k`, and a gymnasium environment that asks their questions and
-runs the policy's programs in a sandbox. This module is light; gymnasium is imported when an environment is made.
+This module is light; gymnasium is imported when an environment is made.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Wraps a dataset of reasoning-gym as an environment.
-
-A dataset makes its problems one by one by their number, some of them slowly, so each is made once in a process. Its
-grader runs in a sandbox (`guest`): some run an answer as Python, and others never come back from one.
-"""
+"""Wraps a dataset of reasoning-gym as an environment; its grader runs in a sandbox (`guest`)."""
 
 from __future__ import annotations
 
@@ -36,13 +32,7 @@ _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.IGNORECASE | re.DOTALL)
 
 
 class Items:
-    """The problems of one split.
-
-    Args:
-        data: a dataset of reasoning-gym.
-        split: "train" or "test".
-        recipe: its name, size, seed, and settings as JSON.
-    """
+    """The problems of one split. `split`: "train" or "test"."""
 
     def __init__(self, data: Any, split: str, recipe: tuple[str, int, int, str]) -> None:
         self._data = data
@@ -55,7 +45,6 @@ class Items:
         return len(self._data)
 
     def entry(self, index: int) -> dict[str, Any]:
-        """Returns a problem as the dataset made it."""
         if index not in self._made:
             self._made[index] = self._data[index]
         return self._made[index]
@@ -73,26 +62,9 @@ class Items:
         return str(entry["answer"]) if isinstance(entry["answer"], str) else None
 
     def ask(
-        self,
-        answer: str,
-        index: int,
-        *,
-        as_published: bool = False,
-        sandbox: str = "",
-        seconds: float = SECONDS,
+        self, answer: str, index: int, *, as_published: bool = False, sandbox: str = "", seconds: float = SECONDS
     ) -> Reply:
-        """Returns what the grader says of an answer; the value of the reply is as `guest.handle` returns it.
-
-        Args:
-            answer: the text.
-            index: the problem.
-            as_published: what is known to cheat the grader is not refused.
-            sandbox: the SPEC of the sandbox that it runs in; see `runner`.
-            seconds: of processor time.
-
-        Raises:
-            TransientError: the grader or the sandbox does not work here.
-        """
+        """Returns what the grader says of an answer, as `guest.handle` does, or raises TransientError."""
         entry, known = self.entry(index), self.known(index)
         works = _HARMLESS if known is None else (known,)
         return graders(sandbox, seconds).ask(
@@ -104,12 +76,7 @@ class Items:
 
 @lru_cache(maxsize=8)
 def graders(sandbox: str, seconds: float) -> Graders:
-    """Returns the graders in a sandbox.
-
-    Raises:
-        UsageError: no sandbox has that SPEC.
-        SandboxUnavailable: this machine cannot run it.
-    """
+    """Returns the graders in a sandbox. Raises UsageError, SandboxUnavailable."""
     run = runner("reasoning_gym", sandbox)
     return Graders("reasoning_gym", guest, run, seconds=seconds, memory=_MEMORY)
 
@@ -127,11 +94,7 @@ def _without_large(data: Any) -> tuple[bytes, frozenset[str]]:
 
 
 def items_of(member: str, split: str, size: int, seed: int, config: Mapping[str, Any]) -> Items:
-    """Returns the problems of a split.
-
-    Raises:
-        OptionError: the dataset refuses its settings.
-    """
+    """Returns the problems of a split. Raises OptionError if the dataset refuses its settings."""
     refuse_size(size, f"reasoning_gym:{member}")
     return _items(member, split, size, seed, json.dumps(dict(config), sort_keys=True))
 
@@ -153,20 +116,7 @@ def _items(member: str, split: str, size: int, seed: int, config: str) -> Items:
 
 
 class ReasoningEnv(OneTurnEnv):
-    """Asks problems of a dataset and scores the answers with its grader.
-
-    Args:
-        member: the dataset.
-        items: the problems of the splits.
-        system: the system message, or "".
-        as_published: answers that are known to cheat the grader are not refused.
-        sandbox: the SPEC of the sandbox that the grader runs in; see `runner`.
-        seconds: of processor time for one answer.
-
-    Raises:
-        UsageError: no sandbox has that SPEC.
-        SandboxUnavailable: this machine cannot run it.
-    """
+    """Asks problems of a dataset and scores the answers with its grader, within `seconds` of processor time."""
 
     def __init__(
         self, member: str, items: Mapping[str, Items], system: str, *, as_published: bool, sandbox: str, seconds: float

@@ -1,10 +1,6 @@
-"""Runs the graders of reasoning-gym inside a sandbox.
+"""Runs the graders of reasoning-gym inside a sandbox, and refuses answers that are known to cheat them (`probed.json`).
 
-Some graders pay for what is no solution, and nine run an answer as Python. Here such answers are refused before the
-grader sees them, or its score is. What it gives for every other answer is left as it is. The table of what was found
-is `probed.json`; what each refusal is for is in `holes`.
-
-This module runs inside a sandbox: it imports reasoning-gym and the standard library only.
+It imports reasoning-gym and the standard library only.
 """
 
 from __future__ import annotations
@@ -45,12 +41,9 @@ _MOST_CLAUSES = 4096
 def handle(request: tuple[Recipe, Entry, str, bool]) -> dict[str, Any]:
     """Scores an answer.
 
-    Args:
-        request: the dataset (name, size, seed and settings as JSON; its small attributes as a pickle, and the names of
-            the others), the problem, the answer, and whether the grader decides alone.
-
-    Returns:
-        `score`, and `refused`: why the answer is, or "". Raises what the grader raises.
+    `request`: the dataset (name, size, seed and settings as JSON; its small attributes as a pickle, and the names of
+    the others), the problem, the answer, and whether the grader decides alone. Returns `score`, and `refused`: why the
+    answer is, or "". Raises what the grader raises.
     """
     recipe, entry, answer, as_published = request
     member = recipe[0]
@@ -145,7 +138,6 @@ def _makes_24(answer: str, entry: Entry) -> str:
 
 
 def _value(node: ast.AST) -> Fraction:
-    """Returns what a calculation with + - * / makes."""
     match node:
         case ast.Constant(value=int(number)):
             return Fraction(number)
@@ -224,7 +216,6 @@ def _concluded(answer: str, entry: Entry) -> str:
 
 
 def _names(formula: Any) -> set[str]:
-    """Returns the variables of a formula."""
     if formula.operator is None:
         return {formula.left}
     return set().union(*(_names(part) for part in (formula.left, formula.right) if part is not None))

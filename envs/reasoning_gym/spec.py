@@ -1,8 +1,6 @@
 """The environments `reasoning_gym:NAME`: the procedural datasets of reasoning-gym, graded by their own graders.
 
-In: the name of a dataset such as chain_sum. Out: the spec of an environment of one turn that scores itself, whose
-options are ours and those of the dataset's configuration, and whose note says how its grader can be cheated. This
-module is light; the library, which takes seconds to import, is imported when a name is looked up.
+This module is light; the library, which takes seconds to import, is imported when a name is looked up.
 """
 
 from __future__ import annotations
@@ -114,7 +112,6 @@ def resolve(member: str) -> EnvSpec:
 
 
 def _classes(member: str) -> tuple[Any, Any]:
-    """Returns the class of a dataset and that of its configuration."""
     from grpo.envs.extras import imported
 
     imported("reasoning_gym", EXTRA, f"reasoning_gym:{member}")

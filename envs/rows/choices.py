@@ -1,8 +1,7 @@
 """Shows the choices of a multiple-choice row by letters, and reads which of them is the right one.
 
 The layouts are those of the hub: a list of texts (MMLU), lists of texts and labels (ARC), an object of letters (MedQA),
-or one text that lists them already (MathQA). The answer names a choice by its letter, its text, or its number, which
-counts from 0.
+or one text (MathQA). The answer is a letter, a text, or a number from 0.
 """
 
 from __future__ import annotations
@@ -22,19 +21,12 @@ _NUMBER = lazy_pattern(r"[0-9]{1,3}")
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What there is to choose from.
+    """What there is to choose from."""
 
-    Attributes:
-        labels: of the choices, such as letters; none where `text` lists them.
-        texts: of the choices.
-        text: how they are shown.
-        numbers: whether the row has them as numbers, which an answer that is a number then names.
-    """
-
-    labels: tuple[str, ...]
-    texts: tuple[str, ...]
-    text: str
-    numbers: bool = False
+    labels: tuple[str, ...]  # of the choices, such as letters; none where `text` lists them
+    texts: tuple[str, ...]  # of the choices
+    text: str  # how they are shown
+    numbers: bool = False  # whether the row has them as numbers, which an answer that is a number then names
 
     def shown_in(self, prompt: str) -> bool:
         """Returns whether a prompt lists them already."""
@@ -50,8 +42,7 @@ class Choices:
     def golds(self, answer: Any, what: str) -> list[str] | None:
         """Returns the label and the text of the choice that an answer names; None where it names none of them.
 
-        Raises:
-            DatasetError: the answer is a number that no choice has.
+        Raises DatasetError if the answer is a number that no choice has.
         """
         if isinstance(answer, bool) or not isinstance(answer, _SCALAR) or not self.labels:
             return None

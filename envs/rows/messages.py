@@ -1,9 +1,4 @@
-"""Reads the chat messages of a row: those of OpenAI's layout, histories with tool calls included, and of ShareGPT's.
-
-A message comes out as chat templates take it: the keys `role` and `content`, the content as one text, the arguments of
-tool calls as an object. An assistant message that calls tools needs no content, a tool may return nothing, and an empty
-system message is none.
-"""
+"""Reads the chat messages of a row, in OpenAI's or ShareGPT's layout, as chat templates take them."""
 
 from __future__ import annotations
 
@@ -18,16 +13,7 @@ _SHAREGPT = {"human": "user", "gpt": "assistant"}  # what its key `from` holds; 
 
 
 def read_messages(given: Any, what: str, system: str | None = None) -> list[dict[str, Any]]:
-    """Returns the messages of a prompt.
-
-    Args:
-        given: text, which is a message of the user, or a list of messages.
-        what: the place of it, for messages.
-        system: a system message in the place of those given; "" sends none, None leaves them.
-
-    Raises:
-        DatasetError: they cannot be a prompt.
-    """
+    """Returns the messages of a prompt, text or a list, with `system` in the place of theirs ("" sends none)."""
     if isinstance(given, str):
         messages = [{"role": "user", "content": checked_text(given, what)}]
     elif isinstance(given, Sequence) and not isinstance(given, bytes) and given:
@@ -53,13 +39,7 @@ def read_messages(given: Any, what: str, system: str | None = None) -> list[dict
 def checked_text(given: Any, what: str, *, empty: bool = False) -> str:
     """Returns a text that a tokenizer can read.
 
-    Args:
-        given: what should be text.
-        what: the place of it, for messages.
-        empty: whether it may hold nothing.
-
-    Raises:
-        DatasetError: it is none.
+    `empty`: whether it may hold nothing. Raises DatasetError if it is none.
     """
     if not isinstance(given, str):
         raise DatasetError(f"{what} must be text, found {kind(given)}.")

@@ -1,8 +1,4 @@
-"""Reads a row of a prompt and, where there is one, its answer, by the names of its columns.
-
-Names that were not given are guessed from the columns of the row. Two more columns may belong to a prompt: a text that
-it is about, and choices. What is wrong with a row is said with its place, the columns that it has and what to write.
-"""
+"""Reads a row of a prompt and, where there is one, its answer, by named columns or by guessed ones."""
 
 from __future__ import annotations
 
@@ -17,17 +13,7 @@ from grpo.envs.rows.choices import Choices, can_be_choices, read_choices
 from grpo.envs.rows.messages import checked_text, kind, read_messages
 from grpo.plugins.errors import DatasetError, did_you_mean
 
-PROMPTS = (
-    "prompt",
-    "question",
-    "problem",
-    "instruction",
-    "query",
-    "input",
-    "task",
-    "messages",
-    "conversations",
-)
+PROMPTS = ("prompt", "question", "problem", "instruction", "query", "input", "task", "messages", "conversations")
 ANSWERS = (
     "answer",
     "ground_truth",
@@ -49,52 +35,31 @@ _INSTRUCTIONS = ("instruction", "task")  # what follows them is in a column `inp
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Where the parts of a row stand: names of columns, or ways into nested ones such as `reward_model.ground_truth`.
+    """Where the parts of a row stand: names of columns, or paths such as `reward_model.ground_truth`."""
 
-    Attributes:
-        prompt: text, or a list of chat messages.
-        answer: the right answer, or "" where rows have none.
-        demonstration: a worked completion to warm up on, or "".
-        context: a text that the prompt is about, or "".
-        choices: what there is to choose from, or "".
-    """
-
-    prompt: str
-    answer: str
-    demonstration: str = ""
-    context: str = ""
-    choices: str = ""
+    prompt: str  # text, or a list of chat messages
+    answer: str  # the right answer, or "" where rows have none
+    demonstration: str = ""  # a worked completion to warm up on, or ""
+    context: str = ""  # a text that the prompt is about, or ""
+    choices: str = ""  # what there is to choose from, or ""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A checked row.
+    """A checked row."""
 
-    Attributes:
-        messages: the prompt.
-        question: what its last message of the user says.
-        answer: the right answer as text, several of which each is right, or None where rows have none.
-        demonstration: a worked completion, or "".
-    """
-
-    messages: tuple[dict[str, Any], ...]
-    question: str
+    messages: tuple[dict[str, Any], ...]  # the prompt
+    question: str  # what its last message of the user says
+    # the right answer as text, several of which each is right, or None where rows have none
     answer: str | list[str] | None
-    demonstration: str = ""
+    demonstration: str = ""  # a worked completion, or ""
 
 
 def choose_columns(row: object, where: str, named: Mapping[str, str | None]) -> Columns:
     """Returns the columns to read, guessed where no name is given; a name of "" is none.
 
-    A context and choices are guessed beside a prompt of text only: messages are whole.
-
-    Args:
-        row: a mapping from column to value.
-        where: its place, for messages.
-        named: the fields of `Columns` to what the user named.
-
-    Raises:
-        DatasetError: it is no row, or no column of it is known to hold a prompt.
+    A context and choices are guessed beside a prompt of text only: messages are whole. `named`: the fields of `Columns`
+    to what the user named. Raises DatasetError if it is no row, or no column of it is known to hold a prompt.
     """
     if not isinstance(row, Mapping):
         raise DatasetError(f"{where}: a row must be an object with columns, found {kind(row)}.")
@@ -136,11 +101,7 @@ def unused_columns(row: Mapping[Any, Any], columns: Columns) -> list[str]:
 
 
 def refuse_missing(row: Any, where: str, named: Mapping[str, str | None]) -> None:
-    """Refuses columns that the user named and a row lacks.
-
-    Raises:
-        DatasetError: names the column and its option.
-    """
+    """Refuses columns that the user named and a row lacks."""
     for option, name in named.items():
         if name:
             _value(row, name, where, option)
@@ -158,17 +119,7 @@ def _is_ascii(value: object) -> bool:
 
 
 def read_pair(row: object, where: str, columns: Columns, system: str | None = None) -> Pair:
-    """Checks one row.
-
-    Args:
-        row: a mapping from column to value.
-        where: its place, for messages.
-        columns: what to read.
-        system: a system message in the place of the row's own; "" sends none, None leaves the row's.
-
-    Raises:
-        DatasetError: a column is missing, or holds what cannot be used.
-    """
+    """Checks one row; `system` replaces the row's own ("" sends none). DatasetError names the column."""
     if not isinstance(row, Mapping):
         raise DatasetError(f"{where}: a row must be an object with columns, found {kind(row)}.")
     given = _value(row, columns.prompt, where, "prompt")

@@ -1,9 +1,4 @@
-"""The environment `rows`: prompts and answers of your own, as they are.
-
-Which verifier and rewards fit follows from the rows, so the spec is settled when they are known. Every row is checked
-before a model loads; none is kept: rows stay on disk and become prompts when they are asked. This module is light;
-gymnasium is imported when an environment is made.
-"""
+"""The environment `rows`: prompts and answers of your own, with the verifier and rewards that fit them."""
 
 from __future__ import annotations
 

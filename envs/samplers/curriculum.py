@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from grpo.plugins.sampler_decorator import sampler
 from grpo.plugins.sampling import RowsSeen, Visit
+from grpo.plugins.training_decorators import sampler
 
 NEWEST = 0.5  # weight of the last visit in a running rate
 GOLDEN = (5**0.5 - 1) / 2  # its multiples are spread evenly between whole numbers, also those of every second step

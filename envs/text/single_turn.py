@@ -1,9 +1,4 @@
-"""Gymnasium environments of one question and one completion.
-
-In: a dataset row (or none: the environment then picks one). Out: the question as the observation, the chat prompt
-and the columns for rewards in `info`; the policy's completion is the action and ends the episode. The environment
-scores nothing itself: `step` returns 0.0, and the run's rewards score the completion.
-"""
+"""Gymnasium environments of one question and one completion, which the run's rewards score."""
 
 from __future__ import annotations
 
@@ -21,31 +16,22 @@ from grpo.envs.text.templates import Template
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What an episode shows.
+    """What an episode shows."""
 
-    Attributes:
-        question: the text to answer.
-        row: the columns that rewards and verifiers read.
-        system: a system message; "" for none.
-        demonstration: a worked answer, or "".
-        gold: a right answer without working, or "".
-        messages: the whole prompt, where it is more than a system message and the question.
-    """
-
-    question: str
-    row: Mapping[str, Any]
-    system: str = ""
-    demonstration: str = ""
-    gold: str = ""
+    question: str  # the text to answer
+    row: Mapping[str, Any]  # the columns that rewards and verifiers read
+    system: str = ""  # a system message; "" for none
+    demonstration: str = ""  # a worked answer, or ""
+    gold: str = ""  # a right answer without working, or ""
+    # the whole prompt, where it is more than a system message and the question
     messages: Sequence[Mapping[str, Any]] = ()
 
 
 class OneTurnEnv(gymnasium.Env[str, str]):
     """Asks one question; any text answers it.
 
-    Args:
-        ask: makes a row into what is shown; raises `DatasetError` for a row that cannot be used.
-        rows: returns the rows to pick from when `reset` is given none; called at most once, when first needed.
+    `ask`: makes a row into what is shown; raises `DatasetError` for a row that cannot be used. `rows`: returns the rows
+    to pick from when `reset` is given none; called at most once, when first needed.
     """
 
     def __init__(self, ask: Callable[[object], Asked], rows: Callable[[], Sequence[Mapping[str, Any]]]) -> None:
@@ -59,16 +45,10 @@ class OneTurnEnv(gymnasium.Env[str, str]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Starts the episode of one row.
 
-        Args:
-            seed: seeds the choice of a row.
-            options: `{"row": row}` names the row; without it one is picked at random.
-
-        Returns:
-            The question, and `info` with `prompt` (chat messages), `row` (columns for rewards) and, for a row with a
-            worked answer, `demonstration`, or `gold` for one with an answer alone.
-
-        Raises:
-            DatasetError: the row, or the dataset to pick one from, cannot be used.
+        `options`: `{"row": row}` names the row; without it one is picked at random. Returns the question, and `info`
+        with `prompt` (chat messages), `row` (columns for rewards) and, for a row with a worked answer, `demonstration`,
+        or `gold` for one with an answer alone. Raises DatasetError if the row, or the dataset to pick one from, cannot
+        be used.
         """
         super().reset(seed=seed)
         asked = self._ask(options["row"] if options and "row" in options else self._pick())
@@ -85,12 +65,7 @@ class OneTurnEnv(gymnasium.Env[str, str]):
         return asked.question, info
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Takes the completion and ends the episode, unscored.
-
-        Raises:
-            ResetNeeded: no question is open.
-            TypeError: the action is not text.
-        """
+        """Takes the completion and ends the episode, unscored."""
         if not self._open:
             raise ResetNeeded("no question is open: call reset() before each step().")
         if not isinstance(action, str):
@@ -105,14 +80,7 @@ class OneTurnEnv(gymnasium.Env[str, str]):
 
 
 class QuestionEnv(OneTurnEnv):
-    """Asks a question with one right answer.
-
-    Args:
-        template: the layout that the system message asks for and demonstrations have.
-        rows: returns the rows to pick from when `reset` is given none; called at most once, when first needed.
-        question: the column with the question.
-        answer: the column with the gold answer.
-    """
+    """Asks a question with one right answer, in the layout of `template`."""
 
     def __init__(
         self,

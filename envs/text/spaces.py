@@ -1,8 +1,6 @@
-"""The gymnasium space of texts. In: nothing. Out: a space that holds every string.
+"""The gymnasium space of every string; gymnasium's own `Text` needs a fixed alphabet and a greatest length.
 
-Gymnasium's own `Text` needs a fixed alphabet and a greatest length; over all of Unicode it takes many seconds to
-build. Questions and completions have neither limit. Only in the memory that the processes of an `AsyncVectorEnv` share
-there is one, since that is laid out once: a text has room for `SHARED` bytes there.
+In the memory that the processes of an `AsyncVectorEnv` share, a text has room for `SHARED` bytes.
 """
 
 from __future__ import annotations
@@ -65,14 +63,7 @@ class AnyText(gymnasium.Space[str]):
 
 
 class SharedTexts(Sequence[str]):
-    """The texts that processes have written to their shared memory, as they are now.
-
-    A copy is a tuple that stays as it is; `AsyncVectorEnv` returns one unless it is made with copy=False.
-
-    Args:
-        memory: what `create_shared_memory` returned.
-        count: how many texts there are.
-    """
+    """The texts in shared memory, as they are now; a copy is a tuple that stays as it is."""
 
     def __init__(self, memory: Any, count: int) -> None:
         self._memory = memory.get_obj()

@@ -1,7 +1,6 @@
 """Prompt templates: how a completion should be laid out.
 
-In: the name of a template, or the pattern of one's own. Out: the system text that asks for the layout, and worked
-answers in it. Rewards that check a layout are separate plugins; a template only asks for one and demonstrates it.
+Rewards that check a layout are separate plugins; a template only asks for one and demonstrates it.
 """
 
 from __future__ import annotations
@@ -20,15 +19,10 @@ _NUMBER = "the final number"
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A layout for completions.
+    """A layout for completions."""
 
-    Attributes:
-        system: the system message that asks for the layout; "" sends none.
-        pattern: the completion with `{reasoning}` and `{answer}` in their places.
-    """
-
-    system: str
-    pattern: str
+    system: str  # the system message that asks for the layout; "" sends none
+    pattern: str  # the completion with `{reasoning}` and `{answer}` in their places
 
     def render(self, reasoning: str, answer: str) -> str:
         """Returns a completion in this layout; the texts are put in as they are."""
@@ -58,15 +52,10 @@ def choose_template(
 ) -> Template:
     """Returns the template that the options describe.
 
-    Args:
-        name: one of `TemplateName`.
-        system: a system message instead of the template's own; "" sends none.
-        pattern: the layout of the template `custom`, with `{reasoning}` and `{answer}` once each.
-        answer: what the system message says stands in the place of the answer.
-
-    Raises:
-        OptionError: an unknown name, `custom` without a pattern, a pattern without its two fields, or a pattern for
-            a template that has its own.
+    `name`: one of `TemplateName`. `system`: a system message instead of the template's own; "" sends none. `pattern`:
+    the layout of the template `custom`, with `{reasoning}` and `{answer}` once each. `answer`: what the system message
+    says stands in the place of the answer. Raises OptionError if an unknown name, `custom` without a pattern, a pattern
+    without its two fields, or a pattern for a template that has its own.
     """
     if name not in get_args(TemplateName):
         names = get_args(TemplateName)

@@ -1,8 +1,7 @@
-"""A game of TextArena as an environment of texts: a game for one player in, observations and a last reward out.
+"""Plays a game of TextArena for one player as an environment of texts.
 
-The games draw from Python's and NumPy's global random numbers, so each gets numbers of its own. The prompt tells the
-rules; each observation is what the game said since, as the conversation holds everything before. A game is set up here
-and reads the policy's moves in a sandbox (`guest`); what it cannot stand there has lost it.
+Games draw from global random numbers, so each gets its own. A game reads the policy's moves in a sandbox (`guest`);
+what it cannot stand there has lost it.
 """
 
 from __future__ import annotations
@@ -33,11 +32,8 @@ _TAG = re.compile(r"<(action|answer)>(.*?)</\1>", re.IGNORECASE | re.DOTALL)
 def plain_game(member: str, options: Mapping[str, Any]) -> tuple[Any, bool]:
     """Makes a game without the wrappers that repeat the conversation.
 
-    Returns:
-        The game, and whether it expects its actions in square brackets.
-
-    Raises:
-        OptionError: the game refuses its options, lacks data or asks another model.
+    Returns the game, and whether it expects its actions in square brackets. Raises OptionError if the game refuses its
+    options, lacks data or asks another model.
     """
     import textarena
     from textarena.wrappers import ActionFormattingWrapper
@@ -62,11 +58,7 @@ def plain_game(member: str, options: Mapping[str, Any]) -> tuple[Any, bool]:
 
 
 def turns_of(member: str) -> int | None:
-    """Returns how many turns a game allows, or None where it sets no limit.
-
-    Raises:
-        OptionError: it cannot be played alone, or lacks data.
-    """
+    """Returns how many turns a game allows, or None where it sets no limit. Raises OptionError."""
     game, _ = plain_game(member, {})
     try:
         with OwnNumbers().used(0):
@@ -109,29 +101,15 @@ def _refused(member: str) -> OptionError:
 
 @lru_cache(maxsize=8)
 def players(sandbox: str, seconds: float) -> Graders:
-    """Returns what plays games in a sandbox.
-
-    Raises:
-        UsageError: no sandbox has that SPEC.
-        SandboxUnavailable: this machine cannot run it.
-    """
     return Graders("textarena", guest, runner("textarena", sandbox), seconds=seconds, memory=_MEMORY)
 
 
 class ArenaGame(gymnasium.Env[str, str]):
     """Plays a game for one player.
 
-    Args:
-        member: its name.
-        game: the game, without wrappers.
-        brackets: an action without square brackets is put into some.
-        most_turns: after so many turns the episode is truncated.
-        sandbox: the SPEC of the sandbox that reads moves; see `runner`.
-        seconds: of processor time for one move, with those before it.
-
-    Raises:
-        UsageError: no sandbox has that SPEC.
-        SandboxUnavailable: this machine cannot run it.
+    `brackets`: an action without square brackets is put into some. `sandbox`: the SPEC of the sandbox that reads moves;
+    see `runner`. `seconds`: of processor time for one move, with those before it. Raises UsageError if no sandbox has
+    that SPEC; SandboxUnavailable if this machine cannot run it.
     """
 
     def __init__(
@@ -151,11 +129,6 @@ class ArenaGame(gymnasium.Env[str, str]):
         self._open = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Starts a game; the same for the same seed.
-
-        Raises:
-            TransientError: the game, or the sandbox that it is played in, does not work here.
-        """
         super().reset(seed=seed)
         start = seed if seed is not None else int(self.np_random.integers(SEEDS))
         with self._numbers.used(start):
@@ -168,13 +141,7 @@ class ArenaGame(gymnasium.Env[str, str]):
         return told, {"row": {"game": self._member}}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Plays the action: what stands in the last `<action>` or `<answer>`, or else the whole completion.
-
-        Raises:
-            ResetNeeded: no game is open.
-            TypeError: the action is not text.
-            TransientError: the game, or the sandbox that it is played in, does not work here.
-        """
+        """Plays the action: what stands in the last `<action>` or `<answer>`, or else the whole completion."""
         if not self._open:
             raise ResetNeeded("no game is open: call reset() before step().")
         if not isinstance(action, str):

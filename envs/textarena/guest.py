@@ -1,9 +1,6 @@
-"""A game of TextArena inside a sandbox: the game as it began and all moves in, what the last one came to out.
+"""Plays the moves of a TextArena game inside a sandbox, from its pickled beginning anew for every move.
 
-The game was set up outside, where nothing of the policy had been read, and comes along as a pickle with the random
-numbers that it goes on with. It is played again from there for every move: nothing that a move did stays.
-
-This module runs inside a sandbox: it imports TextArena, numpy and the standard library only.
+It imports TextArena, numpy and the standard library only.
 """
 
 from __future__ import annotations
@@ -21,11 +18,8 @@ import numpy
 def handle(request: tuple[bytes, Any, Sequence[str]]) -> dict[str, Any]:
     """Plays moves.
 
-    Args:
-        request: the pickled game, the states of Python's and NumPy's random numbers, and the moves so far.
-
-    Returns:
-        What the last move came to: `told`, `ended`, `reward`, `reason` and `invalid`; of no move, the game as it is.
+    `request`: the pickled game, the states of Python's and NumPy's random numbers, and the moves so far. Returns what
+    the last move came to: `told`, `ended`, `reward`, `reason` and `invalid`; of no move, the game as it is.
     """
     begun, numbers, moves = request
     game = pickle.loads(begun)

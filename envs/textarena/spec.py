@@ -1,7 +1,6 @@
 """The environments `textarena:NAME`: the games for one player of TextArena.
 
-In: the name of a game such as GuessTheNumber-v0. Out: the spec of an environment of several turns, whose options are
-those of the game. This module is light; the library is imported when a name is looked up.
+This module is light; the library is imported when a name is looked up.
 """
 
 from __future__ import annotations

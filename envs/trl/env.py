@@ -1,8 +1,4 @@
-"""Plays a class that was written for TRL's `environment_factory` as an environment of gymnasium.
-
-The policy calls the public methods as tools; its first turn without a call ends the episode, and the environment is
-asked for its reward. `reset` gets the columns of the row, and may return text that is added to the last message.
-"""
+"""Plays a class that was written for TRL's `environment_factory` as an environment of gymnasium."""
 
 from __future__ import annotations
 
@@ -24,17 +20,9 @@ _NO_TOOLS = ("reset", "get_reward")
 class ToolEnv(gymnasium.Env[str, str]):
     """Plays an environment of TRL's kind.
 
-    Args:
-        name: of the environment, for errors.
-        factory: makes the inner environment; called once.
-        read_rows: returns rows to pick from when `reset` is given none.
-        made: the rows are no dataset's: their column `episode` seeds an episode.
-
-    Attributes:
-        tools: its public methods.
-
-    Raises:
-        OptionError: the class cannot be made, or one of its methods cannot be described to the policy.
+    `factory`: makes the inner environment; called once. `read_rows`: returns rows to pick from when `reset` is given
+    none. `made`: the rows are no dataset's: their column `episode` seeds an episode. Raises OptionError if the class
+    cannot be made, or one of its methods cannot be described to the policy.
     """
 
     def __init__(
@@ -61,12 +49,7 @@ class ToolEnv(gymnasium.Env[str, str]):
             self._refuse_undescribed(tool)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Starts the episode of a row.
-
-        Args:
-            seed: seeds what the environment draws from Python's and NumPy's global random numbers, which TRL does not.
-            options: `{"row": row}` names the row.
-        """
+        """Starts the episode of a row, with a seed for what the environment draws from global random numbers."""
         super().reset(seed=seed)
         given = (options or {}).get("row")
         rows = [given] if given is not None else self._read_rows()
@@ -98,11 +81,7 @@ class ToolEnv(gymnasium.Env[str, str]):
         return {name: value for name, value in row.items() if takes_all or name in names}
 
     def _refuse_undescribed(self, tool: Callable[..., Any]) -> None:
-        """Refuses a tool that the policy could not be told of.
-
-        Raises:
-            OptionError: names it, and its first parameter that has no type or no description.
-        """
+        """Refuses a tool with a parameter that has no type or no description."""
         text = inspect.getdoc(tool) or ""
         untold = [
             parameter.name
@@ -117,12 +96,6 @@ class ToolEnv(gymnasium.Env[str, str]):
             )
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Takes the answer, which ends the episode.
-
-        Raises:
-            ResetNeeded: no episode is open.
-            TypeError: the action is not text.
-        """
         if not self._open:
             raise ResetNeeded("no episode is open: call reset() before step().")
         if not isinstance(action, str):

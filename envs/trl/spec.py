@@ -1,7 +1,6 @@
 """The environments `trl:MODULE:CLASS`: classes written for the `environment_factory` of TRL's GRPOTrainer.
 
-In: where a class is, `my_package.games:Door` or `./games.py:Door`. Out: the spec of an environment whose tools are the
-methods of the class, and whose reward is its `get_reward`. TRL itself is not imported.
+TRL itself is not imported.
 """
 
 from __future__ import annotations
@@ -52,19 +51,11 @@ def make(
 
 
 def rows(
-    member: str,
-    split: str,
-    *,
-    dataset: str | None = None,
-    subset: str | None = None,
-    prompt: str = "",
-    size: int = 500,
+    member: str, split: str, *, dataset: str | None = None, subset: str | None = None, prompt: str = "", size: int = 500
 ) -> Sequence[Mapping[str, Any]]:
     """Returns the rows of a split; without a dataset they differ in the seed of their episode only.
 
-    Raises:
-        DatasetError: the dataset cannot be used.
-        OptionError: there cannot be so many rows.
+    Raises DatasetError if the dataset cannot be used; OptionError if there cannot be so many rows.
     """
     from grpo.envs.datasets.size import refuse_size
     from grpo.envs.datasets.sources import dataset_kind, read_placed
@@ -88,11 +79,7 @@ def rows(
 
 
 def _texts(prompt: str | list[Any], where: str) -> str | list[dict[str, Any]]:
-    """Returns a prompt whose messages hold texts: parts that are text are joined.
-
-    Raises:
-        DatasetError: a message is none, or holds something else than text.
-    """
+    """Returns a prompt whose messages hold texts: parts that are text are joined. Raises DatasetError."""
     if isinstance(prompt, str):
         return prompt
     messages = []

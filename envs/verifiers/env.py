@@ -1,8 +1,8 @@
-"""Tasks of verifiers as an environment of gymnasium: a row names a task, actions answer it, its rewards come out.
+"""Plays tasks of verifiers as an environment of gymnasium.
 
-Theory of operation. An episode is a coroutine of verifiers (envs/verifiers/play.py). It runs in an event loop of its
-own, only while `reset`, `step` or a tool is called, until it waits for the policy again or has ended. Calls of tools
-come from another thread, one at a time: a lock keeps one that ran out of time and still runs from meeting the next.
+Theory of operation. An episode is a coroutine (envs/verifiers/play.py) in an event loop of its own, which runs only
+while `reset`, `step` or a tool is called, until it waits for the policy again. Calls of tools come from another thread;
+a lock keeps one that ran out of time from meeting the next.
 """
 
 from __future__ import annotations
@@ -37,14 +37,7 @@ def row_of(task: Any, number: int) -> dict[str, Any]:
 
 
 class TaskEnv(gymnasium.Env[str, str]):
-    """Plays tasks and scores what the policy said with their own rewards.
-
-    Args:
-        member: the taskset.
-        source: its tasks and what plays them.
-        system: a system message instead of the tasks' own, or None.
-        success: the least reward of a task that is solved.
-    """
+    """Plays tasks and scores what the policy said with their own rewards."""
 
     def __init__(self, member: str, source: Source, system: str | None, success: float) -> None:
         self.observation_space = AnyText()
@@ -56,15 +49,7 @@ class TaskEnv(gymnasium.Env[str, str]):
         self._play: _Play | None = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Starts the episode of a task.
-
-        Args:
-            seed: seeds the choice of a task.
-            options: `{"row": row}` names the row; without it a task is picked at random.
-
-        Raises:
-            DatasetError: the row names no task.
-        """
+        """Starts the episode of the task that a row names, or of one picked at random."""
         super().reset(seed=seed)
         self.close()
         tasks = self._source.tasks
@@ -79,17 +64,10 @@ class TaskEnv(gymnasium.Env[str, str]):
 
     @property
     def tools(self) -> list[Tool]:
-        """The tools of the task."""
         return [] if self._play is None else self._play.tools()
 
     def step(self, action: str) -> Step:
-        """Takes what the policy said; empty text where its tools ended the episode.
-
-        Raises:
-            ResetNeeded: no episode is open.
-            TypeError: the action is not text.
-            RuntimeError: the task or its environment failed.
-        """
+        """Takes what the policy said, "" where its tools ended the episode; RuntimeError where the task failed."""
         play = self._opened()
         if not isinstance(action, str):
             raise TypeError(f"the action must be the completion's text, not {type(action).__name__}.")
@@ -106,7 +84,6 @@ class TaskEnv(gymnasium.Env[str, str]):
         return self._after(play.answer(None))
 
     def close(self) -> None:
-        """Gives up the episode that is open."""
         if self._play is not None:
             self._play.close()
             self._play = None
@@ -150,7 +127,6 @@ class _Play:
         return self._started()
 
     def tools(self) -> list[Tool]:
-        """Returns the tools of the task."""
         self._started()
         assert self._seat.rollout is not None
         return self._seat.rollout.tools.tools(self._run)
@@ -181,7 +157,6 @@ class _Play:
         return rollout.trace
 
     def close(self) -> None:
-        """Ends what still runs."""
         with self._one_at_a_time:
             self._loop.close()
 
@@ -243,7 +218,6 @@ class _Waiting(selectors.DefaultSelector):
         self._numbers = numbers
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Returns what is ready, as any selector."""
         if timeout is not None and timeout <= 0:
             return super().select(timeout)
         with self._numbers.lent():

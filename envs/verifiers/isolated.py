@@ -1,12 +1,8 @@
-"""Tasks of verifiers that are played in a process of their own: the environment that a run sees.
+"""Plays tasks of verifiers in a fork of a process that has loaded the taskset (`grpo.envs.isolated`).
 
-What reads the policy's text, which is tools, environments that talk and rewards, runs in a fork of a process that has
-loaded the taskset (`grpo.envs.isolated`). It gets no environment variables of the run but harmless ones and those that
-the user names.
-
-A first answer at which that process crashes, fills its memory or computes without an end is wrong where the text is the
-cause: the same task can be played with an empty answer, and the text has the same effect again. Whatever else is raised
-is a failure, for a judge that could not be reached is nobody's wrong answer.
+It gets no environment variables of the run but harmless ones and those that the user names. A first answer at which the
+process crashes, fills its memory or never ends is wrong where the text is the cause: an empty answer plays, and the
+text fails again. Whatever else is raised is a failure.
 """
 
 from __future__ import annotations
@@ -79,13 +75,7 @@ class ApartTool:
 
 
 class ApartTaskEnv(IsolatedEnv):
-    """Plays tasks over there and scores what the policy said with their own rewards.
-
-    Args:
-        fork_server: where its process comes from.
-        tasks: how many tasks there are.
-        seconds: on the clock, for one call.
-    """
+    """Plays tasks over there and scores what the policy said with their own rewards."""
 
     def __init__(self, fork_server: ForkServer, tasks: int, seconds: float) -> None:
         super().__init__(fork_server, seconds)
@@ -95,16 +85,7 @@ class ApartTaskEnv(IsolatedEnv):
         self._untouched = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Starts the episode of a task.
-
-        Args:
-            seed: seeds the choice of a task.
-            options: `{"row": row}` names the row; without it a task is picked at random.
-
-        Raises:
-            DatasetError: the row names no task.
-            PluginError: the taskset cannot be loaded in a process of its own.
-        """
+        """Starts the episode of the task that a row names, or of one picked at random."""
         super().reset(seed=seed)
         row = (options or {}).get("row", {"task": int(self.np_random.integers(self._tasks))})
         shown, info = self.ask("reset", options={"row": row})
@@ -114,18 +95,10 @@ class ApartTaskEnv(IsolatedEnv):
 
     @property
     def tools(self) -> list[ApartTool]:
-        """The tools of the task."""
         return [ApartTool(schema, self) for schema in self.ask("tools")] if self._open else []
 
     def step(self, action: str) -> Step:
-        """Takes what the policy said; empty text where its tools ended the episode.
-
-        Raises:
-            ResetNeeded: no episode is open.
-            TypeError: the action is not text.
-            RuntimeError: the task or its environment failed, or its process ended.
-            TimeoutError: it took too long.
-        """
+        """Takes what the policy said, "" where its tools ended the episode; raises where task or process failed."""
         first, self._untouched = self._untouched, False
         try:
             return self._stepped("step", action)
@@ -150,7 +123,6 @@ class ApartTaskEnv(IsolatedEnv):
         return self._stepped("cut")
 
     def close(self) -> None:
-        """Ends the process."""
         self._open = False
         super().close()
 

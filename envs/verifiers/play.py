@@ -1,10 +1,7 @@
-"""Rollouts of verifiers with the policy in the place of its harness: a task in, a scored trace out.
+"""Plays a task of verifiers with the policy in the place of its harness, as verifiers' own rollout does.
 
-Theory of operation. Verifiers' environments are coroutines: `Env.run(task, agents)` has an agent answer a task, or
-talks with it turn by turn. Here the agent is a `Seat`. What it is to answer goes into a `Line`, where the coroutine
-waits for the answer. Everything else goes as in verifiers' own rollout: limits, `@stop` and `@intercept` are looked at
-before an answer, messages come into the trace when they are answered, a reply without calls ends a segment, and what
-is closed is finalised and scored by its task.
+Theory of operation. `Env.run(task, agents)` has an agent answer a task, or talks with it. Here the agent is a `Seat`;
+what it is to answer goes into a `Line`, where the coroutine waits for the answer.
 """
 
 from __future__ import annotations
@@ -47,14 +44,7 @@ class Line:
 
 
 class PolicyRollout:
-    """One rollout of a task that the policy answers, with what verifiers' `Interaction` asks of a rollout.
-
-    Args:
-        task: the task.
-        config: of the agent; its limits count.
-        tools: task and trace to the tools of a rollout.
-        line: where it waits for the policy.
-    """
+    """One rollout of a task that the policy answers over `line`, with what verifiers' `Interaction` asks of it."""
 
     def __init__(self, task: Any, config: Any, tools: Tools, line: Line) -> None:
         from verifiers.v1 import AgentInfo, Request, Response, Trace, TraceTask
@@ -187,23 +177,12 @@ class PolicyRollout:
         return self.trace
 
     async def abandon(self) -> None:
-        """Ends it where nobody wants its score."""
         self.closed = True
         await self.tools.close()
 
 
 class Seat:
-    """The agent that the policy plays; an environment of verifiers has it in the place of its own.
-
-    Args:
-        config: of the agent.
-        tools: task and trace to the tools of a rollout.
-        line: where it waits for the policy.
-
-    Attributes:
-        rollout: the one that it plays, once it does.
-        trainable: for the environment to set; it is trained either way.
-    """
+    """The agent that the policy plays over `line`; an environment may set `trainable`, which changes nothing."""
 
     def __init__(self, config: Any, tools: Tools, line: Line) -> None:
         self.config = config

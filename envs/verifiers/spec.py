@@ -1,8 +1,6 @@
 """The environments `verifiers:ID`: tasksets of the verifiers library, with their tools and environments.
 
-In: the id of a taskset (`verifiers.v1`). Out: the spec of an environment of one turn, or of several where there are
-tools or an environment that talks, which scores itself by the rewards of the tasks. This module is light; the library
-is imported when an id is looked up.
+This module is light; the library is imported when an id is looked up.
 """
 
 from __future__ import annotations
@@ -117,7 +115,6 @@ def resolve(member: str) -> EnvSpec:
 
 
 def _config_class(member: str) -> Any:
-    """Returns the class of a taskset's settings."""
     from grpo.envs.extras import imported
 
     imported("verifiers.v1.utils.loaders", EXTRA, f"verifiers:{member}")

@@ -1,7 +1,4 @@
-"""The tasks of a taskset of verifiers and the environment that plays them: an id and settings in, both out, checked.
-
-What a policy without a harness, a box to work in or another model cannot play is refused here, before a model loads.
-"""
+"""Loads a taskset of verifiers, and refuses tasks that a policy alone cannot play."""
 
 from __future__ import annotations
 
@@ -24,19 +21,12 @@ _PLAIN = ("bash", "null")  # harnesses that a task does without
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What episodes are made of.
+    """What episodes are made of."""
 
-    Attributes:
-        env: verifiers' environment.
-        agent: the configuration of its only agent, which the policy plays.
-        tasks: the tasks.
-        shared: the tools that tasks of the taskset share, or None.
-    """
-
-    env: Any
-    agent: Any
-    tasks: Sequence[Any]
-    shared: SharedTools | None
+    env: Any  # verifiers' environment
+    agent: Any  # the configuration of its only agent, which the policy plays
+    tasks: Sequence[Any]  # the tasks
+    shared: SharedTools | None  # the tools that tasks of the taskset share, or None
 
     def tools(self, task: Any, trace: Any) -> RolloutTools:
         """Returns the tools of a rollout of a task, which the environment may have made itself."""
@@ -62,12 +52,7 @@ def takes_turns(member: str) -> bool:
 
 
 def source_of(member: str, size: int | None, config: Mapping[str, Any]) -> Source:
-    """Returns the tasks of a taskset and what plays them.
-
-    Raises:
-        OptionError: they need what the policy does not have here, or the taskset refuses its settings or size.
-        DatasetError: there are fewer than two.
-    """
+    """Returns the tasks of a taskset and what plays them. Raises OptionError, DatasetError."""
     if size is not None:
         refuse_size(size, f"verifiers:{member}")
     return _source(member, size, json.dumps(dict(config), sort_keys=True))

@@ -1,9 +1,8 @@
-"""The tools of a task of verifiers, in this process: its toolsets in, functions that the policy may call out.
+"""Offers the toolsets of a verifiers task as functions that the policy may call, in this process.
 
-Verifiers runs a toolset as a server of the Model Context Protocol in a process of its own. Here it is registered with
-the same server and asked directly, so that names, schemas, conversions and error texts are the same ones, and what its
-methods keep in `self.state` goes into the trace of their rollout. The toolsets of a task belong to one rollout; those
-that a taskset shares are set up once, and their coroutines run in a thread of their own.
+Each is registered with verifiers' own MCP server and asked directly, so that names, schemas, conversions and error
+texts are the same. A task's toolsets belong to one rollout; those of a taskset are set up once, in a thread of their
+own.
 """
 
 from __future__ import annotations
@@ -23,13 +22,7 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 class Tool:
-    """A function that the policy may call.
-
-    Args:
-        schema: what the policy is told of it.
-        call: tool name and arguments to its answer.
-        run: runs a coroutine where those of the rollout run.
-    """
+    """A function that the policy may call. `run`: runs a coroutine where those of the rollout run."""
 
     def __init__(
         self, schema: Mapping[str, Any], call: Callable[[str, Mapping[str, Any]], Coroutine[Any, Any, str]], run: Run
@@ -46,12 +39,7 @@ class Tool:
 
 
 class Toolbox:
-    """Some toolsets and the names of their tools.
-
-    Args:
-        toolsets: fresh ones.
-        trace: returns the trace of the rollout that asks; its state is theirs.
-    """
+    """Some toolsets and the names of their tools; `trace` returns the trace of the rollout that asks."""
 
     def __init__(self, toolsets: Sequence[Any], trace: Callable[[], Any]) -> None:
         self._toolsets = toolsets
@@ -60,14 +48,7 @@ class Toolbox:
         self.schemas: list[dict[str, Any]] = []
 
     async def open(self, data: Any | None) -> None:
-        """Sets the toolsets up.
-
-        Args:
-            data: of the task that they are for; None for shared ones.
-
-        Raises:
-            ValueError: two tools have one name.
-        """
+        """Sets the toolsets up, for a task's `data` or shared; ValueError where two tools have one name."""
         for toolset in self._toolsets:
             self._share_state(toolset)
             await toolset.setup()
@@ -83,7 +64,6 @@ class Toolbox:
                 self.schemas.append({"type": "function", "function": described})
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Returns what a tool answers."""
         from mcp.shared.exceptions import MCPError
         from verifiers.v1.harnesses.utils.compaction import truncate_tool_output
 
@@ -100,7 +80,6 @@ class Toolbox:
         return short
 
     async def close(self) -> None:
-        """Lets go of what the toolsets hold."""
         for toolset in self._toolsets:
             await toolset._exit_stack.aclose()  # what its setup entered, which the server of verifiers closes
 
@@ -121,11 +100,7 @@ class Toolbox:
 
 
 class SharedTools:
-    """The toolsets that all rollouts of a taskset in one process share; they are set up when they are first asked for.
-
-    Args:
-        toolsets: fresh ones.
-    """
+    """The toolsets that all rollouts of a taskset in one process share, set up when they are first asked for."""
 
     def __init__(self, toolsets: Sequence[Any]) -> None:
         self._box = Toolbox(toolsets, _asking.get)
@@ -139,8 +114,6 @@ class SharedTools:
         return self._box.schemas
 
     async def call(self, trace: Any, name: str, arguments: Mapping[str, Any]) -> str:
-        """Returns what a tool answers a rollout."""
-
         async def asked() -> str:
             _asking.set(trace)
             return await self._box.call(name, arguments)
@@ -158,13 +131,7 @@ class SharedTools:
 
 
 class RolloutTools:
-    """The tools of one rollout.
-
-    Args:
-        shared: those of the taskset, or None.
-        toolsets: fresh ones of the task.
-        trace: of the rollout.
-    """
+    """The tools of one rollout. `shared`: those of the taskset, or None."""
 
     def __init__(self, shared: SharedTools | None, toolsets: Sequence[Any], trace: Any) -> None:
         self._shared = shared
@@ -172,11 +139,7 @@ class RolloutTools:
         self._trace = trace
 
     async def open(self) -> None:
-        """Sets the toolsets of the task up.
-
-        Raises:
-            ValueError: two tools have one name.
-        """
+        """Sets the toolsets of the task up. Raises ValueError if two tools have one name."""
         await self._own.open(self._trace.task.data)
         names = [schema["function"]["name"] for schema in self.schemas]
         double = next((name for name in names if names.count(name) > 1), None)
@@ -185,7 +148,6 @@ class RolloutTools:
 
     @property
     def schemas(self) -> list[dict[str, Any]]:
-        """What the policy is told of them."""
         return [*(self._shared.schemas if self._shared else ()), *self._own.schemas]
 
     def tools(self, run: Run) -> list[Tool]:
@@ -195,7 +157,6 @@ class RolloutTools:
         return found + [Tool(one, self._own.call, run) for one in self._own.schemas]
 
     async def close(self) -> None:
-        """Lets go of what the toolsets of the task hold."""
         await self._own.close()
 
 

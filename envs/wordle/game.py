@@ -1,8 +1,6 @@
-"""The game of `wordle`: a word as text in, a mark for each of its letters as text out.
+"""The game of `wordle`: the last word of five letters in a text is the guess; without one the turn is lost.
 
-The last word of five letters in a text is the guess; without one the turn is lost. A mark is `+` for a letter in its
-place, `?` for one that is elsewhere, `-` for one that is not there (any more: a letter that is there once is marked
-once, in its place if it stands there). The game ends with the word (reward 1) or with the last turn (reward 0).
+A mark is `+` for a letter in its place, `?` for one that is elsewhere, `-` for one that is not there (any more).
 """
 
 from __future__ import annotations
@@ -44,13 +42,7 @@ def marks(guess: str, word: str) -> str:
 
 
 class WordGame(gymnasium.Env[str, str]):
-    """One word to find.
-
-    Args:
-        words: what it is picked from.
-        turns: how many guesses there are.
-        known: only these words are guesses.
-    """
+    """One word to find. `turns`: how many guesses there are. `known`: only these words are guesses."""
 
     def __init__(self, words: Sequence[str], turns: int, *, known: bool) -> None:
         self.observation_space = AnyText()
@@ -63,18 +55,7 @@ class WordGame(gymnasium.Env[str, str]):
         self._most = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Thinks of a word.
-
-        Args:
-            seed: decides it.
-            options: `{"row": {"word": "crane"}}` names it instead.
-
-        Returns:
-            The question, and `info` with `row` and `demonstration`.
-
-        Raises:
-            ValueError: the word named has not five letters from a to z.
-        """
+        """Thinks of a word, by `seed` or the one in `options["row"]`; ValueError where that has not five letters."""
         super().reset(seed=seed)
         drawn = self._words[int(self.np_random.integers(len(self._words)))]
         luck = random.Random(int(self.np_random.integers(2**31)))
@@ -90,12 +71,7 @@ class WordGame(gymnasium.Env[str, str]):
         return question, {"row": {"word": word}, "demonstration": self._narrowing(word, luck)}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Takes a guess.
-
-        Raises:
-            ResetNeeded: no game is open.
-            TypeError: the action is not text.
-        """
+        """Takes a guess. Raises ResetNeeded if no game is open; TypeError if the action is not text."""
         if self._word is None:
             raise ResetNeeded("no word to guess: call reset() first, and again after a game has ended.")
         if not isinstance(action, str):

@@ -1,7 +1,6 @@
 """The environment `wordle`: find a word of five letters by marks for each letter.
 
-In: the options of a SPEC. Out: a gymnasium environment of several turns. This module is light; gymnasium is imported
-when an environment is made.
+This module is light; gymnasium is imported when an environment is made.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Which installed entry points of the group "grpo" a host loads, and in which order; none of them is imported.
-
-In: the metadata of installed distributions and the variable GRPO_PLUGINS. Out: entries, each with its own `load`.
-Two distributions may use the same entry-point name; both are found. GRPO_PLUGINS=a,b keeps the named entry points or
-distributions only, so that a test sees the same set on every machine.
-"""
+"""Chooses which installed entry points of the group "grpo" a host loads, and in which order; none is imported."""
 
 from __future__ import annotations
 
@@ -30,8 +25,7 @@ def normalized(distribution: str) -> str:
 def installed_entries() -> tuple[Entry, ...]:
     """Returns the entries that are installed and that GRPO_PLUGINS keeps, ours first, then by distribution and name.
 
-    Raises:
-        UsageError: GRPO_PLUGINS names something that is not installed.
+    Raises UsageError: GRPO_PLUGINS names something that is not installed.
     """
     found: dict[str, list[Entry]] = {}
     for entries in declared(ENTRY_POINT_GROUP):

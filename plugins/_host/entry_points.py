@@ -1,14 +1,8 @@
-"""The entry points that installed distributions declare: what `importlib.metadata` tells, mostly without loading it.
+"""Reads the entry points of installed distributions, mostly without loading `importlib.metadata`.
 
-In: a group, and what is on `sys.path`. Out: for each distribution that declares something in the group its entries, in
-the order in which `importlib.metadata.distributions` finds them.
-
-Theory of operation. `importlib.metadata` loads the parsers of e-mails, archives and tables before it reads anything,
-which takes longer than it takes to import every plugin of ours. In a folder on the path, a distribution is a folder
-`*.dist-info` or `*.egg-info`; its `entry_points.txt` and the head of its `METADATA` are lines of plain text. Those are
-read here, and only where they are as plain as build tools write them. All else is left to `importlib.metadata`: what
-another finder finds, archives and eggs on the path, and files with anything unusual in them. Nothing is kept between
-two calls.
+Loading its parsers takes longer than importing every plugin of ours. `entry_points.txt` and the head of `METADATA` in a
+`*.dist-info` or `*.egg-info` folder are plain lines and are read here; whatever is not as plain as build tools write
+it, and archives, eggs and other finders, are left to `importlib.metadata`.
 """
 
 from __future__ import annotations
@@ -35,25 +29,15 @@ _HEADER = lazy_pattern(r"(Name|Version): *(\S+) *", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry point.
+    """One entry point."""
 
-    Attributes:
-        distribution: the distribution that declares it, for example "grpo-kit".
-        distribution_version: its version.
-        name: the name in the entry-point group.
-        load: imports and returns the module (or object) with the hooks.
-        module: what it imports, "" where that is not known.
-        attribute: where the object with the hooks is in it, "" for the module itself.
-        fault: why it must not be loaded in this process, or "".
-    """
-
-    distribution: str
-    distribution_version: str
-    name: str
-    load: Callable[[], object]
-    module: str = ""
-    attribute: str = ""
-    fault: str = ""
+    distribution: str  # the distribution that declares it, for example "grpo-kit"
+    distribution_version: str  # its version
+    name: str  # the name in the entry-point group
+    load: Callable[[], object]  # imports and returns the module (or object) with the hooks
+    module: str = ""  # what it imports, "" where that is not known
+    attribute: str = ""  # where the object with the hooks is in it, "" for the module itself
+    fault: str = ""  # why it must not be loaded in this process, or ""
 
 
 def entry_of(distribution: str, version: str, name: str, module: str, attribute: str) -> Entry:

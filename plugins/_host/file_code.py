@@ -1,8 +1,4 @@
-"""Executes the text of a Python file in a module; a plugin in it that is refused leaves the others usable.
-
-Where a decorator refuses its function or its own arguments, or an assignment calls for a spec that cannot be one, the
-error is kept under the name that would have been defined, and the file goes on. Anything else that is raised stops it.
-"""
+"""Executes a Python file in a module; a plugin in it that is refused leaves the others usable."""
 
 from __future__ import annotations
 
@@ -18,11 +14,7 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def execute(content: bytes, file: str, module: ModuleType) -> None:
-    """Executes the content of a file as a module.
-
-    Raises:
-        BaseException: what the file raises.
-    """
+    """Executes the content of a file as a module. Raises BaseException: what the file raises."""
     refused: dict[str, Exception] = {}
     values = vars(module)
     values |= {_REFUSED: refused, _KEEPER: lambda name, kept: _Refusal(name, _KEPT[kept], refused)}
@@ -39,13 +31,7 @@ def refused_in(module: ModuleType) -> dict[str, Exception]:
 
 
 class _Refusal:
-    """Keeps the error of one definition; also where that needs a name that was refused itself.
-
-    Args:
-        name: what is defined.
-        kept: the errors to keep.
-        refused: name to error.
-    """
+    """Keeps the error of one definition; also where that needs a name that was refused itself."""
 
     def __init__(self, name: str, kept: tuple[type[Exception], ...], refused: dict[str, Exception]) -> None:
         self._name = name

@@ -1,10 +1,7 @@
 """Loads one entry point: imports it, checks its hooks and asks them what the plugin offers.
 
-In: an entry. Out: its registrations and its problems; nothing that the plugin does, except Ctrl-C, escapes.
-
-Theory of operation: every entry point gets a pluggy manager of its own. A plugin that raises while it is registered,
-shares an entry-point name with another one, or misspells a hook can then only spoil its own manager. What plugins
-print while they load goes to stderr, so that the output of a command stays readable for programs.
+Every entry point gets a pluggy manager of its own, so that one that raises, shares a name or misspells a hook spoils
+only its own. Nothing that the plugin does, except Ctrl-C, escapes; what it prints goes to stderr.
 """
 
 from __future__ import annotations
@@ -54,19 +51,13 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """One entry point after loading.
+    """One entry point after loading."""
 
-    Attributes:
-        entry: the entry point.
-        manager: the pluggy manager with this plugin alone, or None when it could not be imported.
-        registrations: what it offers.
-        problems: what is wrong with it.
-    """
-
-    entry: Entry
+    entry: Entry  # the entry point
+    # the pluggy manager with this plugin alone, or None when it could not be imported
     manager: pluggy.PluginManager | None
-    registrations: tuple[Registration, ...]
-    problems: tuple[Problem, ...]
+    registrations: tuple[Registration, ...]  # what it offers
+    problems: tuple[Problem, ...]  # what is wrong with it
 
 
 def load_entry(entry: Entry) -> Loaded:

@@ -1,8 +1,7 @@
-"""The record of the plugins that a run used, and what has changed since.
+"""Records the plugins that a run used, and says what has changed since.
 
-In: a bound plugin. Out: a dictionary that JSON can hold, and, from two such records, the differences in words. The
-hash covers the file that defines the plugin's function, not the modules that this file imports. A rubric has no file of
-its own to hash: its record holds those of its components, and their options with them.
+The hash covers the file that defines the plugin's function, not the modules that this file imports. A rubric's record
+holds those of its components, and their options with them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Looks a name up among the registrations: unique short names, distributions, versions, and helpful refusals.
-
-In: the registrations and problems of a host and a parsed SPEC. Out: the one registration that is meant. A short name
-that is built in means the built-in plugin, whatever else is installed: no package changes a run by being there.
-"""
+"""Looks a name up among the registrations. A built-in short name means the built-in plugin, whatever is installed."""
 
 from __future__ import annotations
 
@@ -22,12 +18,9 @@ def find_registration(
 ) -> Registration:
     """Returns the registration that the SPEC names.
 
-    `home` is the distribution that wins when a short name has several offers: the default rewards of an environment
-    are looked up in its own distribution first. After it, the built-in plugins win.
-
-    Raises:
-        PluginNotFound: no such name, distribution or version.
-        AmbiguousName: several distributions offer the short name, and it is not built in.
+    `home` is the distribution that wins when a short name has several offers: the default rewards of an environment are
+    looked up in its own distribution first. After it, the built-in plugins win. Raises PluginNotFound if no such name,
+    distribution or version; AmbiguousName: several distributions offer the short name, and it is not built in.
     """
     offers = [known for known in registrations if known.kind == kind and known.spec.name == text.name]
     wanted = text.distribution or (home if len(offers) > 1 else "")
@@ -118,7 +111,6 @@ def _not_found(registrations: Sequence[Registration], problems: Sequence[Problem
 
 
 def _in_a_file(name: str) -> str:
-    """Returns how a plugin in a file of the user's is named."""
     there = Path(f"{name}.py").is_file()
     return (
         f" Is it the one in {name}.py? Write ./{name}.py:{name}." if there else f" One in a file is ./FILE.py:{name}."

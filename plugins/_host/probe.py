@@ -1,13 +1,7 @@
-"""Can an entry point be imported here? Tried once in a process of its own, and remembered until its package changes.
+"""Tries once, in a child process, whether an entry point can be imported, and remembers it until its package changes.
 
-In: the entry points of other distributions. Out: for each why it must not be imported (it ends its process, hangs, or
-raises Ctrl-C's error), or "".
-
-Theory of operation. What a plugin raises is caught where it is loaded; what ends or holds the whole process cannot be.
-So a new or changed package is loaded in a child first (`_host.probe_child`), under a time limit. What came of it
-is a line in a file of the cache folder, by a hash of what is installed: the distribution's version, and path, size and
-time of each of the package's files. Later starts read that line and ask the file system, nothing more. Where the folder
-cannot be written, nothing is remembered, and each start tries again.
+What ends or holds the whole process cannot be caught where a plugin is loaded. The result is a line in a cache file, by
+a hash of the distribution's version and of path, size and time of its files.
 """
 
 from __future__ import annotations
@@ -217,14 +211,7 @@ def _tell(line: str) -> None:
 
 
 def _fault(child: int, status: int | None, said: list[str], limit: float) -> str | None:
-    """Returns what to say of a try: "" when the entry was loaded, None when nothing can be said.
-
-    Args:
-        child: the process that tried.
-        status: its exit status, or None when it did not end.
-        said: what it noted; see `_host.probe_child`.
-        limit: how long it had, in seconds.
-    """
+    """Returns what to say of a try: "" when the entry was loaded, None when nothing can be said."""
     if f"{LOADED} {child}" in said:
         return ""
     if BEGAN not in said:  # this machine starts no process, or not with this interpreter's path

@@ -1,9 +1,4 @@
-"""Loads one entry point in a process that may end or hang over it, and notes how far it came.
-
-In: what `_probe` gives. Out: lines in a file: that it began; where `os._exit` was called, or what raised the error of
-Ctrl-C; the stack at a crash or at the time limit, as `faulthandler` writes it; and that the entry was loaded, by this
-process.
-"""
+"""Loads one entry point in a process that may end or hang over it, and writes to a file how far it came."""
 
 from __future__ import annotations
 

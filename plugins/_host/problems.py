@@ -1,7 +1,4 @@
-"""What is wrong with an installed plugin, as one line for people and a traceback for its author.
-
-In: an exception or a finding about one entry point. Out: a `Problem`; the other plugins go on.
-"""
+"""Describes what is wrong with an installed plugin, as one line for people and a traceback for its author."""
 
 from __future__ import annotations
 
@@ -17,27 +14,18 @@ State = Literal["broken", "contract", "misspelt", "invalid", "clash", "observer"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong with one entry point.
+    """One thing that is wrong with one entry point."""
 
-    Attributes:
-        state: "broken" (import or a hook raised), "contract" (the package was written for another contract), "misspelt"
-            (a hook that nothing calls), "invalid" (a hook returned something that is no usable spec), "clash" (another
-            distribution offers the name too), "observer" (`grpo_observe` raised).
-        distribution: the distribution that declares the entry point.
-        distribution_version: its version.
-        entry_point: the name in the entry-point group.
-        line: what happened, in one line.
-        traceback: the traceback as text, "" when nothing was raised.
-        plugin: the plugin that it is about, where that is known, as "reward:proximity"; otherwise "".
-    """
-
+    # "broken" (import or a hook raised), "contract" (the package was written for another contract), "misspelt" (a hook
+    # that nothing calls), "invalid" (a hook returned something that is no usable spec), "clash" (another distribution
+    # offers the name too), "observer" (`grpo_observe` raised)
     state: State
-    distribution: str
-    distribution_version: str
-    entry_point: str
-    line: str
-    traceback: str = ""
-    plugin: str = ""
+    distribution: str  # the distribution that declares the entry point
+    distribution_version: str  # its version
+    entry_point: str  # the name in the entry-point group
+    line: str  # what happened, in one line
+    traceback: str = ""  # the traceback as text, "" when nothing was raised
+    plugin: str = ""  # the plugin that it is about, where that is known, as "reward:proximity"; otherwise ""
 
 
 def one_line(error: BaseException) -> str:

@@ -1,8 +1,4 @@
-"""Plugins that exist in this process alone: functions, classes and specs of a script or of a notebook's cells.
-
-In: an object. Out: a spec, and a hash of the source that it was written in. A host finds it as `__main__/NAME`, which
-is also what a run's record calls it; another process knows of it when it is given the same object again.
-"""
+"""Makes plugins of functions, classes and specs of a script or notebook, found as `__main__/NAME`."""
 
 from __future__ import annotations
 
@@ -30,8 +26,7 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 def reward_of(function: Callable[..., Any], name: str | None = None) -> RewardSpec:
     """Makes a reward without a version of a function: of one in TRL's manner by `from_trl`, else by `reward`.
 
-    Raises:
-        SpecError: its signature is not allowed.
+    Raises SpecError if its signature is not allowed.
     """
     name = name or _name(function)
     if is_trl_function(function):
@@ -41,11 +36,7 @@ def reward_of(function: Callable[..., Any], name: str | None = None) -> RewardSp
 
 
 def verifier_of(function: Callable[..., Any], name: str | None = None) -> VerifierSpec:
-    """Makes a verifier without a version of a function.
-
-    Raises:
-        SpecError: its signature is not allowed.
-    """
+    """Makes a verifier without a version of a function. Raises SpecError if its signature is not allowed."""
     made: VerifierSpec = verifier(version=SCRATCH_VERSION, name=name or _name(function))(function)
     return _as_it_reads(made, function)
 
@@ -62,9 +53,7 @@ def spec_of(kind: Kind, value: object) -> Any:
 
     A reward in TRL's manner is wrapped as in a file. A class of `gymnasium.Env` becomes an environment of its name,
     paid and judged by what it says itself; an attribute `max_turns` of the class says how often the policy may speak.
-
-    Raises:
-        UsageError: it is none of these.
+    Raises UsageError if it is none of these.
     """
     spec = _made(kind, value)
     fault = spec_fault(kind, spec)
@@ -87,20 +76,12 @@ def written_sha256(target: object) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class TextEnv:
-    """The factory of an environment whose class was given.
+    """The factory of an environment whose class was given."""
 
-    Attributes:
-        func: the class.
-    """
-
-    func: type[gymnasium.Env[Any, Any]]
+    func: type[gymnasium.Env[Any, Any]]  # the class
 
     def __call__(self, **options: Any) -> gymnasium.Env[Any, Any]:
-        """Makes one.
-
-        Raises:
-            UsageError: its actions are no text.
-        """
+        """Makes one. Raises UsageError if its actions are no text."""
         from gymnasium import spaces
 
         made = self.func(**options)
@@ -164,8 +145,7 @@ def _env_of(made: type[Any]) -> EnvSpec:
 def _sources(target: Any, seen: set[int]) -> Iterator[str]:
     """Yields the source of a function or of a class's methods, and of what of the same module it uses.
 
-    Raises:
-        OSError, TypeError: a source is not at hand.
+    Raises OSError, TypeError if a source is not at hand.
     """
     if id(target) in seen:
         return

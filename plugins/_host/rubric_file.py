@@ -57,12 +57,7 @@ _WORDS = {str: "text", int: "a whole number", float: "a number", list: "a list o
 
 
 def rubric_from_file(path: Path) -> RubricSpec:
-    """Returns the rubric that a TOML file describes.
-
-    Raises:
-        PluginNotFound: there is no such file.
-        UsageError: it is no TOML, or describes no rubric; names the file and the key.
-    """
+    """Returns the rubric that a TOML file describes; UsageError names the file and the key."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

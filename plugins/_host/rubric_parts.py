@@ -18,13 +18,9 @@ Find = Callable[[SpecText], Registration]
 def with_components(known: Registration, find: Find, inside: tuple[str, ...] = ()) -> Registration:
     """Returns the registration of a reward with every component of a rubric found, at any depth.
 
-    Args:
-        known: a reward; one that is no rubric, or a rubric that is whole, comes back as it is.
-        find: returns the reward that a SPEC names, its own components not looked at.
-        inside: the rubrics, as distribution/name, that this one is a component of.
-
-    Raises:
-        UsageError: a component cannot be found or does not fit; names the rubric.
+    `known`: a reward; one that is no rubric, or a rubric that is whole, comes back as it is. `find`: returns the reward
+    that a SPEC names, its own components not looked at. `inside`: the rubrics, as distribution/name, that this one is a
+    component of. Raises UsageError: a component cannot be found or does not fit; names the rubric.
     """
     spec = known.spec
     if not isinstance(spec, RubricSpec) or spec.complete:

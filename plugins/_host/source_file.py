@@ -1,8 +1,7 @@
 """Loads a plugin from a file that belongs to no installed package: `./mine.py:score`, or a rubric, `./rubric.toml`.
 
-In: a path and the name of any spec in the file, or of a plain function, which is a reward as it is. Out: a registration
-whose distribution is the file's absolute path. The file's folder joins the end of `sys.path`, so that it may import its
-neighbours without hiding anything that is installed. The same file with the same content is executed once.
+The file's folder joins the end of `sys.path`, so that it may import its neighbours without hiding anything installed.
+The same file with the same content is executed once.
 """
 
 from __future__ import annotations
@@ -40,9 +39,8 @@ _PLAIN_FORM: dict[Kind, str] = {
 def registration_from_file(kind: Kind, text: SpecText) -> Registration:
     """Returns the spec of that kind that the file holds under a variable of that name, or with that name.
 
-    Raises:
-        PluginNotFound: there is no such file, no such function in it, or only another version.
-        UsageError: the file cannot be executed, or the name stands for something else.
+    Raises PluginNotFound if there is no such file, no such function in it, or only another version; UsageError if the
+    file cannot be executed, or the name stands for something else.
     """
     path_text, function = text.path, text.name
     path = Path(path_text).expanduser()
@@ -146,11 +144,7 @@ def _kind_of_plain(value: object, module: ModuleType) -> Kind | None:
 
 
 def _only(kind: Kind, path: str, offered: Sequence[str]) -> str:
-    """Returns the name of the one thing that a file offers.
-
-    Raises:
-        PluginNotFound: it offers none, or several.
-    """
+    """Returns the name of the one thing that a file offers. Raises PluginNotFound if it offers none, or several."""
     if len(offered) == 1:
         return offered[0]
     if not offered:
@@ -165,11 +159,7 @@ def _only(kind: Kind, path: str, offered: Sequence[str]) -> str:
 
 
 def module_from_file(path: Path) -> ModuleType:
-    """Executes a Python file, once for the same content, and returns it as a module.
-
-    Raises:
-        UsageError: it raises, with the place.
-    """
+    """Executes a Python file, once for the same content, and returns it as a module. Raises UsageError."""
     content = path.read_bytes()
     identity = hashlib.sha256(str(path).encode() + b"\0" + content).hexdigest()[:12]
     name = f"grpo_file_{path.stem}_{identity}"
@@ -202,10 +192,7 @@ def _remedy(path: Path, error: BaseException) -> str:
 
 
 def source_sha256(function: object) -> str | None:
-    """Returns the SHA-256 of the file that defines a function or class, or None when its source is not at hand.
-
-    Of what a script or a notebook's cell defines it is that of its own source: the rest goes on changing.
-    """
+    """Returns the SHA-256 of the file that defines it, of a script or notebook that of its own source, or None."""
     target = inspect.unwrap(function) if callable(function) else function
     while hasattr(target, "func"):
         target = inspect.unwrap(target.func)

@@ -1,8 +1,4 @@
-"""A spec with the user's options, weight and alias: what a run actually uses.
-
-In: a spec from the host and the values of a SPEC. Out: a bound plugin whose `call` takes a completion and returns
-what the function returned; outcomes and failures are core/score's business.
-"""
+"""Binds a spec to the user's options, weight and alias: what a run actually uses."""
 
 from __future__ import annotations
 
@@ -65,12 +61,7 @@ class _BoundFunction:
         return self.spec.batch or self.grouped
 
     def prepare(self) -> None:
-        """Lets the plugin look at its options before anything is loaded.
-
-        Raises:
-            UsageError: what the plugin says about them.
-            PluginError: it raised something else.
-        """
+        """Lets the plugin look at its options before anything is loaded. Raises UsageError, PluginError."""
         _prepare(self.spec, self.distribution, self.options)
 
     def shown(self, completions: Sequence[Completion]) -> Sequence[Completion]:
@@ -83,9 +74,7 @@ class _BoundFunction:
     def call(self, completion: Completion) -> Any:
         """Calls the function for one completion (a coroutine for async functions; not where it takes several).
 
-        Raises:
-            MissingColumn: the completion's row lacks a column.
-            Exception: whatever the plugin raises.
+        Raises MissingColumn if the completion's row lacks a column; Exception: whatever the plugin raises.
         """
         return self.caller()(completion)
 
@@ -124,9 +113,7 @@ class _BoundFunction:
     def call_together(self, completions: Sequence[Completion]) -> Any:
         """Calls a function once for several completions: a batch with its columns as lists, or a group with its row.
 
-        Raises:
-            MissingColumn: some row lacks a column.
-            Exception: whatever the plugin raises.
+        Raises MissingColumn if some row lacks a column; Exception: whatever the plugin raises.
         """
         first: list[Any] = list(completions) if self.spec.whole else [c.text for c in completions]
         rows = [completion.row for completion in completions]
@@ -187,7 +174,6 @@ class BoundEnv:
 
     @property
     def name(self) -> str:
-        """The alias, or else the spec's name."""
         return self.alias or self.spec.name
 
     def make(self) -> Any:
@@ -200,19 +186,11 @@ class BoundEnv:
         return self.spec.ordered is not None and self.spec.ordered(**self.options)
 
     def settled(self) -> BoundEnv:
-        """Returns it with the rewards, the verifier and the note that fit its options.
-
-        Raises:
-            UsageError: the options, or the rows that they name, cannot be used.
-        """
+        """Returns it with the rewards, the verifier and the note that fit its options. Raises UsageError."""
         return self if self.spec.settle is None else replace(self, spec=self.spec.settle(**self.options))
 
     def rows(self, split: str) -> Sequence[Mapping[str, Any]] | None:
-        """Returns the rows of a split, or None when the environment makes its own episodes.
-
-        Raises:
-            DatasetError: the rows cannot be used.
-        """
+        """Returns the rows of a split, or None when the environment makes its own episodes. Raises DatasetError."""
         return None if self.spec.dataset is None else self.spec.dataset(split, **self.options)
 
 
@@ -239,7 +217,6 @@ class _BoundTraining:
 
     @property
     def name(self) -> str:
-        """The spec's name."""
         return self.spec.name
 
     def prepare(self) -> None:
@@ -261,11 +238,7 @@ class BoundLoss(_BoundTraining):
     spec: LossSpec
 
     def __call__(self, tokens: LossTokens) -> TokenCosts:
-        """Returns what tokens cost.
-
-        Raises:
-            Exception: whatever the plugin raises, with a note that names it.
-        """
+        """Returns what tokens cost. Raises Exception: whatever the plugin raises, with a note that names it."""
         found = self._call(tokens)
         return found if isinstance(found, TokenCosts) else TokenCosts(found)
 
@@ -291,15 +264,10 @@ class BoundSampler:
 
     @property
     def name(self) -> str:
-        """The spec's name."""
         return self.spec.name
 
     def choose(self, seen: RowsSeen) -> list[int]:
-        """Returns the rows that it chooses.
-
-        Raises:
-            PluginError: it raised something, or chose what cannot be asked.
-        """
+        """Returns the rows that it chooses. Raises PluginError."""
         who = f"sampler '{self.name}' of {self.distribution}"
         try:
             found = self.spec.function(seen, **self.options)

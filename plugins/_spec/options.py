@@ -1,8 +1,4 @@
-"""Checks the option values that a user gave against the types that a plugin declares.
-
-In: a spec and the values of a SPEC. Out: the keyword arguments for its function. The types are checked by pydantic,
-which is imported only when there is a value to check.
-"""
+"""Checks the option values that a user gave against the types that a plugin declares."""
 
 from __future__ import annotations
 
@@ -19,9 +15,8 @@ from grpo.plugins.specs import Option, Spec
 def checked_options(spec: Spec, distribution: str, values: Mapping[str, Value]) -> dict[str, Any]:
     """Returns the keyword arguments that the values give; options without a value keep their defaults.
 
-    Raises:
-        OptionError: an option is unknown, lacks a value that it needs, or has a value of the wrong type.
-        PluginError: the plugin annotates an option with something that is not a type.
+    Raises OptionError if an option is unknown, lacks a value that it needs, or has a value of the wrong type;
+    PluginError if the plugin annotates an option with something that is not a type.
     """
     known = {option.name: option for option in spec.options}
     for name in values:

@@ -40,19 +40,12 @@ Value = float | None | Lack
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A component as the total sees it.
+    """A component as the total sees it."""
 
-    Attributes:
-        weight: in the sum.
-        range: lowest and highest score.
-        passes: the lowest score that passes.
-        gate: whether what follows depends on its passing.
-    """
-
-    weight: float
-    range: tuple[float, float]
-    passes: float
-    gate: bool = False
+    weight: float  # in the sum
+    range: tuple[float, float]  # lowest and highest score
+    passes: float  # the lowest score that passes
+    gate: bool = False  # whether what follows depends on its passing
 
     @property
     def reach(self) -> tuple[float, float]:
@@ -81,13 +74,7 @@ def reach(combine: Combine, terms: Sequence[Term]) -> tuple[float, float]:
 
 
 def total(combine: Combine, terms: Sequence[Term], values: Sequence[Value]) -> Value:
-    """Returns the rubric's score, None where it abstains, or `FAILED`.
-
-    Args:
-        combine: what is made of the values.
-        terms: the components.
-        values: one for each.
-    """
+    """Returns the rubric's score, None where it abstains, or `FAILED`."""
     return _sum(terms, values) if combine == "sum" else _logical(combine, terms, values)
 
 

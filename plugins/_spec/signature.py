@@ -1,8 +1,4 @@
-"""Reads a plugin function's signature: which columns it needs, which options it takes.
-
-In: a function. Out: its columns, options and whether it wants a whole `Completion`. A signature that the contract
-does not allow raises `SpecError` when the module is imported, long before anything is scored.
-"""
+"""Reads a plugin function's signature: which columns it needs, which options it takes."""
 
 from __future__ import annotations
 
@@ -31,12 +27,7 @@ class Signature:
 
 
 def read_signature(function: Callable[..., Any]) -> Signature:
-    """Reads the signature of a reward or verifier.
-
-    Raises:
-        SpecError: it cannot be called or is a class, no `completion` parameter first, `*args`, or an option with a
-            reserved name.
-    """
+    """Reads the signature of a reward or verifier. Raises SpecError."""
     if inspect.isclass(function):
         raise SpecError(f"{function.__qualname__} is a class. Give an object of it: {function.__name__}(...).")
     if not callable(function):
@@ -94,12 +85,7 @@ def name_of_function(function: Callable[..., Any]) -> str:
 
 
 def refuse_unfit_scope(plugin: str, function: Callable[..., Any], scope: Scope, *, batch: bool) -> None:
-    """Refuses a scope that a function does not have.
-
-    Raises:
-        SpecError: an unknown scope, that of groups with `batch` or for a function of one completion, or a function of
-            a list that is given one completion.
-    """
+    """Refuses a scope that a function does not have. Raises SpecError."""
     if scope not in typing.get_args(Scope):
         raise SpecError(f"'{plugin}': scope {scope!r} must be one of {', '.join(typing.get_args(Scope))}.")
     first = next(iter(inspect.signature(function).parameters))
@@ -124,11 +110,7 @@ def refuse_unfit_scope(plugin: str, function: Callable[..., Any], scope: Scope, 
 
 
 def named_otherwise(columns: Sequence[Column], aliases: Mapping[str, Sequence[str]], plugin: str) -> tuple[Column, ...]:
-    """Returns columns with other names to read them under.
-
-    Raises:
-        SpecError: a name is not a column, or is given twice, or one name stands for the names of a list.
-    """
+    """Returns columns with other names to read them under. Raises SpecError."""
     known = [column.name for column in columns]
     taken = [*known, *(alias for names in aliases.values() for alias in names)]
     for name, names in aliases.items():
@@ -142,11 +124,7 @@ def named_otherwise(columns: Sequence[Column], aliases: Mapping[str, Sequence[st
 
 
 def options_of(function: Callable[..., Any]) -> tuple[Option, ...]:
-    """Returns the keyword-only parameters of a function, a factory or a class as options.
-
-    Raises:
-        SpecError: an option has a name that SPECs reserve.
-    """
+    """Returns the keyword-only parameters of a function, a factory or a class as options. Raises SpecError."""
     plain_class = inspect.isclass(function) and not is_dataclass(function)
     hints = resolved_hints(function.__init__ if plain_class else function)
     return _options(function, inspect.signature(function).parameters.values(), hints)

@@ -1,7 +1,4 @@
-"""Is this a spec that the engine can use? Asked of everything a hook returns, since specs can be built by hand.
-
-In: what a hook returned for one plugin. Out: the first fault in words, or "" when there is none.
-"""
+"""Checks that a spec, which can be built by hand, is one that the engine can use."""
 
 from __future__ import annotations
 

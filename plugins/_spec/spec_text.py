@@ -2,9 +2,8 @@
 
 A family of environments takes a name more, `gym:FrozenLake-v1[:key=value,...]`.
 
-In: text such as `length:limit=80,weight=2,as=short`, `./mine.py:score` or `./rubric.toml`, or the table
-`{name = "length", weight = 2, as = "short", options = {limit = 80}}`. Out: a `SpecText`. No plugin is looked up.
-A value is JSON if it reads as JSON up to the next comma or the end, and otherwise the bare text up to the next comma.
+No plugin is looked up. A value is JSON if it reads as JSON up to the next comma or the end, and otherwise the bare text
+up to the next comma.
 """
 
 from __future__ import annotations
@@ -43,41 +42,23 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class SpecText:
-    """What the user asked for.
+    """What the user asked for."""
 
-    Attributes:
-        written: the text as the user wrote it, for errors.
-        name: the plugin's name; for a Python file, the function's; for a rubric's file, the file's.
-        distribution: the distribution that the user named, or "".
-        path: the file, or "".
-        member: for a family of environments (`gym:FrozenLake-v1`), which of them, or "".
-        version: the version that the user insists on, or None.
-        options: option name to value, without the reserved keys.
-        weight: the weight, or None when not given.
-        alias: the value of `as`, or "".
-        timeout: seconds, or None when not given.
-        reads: "turn" or "rollout", or None when not given.
-    """
-
-    written: str
-    name: str
-    distribution: str = ""
-    path: str = ""
-    member: str = ""
-    version: int | None = None
-    options: Mapping[str, Value] = field(default_factory=dict)
-    weight: float | None = None
-    alias: str = ""
-    timeout: float | None = None
-    reads: Reads | None = None
+    written: str  # the text as the user wrote it, for errors
+    name: str  # the plugin's name; for a Python file, the function's; for a rubric's file, the file's
+    distribution: str = ""  # the distribution that the user named, or ""
+    path: str = ""  # the file, or ""
+    member: str = ""  # for a family of environments (`gym:FrozenLake-v1`), which of them, or ""
+    version: int | None = None  # the version that the user insists on, or None
+    options: Mapping[str, Value] = field(default_factory=dict)  # option name to value, without the reserved keys
+    weight: float | None = None  # the weight, or None when not given
+    alias: str = ""  # the value of `as`, or ""
+    timeout: float | None = None  # seconds, or None when not given
+    reads: Reads | None = None  # "turn" or "rollout", or None when not given
 
 
 def parse(source: str | Mapping[str, Any]) -> SpecText:
-    """Reads a SPEC from text or from a table.
-
-    Raises:
-        UsageError: it does not follow the syntax, or a reserved key has an impossible value.
-    """
+    """Reads a SPEC from text or from a table. Raises UsageError."""
     if not isinstance(source, str):
         return _parse_table(source)
     text = source.strip().removeprefix(PYTHON)
@@ -95,11 +76,7 @@ def is_file(text: str) -> bool:
 
 
 def _refuse_data(text: str) -> None:
-    """Refuses a file of rows where a plugin is to be named.
-
-    Raises:
-        UsageError: with the environment that reads it.
-    """
+    """Refuses a file of rows where a plugin is to be named. Raises UsageError with the environment that reads it."""
     if text.endswith(_DATA_ENDS):
         raise UsageError(f"'{text}' is a data set and no plugin. To train on its rows: --env rows:dataset={text}")
 
@@ -161,7 +138,6 @@ def _named(head: str, written: str) -> SpecText:
 
 
 def _pairs(text: str, written: str) -> dict[str, Value]:
-    """Reads `key=value,...`."""
     import json
 
     values: dict[str, Value] = {}
@@ -241,14 +217,7 @@ def _complete(named: SpecText, values: dict[str, Value]) -> SpecText:
             raise UsageError(
                 f"'{named.written}': as={alias!r} must be a name without '/' and blanks, in plain letters."
             )
-    return replace(
-        named,
-        options=values,
-        weight=weight,
-        alias=alias,
-        timeout=timeout,
-        reads=reads,
-    )
+    return replace(named, options=values, weight=weight, alias=alias, timeout=timeout, reads=reads)
 
 
 def _number(named: SpecText, values: dict[str, Value], key: str, expected: str) -> float | None:

@@ -9,9 +9,8 @@ import ast
 import builtins
 from collections.abc import Sequence
 
-from grpo.rewards.code.syntax import called, called_by_name, find, names_in, words
-
 from grpo.rewards.code.guest.customs import SOLUTION_MODULES
+from grpo.rewards.code.syntax import called, called_by_name, find, names_in, words
 
 _MODULES = words(
     "math cmath copy re itertools functools collections string typing json fractions operator heapq bisect"
@@ -77,10 +76,9 @@ class _Reader:
         named = [node for node in find(self._every, ast.Name) if node.id in self._answers]
         uses = [*self._calls, *(node for node in named if isinstance(node.ctx, ast.Load))]
         self._known = {name for use in uses if self._is_surely_data(use) for name in self._functions_of(use)}
-        for use in uses:
-            if not isinstance(self._parents.get(id(use)), ast.Expr | ast.Assign):
-                if self._functions_of(use) - self._known:
-                    return False
+        unknown = (use for use in uses if self._functions_of(use) - self._known)
+        if not all(isinstance(self._parents.get(id(use)), ast.Expr | ast.Assign) for use in unknown):
+            return False
         return all(map(self._is_given_data, self._calls)) and all(map(self._is_used_as_data, uses))
 
     def _is_allowed(self, node: ast.AST) -> bool:

@@ -1,9 +1,8 @@
-"""The parts of an e-mail: a completion in, its greeting, text and signature block out.
+"""Splits an e-mail into greeting, text and signature block.
 
-Reasoning in front of the e-mail is left out. The signature block is what follows the sign-off ("Kind regards,") or a
-line "--"; without either, what follows the last paragraph that opens with a few words and a comma ("Until Friday,"), or
-a drawn line; without those it is the last paragraph, unless that is the only one. Everything is linear in the text, of
-which the first 200,000 characters after the reasoning are read.
+The signature block is what follows the sign-off ("Kind regards,") or a line "--"; without either, what follows the last
+paragraph that opens with a few words and a comma, or a drawn line; without those the last paragraph, unless it is the
+only one. Linear in the text, of which the first 200,000 characters after the reasoning are read.
 """
 
 from __future__ import annotations
@@ -58,21 +57,14 @@ _TITLE = lazy_pattern(
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """An e-mail.
+    """An e-mail."""
 
-    Attributes:
-        text: all of it, without header lines ("Subject: ..."), NFC, with LF as line end and no blank space around.
-        greeting: the start of its first line up to its punctuation ("Dear Dr Meyer", "Hello, Anna").
-        signature: the lines of its signature block that are not blank, stripped; at most twelve.
-    """
-
-    text: str
-    greeting: str
-    signature: tuple[str, ...]
+    text: str  # all of it, without header lines ("Subject: ..."), NFC, with LF as line end and no blank space around
+    greeting: str  # the start of its first line up to its punctuation ("Dear Dr Meyer", "Hello, Anna")
+    signature: tuple[str, ...]  # the lines of its signature block that are not blank, stripped; at most twelve
 
 
 def read_letter(completion: str) -> Letter:
-    """Takes an e-mail apart."""
     text = visible(_without_reasoning(completion)[:_READ]).replace("\r\n", "\n").replace("\r", "\n")
     lines = unicodedata.normalize("NFC", text).strip().split("\n")
     first = 0

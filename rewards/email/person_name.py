@@ -1,8 +1,7 @@
-"""Whom a greeting addresses: a greeting and a person's full name in, whether it names that person and nobody else out.
+"""Decides whether a greeting names a person and nobody else.
 
-Names are compared the way people write them: without case, with or without accents (José, Jose; Müller, Mueller,
-Muller), any part of a name with a hyphen, with or without titles and particles. They are found in scripts that part
-words by blank space.
+Names are compared without case, with or without accents (José, Jose; Müller, Mueller, Muller), any part of a name with
+a hyphen, with or without titles and particles, in scripts that part words by blank space.
 """
 
 from __future__ import annotations

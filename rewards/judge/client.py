@@ -1,10 +1,8 @@
-"""Asks the judge: an endpoint and messages in, the text of a reply and its tokens out, over `openai`'s client.
+"""Asks the judge over `openai`'s client.
 
-Theory of operation. A client belongs to the event loop that it was made on, so each loop has clients, turns and locks
-of its own. They live in an async generator that the loop closes when it shuts down, and its connections with them. The
-client retries what is transient (429, 5xx, lost connections, timeouts; it waits as long as the server asks, up to a
-minute); what is left after that is a `JudgeError`. A server that does not know JSON schemas says so once, and is then
-asked without one.
+A client belongs to the event loop that it was made on, so each loop has clients, turns and locks of its own, in an
+async generator that the loop closes. The client retries what is transient; what is left is a `JudgeError`. A server
+that does not know JSON schemas says so once, and is then asked without one.
 """
 
 from __future__ import annotations
@@ -31,14 +29,10 @@ _CUT_SHORT = ("length", "content_filter", "tool_calls", "function_call")
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back.
+    """What came back."""
 
-    Attributes:
-        text: the content of the message.
-        prompt_tokens, completion_tokens: as the server counts them, or None.
-    """
-
-    text: object
+    text: object  # the content of the message
+    # prompt_tokens, completion_tokens: as the server counts them, or None
     prompt_tokens: int | None
     completion_tokens: int | None
 
@@ -66,11 +60,7 @@ _dialects: dict[tuple[str, str], _Dialect] = {}
 
 
 async def ask(endpoint: Endpoint, messages: Sequence[Message], schema: dict[str, Any]) -> Reply:
-    """Asks the judge; waits for a turn first.
-
-    Raises:
-        JudgeError: no complete reply came, after the retries.
-    """
+    """Asks the judge; waits for a turn first. Raises JudgeError if no complete reply came, after the retries."""
     import openai
 
     here = await _here()

@@ -1,9 +1,4 @@
-"""The connection to a judge's server: its address in, a client that sends to nobody else and reads so much at most.
-
-A redirect would send the task, the reference and the completion to another host and take that host's verdict, so that
-none is followed. A reply is read up to a limit, as it comes; a compressed one, whose size nobody knows before it is
-unpacked, is not asked for and not read.
-"""
+"""Connects to a judge's server: no redirect is followed, and a reply is read up to a limit, uncompressed."""
 
 from __future__ import annotations
 
@@ -28,14 +23,7 @@ class Redirected(Refused):
 
 
 def connect(base_url: str, key: str, *, timeout: float, retries: int) -> AsyncOpenAI:
-    """Returns a client of a server, whose errors may come from a `Refused`; see `refusal`.
-
-    Args:
-        base_url: up to and with "/v1".
-        key: what the server knows us by.
-        timeout: seconds for one request, at each of its stages.
-        retries: after the first request.
-    """
+    """Returns a client of a server, whose errors may come from a `Refused`; `timeout` is of each stage of a request."""
     import httpx
     import openai
 

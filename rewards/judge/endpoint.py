@@ -24,37 +24,21 @@ _PROBE = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where the judge is, and how it is asked.
+    """Where the judge is, and how it is asked."""
 
-    Attributes:
-        base_url: up to and with "/v1".
-        model: its name there.
-        api_key_env: the environment variable that holds the key; "" when the server needs none.
-        temperature: None leaves it to the server.
-        max_tokens: of the reply.
-        retries: after the first request.
-        request_timeout: seconds for one request.
-        max_concurrency: requests at once, by loop and server.
-        structured: ask for the JSON schema.
-    """
-
-    base_url: str
-    model: str
-    api_key_env: str
-    temperature: float | None
-    max_tokens: int
-    retries: int
-    request_timeout: float
-    max_concurrency: int
-    structured: bool
+    base_url: str  # up to and with "/v1"
+    model: str  # its name there
+    api_key_env: str  # the environment variable that holds the key; "" when the server needs none
+    temperature: float | None  # None leaves it to the server
+    max_tokens: int  # of the reply
+    retries: int  # after the first request
+    request_timeout: float  # seconds for one request
+    max_concurrency: int  # requests at once, by loop and server
+    structured: bool  # ask for the JSON schema
 
     @property
     def key(self) -> str:
-        """The key.
-
-        Raises:
-            OptionError: the environment variable is not set, or is not a name of one.
-        """
+        """The key. Raises OptionError if the environment variable is not set, or is not a name of one."""
         if not self.api_key_env:
             return _NO_KEY
         if not _ENV_NAME.fullmatch(self.api_key_env):
@@ -75,13 +59,7 @@ class Endpoint:
 
 
 def refuse_unusable(endpoint: Endpoint) -> None:
-    """Refuses an endpoint that cannot be asked: no client, no key, nobody there.
-
-    One request is made, for the list of models; whatever the server says to it but "unauthorized" will do.
-
-    Raises:
-        UsageError: names what is missing and the remedy.
-    """
+    """Refuses an endpoint without client or key, or that does not let us list its models."""
     try:
         url = urlsplit(endpoint.base_url)
         usable = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
@@ -134,5 +112,4 @@ async def _probe(endpoint: Endpoint) -> None:
 
 
 def without(key: str, text: str) -> str:
-    """Returns a text with the key taken out."""
     return text if key == _NO_KEY else text.replace(key, "***")

@@ -1,9 +1,7 @@
 """Builds the chat messages for the LLM judge and the schema of its reply.
 
-Three things keep the material from being obeyed. It is quoted line by line (`rewards/judge/quote.py`), between lines
-that begin with a mark that is drawn anew for each request, so that nothing in it can end the quotation. The rules
-stand before it and the request after it. And the reply must repeat the mark, so that a verdict which the material
-contains, copied as it stands, is no verdict.
+Material is quoted line by line (`rewards/judge/quote.py`) between lines with a mark drawn anew for each request; rules
+stand before it and the request after it; and the reply must repeat the mark, so a copied verdict is none.
 """
 
 from __future__ import annotations
@@ -39,25 +37,18 @@ and nothing else, with exactly these keys in this order:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One request to the judge.
+    """One request to the judge."""
 
-    Attributes:
-        messages: the chat.
-        mark: what the reply must repeat.
-    """
-
-    messages: tuple[Message, ...]
-    mark: str
+    messages: tuple[Message, ...]  # the chat
+    mark: str  # what the reply must repeat
 
 
 def material_of(completion: Completion, question: Any, reference: Any, longest: int) -> tuple[tuple[str, str], ...]:
     """Returns what the judge is to see, as pairs of a title and a text.
 
-    Args:
-        completion: its prompt is the task; of several turns, the whole conversation is the answer.
-        question: the task of a completion that has no prompt, or None or "".
-        reference: the reference answer, or "".
-        longest: of a longer answer, only the first and the last half of so many characters are shown.
+    `completion`: its prompt is the task; of several turns, the whole conversation is the answer. `question`: the task
+    of a completion that has no prompt, or None or "". `reference`: the reference answer, or "". `longest`: of a longer
+    answer, only the first and the last half of so many characters are shown.
     """
     task = _conversation(completion.prompt) if completion.prompt else str("" if question is None else question)
     answer = _conversation(completion.messages) if completion.turns > 1 else completion.text

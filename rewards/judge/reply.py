@@ -20,15 +20,8 @@ def read_points(reply: object, mark: str, points: int) -> int:
     """Returns the points of a reply.
 
     The reply must be one JSON object, alone or alone in a code fence, with exactly the keys mark, reasoning and points,
-    each once; the mark must be the question's, and the points a whole number in range.
-
-    Args:
-        reply: the text of the reply.
-        mark: the question's mark.
-        points: the highest number of points.
-
-    Raises:
-        JudgeError: it is anything else.
+    each once; the mark must be the question's, and the points a whole number in range. Raises JudgeError if it is
+    anything else.
     """
     if not isinstance(reply, str) or not reply.strip():
         raise JudgeError("the judge's reply is empty.")

@@ -1,8 +1,4 @@
-"""A language model as the judge: a completion, its task and a rubric in, a score from 0 to 1 out.
-
-The judge is any OpenAI-compatible endpoint. What cannot be read as its verdict is a failure and never a score. All that
-asking needs is imported where it is needed: listing the plugins loads this module too.
-"""
+"""The reward `judge`: a language model scores a completion by a rubric, over any OpenAI-compatible endpoint."""
 
 from __future__ import annotations
 
@@ -45,11 +41,7 @@ def prepare(
     output_price: float,
     cache: bool,
 ) -> None:
-    """Refuses options that cannot work, a missing key, and an endpoint that does not answer.
-
-    Raises:
-        UsageError: names the option and the remedy.
-    """
+    """Refuses options that cannot work, a missing key, and an endpoint that does not answer."""
     from grpo.rewards.judge.endpoint import Endpoint, refuse_unusable
 
     for name, text in (("model", model), ("rubric", rubric)):
@@ -73,15 +65,7 @@ def prepare(
         raise OptionError(f"judge: request_timeout={request_timeout}. Choose seconds above 0.")
     refuse_unusable(
         Endpoint(
-            base_url,
-            model,
-            api_key_env,
-            temperature,
-            max_tokens,
-            retries,
-            request_timeout,
-            max_concurrency,
-            structured,
+            base_url, model, api_key_env, temperature, max_tokens, retries, request_timeout, max_concurrency, structured
         )
     )
 

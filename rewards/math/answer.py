@@ -1,9 +1,7 @@
-"""The part of a completion that states its mathematical answer, and the gold of a row, both still as text.
+"""Finds the part of a completion that states its mathematical answer, and the gold of a row, both still as text.
 
-What follows the reasoning is read first, the reasoning only when
-nothing follows. In it the last statement counts: an `<answer>` or `<SOLUTION>` block, a line `#### ...`, the last
-`\\boxed{}` (with those joined to it by "and", "or" or commas), or a sentence "the final answer is ..."; without any,
-the end of the text. All of it is linear in the length of the text, of which the last 200,000 characters are read.
+What follows the reasoning is read first, the reasoning only when nothing follows. In it the last statement counts. All
+of it is linear in the length of the text, of which the last 200,000 characters are read.
 """
 
 from __future__ import annotations
@@ -55,17 +53,11 @@ _SPACING = lazy_pattern(r"\\(?:left|right|displaystyle)(?![a-zA-Z])|\\[!,;: ]|\s
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What a completion states as its answer.
+    """What a completion states as its answer."""
 
-    Attributes:
-        text: the statement, with the text before it where that helps to read it.
-        form: how it was marked.
-        parts: the contents of its boxes, or the one content of its block or line; none for prose.
-    """
-
-    text: str
-    form: Form
-    parts: tuple[str, ...] = ()
+    text: str  # the statement, with the text before it where that helps to read it
+    form: Form  # how it was marked
+    parts: tuple[str, ...] = ()  # the contents of its boxes, or the one content of its block or line; none for prose
 
 
 def statement(completion: str) -> Statement | None:

@@ -43,7 +43,6 @@ def main(descriptor: int) -> None:
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Returns the reply to a request."""
     from grpo.rewards.math import equal as math_equal
 
     gold, text = request["gold"], request["text"]

@@ -142,12 +142,7 @@ _FENCE = lazy_pattern(r"```\w*\s*\Z")
 
 
 def behind_cue(prediction: Statement, gold: str) -> Statement:
-    """Returns a statement in prose with the mathematics behind its cue as its one marked content; else unchanged.
-
-    Args:
-        prediction: the statement.
-        gold: the gold as text: a final "!" is a factorial only where the gold has one.
-    """
+    """Returns a statement in prose with the mathematics behind its cue as its one marked content; else unchanged."""
     if prediction.parts:
         return prediction
     for sentence, named in _sentences(prediction):
@@ -178,8 +173,7 @@ def last_words(prediction: Statement) -> tuple[str, ...]:
 def words_behind_cue(text: str) -> tuple[str, ...]:
     """Returns the sentence behind the last cue of prose, and it without a remark ("Paris, the capital of France").
 
-    Returns:
-        None of them without a cue, and where what follows takes the answer back.
+    Returns None of them without a cue, and where what follows takes the answer back.
     """
     for lead, sentence, after in _cued(text):
         if _taken_back(after) or _refused(lead) or sentence.endswith("?"):

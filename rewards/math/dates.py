@@ -1,8 +1,4 @@
-"""Times of day and dates, however written: two texts in, whether they are the same moment, or None for others out.
-
-`3:30 PM` is 15:30, and `March 15th` is 15 March. Times without a half of the day on either side are left to others, as
-`3:30` may as well be a ratio.
-"""
+"""Compares times of day and dates, however written: `3:30 PM` is 15:30, and `March 15th` is 15 March."""
 
 from __future__ import annotations
 
@@ -69,7 +65,6 @@ def _usual(text: str) -> str:
 
 
 def _date(text: str) -> tuple[int, int, str | None] | None:
-    """Month, day and year, if there is one."""
     found = next(filter(None, (form.fullmatch(text) for form in _DATES)), None)
     return (_MONTHS[found["month"][:3].lower()], int(found["day"]), found["year"]) if found else None
 
@@ -88,7 +83,6 @@ def _clock(text: str) -> tuple[tuple[int, int], str] | None:
 
 
 def _readings(moment: tuple[int, int], half: str) -> list[tuple[int, int]]:
-    """The hours of 24 that a time may mean."""
     hour, minute = moment
     if half == "=":
         return [moment]

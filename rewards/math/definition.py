@@ -35,10 +35,6 @@ def same_argument(gold: str, text: str) -> tuple[str, str] | None:
 
     Several bodies are a set. None, too, where the answer has another name for the function, or the gold's argument as
     another letter.
-
-    Args:
-        gold: the gold, as LaTeX.
-        text: the answer, as LaTeX.
     """
     wanted, given = _read(gold), _read(text)
     if wanted is None or given is None or (wanted.name and given.name and wanted.name != given.name):

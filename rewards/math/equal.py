@@ -63,18 +63,11 @@ def same_mathematics(
 ) -> bool | None:
     """Compares two answers by math-verify; then as sets of real numbers, with i as the imaginary unit, as vectors.
 
-    Args:
-        gold: the gold answer, as LaTeX or text.
-        statement: the statement of the answer, as LaTeX or text.
-        core: the answer alone, without the words around it, where that is known.
-        precision: decimal places to which numbers are compared; significant digits where the gold is so small that
-            fewer than two of its digits would be left.
-        strict: variables keep their names, and sets differ from tuples.
-        relations: a relation in the statement may equal a set in the gold (the other way round it always may).
-
-    Returns:
-        None when the gold cannot be read as mathematics. False, too, when the stack or the memory did not suffice
-        inside math-verify, which does not say so.
+    `core`: the answer alone, without the words around it, where that is known. `precision`: decimal places to which
+    numbers are compared; significant digits where the gold is so small that fewer than two of its digits would be left.
+    `strict`: variables keep their names, and sets differ from tuples. `relations`: a relation in the statement may
+    equal a set in the gold (the other way round it always may). Returns None when the gold cannot be read as
+    mathematics. False, too, when the stack or the memory did not suffice inside math-verify, which does not say so.
     """
     _silence()
     gold, statement, core = _one_logarithm(gold, statement, core)
@@ -189,8 +182,7 @@ def _content(text: str) -> str:
 def read_latex(latex: str) -> Any:
     """Returns a LaTeX expression as a sympy object, in the reading that answers are compared in.
 
-    Raises:
-        Exception: the text is no expression that latex2sympy knows.
+    Raises Exception if the text is no expression that latex2sympy knows.
     """
     from latex2sympy2_extended import latex2sympy
     from sympy import sympify
@@ -205,9 +197,7 @@ def trl_accuracy(completion: str, solution: str) -> bool | None:
 
     _silence()
     config = LatexExtractionConfig(
-        normalization_config=NormalizationConfig(units=True),
-        boxed_match_priority=0,
-        try_extract_without_anchor=False,
+        normalization_config=NormalizationConfig(units=True), boxed_match_priority=0, try_extract_without_anchor=False
     )
     gold = _parse(solution)
     return _verify(gold, _parse(completion, config, extraction_mode="first_match")) if gold else None

@@ -1,7 +1,4 @@
-"""The gold of a row in all the readings that the verifier needs: an answer in, a `Gold` out, worked out once.
-
-The completions of a group share their gold, and reading it costs as much as reading a short answer.
-"""
+"""Works out a row's gold once, in all the readings that the verifier needs, for all completions of a group."""
 
 from __future__ import annotations
 
@@ -25,33 +22,19 @@ _WORD = lazy_pattern(r"(?i:\b(?:yes|no|odd)\b)|[^\W\d_]{4,}|[^\W\d_]\s+[^\W\d_]{
 
 @dataclass(frozen=True, slots=True)
 class Gold:
-    """A gold answer.
+    """A gold answer."""
 
-    Attributes:
-        text: it in the usual spelling, without a choice's letter before its value.
-        label: that letter, or "".
-        plain: the text without what never changes its meaning.
-        core: its marked content.
-        values: the values that joining words or semicolons part, or None for a single one.
-        words: it in words, or None where it is no text of words.
-        letter: the capital letter that it is, or None.
-        letters: the letters that it is, of several choices, or None.
-        number: the number that it is, or None.
-        moment: it is a time of day or a date.
-        amount: it is one quantity of a known unit, or of several: "3 hours 20 minutes".
-    """
-
-    text: str
-    label: str
-    plain: str
-    core: str
-    values: frozenset[str] | None
-    words: str | None
-    letter: str | None
-    letters: frozenset[str] | None
-    number: Number | None
-    moment: bool
-    amount: bool
+    text: str  # it in the usual spelling, without a choice's letter before its value
+    label: str  # that letter, or ""
+    plain: str  # the text without what never changes its meaning
+    core: str  # its marked content
+    values: frozenset[str] | None  # the values that joining words or semicolons part, or None for a single one
+    words: str | None  # it in words, or None where it is no text of words
+    letter: str | None  # the capital letter that it is, or None
+    letters: frozenset[str] | None  # the letters that it is, of several choices, or None
+    number: Number | None  # the number that it is, or None
+    moment: bool  # it is a time of day or a date
+    amount: bool  # it is one quantity of a known unit, or of several: "3 hours 20 minutes"
 
 
 def read_gold(answer: object) -> Gold | None:

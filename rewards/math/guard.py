@@ -1,8 +1,4 @@
-"""Expressions that would hang or exhaust a computer algebra system, told by their text: LaTeX in, a reason or None out.
-
-The test reads and never computes: huge powers, towers of powers, factorials, long runs of digits and deep nesting. It
-may refuse an expression that could be computed after all; no one is expected to write such an answer, which is wrong.
-"""
+"""Refuses expressions that would hang or exhaust computer algebra, by their text alone."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The spellings of an answer that its reader does not care for: a marked answer or a gold in, the usual LaTeX out.
-
-Faces, sizes and colours, a currency's name before a sum, `\\nicefrac`, zero-width characters, a choice's letter before
-its value, "the answer is" or "about" inside the box, repeating decimals, numbers in words, reversed brackets of
-intervals, `5 = x`. What is not known stays as it is.
-"""
+"""Rewrites a marked answer or a gold in the usual LaTeX; what is not known stays as it is."""
 
 from __future__ import annotations
 

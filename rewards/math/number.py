@@ -51,13 +51,7 @@ def term(gold: str) -> str | None:
 
 
 def number_of(answer: object, gold: str, core: str) -> Number | None:
-    """The gold as a number, unless it is a term with a variable, or several answers.
-
-    Args:
-        answer: the gold of the row.
-        gold: the same as text, in the usual spelling.
-        core: its marked content.
-    """
+    """The gold as a number, unless it is a term with a variable, or several answers."""
     if _TERM.search(gold) or term(gold) is not None or several(core):
         return None
     found = gold_number(answer)
@@ -65,14 +59,7 @@ def number_of(answer: object, gold: str, core: str) -> Number | None:
 
 
 def same_number(prediction: Statement, number: Number, gold: str, precision: int) -> bool | None:
-    """Whether a statement is the gold number, or None when that takes algebra, or a closer look at prose, to say.
-
-    Args:
-        prediction: the statement.
-        number: the gold.
-        gold: the gold with its unit, as text.
-        precision: decimals to which two numbers are compared where one is no whole number.
-    """
+    """Whether a statement is the gold number, to `precision` decimals, or None when that takes algebra to say."""
     if not prediction.parts:
         found = last_number(prediction.text)
         if found is None:
@@ -140,15 +127,8 @@ def unclear(prediction: Statement) -> bool:
 def same_digits(content: str, core: str, number: Number, precision: int) -> tuple[bool | None, str]:
     """Compares an answer that is digits alone with a gold that is digits alone, which most are; reads nothing else.
 
-    Args:
-        content: the marked answer.
-        core: the gold, as text.
-        number: the same, as a number.
-        precision: as for `same_number`.
-
-    Returns:
-        What the verifier would come to in all its steps, and why, or "" for the same digits; None where one of the
-        two is more than digits.
+    `precision`: as for `same_number`. Returns what the verifier would come to in all its steps, and why, or "" for the
+    same digits; None where one of the two is more than digits.
     """
     content, core = content.strip(), core.strip()
     if DIGITS_ALONE.fullmatch(content) is None or DIGITS_ALONE.fullmatch(core) is None:

@@ -1,8 +1,4 @@
-"""Why a statement is no answer, whatever it holds: statement, gold and question in, a reason or None out.
-
-These are the ways to be paid without answering: several values where one is asked, a denial, a question, the problem
-restated and left to the verifier to compute.
-"""
+"""Says why a statement is no answer, whatever it holds: several values, a denial, a question, the problem restated."""
 
 from __future__ import annotations
 
@@ -55,12 +51,8 @@ def objection(
 ) -> str | None:
     """Returns why the statement cannot be right, or None when it has to be compared.
 
-    Args:
-        stated: the statement, which is not the text of the gold.
-        gold: the gold as text.
-        number: the gold as a number, or None.
-        question: the question, where the row has it.
-        evaluated: a problem left to compute is no answer.
+    `stated`: the statement, which is not the text of the gold. `number`: the gold as a number, or None. `question`: the
+    question, where the row has it. `evaluated`: a problem left to compute is no answer.
     """
     clause = claim(prediction)
     one = number is not None or not (several(gold) or is_set(gold))

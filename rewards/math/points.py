@@ -1,8 +1,4 @@
-"""Compares two answers by value, at points where they have variables, which no power is too high for.
-
-What differs there need not be simplified, and what agrees to hundreds of digits is the same. An answer with a
-variable where the gold has none is another type of value, whatever it simplifies to. It runs where `math_equal` runs.
-"""
+"""Compares two answers by value, at points where they have variables, where `math_equal` runs."""
 
 from __future__ import annotations
 
@@ -22,13 +18,9 @@ _CONSTANTS = {"i", "e", "pi"}
 def same_at_points(gold: Any, found: Any) -> bool | None:
     """Whether two answers are equal, None where their values cannot tell.
 
-    Args:
-        gold: the gold, as a sympy object: an expression, or a tuple, an interval, a set or a matrix of them.
-        found: the answer, as one.
-
-    Returns:
-        False for other values at every point and for a variable where the gold has none; True for the same values at
-        all points; None for other objects, rounded numbers, and what has other values at some points only.
+    `gold`: the gold, as a sympy object: an expression, or a tuple, an interval, a set or a matrix of them. Returns
+    False for other values at every point and for a variable where the gold has none; True for the same values at all
+    points; None for other objects, rounded numbers, and what has other values at some points only.
     """
     from math_verify.grader import is_assignment_relation, unwrap_eq
     from sympy import Expr, Float, Rational, Symbol, gamma

@@ -1,11 +1,8 @@
 """Compares answers under a hard time limit, from any thread of any process.
 
-Theory of operation. Computer algebra can hang inside one C call and can fill the memory, and no thread can be ended.
-So a comparison runs in a process of its own (`rewards/math/child.py`), which is kept for the next one and killed when
-it is late. Each calling thread has one process at a time, of which there are as many as processors; idle ones wait in
-a list and threads for one of them. A process is never used again after it was
-late or broke, so what a hang left behind judges nothing. A forked process starts its own. What starts a process and
-speaks to it is imported with the first comparison, and not when plugins are listed.
+Theory of operation. Computer algebra can hang inside one C call and fill the memory, so a comparison runs in a process
+of its own (`rewards/math/child.py`), which is kept for the next one and killed when it is late. There are as many as
+processors; each calling thread has one at a time. A forked process starts its own.
 """
 
 from __future__ import annotations
@@ -50,9 +47,7 @@ class _Process:
         from grpo.plugins.child_process import ChildProcess
 
         self._child = ChildProcess(
-            "grpo.rewards.math.child",
-            environment={"OMP_NUM_THREADS": "1", **os.environ},
-            stdout=subprocess.DEVNULL,
+            "grpo.rewards.math.child", environment={"OMP_NUM_THREADS": "1", **os.environ}, stdout=subprocess.DEVNULL
         )
         try:
             trouble = self._receive(_STARTING).get("error", "")
@@ -67,11 +62,7 @@ class _Process:
             )
 
     def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """Returns the reply to a request.
-
-        Raises:
-            Undecided: no reply came; the process is of no more use.
-        """
+        """Returns the reply to a request. Raises Undecided: no reply came; the process is of no more use."""
         import json
 
         from grpo.plugins.child_process import send_message
@@ -113,7 +104,6 @@ class _Process:
         return Undecided(reason) if code == -signal.SIGKILL else Exhausted(reason)
 
     def close(self) -> None:
-        """Ends the process at once."""
         self._child.end()
 
     def forget(self) -> None:

@@ -1,7 +1,4 @@
-"""Numerals with a base: `1011_2`, `(2A)_{16}` or "204 base 5" in, digits and base out; whether two are the same.
-
-Computer algebra drops the subscript, so that `1011_2` and `1011_3` would be equal there.
-"""
+"""Compares numerals with a base, `1011_2` or "204 base 5", whose subscript computer algebra drops."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Compares sequences that dots shorten: `1, 3, \\ldots, 2n-1` with `1, 3, 5, \\ldots, 2n-1`, also in sets and sums.
+r"""Compares sequences that dots shorten: `1, 3, \ldots, 2n-1` with `1, 3, 5, \ldots, 2n-1`, where `math_equal` runs.
 
-Each writer shows as many terms as he likes, so terms that only one shows have to go on as the others do: by equal
-steps, by equal ratios, or as the general term at the end says. It runs where `math_equal` runs.
+Terms that only one shows have to go on as the others do: by equal steps, equal ratios, or as the general term says.
 """
 
 from __future__ import annotations
@@ -32,13 +31,7 @@ class _Terms:
 
 
 def same_sequence(gold: str, text: str, read: Callable[[str], Sequence[Any]]) -> bool | None:
-    """Whether two texts are the same sequence, None where neither has dots between its terms.
-
-    Args:
-        gold: the gold, as LaTeX.
-        text: the answer, as LaTeX.
-        read: reads LaTeX as a list of sympy objects and texts.
-    """
+    """Whether two texts are the same sequence, None where neither has dots between its terms."""
     pieces = _pieces(gold), _pieces(text)
     if not any(_DOTS.fullmatch(piece) for _kind, items in pieces for piece in items):
         return None

@@ -39,32 +39,21 @@ _MOST_OPERATIONS = 60
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """A set as it was written.
+    """A set as it was written."""
 
-    Attributes:
-        points: the set.
-        variable: the letter it was written with, or "".
-        relation: it was written with an inequality.
-        solved: on one side of every inequality stands the variable alone, so that it is no problem left to solve.
-    """
-
-    points: Any
-    variable: str
-    relation: bool = False
+    points: Any  # the set
+    variable: str  # the letter it was written with, or ""
+    relation: bool = False  # it was written with an inequality
+    # on one side of every inequality stands the variable alone, so that it is no problem left to solve
     solved: bool = True
 
 
 def same_set(gold: str, text: str, read: Callable[[str], Sequence[Any]], *, relations: bool) -> bool | None:
     """Compares two sets of real numbers.
 
-    Args:
-        gold: the gold, as LaTeX.
-        text: the answer, without the words around it.
-        read: reads LaTeX as a list of sympy objects and texts.
-        relations: an inequality may be the answer where the gold is written as a set.
-
-    Returns:
-        None when one of them is not a set of real numbers in one variable, or neither is written as one.
+    `read`: reads LaTeX as a list of sympy objects and texts. `relations`: an inequality may be the answer where the
+    gold is written as a set. Returns None when one of them is not a set of real numbers in one variable, or neither is
+    written as one.
     """
     if not (_SETLIKE.search(gold) and _SETLIKE.search(text)):
         return None

@@ -32,25 +32,17 @@ _PLACES = lazy_pattern(r"\.(\d{1,9})")
 
 @dataclass(frozen=True, slots=True)
 class Twice:
-    """A value and the same value in other words, if it is that.
+    """A value and the same value in other words, if it is that."""
 
-    Attributes:
-        first: the value as it was said first.
-        second: as it was said then.
-        places: decimals to which the second is meant, where it is said to be about the value; else None.
-    """
-
-    first: str
-    second: str
-    places: int | None
+    first: str  # the value as it was said first
+    second: str  # as it was said then
+    places: int | None  # decimals to which the second is meant, where it is said to be about the value; else None
 
 
 def said_twice(prediction: Statement, gold: str) -> Twice | None:
     """Returns what stands before and behind the one "or", "i.e." or bracket of a statement; None for other statements.
 
-    Args:
-        prediction: the statement, in prose or with one marked content.
-        gold: the gold as text.
+    `prediction`: the statement, in prose or with one marked content.
     """
     if len(prediction.parts) > 1:
         return None
@@ -78,7 +70,6 @@ def measured_formula(text: str) -> str | None:
 
 
 def _value(text: str, gold: str) -> str | None:
-    """The value that a piece of prose states."""
     if "$" in text:
         found = _FORMULA_AND_UNIT.search(text)
         if found is None:

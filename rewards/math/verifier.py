@@ -1,8 +1,4 @@
-"""Verifies a mathematical answer against the gold answer.
-
-Every step either decides or leaves it to the next, from the cheapest to the dearest: text, words, letter, objections,
-number, and only then computer algebra, in a process of its own with a hard time limit.
-"""
+"""Verifies a mathematical answer against the gold answer; each step decides or leaves it to the next, dearer one."""
 
 from __future__ import annotations
 
@@ -81,11 +77,7 @@ CASES = [
 
 
 def prepare(*, limit: float, precision: int, **_others: object) -> None:
-    """Refuses limits and precisions that cannot work.
-
-    Raises:
-        OptionError: `limit` or `precision` is out of range.
-    """
+    """Refuses limits and precisions that cannot work. Raises OptionError: `limit` or `precision` is out of range."""
     if not 0 < limit <= _LONGEST_LIMIT:
         raise OptionError(f"the option 'limit' is {limit:g}; set seconds above 0 and up to {_LONGEST_LIMIT:g}.")
     if not 0 <= precision <= _MOST_DECIMALS:

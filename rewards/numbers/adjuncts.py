@@ -174,11 +174,7 @@ _SIGN = lazy_pattern(r"([-+*/\u00d7\u00f7\u00b7])")
 
 
 def main_clause(text: str) -> str:
-    """Returns a text with blanks for what its last sentence says besides its value.
-
-    Args:
-        text: a sentence, or a text of which the last sentence is meant.
-    """
+    """Returns a text with blanks for what its last sentence says besides its value."""
     end = len(text.rstrip())
     start = max(len(text) - _READ, 0, *(text.rfind(mark, 0, end) + len(mark) for mark in _BETWEEN))
     head, tail = text[:start], text[start:]

@@ -54,12 +54,9 @@ _APPLIED = lazy_pattern(
 def changed(text: str, start: int, end: int, *, marked: bool) -> bool:
     """Returns whether the number at `start` to `end` is part of an expression that has another value.
 
-    Args:
-        text: the text, after `plain_text`.
-        start: where the number begins.
-        end: where it ends.
-        marked: the text is a marked answer and no prose: "!" is a factorial, an operator at the end leaves it open,
-            and what stands before the number counts too.
+    `text`: the text, after `plain_text`. `start`: where the number begins. `end`: where it ends. `marked`: the text is
+    a marked answer and no prose: "!" is a factorial, an operator at the end leaves it open, and what stands before the
+    number counts too.
     """
     if _AFTER.match(text, end, end + _BESIDE) or _APPLIED.search(text, max(0, start - _BESIDE), start):
         return True

@@ -216,9 +216,6 @@ def rivals(text: str) -> list[str]:
     """Returns the other numbers that the sentences before the last one put into its words, nothing taken back between.
 
     Sentences that have a word or two more than the number may stand apart; bare numbers follow each other directly.
-
-    Args:
-        text: a text that ends with the sentence in question.
     """
     sentences = [part for part in _SENTENCE_END.split(text[-_READ:]) if part and not part.isspace()][-_SENTENCES:]
     if len(sentences) < 2 or _BACK.search(sentences[-1]):

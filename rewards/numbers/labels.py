@@ -38,11 +38,8 @@ _RESULT = lazy_pattern(
 def labelled(content: str) -> tuple[Number, ...] | None:
     """Returns the numbers of a text that is a list of labelled values; the result alone where one label says so.
 
-    Args:
-        content: a marked answer or the sentence behind a cue, after `plain_text`.
-
-    Returns:
-        None for any other text, and where all values are the same.
+    `content`: a marked answer or the sentence behind a cue, after `plain_text`. Returns None for any other text, and
+    where all values are the same.
     """
     text = _ENUMERATOR.sub(lambda match: "n" * len(match[0]), content)
     numbers = list(numbers_in(text))

@@ -103,21 +103,13 @@ _BARE = lazy_pattern(r"[\s.*_)\]}$\"'€£¥₹]*+")
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number found in a text.
+    """A number found in a text."""
 
-    Attributes:
-        value: as written, without what follows it.
-        factor: what may follow: 1/100 for a percent sign, 10**6 for "million", 1000 for "k" and so on; else 1.
-        text: the characters it was read from, after `plain_text`.
-        start: where they begin in the text that was searched.
-        end: where they end; further on where the same quantity is said twice, of which `factor` is the other reading.
-    """
-
-    value: Fraction
-    factor: Fraction
-    text: str
-    start: int
-    end: int
+    value: Fraction  # as written, without what follows it
+    factor: Fraction  # what may follow: 1/100 for a percent sign, 10**6 for "million", 1000 for "k" and so on; else 1
+    text: str  # the characters it was read from, after `plain_text`
+    start: int  # where they begin in the text that was searched
+    end: int  # where they end; further on where the same quantity is said twice, of which `factor` is the other reading
 
     @property
     def said_twice(self) -> bool:
@@ -239,9 +231,8 @@ def _factor(match: re.Match[str]) -> Fraction:
 def read_number(text: str, *, units: bool = False) -> Number | None:
     """Reads a text that is one number and nothing else, or None.
 
-    Args:
-        text: the text, for example " $1,200.00 "; a sign may stand apart ("- 7") and spaces may part thousands.
-        units: words may follow the number ("72 apples").
+    `text`: the text, for example " $1,200.00 "; a sign may stand apart ("- 7") and spaces may part thousands. `units`:
+    words may follow the number ("72 apples").
     """
     text = text.strip()
     if len(text) > 4 * DIGITS:

@@ -179,8 +179,7 @@ def amounts(text: str) -> list[tuple[Unit, int]]:
 def same_amount(text: str, gold: str) -> bool | None:
     """Whether a text states the quantity of a gold, where one of the two has several units: "3 hours 20 minutes".
 
-    Returns:
-        None where neither has several units, or one of them is no quantity of known units.
+    Returns None where neither has several units, or one of them is no quantity of known units.
     """
     wanted = amounts(gold)
     said = amounts(text) if len(wanted) == 1 else []
@@ -197,7 +196,6 @@ def turns(text: str, gold: str) -> bool:
 
 
 def unit(text: str) -> Unit | None:
-    """Returns the unit that a text ends in, or None."""
     text = text.strip()
     if _CLOSED.fullmatch(text.rstrip("$")) and "\\text" not in text and "\\mathrm" not in text:
         return None
@@ -234,7 +232,6 @@ def _set_apart(text: str) -> str:
 
 
 def _product(words: str) -> Unit | None:
-    """The unit of a product or quotient of known units."""
     powers: dict[str, int] = {}
     size = Fraction(1)
     sign, waiting, last = 1, 1, None

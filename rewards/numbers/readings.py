@@ -1,8 +1,4 @@
-"""Numbers of a text that are one quantity said twice: numbers in, fewer numbers out, each with both of its readings.
-
-"72 hours, or 3 days" and "200 minutes, which is 3 hours and 20 minutes" name one time; "3 out of 7" is a count and the
-fraction it makes. Two amounts that are not equal stay two.
-"""
+"""Joins numbers that are one quantity said twice, "72 hours, or 3 days" or "3 out of 7", into one."""
 
 from __future__ import annotations
 
@@ -34,10 +30,6 @@ def one_quantity(text: str, numbers: list[Number]) -> list[Number]:
     """Returns the numbers of a text with those that say one quantity twice as one number.
 
     Such a number has the smaller reading as its value, and as its factor how many times that the other one is.
-
-    Args:
-        text: the text.
-        numbers: its numbers, from left to right.
     """
     kept: list[Number] = []
     waiting = list(numbers)

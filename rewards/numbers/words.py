@@ -1,8 +1,4 @@
-"""Numbers in English words: "seventy-two", "minus two thirds" or "three point five" in, an exact value out, or None.
-
-Only a text that is one number in words and nothing else is read. Words in a row that make no one number ("one two",
-"ten or eleven") are none, and neither are ordinals ("third") and words beside the number ("seventy-two apples").
-"""
+"""Reads a text that is one number in English words, such as "minus two thirds" or "three point five"."""
 
 from __future__ import annotations
 
@@ -47,8 +43,7 @@ _FIRST = lazy_pattern(
 def spoken_number(text: str) -> Fraction | None:
     """Returns the number that a text is in words, or None when it is no one number in words.
 
-    Args:
-        text: such as "Seventy-two.", "one hundred and five", "a dozen", "two thirds" or "negative three point five".
+    `text`: such as "Seventy-two.", "one hundred and five", "a dozen", "two thirds" or "negative three point five".
     """
     if not text.isascii():
         return chinese_number(text.strip().removesuffix("\u3002"))

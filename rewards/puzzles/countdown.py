@@ -68,11 +68,7 @@ def countdown(completion: str, target: int, numbers: list[int], *, use_all: bool
 
 
 def prepare(*, format_score: float, **_others: object) -> None:
-    """Refuses options that cannot work.
-
-    Raises:
-        OptionError: format_score is not from 0 to 1.
-    """
+    """Refuses options that cannot work. Raises OptionError: format_score is not from 0 to 1."""
     if not 0.0 <= format_score <= 1.0:
         raise OptionError(f"countdown: format_score={format_score} is not from 0 to 1, the range of the reward.")
 
@@ -160,8 +156,7 @@ def _judged(completion: str, target: object, numbers: object, *, use_all: bool) 
 def _read(stated: str) -> tuple[Expression, Fraction | None]:
     """Returns the expression of a stated answer, and the number that it says it comes to, if it does.
 
-    Raises:
-        Unreadable: there is no expression, or something other than one number beside it.
+    Raises Unreadable if there is no expression, or something other than one number beside it.
     """
     text = _EMPHASIS.sub(r"\1", stated.strip().strip("`").rstrip(".")).replace("$", "").strip()
     lead = _LEAD.match(text)

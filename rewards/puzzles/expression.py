@@ -1,8 +1,4 @@
-"""Arithmetic on whole numbers: the text of an expression in, its exact value and the numbers that it uses out.
-
-The text is parsed, never executed: `ast` makes a tree of it, and only sums, differences, products, quotients and signs
-of whole numbers are worked out, as fractions. Powers do not exist here, so nothing can grow beyond the text's own size.
-"""
+"""Works out arithmetic on whole numbers exactly, from a parsed text; nothing is executed, and there are no powers."""
 
 from __future__ import annotations
 
@@ -39,22 +35,16 @@ class Unreadable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """An expression, worked out.
+    """An expression, worked out."""
 
-    Attributes:
-        value: what it comes to.
-        numbers: the numbers in it, in the order in which they stand.
-    """
-
-    value: Fraction
-    numbers: tuple[int, ...]
+    value: Fraction  # what it comes to
+    numbers: tuple[int, ...]  # the numbers in it, in the order in which they stand
 
 
 def read_expression(text: str) -> Expression:
     """Works out an expression of whole numbers, + - * / (also as signs, LaTeX and Unicode write them) and brackets.
 
-    Raises:
-        Unreadable: it is longer than `LONGEST`, has another character or operator in it, or divides by zero.
+    Raises Unreadable if it is longer than `LONGEST`, has another character or operator in it, or divides by zero.
     """
     if len(text) > LONGEST:
         raise Unreadable(f"longer than {LONGEST} characters")

@@ -1,7 +1,4 @@
-"""Knights and knaves: a completion and who is what in; whether it says the same of everybody out.
-
-The verifier judges, the reward scores; both read statements such as "Zoey is a knave" with `read_roles`.
-"""
+"""The verifier and the reward for knights and knaves, which read statements such as "Zoey is a knave"."""
 
 from __future__ import annotations
 
@@ -81,11 +78,7 @@ def knights_and_knaves(completion: str, answer: str) -> Verdict:
 
 
 def prepare(*, format_score: float, **_others: object) -> None:
-    """Refuses options that cannot work.
-
-    Raises:
-        OptionError: format_score is not from 0 to 1.
-    """
+    """Refuses options that cannot work. Raises OptionError: format_score is not from 0 to 1."""
     if not 0.0 <= format_score <= 1.0:
         raise OptionError(
             f"knights_and_knaves: format_score={format_score} is not from 0 to 1, the range of the reward."
@@ -144,11 +137,8 @@ def knights_and_knaves_score(
 def read_roles(text: str) -> dict[str, Role]:
     """Reads statements about who is what.
 
-    Returns:
-        Name in lower case to role.
-
-    Raises:
-        Unreadable: there is something else in the text, nothing at all, or two roles for one name.
+    Returns name in lower case to role. Raises Unreadable if there is something else in the text, nothing at all, or two
+    roles for one name.
     """
     if len(text) > _LONGEST:
         raise Unreadable(f"longer than {_LONGEST} characters")

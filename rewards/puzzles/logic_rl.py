@@ -1,6 +1,4 @@
-"""Logic-RL's score for knights and knaves, as published: a text with its prompt's header and the solution in, a score
-out. Re-implemented from a description.
-"""
+"""Logic-RL's score for knights and knaves, as published, re-implemented from a description."""
 
 from __future__ import annotations
 
@@ -17,10 +15,8 @@ _ROLE = lazy_pattern(r"\b(knight|knave)\b", re.IGNORECASE)
 def logic_rl_score(text: str, solution: str) -> float:
     """Scores the layout (1 or -1) plus the answer (2, -1.5 when wrong, -2 when unreadable, missing or ill laid out).
 
-    Args:
-        text: prompt and completion; what follows the first header is read, all of it when there is none, and then
-            there is no answer.
-        solution: one line a person, "(1) Zoey is a knave".
+    `text`: prompt and completion; what follows the first header is read, all of it when there is none, and then there
+    is no answer. `solution`: one line a person, "(1) Zoey is a knave".
     """
     header = next((known for known in _HEADERS if known in text), None)
     written = text if header is None else text.partition(header)[2]

@@ -1,7 +1,7 @@
-"""TinyZero's countdown score, as published: a text with its prompt's header, target and numbers in, a score out.
+"""TinyZero's countdown score, as published, re-implemented from a description.
 
-Re-implemented from a description. The published function hands the text to `eval`, which `9**9**9` keeps busy for good;
-here the same expressions are parsed and worked out node by node, and what would grow beyond `_BITS` bits is wrong.
+The published function hands the text to `eval`; here expressions are parsed, and what grows beyond `_BITS` bits is
+wrong.
 """
 
 from __future__ import annotations
@@ -37,9 +37,8 @@ def tinyzero_score(
 ) -> float:
     """Scores the last `<answer>` block on the last line after the header.
 
-    Returns:
-        0 without header or block; `score` when the digits of the block are the numbers and its value is within 1e-5
-        of the target; else `format_score`.
+    Returns 0 without header or block; `score` when the digits of the block are the numbers and its value is within 1e-5
+    of the target; else `format_score`.
     """
     equation = _equation(text)
     if equation is None:
@@ -75,8 +74,7 @@ def _uses(equation: str, numbers: Sequence[Any]) -> bool:
 def _evaluated(equation: str) -> Any:
     """Works out what Python would.
 
-    Raises:
-        Exception: it is no expression of numbers, it is too large, or Python's own arithmetic refuses.
+    Raises Exception if it is no expression of numbers, it is too large, or Python's own arithmetic refuses.
     """
     if len(equation) > _LONGEST or not _ALLOWED.fullmatch(equation):
         raise ValueError("not an equation")

@@ -1,11 +1,8 @@
-"""The process inside a container that runs its sandboxes: frames with jobs in, frames with results out.
+"""Runs the sandboxes of a container, as its first process: frames with jobs in, frames with results out.
 
-It is the container's first process and the same pool as outside (`pool.LocalPool`), around the same zygotes. What a
-program writes never goes through the container's streams as it comes: it arrives here whole, bounded, in a result. A
-reader that stops reading would block the engine's own copy of the stream, so that the agent ends the container when
-a frame cannot be written for `_PATIENCE` seconds, and when its input ends.
-
-This module runs inside the container and imports the standard library and what the bundle holds only.
+It is the same pool as outside (`pool.LocalPool`). A reader that stops reading would block the engine's own copy of the
+stream, so the agent ends the container when a frame cannot be written for `_PATIENCE` seconds, and when its input ends.
+This module imports the standard library and what the bundle holds only.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Packs our own modules into a memory file for an interpreter that cannot see our files.
 
-The launcher and the zygote run in interpreters without site packages, the zygote moreover where no file of ours
-exists. They get the modules through a descriptor, the zygote as code that its launcher compiled: what compiling leaves
-in memory would be a burden on every fork. `STUB` and `SERVE` are the `-c` programs that make modules of it.
+The zygote gets them as code that its launcher compiled: what compiling leaves in memory would burden every fork. `STUB`
+and `SERVE` are the `-c` programs that make modules of it.
 """
 
 from __future__ import annotations

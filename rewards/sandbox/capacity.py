@@ -56,7 +56,6 @@ class Room:
             raise
 
     def give(self, count: int) -> None:
-        """Gives places back, to those who wait first."""
         with self._lock:
             self._free += count
             while self._waiting and self._free >= self._waiting[0][0]:

@@ -1,9 +1,4 @@
-"""Control groups, where this process may make them: limits on the memory of all processes of a sandbox together.
-
-In: nothing but the machine. Out: one group for each sandbox, its limit, and why the kernel ended something in it.
-Version 2 needs a folder with the memory controller in which we may make groups (root, or a delegated one); version 1
-needs root. Without them the limits of single processes remain.
-"""
+"""Limits the memory of all processes of a sandbox together by control groups, where this process may make them."""
 
 from __future__ import annotations
 
@@ -55,11 +50,7 @@ class Group:
         self._limit = most
 
     def why_ended(self) -> Literal["", "limit", "machine"]:
-        """Says whether the kernel has ended a process for want of memory since it was last asked, and whose want.
-
-        Returns:
-            "limit" when the group was at its limit, "machine" when others used the memory up, "" when none was ended.
-        """
+        """Says why the kernel ended a process since it was last asked: "limit" (the group's), "machine", or ""."""
         (ended, full), self._seen = self._seen, self._events()
         if self._seen[0] == ended:
             return ""

@@ -1,8 +1,7 @@
-"""One warm container: jobs in, results out, through one connection to its agent.
+"""Runs jobs in one warm container, through one connection to its agent.
 
-The container is made with everything that an engine can take away taken away; the agent in it makes the same sandboxes
-as the pool `local`, one namespace deeper. Its labels say whose it is, so that another run can remove it when that
-process is gone.
+The container has everything taken away that an engine can take; the agent makes the sandboxes of the pool `local` in
+it. Its labels say whose it is, so that another run can remove it when that process is gone.
 """
 
 from __future__ import annotations
@@ -44,19 +43,7 @@ class Container:
     def __init__(
         self, client: Any, host: str, image: str, settings: Mapping[str, Any], plan: Mapping[str, Any]
     ) -> None:
-        """Starts it and waits until its agent is ready.
-
-        Args:
-            client: the engine's client, `docker.DockerClient`.
-            host: the engine's address, or "" for the default.
-            image: an image with Python 3.11 or newer as `python3`.
-            settings: more arguments for the engine, such as `runtime` and `mem_limit`.
-            plan: see `agent.main`.
-
-        Raises:
-            SandboxUnavailable: the agent cannot work there.
-            docker.errors.DockerException: the engine refuses.
-        """
+        """Starts it with `settings` for the engine, and waits until its agent is ready."""
         self._waiting: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Future[JobResult]]] = {}
         self._lock = threading.Lock()
         self._writing = threading.Lock()
@@ -103,11 +90,7 @@ class Container:
         return bool(self._lost)
 
     async def run(self, job: Job) -> JobResult:
-        """Runs one job.
-
-        Raises:
-            ContainerLost: it ended meanwhile.
-        """
+        """Runs one job. Raises ContainerLost if it ended meanwhile."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[JobResult] = loop.create_future()
         with self._lock:
@@ -128,7 +111,6 @@ class Container:
                 self._waiting.pop(number, None)
 
     def close(self) -> None:
-        """Ends and removes it; safe to call twice."""
         self._fail("the container was closed")
         if self._socket is not None:
             with contextlib.suppress(OSError):
@@ -177,7 +159,6 @@ class Container:
                 self._fail(f"the connection broke: {error}")
 
     def _taken(self) -> bytes:
-        """Returns the frames that are to be sent, and forgets them."""
         with self._lock:
             frames, self._outbox = self._outbox, []
         return b"".join(frames)

@@ -1,7 +1,4 @@
-"""The sandbox `docker` as a plugin: options in, a pool of warm containers out.
-
-What runs them is loaded when a pool is made, so that listing the plugins loads neither the SDK nor an event loop.
-"""
+"""The sandbox `docker` as a plugin; what runs it is loaded when a pool is made."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """The sandbox `docker`: programs in warm containers of a container engine, reached through its SDK.
 
-In: options and jobs. Out: results. Each container runs the same sandboxes as the pool `local`, so that a program has
-the engine's walls around those of its own. A container that ends, or an engine that restarts, costs a retry; when the
-engine stays away the jobs are "unavailable", which is never a score.
+A container that ends, or an engine that restarts, costs a retry; when the engine stays away the jobs are "unavailable".
 """
 
 from __future__ import annotations
@@ -29,11 +27,7 @@ class DockerPool:
     def __init__(
         self, image: str, settings: Mapping[str, Any], plan: Mapping[str, Any], patience: float, host: str
     ) -> None:
-        """Starts the container.
-
-        Raises:
-            SandboxUnavailable: there is no engine, no such image, or no sandbox can be made in it.
-        """
+        """Starts the container. Raises SandboxUnavailable."""
         self._image, self._settings, self._plan = image, settings, plan
         self._patience, self._host = patience, host
         self._room = Room(2 * max(2, int(plan["slots"])))  # some wait inside, so that no sandbox is ever idle
@@ -51,7 +45,6 @@ class DockerPool:
         return {**self._container.capabilities, "container": True}
 
     def close(self) -> None:
-        """Ends and removes the container."""
         self._closed = True
         self._container.close()
 
@@ -126,11 +119,7 @@ class DockerPool:
 
 
 def connected(host: str) -> Any:
-    """Returns a client of the engine.
-
-    Raises:
-        SandboxUnavailable: the SDK is not installed, or no engine answers.
-    """
+    """Returns a client of the engine. Raises SandboxUnavailable if the SDK is not installed, or no engine answers."""
     try:
         import docker
     except ImportError as error:

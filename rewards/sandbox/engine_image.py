@@ -1,7 +1,6 @@
-"""An image of this machine's own Python for a container engine: no registry is needed.
+"""Makes an image of this machine's own Python for a container engine, without a registry.
 
-In: a client of the engine. Out: the name of an image with the interpreter, its library and nothing else. As a program,
-`python -m grpo.rewards.sandbox.engine_image`, it makes the image in the engine at DOCKER_HOST.
+`python -m grpo.rewards.sandbox.engine_image` makes it in the engine at DOCKER_HOST.
 """
 
 from __future__ import annotations
@@ -49,7 +48,6 @@ def made_image(client: Any) -> str:
 
 
 def main() -> None:
-    """Makes the image and prints its name."""
     client = connected("")
     print(made_image(client))
     client.close()

@@ -1,8 +1,7 @@
-"""Jobs and results as bytes, for a pool that runs elsewhere: values in, one frame out, and back.
+"""Packs jobs and results as bytes, for a pool that runs elsewhere.
 
 A frame is its length, the length of a JSON head, the head, and the blobs whose lengths the head lists. Nothing in it
-can name a type or run code, every length is bounded, and what is not as it should be is a `ValueError`: the far end
-may be in the hands of a program that broke out.
+can name a type or run code, and every length is bounded: the far end may be in the hands of a program that broke out.
 """
 
 from __future__ import annotations
@@ -34,17 +33,12 @@ def unpack_job(frame: bytes) -> tuple[int, Job]:
 
 
 def pack_result(number: int, result: JobResult) -> bytes:
-    """Returns the frame of one result."""
     blobs: list[bytes] = []
     return _packed({"number": number, "result": _result_head(result, blobs)}, blobs)
 
 
 def unpack_result(frame: bytes) -> tuple[int, JobResult]:
-    """Reads a frame of `pack_result`, without its length.
-
-    Raises:
-        ValueError: it is not such a frame.
-    """
+    """Reads a frame of `pack_result`, without its length. Raises ValueError if it is not such a frame."""
     try:
         head, blobs = _unpacked(frame)
         return int(head["number"]), _result_of(head["result"], blobs)
@@ -53,16 +47,11 @@ def unpack_result(frame: bytes) -> tuple[int, JobResult]:
 
 
 def pack_values(values: dict[str, Any]) -> bytes:
-    """Returns a frame of plain values."""
     return _packed(values, [])
 
 
 def unpack_values(frame: bytes) -> dict[str, Any]:
-    """Reads a frame of `pack_values`, without its length.
-
-    Raises:
-        ValueError: it is not such a frame.
-    """
+    """Reads a frame of `pack_values`, without its length. Raises ValueError if it is not such a frame."""
     try:
         return dict(_unpacked(frame)[0])
     except (TypeError, RecursionError, struct.error) as error:

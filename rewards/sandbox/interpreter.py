@@ -1,8 +1,7 @@
 """Finds the files that an interpreter needs inside a sandbox.
 
-The executable, its standard library without site packages, and exactly those shared libraries that the interpreter and
-its extension modules map, found by letting it import them all once. Inside, everything lies where a system Python
-has it, so that no path of the host shows. Installed packages are shown only where a sandbox is asked for some by name.
+These are the executable, its standard library, and the shared libraries that importing all of it maps. Inside,
+everything lies where a system Python has it, so that no path of the host shows.
 """
 
 from __future__ import annotations
@@ -57,21 +56,13 @@ os.write(said, json.dumps([path for path in mapped if ".so" in os.path.basename(
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A Python and its files.
+    """A Python and its files."""
 
-    Attributes:
-        executable: its path inside.
-        mounts: path outside and path inside, of files and folders.
-        masks: folders inside that shall be empty.
-        links: what a link points to, and its path inside.
-        library: where the standard library lies inside.
-    """
-
-    executable: str
-    mounts: tuple[tuple[str, str], ...]
-    masks: tuple[str, ...]
-    links: tuple[tuple[str, str], ...]
-    library: str
+    executable: str  # its path inside
+    mounts: tuple[tuple[str, str], ...]  # path outside and path inside, of files and folders
+    masks: tuple[str, ...]  # folders inside that shall be empty
+    links: tuple[tuple[str, str], ...]  # what a link points to, and its path inside
+    library: str  # where the standard library lies inside
 
 
 def default_python() -> str:
@@ -81,11 +72,7 @@ def default_python() -> str:
 
 @lru_cache(maxsize=8)
 def find_interpreter(python: str) -> Interpreter:
-    """Returns the files of a Python.
-
-    Raises:
-        SandboxUnavailable: there is no such Python, or it is too old.
-    """
+    """Returns the files of a Python. Raises SandboxUnavailable if there is no such Python, or it is too old."""
     try:
         done = subprocess.run(
             [python, "-I", "-S", "-c", _PROBE], capture_output=True, text=True, timeout=60, check=True, env={}
@@ -114,16 +101,11 @@ def find_interpreter(python: str) -> Interpreter:
 
 @dataclass(frozen=True, slots=True)
 class Packages:
-    """Installed packages that programs may import.
+    """Installed packages that programs may import."""
 
-    Attributes:
-        names: what is imported before the first program.
-        folders: where they lie inside, in the order of `sys.path`.
-        mounts, links: as those of `Interpreter`.
-    """
-
-    names: tuple[str, ...] = ()
-    folders: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # what is imported before the first program
+    folders: tuple[str, ...] = ()  # where they lie inside, in the order of `sys.path`
+    # mounts, links: as those of `Interpreter`
     mounts: tuple[tuple[str, str], ...] = ()
     links: tuple[tuple[str, str], ...] = ()
 
@@ -137,8 +119,7 @@ class Packages:
 def find_packages(python: str, names: tuple[str, ...]) -> Packages:
     """Returns the files of installed packages: the folders of packages of this process, and the libraries they map.
 
-    Raises:
-        SandboxUnavailable: a package cannot be imported by this Python.
+    Raises SandboxUnavailable if a package cannot be imported by this Python.
     """
     if not names:
         return Packages()
@@ -178,8 +159,7 @@ def find_packages(python: str, names: tuple[str, ...]) -> Packages:
 def pytest_packages() -> Packages:
     """Returns the files of pytest and of what it imports, and nothing else that is installed.
 
-    Raises:
-        SandboxUnavailable: pytest is not installed.
+    Raises SandboxUnavailable: pytest is not installed.
     """
     folder = f"{PACKAGES}/pytest"
     mounts = []
@@ -200,12 +180,7 @@ def find_stdlib(python: str) -> str:
 
 
 def library_mounts(paths: list[str], beneath: str = "") -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Returns where shared libraries go, and links for the other names that the linker may ask for.
-
-    Args:
-        paths: the libraries, as the kernel names them.
-        beneath: a folder that is shown anyway.
-    """
+    """Returns where shared libraries go, and links for the other names that the linker may ask for."""
     mounts, links = [], []
     for path in paths:
         if beneath and os.path.realpath(path).startswith(os.path.realpath(beneath) + "/"):

@@ -1,8 +1,4 @@
-"""The sandbox `local`: programs on this machine, isolated by the kernel, with no server and no container engine.
-
-In: options. Out: a pool. It works as root and as an ordinary user. What the machine does not give is refused by name,
-unless `allow_degraded` is set; then each result names it. What runs the programs is loaded when a pool is made.
-"""
+"""The sandbox `local` as a plugin: programs on this machine, isolated by the kernel, as root or as an ordinary user."""
 
 from __future__ import annotations
 

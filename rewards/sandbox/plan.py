@@ -1,8 +1,4 @@
-"""Plans what the launcher sets up for each sandbox of a pool, from options and the machine.
-
-Here it is decided which protections there are. One that the machine does not give is refused by name, with what to do
-about it, unless it may be missing; it then stands in every result.
-"""
+"""Plans what the launcher sets up for each sandbox of a pool, and refuses by name what the machine does not give."""
 
 from __future__ import annotations
 
@@ -51,37 +47,20 @@ _INDISPENSABLE = ("mount namespace", "pid namespace")
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What starts one sandbox.
+    """What starts one sandbox."""
 
-    Attributes:
-        python: the interpreter of its launcher.
-        plan: what the launcher shall do.
-        degraded: the protections that are missing.
-        profile: the language.
-        group: its control group, or None.
-    """
-
-    python: str
-    plan: Mapping[str, Any]
-    degraded: tuple[str, ...]
-    profile: Profile
-    group: Group | None
+    python: str  # the interpreter of its launcher
+    plan: Mapping[str, Any]  # what the launcher shall do
+    degraded: tuple[str, ...]  # the protections that are missing
+    profile: Profile  # the language
+    group: Group | None  # its control group, or None
 
 
 class Plans:
     """The plans of one pool."""
 
     def __init__(self, python: str, allow_degraded: bool, packages: Sequence[str] = ()) -> None:
-        """Finds out what the machine gives.
-
-        Args:
-            python: the interpreter for programs.
-            allow_degraded: what is missing is named and done without.
-            packages: installed packages that programs may import, and that each sandbox imports once.
-
-        Raises:
-            SandboxUnavailable: a protection is missing and `allow_degraded` is not set.
-        """
+        """Finds out what the machine gives; SandboxUnavailable for what may not be missing."""
         if sys.platform != "linux":
             raise SandboxUnavailable("the sandbox 'local' needs Linux. Run it there, or use the sandbox 'docker'.")
         self._python = python
@@ -92,11 +71,7 @@ class Plans:
         self.give_up(_missing())
 
     def give_up(self, names: Sequence[str]) -> None:
-        """Notes that the machine does not give these protections.
-
-        Raises:
-            SandboxUnavailable: nothing may be missing, or not these.
-        """
+        """Notes that the machine does not give these protections; SandboxUnavailable where that may not be."""
         vital = [name for name in names if name in _INDISPENSABLE or (name == "user namespace" and os.geteuid() != 0)]
         if names and (vital or not self._allow_degraded):
             what = " ".join(f"{name}: {REMEDIES[name]}." for name in names)

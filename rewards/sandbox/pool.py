@@ -1,9 +1,4 @@
-"""A pool of sandboxes on this machine: jobs in, their results out, in order.
-
-The sandboxes (`slot.Slot`) are started when they are first needed and serve one job at a time. A job with a peer takes
-two. What a lost sandbox was running is tried once more in a new one. The same pool runs inside the containers of the
-sandbox `docker`.
-"""
+"""Runs jobs in a pool of sandboxes on this machine, results in order; what a lost sandbox ran is tried once more."""
 
 from __future__ import annotations
 
@@ -42,11 +37,7 @@ class LocalPool:
     """Sandboxes of this machine, each for one program at a time."""
 
     def __init__(self, plans: Plans, slots: int) -> None:
-        """Starts the first sandbox, so that what is missing shows at once.
-
-        Raises:
-            SandboxUnavailable: a protection is missing, or the interpreter cannot run.
-        """
+        """Starts the first sandbox, so that what is missing shows at once. Raises SandboxUnavailable."""
         self._plans = plans
         self._room = Room(max(2, slots))
         self._idle: list[Running] = []

@@ -1,8 +1,7 @@
 """Defines the languages that a sandbox runs: the files to show inside and the commands to run.
 
-`python` runs in the zygote itself, and so does `pytest`, where pytest is loaded already. `c` and `javascript` replace
-the process; they are offered where gcc and node are installed, and show the compiler, its headers and the system's
-libraries, or node and its libraries, beside Python.
+`python` and `pytest` run in the zygote itself; `c` and `javascript` replace the process, where gcc and node are
+installed.
 """
 
 from __future__ import annotations
@@ -20,24 +19,15 @@ NAMES = ("python", "pytest", "c", "javascript")
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One language.
+    """One language."""
 
-    Attributes:
-        file: the name that the program gets.
-        compile: the command that makes it executable, or empty.
-        command: the command that runs it, or empty for the zygote's own interpreter.
-        mounts: path outside and path inside, of what the language needs beside Python.
-        links: what a link points to, and its path inside.
-        least_processes: threads that the language's own runtime needs.
-        maps_freely: it reserves much address space that it does not use, so that only what it writes is limited.
-    """
-
-    file: str = "main.py"
-    compile: tuple[str, ...] = ()
-    command: tuple[str, ...] = ()
-    mounts: tuple[tuple[str, str], ...] = ()
-    links: tuple[tuple[str, str], ...] = ()
-    least_processes: int = 1
+    file: str = "main.py"  # the name that the program gets
+    compile: tuple[str, ...] = ()  # the command that makes it executable, or empty
+    command: tuple[str, ...] = ()  # the command that runs it, or empty for the zygote's own interpreter
+    mounts: tuple[tuple[str, str], ...] = ()  # path outside and path inside, of what the language needs beside Python
+    links: tuple[tuple[str, str], ...] = ()  # what a link points to, and its path inside
+    least_processes: int = 1  # threads that the language's own runtime needs
+    # it reserves much address space that it does not use, so that only what it writes is limited
     maps_freely: bool = False
 
 

@@ -1,8 +1,4 @@
-"""One sandbox and the process that talks to it: a job in, what happened out.
-
-Starting a slot makes its launcher, which makes its zygote. A job goes to the zygote as descriptors of memory files,
-and comes back as one packet; the output is then read from the memory files. One job at a time.
-"""
+"""Starts one sandbox and runs one job in it at a time."""
 
 from __future__ import annotations
 
@@ -43,12 +39,7 @@ class Slot:
     """One running sandbox."""
 
     def __init__(self, planned: Planned) -> None:
-        """Starts it.
-
-        Raises:
-            ProtectionMissing: the machine does not give what the plan asks for.
-            SandboxUnavailable: it does not start for another reason.
-        """
+        """Starts it. Raises ProtectionMissing, SandboxUnavailable."""
         self._degraded, self._group = planned.degraded, planned.group
         self._least_processes = planned.profile.least_processes
         self.jobs = 0
@@ -93,15 +84,7 @@ class Slot:
             raise SandboxUnavailable(f"the sandbox does not start: {error}")
 
     async def run(self, job: Job, channel: socket.socket | None) -> JobResult:
-        """Runs one job.
-
-        Args:
-            job: what to run; its peer is the pool's business.
-            channel: this program's end of the connection to its peer.
-
-        Raises:
-            SlotLost: the sandbox ended, or something outside ended the program; the slot must be closed.
-        """
+        """Runs one job; SlotLost where the sandbox or something outside ended the program: the slot must be closed."""
         self.jobs += 1
         limits = job.limits
         processes = max(limits.processes, self._least_processes)
@@ -143,11 +126,7 @@ class Slot:
                 os.close(descriptor)
 
     def _ask_for_kills(self, answer: wire.Answer, limits: Limits, processes: int) -> None:
-        """Notes when the program was ended because it was at its limit of memory.
-
-        Raises:
-            SlotLost: the machine had no memory left, or somebody ended the program.
-        """
+        """Notes when the program was ended at its limit of memory; SlotLost where the machine or somebody ended it."""
         killed = os.WIFSIGNALED(answer.status)
         why = self._group.why_ended() if self._group and (killed or processes > 1) else ""
         if why == "limit":
@@ -169,7 +148,6 @@ class Slot:
             watchdog.cancel()
 
     def _limit_group(self, limits: Limits) -> None:
-        """Sets the memory of all processes together."""
         if not self._group:
             return
         try:

@@ -26,11 +26,7 @@ _OPEN_R1_UNREADABLE = 1.0
 
 
 def prepare(*, limit: int, over: float | None, **scores: Any) -> None:
-    """Refuses options that cannot work.
-
-    Raises:
-        OptionError: limit is below 1, or a score is not from -1 to 1.
-    """
+    """Refuses options that cannot work. Raises OptionError: limit is below 1, or a score is not from -1 to 1."""
     given = {name: scores[name] for name in _SCORES} | ({} if over is None else {"over": over})
     if limit < 1 or not all(-1.0 <= score <= 1.0 for score in given.values()):
         raise OptionError(
@@ -125,8 +121,7 @@ def cosine(
 def _right(text: str, answer: str, variant: Variant) -> bool | None:
     """Returns whether the answer is right, or None when the gold cannot be read or nothing can be said.
 
-    Raises:
-        Undecided: the comparison did not end in its time.
+    Raises Undecided if the comparison did not end in its time.
     """
     if variant == "verifier":
         score = accuracy(text, answer)

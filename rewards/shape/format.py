@@ -100,7 +100,6 @@ def format(
 
 
 def _tag_pairs(tags: str) -> list[tuple[str, str]]:
-    """Returns the opening and the closing tag of each block."""
     pairs = []
     for block in tags.split("/"):
         first, colon, second = block.strip().partition(":")

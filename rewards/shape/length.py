@@ -21,12 +21,7 @@ from grpo.rewards.shape.units import Unit, size
     ],
 )
 def length(
-    completion: Completion | str,
-    *,
-    target: int = 150,
-    limit: int = 300,
-    minimum: int = 1,
-    unit: Unit = "words",
+    completion: Completion | str, *, target: int = 150, limit: int = 300, minimum: int = 1, unit: Unit = "words"
 ) -> float | None:
     """1 from `minimum` to `target`, falling in a straight line to 0 at `limit`, and to 0 at length 0 below `minimum`.
 

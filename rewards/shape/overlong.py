@@ -9,11 +9,7 @@ from grpo.rewards.shape.units import Unit, size
 
 
 def prepare(*, limit: int, margin: int, **_others: object) -> None:
-    """Refuses options that cannot work.
-
-    Raises:
-        OptionError: not 0 <= margin <= limit.
-    """
+    """Refuses options that cannot work. Raises OptionError: not 0 <= margin <= limit."""
     if not 0 <= margin <= limit:
         raise OptionError(
             f"overlong: limit={limit}, margin={margin} are out of order. Choose 0 <= margin <= limit, for example "

@@ -9,11 +9,7 @@ from grpo.rewards.shape.units import Unit, pieces
 
 
 def prepare(*, size: int, max_penalty: float, **_others: object) -> None:
-    """Refuses options that cannot work.
-
-    Raises:
-        OptionError: size is below 1, or max_penalty is not from -1 to 0.
-    """
+    """Refuses options that cannot work. Raises OptionError: size is below 1, or max_penalty is not from -1 to 0."""
     if size < 1 or not -1.0 <= max_penalty <= 0.0:
         raise OptionError(
             f"repetition: size={size}, max_penalty={max_penalty} cannot be used. Choose a size of 1 or more and a "

@@ -13,9 +13,7 @@ Unit = Literal["words", "characters", "tokens"]
 def pieces(completion: Completion | str, unit: Unit) -> Sequence[str] | Sequence[int] | None:
     """Returns the pieces of a completion in order, or None for tokens where only the text is known.
 
-    Args:
-        completion: the completion or its text.
-        unit: words (runs without blank space, in lower case), characters, or the ids of the sampled tokens.
+    `unit`: words (runs without blank space, in lower case), characters, or the ids of the sampled tokens.
     """
     text = completion if isinstance(completion, str) else completion.text
     if unit == "words":

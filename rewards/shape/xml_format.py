@@ -1,8 +1,4 @@
-"""The `<reasoning>`/`<answer>` layout: a completion in, whether (or how far) it keeps to the layout out.
-
-The two layouts match what the published regular expressions match, written as forward searches: the expressions
-themselves take quadratic time on texts full of tags.
-"""
+"""Matches the `<reasoning>`/`<answer>` layout as published regular expressions do, in linear time."""
 
 from __future__ import annotations
 
@@ -17,9 +13,7 @@ _BETWEEN = lazy_pattern(r"</reasoning>\s*+<answer>")
 def strict_layout(text: str, *, multiline: bool) -> bool:
     """True when the text is the two blocks with every tag alone on its line, and one or two newlines at its end.
 
-    Args:
-        text: the completion.
-        multiline: blocks may hold newlines (the published expression's DOTALL flag).
+    `multiline`: blocks may hold newlines (the published expression's DOTALL flag).
     """
     head, middle, tail = "<reasoning>\n", "\n</reasoning>\n<answer>\n", "\n</answer>\n"
     if not text.startswith(head):
@@ -36,12 +30,7 @@ def strict_layout(text: str, *, multiline: bool) -> bool:
 
 
 def soft_layout(text: str, *, multiline: bool) -> bool:
-    """True when the text starts with a reasoning block that an answer block follows; anything may come after.
-
-    Args:
-        text: the completion.
-        multiline: blocks may hold newlines (the published expression's DOTALL flag).
-    """
+    """True when the text starts with a reasoning block and then an answer block; `multiline`: with newlines."""
     if not text.startswith(_OPEN_REASONING):
         return False
     first_newline = text.find("\n")

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from grpo.plugins.host import Host
     from grpo.plugins.placed_rows import PlacedRows
     from grpo.plugins.rubric import Component, RubricSpec, rubric
-    from grpo.plugins.sampler_decorator import sampler
     from grpo.plugins.sampling import RowsSeen, Visit
     from grpo.plugins.sandbox_job import Job, JobResult, Limits, SandboxPool
     from grpo.plugins.sandbox_pools import pool_of, run_jobs
@@ -61,7 +60,7 @@ if TYPE_CHECKING:
         VerifierSpec,
     )
     from grpo.plugins.training import GroupScores, LossTokens, TokenCosts
-    from grpo.plugins.training_decorators import advantage, loss
+    from grpo.plugins.training_decorators import advantage, loss, sampler
     from grpo.plugins.types import Case, Completion, Scored, Verdict
 
 __version__ = "0.1.0"
@@ -212,7 +211,7 @@ _HOMES = {
     "reward": "plugins.decorators",
     "rubric": "plugins.rubric",
     "run_jobs": "plugins.sandbox_pools",
-    "sampler": "plugins.sampler_decorator",
+    "sampler": "plugins.training_decorators",
     "sandbox": "plugins.factory_decorators",
     "to_inspect": "core.scoring.interop",
     "to_trl": "core.scoring.interop",

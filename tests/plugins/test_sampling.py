@@ -9,9 +9,9 @@ import pytest
 from grpo.plugins._spec.binding import BoundSampler
 from grpo.plugins.errors import OptionError, PluginError, SpecError, UsageError
 from grpo.plugins.host import Host
-from grpo.plugins.sampler_decorator import sampler
 from grpo.plugins.sampling import RowsSeen, Visit
 from grpo.plugins.specs import SamplerSpec
+from grpo.plugins.training_decorators import sampler
 
 SEEN = RowsSeen(rows=4, count=2, step=3, taken=frozenset({1}))
 

@@ -1,8 +1,4 @@
-"""Hostile programs that every sandbox must contain: what each tries, and how it may end.
-
-A program prints `BREACH` and what it reached when it gets something that no program may have. Run them in a sandbox
-only: outside of one they do what they say.
-"""
+"""Hostile programs that every sandbox must contain. Run them in a sandbox only: elsewhere they do what they say."""
 
 from __future__ import annotations
 
@@ -19,23 +15,14 @@ ENDED: tuple[JobOutcome, ...] = ("exited", "signalled", "policy", "memory", "com
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """One hostile program.
+    """One hostile program."""
 
-    Attributes:
-        name: what it tries.
-        program: its Python source.
-        outcomes: how it may end.
-        limits: what it runs under.
-        then: a program for the next job, which prints `BREACH` when it finds what the attack left behind.
-        needs: a capability of the pool without which the attack is not tried, or "".
-    """
-
-    name: str
-    program: str
-    outcomes: tuple[JobOutcome, ...] = ENDED
-    limits: Limits = field(default=QUICK)
-    then: str = ""
-    needs: str = ""
+    name: str  # what it tries
+    program: str  # its Python source
+    outcomes: tuple[JobOutcome, ...] = ENDED  # how it may end
+    limits: Limits = field(default=QUICK)  # what it runs under
+    then: str = ""  # a program for the next job, which prints `BREACH` when it finds what the attack left behind
+    needs: str = ""  # a capability of the pool without which the attack is not tried, or ""
 
 
 def tried(setup: str, *expressions: str) -> str:

@@ -25,11 +25,7 @@ RESOURCES = (
         ("time_wall", "exited"),
         Limits(wall_seconds=1.0),
     ),
-    Attack(
-        "fork bomb",
-        "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass",
-        _TIMED,
-    ),
+    Attack("fork bomb", "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass", _TIMED),
     Attack(
         "fork bomb where some processes are allowed",
         "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass",

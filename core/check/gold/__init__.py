@@ -1,1 +1,1 @@
-"""Gold solutions, played: an environment in, a report on the solution of every row out."""
+"""Plays the gold solution of every row of an environment and reports on it."""

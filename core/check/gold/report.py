@@ -16,83 +16,53 @@ _WIDE = 160  # characters of a reason, and of a solution
 
 @dataclass(frozen=True, slots=True)
 class RefusedRow:
-    """A row whose gold solution is not accepted, so that no policy can learn it.
+    """A row whose gold solution is not accepted, so that no policy can learn it."""
 
-    Attributes:
-        index: its number among the rows of the split, from 0.
-        place: where it was written ("rows.jsonl, line 3"), or the seed of its episode.
-        reason: who refuses the solution, and why.
-        solution: what was played, one turn after another; calls of tools as JSON.
-    """
-
-    index: int
-    place: str
-    reason: str
-    solution: str
+    index: int  # its number among the rows of the split, from 0
+    place: str  # where it was written ("rows.jsonl, line 3"), or the seed of its episode
+    reason: str  # who refuses the solution, and why
+    solution: str  # what was played, one turn after another; calls of tools as JSON
 
 
 @dataclass(frozen=True, slots=True)
 class WeakRow:
-    """A row for which the verifier accepts completions that solve nothing.
+    """A row for which the verifier accepts completions that solve nothing."""
 
-    Attributes:
-        index, place: as of a `RefusedRow`.
-        cheats: what the accepted completions do ("returns True").
-    """
-
+    # index, place: as of a `RefusedRow`
     index: int
     place: str
-    cheats: tuple[str, ...]
+    cheats: tuple[str, ...]  # what the accepted completions do ("returns True")
 
 
 @dataclass(frozen=True, slots=True)
 class GoldScores:
-    """What one reward gave the gold solutions.
+    """What one reward gave the gold solutions."""
 
-    Attributes:
-        reward: its name; of a component `rubric.component`.
-        mean, lowest: of its scores, None without any.
-        silence: the mean score of saying nothing to the same rows.
-        abstained, failed: how often it gave none.
-    """
-
-    reward: str
+    reward: str  # its name; of a component `rubric.component`
+    # mean, lowest: of its scores, None without any
     mean: float | None
     lowest: float | None
-    silence: float | None
+    silence: float | None  # the mean score of saying nothing to the same rows
+    # abstained, failed: how often it gave none
     abstained: int
     failed: int
 
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """What came out.
+    """What came out."""
 
-    Attributes:
-        env: the environment's SPEC.
-        split: "train" or "test".
-        rows: how many were looked at.
-        without: the places of those that have no gold solution; nothing is known of them.
-        refused: those whose solution is not accepted, in order.
-        rewards: what each reward gave, and after a rubric each of its components.
-        verifier: the verifier's name, or None.
-        verdicts: "right", "wrong", "undecided" and "failed" to how often it said so; empty without one.
-        silence_right: rows where the verifier accepts saying nothing too.
-        notes: what to look at although it refuses no row.
-        weak: rows for which the verifier accepts one of its generic cheats.
-    """
-
-    env: str
-    split: str
-    rows: int
-    without: tuple[str, ...]
-    refused: tuple[RefusedRow, ...]
-    rewards: tuple[GoldScores, ...]
-    verifier: str | None
-    verdicts: Mapping[str, int]
-    silence_right: int = 0
-    notes: tuple[str, ...] = ()
-    weak: tuple[WeakRow, ...] = ()
+    env: str  # the environment's SPEC
+    split: str  # "train" or "test"
+    rows: int  # how many were looked at
+    without: tuple[str, ...]  # the places of those that have no gold solution; nothing is known of them
+    refused: tuple[RefusedRow, ...]  # those whose solution is not accepted, in order
+    rewards: tuple[GoldScores, ...]  # what each reward gave, and after a rubric each of its components
+    verifier: str | None  # the verifier's name, or None
+    verdicts: Mapping[str, int]  # "right", "wrong", "undecided" and "failed" to how often it said so; empty without one
+    silence_right: int = 0  # rows where the verifier accepts saying nothing too
+    notes: tuple[str, ...] = ()  # what to look at although it refuses no row
+    weak: tuple[WeakRow, ...] = ()  # rows for which the verifier accepts one of its generic cheats
 
     @property
     def ok(self) -> bool:

@@ -1,21 +1,15 @@
-"""Plays gold solutions, and returns what rewards see of them and make of them.
-
-No model is asked. An environment that is stepped is played with these actions and its tools are called, where and
-within the limits that rollouts have (core/env/worked.py); an answer to one that is not is its text. What is not
-accepted can never be learned, however good the policy: the complaint says who refused it and why.
-"""
+"""Plays gold solutions as rollouts are played (core/env/worked.py), and judges them by a run's rewards and verifier."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from grpo.core.env.episodes import START_SECONDS, Action, Episode
 from grpo.core.env.processes import EnvProcesses, place_of_envs
-from grpo.core.env.step import StepAnswer
 from grpo.core.env.threads import Raised
 from grpo.core.env.worked import Wanted, Worked, play_worked
 from grpo.core.scoring.scorer import Judgement, Outcome, Scorer
@@ -28,41 +22,22 @@ _LONGEST_READ = 60  # characters of what a verifier read
 
 @dataclass(frozen=True, slots=True)
 class JudgedGold:
-    """What the rewards and the verifier of a run made of one gold solution.
+    """What the rewards and the verifier of a run made of one gold solution."""
 
-    Attributes:
-        outcomes: reward to its outcome.
-        silent: reward to its outcome for saying nothing.
-        judgement: the verifier's, or None without one.
-        silence_right: the verifier accepts saying nothing too, as where the right answer is an empty text.
-        total, silence: the weighted sums of both, where an abstention and a failure count nothing.
-        complaint: why it is not accepted, or None.
-    """
-
-    outcomes: Mapping[str, Outcome]
-    silent: Mapping[str, Outcome]
-    judgement: Judgement | None
-    silence_right: bool
+    outcomes: Mapping[str, Outcome]  # reward to its outcome
+    silent: Mapping[str, Outcome]  # reward to its outcome for saying nothing
+    judgement: Judgement | None  # the verifier's, or None without one
+    silence_right: bool  # the verifier accepts saying nothing too, as where the right answer is an empty text
+    # total, silence: the weighted sums of both, where an abstention and a failure count nothing
     total: float
     silence: float
-    complaint: str | None
+    complaint: str | None  # why it is not accepted, or None
 
 
 def acted(
-    env: BoundEnv,
-    wanted: Sequence[Wanted],
-    *,
-    seconds: float = START_SECONDS,
-    processes: EnvProcesses | None = None,
+    env: BoundEnv, wanted: Sequence[Wanted], *, seconds: float = START_SECONDS, processes: EnvProcesses | None = None
 ) -> list[Completion | Raised]:
-    """Returns what rewards see of rollouts with known actions, or why one could not be played.
-
-    Args:
-        env: the environment with its options.
-        wanted: episodes and their actions.
-        seconds: for one call of an environment that is stepped.
-        processes: where it is stepped; None: in threads of this process.
-    """
+    """Returns what rewards see of rollouts with known actions, or why one could not be played."""
     if not env.spec.played:
         return [_answered(episode, actions) for episode, actions in wanted]
     done = play_worked(partial(place_of_envs, env, processes, seconds), wanted)
@@ -74,21 +49,46 @@ def acted(
 
 def _answered(episode: Episode, actions: Sequence[Action]) -> Completion:
     text = next((action for action in actions if isinstance(action, str)), "")
-    return _Played(episode, text=text, messages=[Message(role="assistant", content=text)]).completion()
+    return _seen(episode, text, [Message(role="assistant", content=text)], {})
 
 
 def _completion(episode: Episode, worked: Worked) -> Completion:
-    played = _Played(episode, tools=worked.tools)
+    messages: list[Message] = []
+    rewards: list[float] = []
+    ended: Mapping[str, Any] = {}
+    text, calls = "", 0
     for turn in worked.turns:
-        if not isinstance(turn.action, str):
-            played.call(turn.action, turn.told or "")
-            if turn.answer is not None:
-                played.end(turn.answer)
-        elif turn.answer is not None:
-            played.step(turn.action, turn.answer)
+        if isinstance(turn.action, str):
+            if turn.answer is None:
+                continue
+            text = turn.action
+            messages.append(Message(role="assistant", content=text))
+        else:
+            text, calls = "", calls + 1
+            messages.append(Message(role="assistant", content=json.dumps(dict(turn.action), default=str)))
+            messages.append(Message(role="tool", content=turn.told or ""))
+        rewards.append(turn.answer.reward if turn.answer else 0.0)
+        if turn.answer is not None:
+            ended = turn.answer.told
+            if isinstance(turn.action, str) and turn.answer.observation:
+                messages.append(Message(role="user", content=turn.answer.observation))
     if worked.cut is not None:
-        played.end(worked.cut)
-    return played.completion()
+        rewards[-1] += worked.cut.reward
+        ended = worked.cut.told
+    info = {**ended, "rewards": rewards} if rewards else {}
+    return _seen(episode, text, messages, {**info, **({"tool_calls": calls} if worked.tools else {})})
+
+
+def _seen(episode: Episode, text: str, messages: Sequence[Message], info: Mapping[str, Any]) -> Completion:
+    return Completion(
+        text=text,
+        messages=tuple(messages),
+        prompt=episode.prompt,
+        row=episode.row,
+        turns=sum(message["role"] == "assistant" for message in messages),
+        info=info,
+        env=episode.env,
+    )
 
 
 def judge_golds(
@@ -99,15 +99,7 @@ def judge_golds(
     silent: Sequence[Completion],
     rows: Sequence[int] | None = None,
 ) -> list[JudgedGold]:
-    """Judges gold solutions.
-
-    Args:
-        scorer: runs the rewards and the verifier.
-        rewards, verifier: those of the run.
-        worked: rollouts with the gold solutions.
-        silent: rollouts of the same episodes in which nothing was said.
-        rows: the number of each episode in messages; default: its index.
-    """
+    """Judges gold solutions beside silence in the same episodes; `rows` numbers them in messages."""
     outcomes, silence = scorer.score(worked, rows=rows), scorer.score(silent, rows=rows)
     nobody: list[Judgement | None] = [None] * len(worked)
     judged, unsaid = (
@@ -146,10 +138,7 @@ def _verifiers(verifier: BoundVerifier | None, judgement: Judgement | None) -> s
 def _rewards(
     rewards: Sequence[BoundReward], gold: Mapping[str, Outcome], right: float, nothing: float, *, as_good: bool
 ) -> str | None:
-    """Says why the rewards do not pay for a gold solution, or returns None.
-
-    They pay more for it than for silence (or as much, where silence is right too), or each the best that it can give.
-    """
+    """Says why the rewards pay no more for a gold solution than for silence, nor their best, or returns None."""
     for reward in rewards:
         if gold[reward.name].kind == "failure":
             return gold[reward.name].reason
@@ -172,51 +161,3 @@ def best(reward: BoundReward, score: float) -> bool:
     """Returns whether a score is the best that a reward can give, by its range and the sign of its weight."""
     low, high = reward.spec.range
     return score >= high - _CLOSE if reward.weight >= 0 else score <= low + _CLOSE
-
-
-@dataclass(slots=True)
-class _Played:
-    """A rollout with known actions while it is played."""
-
-    episode: Episode
-    tools: bool = False
-    text: str = ""
-    messages: list[Message] = field(default_factory=list)
-    rewards: list[float] = field(default_factory=list)
-    info: dict[str, Any] = field(default_factory=dict)
-    calls: int = 0
-
-    def call(self, action: Mapping[str, Any], told: str) -> None:
-        """Notes a call of a tool and its answer; the turn has no reward of its own."""
-        self.messages.append(Message(role="assistant", content=json.dumps(dict(action), default=str)))
-        self.messages.append(Message(role="tool", content=told))
-        self.rewards.append(0.0)
-        self.text = ""
-        self.calls += 1
-
-    def step(self, action: str, found: StepAnswer) -> None:
-        """Notes an action and what the environment answered."""
-        self.messages.append(Message(role="assistant", content=action))
-        self.rewards.append(0.0)
-        self.text = action
-        self.end(found)
-        if found.observation:
-            self.messages.append(Message(role="user", content=found.observation))
-
-    def end(self, found: StepAnswer) -> None:
-        """Notes what the environment says of the last turn."""
-        self.rewards[-1] += found.reward
-        self.info = found.told
-
-    def completion(self) -> Completion:
-        """Returns what rewards see."""
-        told = {**self.info, "rewards": list(self.rewards)} if self.rewards else {}
-        return Completion(
-            text=self.text,
-            messages=tuple(self.messages),
-            prompt=self.episode.prompt,
-            row=self.episode.row,
-            turns=sum(message["role"] == "assistant" for message in self.messages),
-            info={**told, **({"tool_calls": self.calls} if self.tools else {})},
-            env=self.episode.env,
-        )

@@ -1,8 +1,6 @@
-"""Validates the rows of an environment by their gold solutions, and reports the rows that are refused.
+"""Validates the rows of an environment by their gold solutions.
 
-A row whose own gold solution is not accepted, by the verifier or by the rewards of the run, can never be solved: its
-groups score alike whatever the policy writes, or pay for something else. Every solution is played and judged as a
-rollout would be (core/check/gold/solutions.py), in a run where its rollouts are stepped.
+A row whose own gold solution is not accepted can never be solved: its groups score alike whatever the policy writes.
 """
 
 from __future__ import annotations
@@ -122,10 +120,8 @@ def doubts(plan: Plan) -> Iterator[str]:
     """Yields what a user should know before a run trains.
 
     These are rewards that cannot score, or teach nothing, and gold solutions of its first rows that it does not accept.
-
-    Raises:
-        UsageError: a reward or verifier fails on whatever is written.
-        SandboxUnavailable: this machine cannot run the programs of the solutions.
+    Raises UsageError if a reward or verifier fails on whatever is written; SandboxUnavailable if this machine cannot
+    run the programs of the solutions.
     """
     for part in plan.envs:
         solved = list(islice((episode for episode in sample_of(part.train) if episode.gold_actions), _TRIED))
@@ -164,8 +160,7 @@ def answered(
 ) -> list[Completion]:
     """Returns what rewards see of answers that no model wrote, gold solutions among them; a group for each episode.
 
-    Raises:
-        SandboxUnavailable: this machine cannot run programs.
+    Raises SandboxUnavailable if this machine cannot run programs.
     """
     wanted = [
         (number, episode, actions)
@@ -200,11 +195,7 @@ def _judged(
 
 
 def _acted(env: BoundEnv, wanted: Sequence[Wanted], seconds: float, processes: EnvProcesses | None) -> list[Completion]:
-    """Plays episodes with known actions; one that raises or hangs is a failed rollout.
-
-    Raises:
-        SandboxUnavailable: this machine cannot run programs.
-    """
+    """Plays episodes with known actions; one that raises or hangs is a failed rollout. Raises SandboxUnavailable."""
     found = []
     for (episode, _), one in zip(wanted, acted(env, wanted, seconds=seconds, processes=processes), strict=True):
         if isinstance(one, Raised):

@@ -45,13 +45,9 @@ SAME = 1e-9
 class RunAlarm(Part):
     """The alarm of one run. Rank 0 checks, and all ranks stop together.
 
-    An error inside the alarm ends the alarm with a warning, not the run.
-
-    Args:
-        plan: with the rewards.
-        run_dir: whose recorded rollouts are looked at again where a run goes on.
-        progress: told of suspicions.
-        noted: is handed the step and the suspicions of each batch that has some; None: nobody is.
+    An error inside the alarm ends the alarm with a warning, not the run. `run_dir`: whose recorded rollouts are looked
+    at again where a run goes on. `noted`: is handed the step and the suspicions of each batch that has some; None:
+    nobody is.
     """
 
     def __init__(
@@ -73,11 +69,7 @@ class RunAlarm(Part):
             self._look(step, map(of_record, read_step(run_dir, step)[1]))
 
     def on_batch(self, batch: Batch) -> dict[str, float]:
-        """Looks at a batch, and ends a run that is to end with its first alarm, on all processes alike.
-
-        Raises:
-            RunError: what was seen.
-        """
+        """Looks at a batch, and ends a run that is to end with its first alarm, on all processes alike."""
         if is_first():
             self._warn(batch)
         for found in gathered(self._found, "the alarm") if self._stops else []:
@@ -121,14 +113,7 @@ class RunAlarm(Part):
 
 
 def smallest(bound: BoundReward, completion: Completion, score: float, deadline: float) -> str:
-    """Returns the smallest text found that scores at least as much as a completion did.
-
-    Args:
-        bound: the reward.
-        completion: what to begin with.
-        score: what the reward gave it.
-        deadline: of `time.monotonic()`; what is not tried by then is not tried.
-    """
+    """Returns the smallest text found before `deadline` that scores at least as much as a completion did."""
     with Scorer([bound], workers=1, retries=0) as scorer:
 
         def keeps(texts: Sequence[str]) -> list[bool]:

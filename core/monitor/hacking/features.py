@@ -1,9 +1,4 @@
-"""What the alarm for reward hacking sees of a completion, and what can be counted of a text without understanding it.
-
-In: scored completions. Out: counts, words and answers of each, and how two numbers of them go together.
-
-A reward that is exploited often pays for one of these. They are named in the words of a warning.
-"""
+"""Counts what can be counted of a completion without understanding it: what an exploited reward often pays for."""
 
 from __future__ import annotations
 
@@ -33,27 +28,17 @@ _RULE = re.compile(r"([^\w\s]|_)\1+")
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the alarm sees of one completion.
+    """What the alarm sees of one completion."""
 
-    Attributes:
-        prompt: the text that was asked.
-        text: the completion.
-        group: number of its group in the step.
-        reward: its total, None where it has none.
-        right: what the verifier says, None where nobody knows.
-        scores: what each reward gave, None for an abstention or a failure.
-        turns: actions; those of several turns repeat each other for good reasons.
-        cut: a limit of tokens or turns ended it.
-    """
-
-    prompt: str
-    text: str
-    group: int
-    reward: float | None
-    right: bool | None = None
+    prompt: str  # the text that was asked
+    text: str  # the completion
+    group: int  # number of its group in the step
+    reward: float | None  # its total, None where it has none
+    right: bool | None = None  # what the verifier says, None where nobody knows
+    # what each reward gave, None for an abstention or a failure
     scores: Mapping[str, float | None] = field(default_factory=dict)
-    turns: int = 1
-    cut: bool = False
+    turns: int = 1  # actions; those of several turns repeat each other for good reasons
+    cut: bool = False  # a limit of tokens or turns ended it
 
 
 def known(number: float | None) -> float | None:
@@ -73,10 +58,7 @@ def _again(text: str) -> tuple[int, int]:
 
 
 def repeated(text: str) -> float:
-    """Returns the share of pairs of neighbouring words that occurred before; 0 for a few words.
-
-    Of a long text it is that of its beginning or of its end, whichever repeats more.
-    """
+    """Returns the share of repeated word pairs, of a long text in its beginning or end, whichever repeats more."""
     found = map(_again, _ends(text))
     return max(again / pairs if pairs >= FEW_PAIRS else 0.0 for again, pairs in found)
 

@@ -18,23 +18,14 @@ FEW = 0.05  # share of completions that a word has to be in, and to be missing f
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """What moves with the reward.
+    """What moves with the reward."""
 
-    Attributes:
-        text: a sentence, "" where nothing does.
-        reward: the reward that decides the total, "" where there is one alone.
-    """
-
-    text: str
-    reward: str
+    text: str  # a sentence, "" where nothing does
+    reward: str  # the reward that decides the total, "" where there is one alone
 
 
 def pattern(groups: Sequence[Sequence[Seen]]) -> Pattern:
-    """Names what pays.
-
-    Args:
-        groups: completions of one prompt each; those without a reward are left out.
-    """
+    """Names what pays. `groups`: completions of one prompt each; those without a reward are left out."""
     paid = [have for group in groups if len(have := [one for one in group if one.reward is not None]) > 1]
     totals = [[one.reward or 0.0 for one in group] for group in paid]
     decides = _decides(paid, totals)

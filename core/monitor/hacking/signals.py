@@ -3,7 +3,7 @@
 Theory of operation. A policy that exploits a hole in its reward is paid for something other than being right. Within
 a group the prompt is the same, so what a reward pays for can be read off there, whatever the difficulty of the
 prompts of a step. Each signal is a question of yes or no about every group (or every pair of groups), and its
-evidence grows as in `core/monitor/hacking/e_values.py`: it may be looked at after every step, and while its hypothesis
+evidence is an e-value (`TestMartingale`): it may be looked at after every step, and while its hypothesis
 holds, the chance that it ever rings is at most LEVEL divided by the number of signals of its kind: those of a reward
 that is exploited, and the last three, of a policy that falls apart. What a signal takes for harmless is its `bound`; on
 top of the evidence, most signals need the reward to have risen, because a reward that nobody climbs harms nobody.
@@ -35,7 +35,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from statistics import variance
 
-from grpo.core.monitor.hacking.e_values import TestMartingale
 from grpo.core.monitor.hacking.features import FEATURES, Seen, agreement, answer_of, counted, known, repeated, stuck
 from grpo.core.monitor.hacking.pattern import pattern
 from grpo.core.text.stats import mean
@@ -67,23 +66,18 @@ EXPLOITS = ("against", "unrelated", "closing", "falling", "alike", "surface", "s
 SIGNALS = (*EXPLOITS, *COLLAPSES)
 
 
+SHARES = (0.2, 0.4, 0.6, 0.8, 0.95)  # of the wealth, bet in parallel: small ones find small changes
+
+
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """One alarm.
+    """One alarm."""
 
-    Attributes:
-        signal: one of SIGNALS.
-        step: in which it rang.
-        text: the pattern, in words.
-        rollouts: the most suspicious completions of that step, as `grpo show` numbers them.
-        reward: the reward that decides the total, "" where there is one alone.
-    """
-
-    signal: str
-    step: int
-    text: str
-    rollouts: tuple[int, ...]
-    reward: str
+    signal: str  # one of SIGNALS
+    step: int  # in which it rang
+    text: str  # the pattern, in words
+    rollouts: tuple[int, ...]  # the most suspicious completions of that step, as `grpo show` numbers them
+    reward: str  # the reward that decides the total, "" where there is one alone
 
     @property
     def collapse(self) -> bool:
@@ -110,16 +104,11 @@ class _Step:
 
 @dataclass(slots=True)
 class _Best:
-    """Means of groups until now.
+    """Means of groups until now."""
 
-    Attributes:
-        mean: of the best steps.
-        bar: that less two standard errors; minus infinity before there are enough of them.
-        least, most: of a single group, and 0.
-    """
-
-    mean: float = math.nan
-    bar: float = -math.inf
+    mean: float = math.nan  # of the best steps
+    bar: float = -math.inf  # that less two standard errors; minus infinity before there are enough of them
+    # least, most: of a single group, and 0
     least: float = 0.0
     most: float = 0.0
 
@@ -131,11 +120,7 @@ LENGTHS = "lengths"
 
 
 class HackingWatch:
-    """Looks at every step of a run, once and in order; rings once for each signal.
-
-    Args:
-        steady: the prompts are as hard in the last steps as in the first ones.
-    """
+    """Looks at every step once and in order; rings once for each signal. `steady`: prompts do not become harder."""
 
     def __init__(self, *, steady: bool = True) -> None:
         self._steady = steady
@@ -148,12 +133,7 @@ class HackingWatch:
         self._low = 0.0  # what accuracy may fall to
 
     def look(self, step: int, seen: Sequence[Seen]) -> list[Suspicion]:
-        """Returns what is new in this step.
-
-        Args:
-            step: its number.
-            seen: its completions, in the order in which they are recorded; a reward that cannot be squared is none.
-        """
+        """Returns what is new in this step, of its completions in recorded order."""
         seen = [one if one.reward is None else replace(one, reward=known(one.reward)) for one in seen]
         if not seen:
             return []
@@ -336,10 +316,7 @@ class HackingWatch:
         return mean([share for one in self._recent or self._first for share in of(one)])
 
     def _enough(self, question: str, bound: float, values: Sequence[float], parts: int = 1) -> bool:
-        """True where the evidence for a mean above `bound` suffices; `parts` questions share the level of a signal.
-
-        The first word of a question is its signal.
-        """
+        """True where the evidence for a mean above `bound` suffices; `parts` questions share the level of a signal."""
         bets = self._bets.setdefault(question, TestMartingale())
         wealth = bets.add(values if bound < 1 else (), max(LEAST, bound))
         kind = COLLAPSES if question.split()[0] in COLLAPSES else EXPLOITS
@@ -423,7 +400,6 @@ def _closed(gap: float, whole: float) -> float:
 
 
 def _error(values: Sequence[float]) -> float:
-    """Returns the standard error of a mean."""
     return float((variance(values) / len(values)) ** 0.5)
 
 
@@ -460,3 +436,31 @@ def _unscored(groups: Iterable[Sequence[Seen]]) -> dict[str, list[float]]:
 
 def _silent_shares(one: _Step, name: str) -> Sequence[float]:
     return one.unscored.get(name, ())
+
+
+class TestMartingale:
+    """The wealth of a bet that means are above their bounds: an e-value, which may be looked at after every step.
+
+    Where the mean is at most the bound, the wealth is a supermartingale (Waudby-Smith and Ramdas, JRSS B 2024), so by
+    Ville's inequality it ever reaches 1 / p with a chance of p at most. So that a change late in a run is found too,
+    1 / (t (t + 1)) of the stake is paid in at step t; the parts sum up to 1, and the chance is the same.
+    """
+
+    def __init__(self) -> None:
+        self._wealth = [0.0] * len(SHARES)
+        self._steps = 0
+
+    def add(self, values: Sequence[float], bound: float) -> float:
+        """Bets on the values of one step; returns the wealth.
+
+        `values`: each between 0 and 1. `bound`: of their mean given everything before them, where there is nothing to
+        find; above 0. It is to be known before the values are.
+        """
+        self._steps += 1
+        paid = 1 / (self._steps * (self._steps + 1))
+        for place, share in enumerate(SHARES):
+            wealth = self._wealth[place] + paid
+            for value in values:
+                wealth *= 1 + share * (value - bound) / bound
+            self._wealth[place] = wealth
+        return sum(self._wealth) / len(SHARES)

@@ -1,14 +1,9 @@
-"""The embedded policy: nothing in, the folder of a tiny chat model out.
+"""Ships the embedded policy: a tiny chat model, so that the first run needs neither network nor GPU.
 
-The model stands beside this file, so that the first run needs neither network nor GPU: a Qwen2 of about three quarters
-of a million parameters with its own tokenizer, loadable by transformers, PEFT and vLLM as it is. It knows nothing but
-the word problems of `grpo.envs.datasets.word_problems`.
-
-It is a demonstration policy with a planted habit. It was first taught to work these problems out, which it could then
-do almost without fault, and afterwards spoilt with the replies of a sloppy student, who mostly guesses a number
-instead of working, the more so the longer the problem. Most of what GRPO then gains is the habit unlearned, from
-reward alone. It shows that the machinery works; it says nothing about how much a real model would gain.
-`examples/embedded_model/make.py` makes all of its files.
+It is a Qwen2 of 0.75 million parameters with its own tokenizer that knows only the word problems of
+`grpo.envs.datasets.word_problems`. It has a planted habit: taught to work them out, then spoilt with replies that
+guess. Most of what GRPO gains is the habit unlearned, which says nothing about what a real model would gain.
+`examples/embedded_model/make.py` makes its files.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""The page itself, and those that `grpo watch` serves: blocks of data in, HTML out.
+"""Writes the HTML page of a report, and those that `grpo watch` serves, around blocks of data.
 
-Everything but the blocks is the same in every report, and blocks are base64: no text of a run is ever part of the HTML,
-so there is nothing to escape and no need of a template engine. What a run says is set by the script as text alone. The
-script is linked from the ES modules beside this file. The policy in the head lets the browser run this one script and
-use this one style sheet, by their digests, and reach for nothing: no other file, no network. A page that is served may
-ask the server that it came from, and nobody else.
+Blocks are base64, so no text of a run is ever part of the HTML; the script sets it as text alone. The policy in the
+head allows this one script and style sheet, by their digests, and no network; a served page may ask its own server.
 """
 
 from __future__ import annotations
@@ -51,22 +48,12 @@ Named = tuple[str, str]  # a block and its name in the page
 
 
 def page(summary: str, rollouts: Sequence[Named]) -> Iterator[str]:
-    """Yields the page of a report in pieces.
-
-    Args:
-        summary: the block that the page begins with; it is drawn before the others have been read.
-        rollouts: names and blocks.
-    """
+    """Yields the page of a report in pieces; `summary` is drawn before the other blocks have been read."""
     return _document("Run report", REPORT, [("summary", summary)], rollouts)
 
 
 def live_page(summary: str, version: str) -> Iterator[str]:
-    """Yields the same page as one that asks its server for blocks, and for a newer state of its runs.
-
-    Args:
-        summary: as for `page`.
-        version: what the server calls this state.
-    """
+    """Yields the same page as one that asks its server for blocks, and for a newer state of its runs."""
     return _document("Run report", LIVE, [("summary", summary), ("version", version)], [], FOLLOWING)
 
 

@@ -1,10 +1,7 @@
 """Links ES modules into one classic script, which a page can hold and its policy can name by one digest.
 
-A browser imports a module by its address, and a page that is opened from a file has no addresses to offer. So each
-module becomes a function that runs once, after those that it imports, and returns what it exports. A browser would do
-the same, for the few forms that are allowed here: `import { a, b } from "./x.js";` before everything else, and `export`
-before a `const` of one name or a `class`. Every other form is refused, as are circular imports and names that are not
-exported: an error of the tests, never of the browser.
+Each module becomes a function that runs once, after those that it imports. Allowed are `import { a, b } from "./x.js";`
+before everything else, and `export` before a `const` or a `class`; every other form is refused.
 """
 
 from __future__ import annotations
@@ -27,40 +24,21 @@ class LinkError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A module as it is linked.
+    """A module as it is linked."""
 
-    Attributes:
-        imports: names by the files of the modules that export them.
-        exports: its own names for other modules.
-        code: without imports, exports and comments for the type checker.
-    """
-
-    imports: dict[str, tuple[str, ...]]
-    exports: tuple[str, ...]
-    code: str
+    imports: dict[str, tuple[str, ...]]  # names by the files of the modules that export them
+    exports: tuple[str, ...]  # its own names for other modules
+    code: str  # without imports, exports and comments for the type checker
 
 
 def link(folder: Path, entry: str) -> str:
-    """Returns a script that runs a module and all that it imports.
-
-    Args:
-        folder: of the modules.
-        entry: the file of the module to run.
-
-    Raises:
-        LinkError: a module is missing, has a form that is not allowed, does not export a name that another one imports
-            from it, or imports itself by way of others.
-    """
+    """Returns a script that runs a module and all that it imports; LinkError for a form that is not allowed."""
     functions = (_function(file, module) for file, module in linked_modules(folder, entry).items())
     return f'"use strict";\n(() => {{\n{"".join(functions)}}})();\n'
 
 
 def linked_modules(folder: Path, entry: str) -> dict[str, Module]:
-    """Returns a module and all that it imports by their files, each after those that it imports itself.
-
-    Raises:
-        LinkError: as `link` does.
-    """
+    """Returns a module and all that it imports by their files, each after those that it imports itself."""
     modules: dict[str, Module] = {}
     _add(folder, entry, modules, ())
     return modules

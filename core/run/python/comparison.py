@@ -100,7 +100,6 @@ def compare(run_a: str | Path | Run, run_b: str | Path | Run) -> Comparison:
 
 
 def _model(run: Run) -> str:
-    """Returns the model of a run for people."""
     return run.config.model or "the embedded model"
 
 

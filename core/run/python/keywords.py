@@ -28,11 +28,7 @@ _TABLE = r"(?<![\w.'\"])(?P<section>[a-z]+)\.(?P<name>[a-z_]+)=(?P<text>'[^']*'|
 
 
 def settings_tree(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the tree that `parse_config` checks; None leaves a setting alone.
-
-    Raises:
-        UsageError: an unknown keyword, a section without a dictionary, or a setting that is given twice.
-    """
+    """Returns the tree that `parse_config` checks; None leaves a setting alone."""
     short = short_names()
     tree: dict[str, Any] = {}
     for name, value in settings.items():
@@ -109,10 +105,7 @@ def _plain(value: Any) -> Any:
 
 
 def in_python(text: str) -> str:
-    """Returns a message for the command line as one for `grpo.train`: keywords in the place of flags.
-
-    What is a command of its own, such as `grpo show RUN`, stays one.
-    """
+    """Returns a message with keywords for flags; a command of its own, such as `grpo show RUN`, stays one."""
     return _words().sub(_reworded, text)
 
 

@@ -1,8 +1,4 @@
-"""Hands the functions, classes and specs that `grpo.train` is given to a host that finds them by SPECs.
-
-A function of a script or a cell travels to the worker processes by value. One that cannot, because it holds a lock, a
-connection or a large model, runs in this process instead, and a note says so.
-"""
+"""Hands the functions, classes and specs that `grpo.train` is given to a host that finds them by SPECs."""
 
 from __future__ import annotations
 
@@ -24,12 +20,7 @@ LARGEST = 64 * 2**20  # bytes of a function with all that it holds; each worker 
 
 
 class PluginObjects:
-    """Hands objects to a host.
-
-    Args:
-        host: what is to find them.
-        warned: told of a function that has to run in this process.
-    """
+    """Hands objects to a host. `warned`: told of a function that has to run in this process."""
 
     def __init__(self, host: Host, warned: Callable[[str], None]) -> None:
         self._host = host
@@ -37,11 +28,7 @@ class PluginObjects:
         self._specs: dict[tuple[Kind, int], tuple[object, str]] = {}
 
     def ref(self, kind: Kind, value: Any) -> Any:
-        """Returns a SPEC for an object; what is a SPEC or a table already stays it, the object of a table replaced.
-
-        Raises:
-            UsageError: it cannot be a plugin of that kind.
-        """
+        """Returns a SPEC for an object; a SPEC or a table stays what it is, the object of a table replaced."""
         if isinstance(value, str):
             return value
         if isinstance(value, Mapping):

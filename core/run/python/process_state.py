@@ -1,9 +1,4 @@
-"""Restores global process state (random generators, loggers, warning filters) after a run in Python ends.
-
-A run seeds every generator, hushes progress bars, and lets libraries set what they like. In a script or a notebook all
-of that is the user's. What importing a library does once and for all (filters for its own warnings, its loggers) is
-done before anything is noted down, and stays. Signal handlers are put back by whoever sets them.
-"""
+"""Restores global process state (random generators, loggers, warning filters) after a run in Python ends."""
 
 from __future__ import annotations
 
@@ -27,10 +22,7 @@ ENGINE = ("grpo.core.run.recorder", "grpo.core.train.trainer", "grpo.core.rollou
 
 @contextmanager
 def unchanged_process() -> Iterator[None]:
-    """Puts back environment variables, filters of warnings, loggers, random numbers, torch's threads, progress bars.
-
-    The memory of the run is freed too, so that what comes after it has the GPU and what the run used of the machine's.
-    """
+    """Puts the process's global state back and frees the memory of the run."""
     _load_engine()
     with ExitStack() as back:
         back.callback(_put_back_variables, dict(os.environ))

@@ -154,7 +154,6 @@ class Rollouts:
 
     @property
     def steps(self) -> list[int]:
-        """The steps that have rollouts."""
         return rollout_steps(self._run)
 
     def __len__(self) -> int:
@@ -166,8 +165,7 @@ class Rollouts:
     def __getitem__(self, step: int | slice) -> DataFrame:
         """Returns the table of one step, of the last one but n for -n, or of the steps of a slice, its end included.
 
-        Raises:
-            UsageError: there are no rollouts of that step.
+        Raises UsageError if there are no rollouts of that step.
         """
         from pandas import DataFrame, concat
 

@@ -1,8 +1,4 @@
-"""Writes rows that `grpo.train` is given as objects to files of JSON lines, from which a run can be resumed.
-
-A file stands beside the run directories and has its name from its content: the same rows are the same file, for every
-process of a run and for a cell that is executed again.
-"""
+"""Writes rows that `grpo.train` is given as objects to JSON lines named by their content, so a run can resume."""
 
 from __future__ import annotations
 
@@ -29,17 +25,11 @@ _TAKES = "a list of dictionaries, a pandas DataFrame or a datasets.Dataset, or o
 
 @dataclass(frozen=True, slots=True)
 class WrittenRows:
-    """Where a data set of `grpo.train` is.
+    """Where a data set of `grpo.train` is."""
 
-    Attributes:
-        source: a name or a path.
-        names: the files that rows were written to, and what the caller calls their rows.
-        new: the files that were not there before.
-    """
-
-    source: str
-    names: dict[str, str]
-    new: tuple[Path, ...] = ()
+    source: str  # a name or a path
+    names: dict[str, str]  # the files that rows were written to, and what the caller calls their rows
+    new: tuple[Path, ...] = ()  # the files that were not there before
 
     def named(self, text: str) -> str:
         """Returns a message with rows by their place in the argument, `dataset, row 1`, and not by file and line."""
@@ -50,7 +40,6 @@ class WrittenRows:
         return text
 
     def remove(self) -> None:
-        """Removes the new files: no run came of them."""
         for path in self.new:
             path.unlink(missing_ok=True)
         for folder in {parent for path in self.new for parent in (path.parent, path.parent.parent)}:
@@ -60,15 +49,7 @@ class WrittenRows:
 
 
 def written_rows(dataset: Any, folder: Path) -> WrittenRows:
-    """Returns where a data set is: a name or a path as it is, rows after they were written to a file in a folder.
-
-    Args:
-        dataset: as `grpo.train` takes it.
-        folder: is made where it is missing.
-
-    Raises:
-        UsageError: it has no rows, or holds what JSON cannot.
-    """
+    """Returns the name or path of a data set, rows after they were written to a file in `folder`."""
     if isinstance(dataset, str | Path):
         return WrittenRows(str(dataset), {})
     if isinstance(dataset, Mapping):
@@ -134,11 +115,7 @@ def _line(row: Any, place: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Returns what JSON holds in the place of a value of NumPy, a date or a decimal number.
-
-    Raises:
-        TypeError: of anything else.
-    """
+    """Returns what JSON holds in the place of a value of NumPy, a date or a decimal number. Raises TypeError."""
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
     if isinstance(value, decimal.Decimal):

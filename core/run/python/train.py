@@ -1,8 +1,4 @@
-"""`grpo.train` does in scripts and notebooks what `grpo run` does.
-
-Rewards, verifiers and environments may be objects of the script or of a notebook's cells, where the command line has
-names. A run that was stopped goes on when it is given the same objects again.
-"""
+"""`grpo.train` does in scripts and notebooks what `grpo run` does, also with plugins that are objects."""
 
 from __future__ import annotations
 
@@ -23,7 +19,7 @@ from grpo.core.planning.output import RUNS
 from grpo.core.policy.weights import run_config
 from grpo.core.record.run_dir import RunDir, open_run_dir
 from grpo.core.run.begin import absolute_paths
-from grpo.core.run.dry_run import dry_run as look
+from grpo.core.run.job import dry_run as look
 from grpo.core.run.job import resume as resume_run
 from grpo.core.run.job import start
 from grpo.core.run.python.keywords import by_keywords, in_python, leaves, settings_tree
@@ -183,7 +179,6 @@ def _run(
     *,
     dry: bool,
 ) -> Run | None:
-    """Starts or resumes a run of these settings, or only looks at them."""
     for kind, key in OBJECTIVE.items():
         if tree.get("loss", {}).get(key) is not None:
             tree["loss"][key] = objects.ref(kind, tree["loss"][key])
@@ -202,18 +197,13 @@ def _run(
 
 
 def _beside(out: Any, resume: str | Path | Run | None) -> Path:
-    """Returns the folder of the run directory."""
     if resume is not None:
         return (resume.path if isinstance(resume, Run) else Path(resume).expanduser().absolute()).parent
     return RUNS if out is None else Path(out).expanduser().absolute().parent
 
 
 def _run_dir(source: Any) -> RunDir:
-    """Returns the directory of a run that is to be resumed.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """Returns the directory of a run that is to be resumed. Raises UsageError if there is none."""
     if not isinstance(source, (str, Path, Run)):
         raise UsageError(
             f"resume={source!r} is not a run. Give what grpo.train returned, or the path of a run directory."
@@ -222,11 +212,7 @@ def _run_dir(source: Any) -> RunDir:
 
 
 def _with_system(envs: Sequence[Any], system: str | None) -> Any:
-    """Returns the environment, or several, with a system message as an option.
-
-    Raises:
-        UsageError: there are several, and a message.
-    """
+    """Returns the environment, or several, with a system message as an option. Raises UsageError."""
     if len(envs) != 1:
         if system is not None and envs:
             raise UsageError(
@@ -242,11 +228,7 @@ def _with_system(envs: Sequence[Any], system: str | None) -> Any:
 
 
 def _refuse_unknown(config: RunConfig, host: Host) -> None:
-    """Says what is wrong with names and options before the libraries load, which takes seconds.
-
-    Raises:
-        UsageError: a plugin cannot be used.
-    """
+    """Says what is wrong with names and options before the libraries load, which takes seconds."""
     bound_envs(config, host)
     bind_objective(config, host)
     host.rewards(config.rewards)
@@ -259,17 +241,7 @@ def _refuse_unknown(config: RunConfig, host: Host) -> None:
 def _resumable(
     source: str | Path | Run, plugins: Mapping[str, Any], given: Mapping[Kind, Sequence[str]], tree: Mapping[str, Any]
 ) -> tuple[RunDir, int | None]:
-    """Returns the run to continue, and how many steps it is to have where these are more than it was asked for.
-
-    Args:
-        source: the run, or its directory.
-        plugins: those of the call, as a configuration has them.
-        given: the names of the objects among them.
-        tree: the settings of the call.
-
-    Raises:
-        UsageError: there is none, or it has other plugins or settings than those that were given again.
-    """
+    """Returns the run to continue and its new number of steps, if larger; refuses other plugins or settings."""
     run_dir = _run_dir(source)
     recorded = run_config(run_dir)
     before = recorded.model_dump(mode="json")

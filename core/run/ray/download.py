@@ -1,8 +1,4 @@
-"""A folder of another machine: asked for in pieces, written here whole or not at all.
-
-The first process of a run writes the run directory. Where its machine shares no disk with the one that started the run,
-the directory is pulled over at the end.
-"""
+"""Pulls the run directory over from a machine that shares no disk with this one, whole or not at all."""
 
 from __future__ import annotations
 
@@ -30,11 +26,7 @@ class Asks(Protocol):
 
 
 class FolderThere:
-    """Gives a folder away as a tar file, in pieces.
-
-    Args:
-        path: of the folder.
-    """
+    """Gives a folder away as a tar file, in pieces."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
@@ -49,7 +41,6 @@ class FolderThere:
         return b""
 
     def unmark(self, message: bytes) -> bytes:
-        """Removes that file again."""
         (self._path / message.decode()).unlink(missing_ok=True)
         return b""
 
@@ -63,7 +54,6 @@ class FolderThere:
         return self._packed.read(PIECE)
 
     def close(self, _: bytes) -> bytes:
-        """Forgets what was packed."""
         if self._packed is not None:
             self._packed.close()
         self._packed = None
@@ -71,18 +61,7 @@ class FolderThere:
 
 
 def fetch(there: Asks, path: Path) -> bool:
-    """Pulls a folder over, unless this machine sees the same one.
-
-    Args:
-        there: the folder.
-        path: where it is there, and is to be here.
-
-    Returns:
-        Whether it had to be pulled.
-
-    Raises:
-        RunError: there is something else at the path here.
-    """
+    """Pulls a folder over, unless this machine sees the same one; returns whether it had to."""
     mark = f".shared-{os.getpid()}-{os.urandom(4).hex()}"
     if there.ask("mark", mark.encode()).result():
         return False  # the run wrote nothing

@@ -1,11 +1,8 @@
 """Starts a run on a Ray cluster and writes the same run directory as on one machine.
 
-Theory of operation. The command connects with the cluster, places everything (`placement`) and has the node of the
-first process plan the run, so that what cannot work is refused before anything starts. Then it starts the rollout
-servers, the pool that
-scores, one object on each node, and the processes that train, each of which runs the code of `grpo run`. What the first
-one tells comes by a mailbox on this node and is shown here. Ctrl-C asks for a stop there, which ends the step that is
-under way and writes a checkpoint; a second one ends the connection, and with it every process of the run.
+Theory of operation. The command places everything and has the node of the first process plan the run. Then it starts
+the rollout servers, the scoring pool and the processes that train, each of which runs the code of `grpo run`. Events
+come by a mailbox and are shown here. Ctrl-C asks for a stop there; a second one ends the connection and every process.
 """
 
 from __future__ import annotations
@@ -47,9 +44,8 @@ GIVEN = ("GRPO_", "HF_", "OMP_", "OPENAI_", "TRANSFORMERS_", "WANDB_")  # variab
 def start_on_ray(config: RunConfig, address: str, asked: Asked, progress: Progress) -> RunSummary:
     """Runs a configuration from the beginning on a cluster; arguments and errors are those of `job.start`.
 
-    Raises:
-        UsageError: it cannot start, does not fit the cluster, or the cluster cannot be used.
-        RunError: it had to stop; the run directory resumes.
+    Raises UsageError if it cannot start, does not fit the cluster, or the cluster cannot be used; RunError: it had to
+    stop; the run directory resumes.
     """
     config = _served(absolute_paths(config), asked)
     with Cluster(address) as cluster:
@@ -88,11 +84,7 @@ def planned_on_ray(config: RunConfig, address: str, asked: Asked) -> list[str]:
 
 
 def _served(config: RunConfig, asked: Asked) -> RunConfig:
-    """Returns the configuration of a run that samples with the servers that were asked for.
-
-    Raises:
-        UsageError: it was to sample with something else.
-    """
+    """Returns the configuration of a run that samples with the servers that were asked for. Raises UsageError."""
     if not asked.servers:
         return config
     if config.rollout.backend == "vllm":
@@ -107,11 +99,7 @@ def _planner(cluster: Cluster, placement: Placement) -> Hosted:
 
 
 def _refused(planner: Hosted, placement: Placement, config: RunConfig, *, fresh: bool = True) -> tuple[str, list[str]]:
-    """Returns the name of a run that can start, and the commands of its servers.
-
-    Raises:
-        UsageError: it cannot.
-    """
+    """Returns the name of a run that can start, and the commands of its servers. Raises UsageError if it cannot."""
     machines = [node.address for node in placement.servers]
     message = json.dumps([rank.config_text(config), machines, fresh]).encode()
     name, commands, problem = json.loads(planner.ask("plan", message).result())
@@ -141,12 +129,7 @@ def _with_servers(config: RunConfig, urls: Sequence[str]) -> RunConfig:
 
 
 def _run(
-    cluster: Cluster,
-    placement: Placement,
-    config: RunConfig,
-    path: Path,
-    progress: Progress,
-    settings: dict[str, Any],
+    cluster: Cluster, placement: Placement, config: RunConfig, path: Path, progress: Progress, settings: dict[str, Any]
 ) -> RunSummary:
     for line in placement.lines():
         progress.loading(f"onto {line}")

@@ -1,8 +1,6 @@
-"""Between a run on a cluster and the command that started it: its events one way, stops that were asked for the other.
+"""Passes events from a run on a cluster to the command that started it, and requests to stop the other way.
 
-In the process of the command's node lives a `Mailbox`. The first process that trains tells it what happens, as
-`MailboxProgress`; the command takes that from it and shows it. Whether a stop was asked for goes the other way. A
-message has the name of its event in front, so that one whose values cannot be read here is still known for what it is.
+A message has the name of its event in front, so that one whose values cannot be read here is still known.
 """
 
 from __future__ import annotations
@@ -48,40 +46,30 @@ class Mailbox:
         self._lock = threading.Lock()
 
     def tell(self, message: bytes) -> bytes:
-        """Keeps a message."""
         with self._lock:
             self._told.append(message)
         return b""
 
     def take(self, _: bytes) -> bytes:
-        """Returns the messages since the last time."""
         with self._lock:
             told, self._told = self._told, []
         return pickle.dumps(told)
 
     def stop(self, _: bytes) -> bytes:
-        """Asks for a stop."""
         self._stops += 1
         return b""
 
     def stops(self, _: bytes) -> bytes:
-        """Returns how often a stop was asked for."""
         return json.dumps(self._stops).encode()
 
 
 def written(event: str, *values: Any) -> bytes:
-    """Returns a message for a mailbox."""
     message: bytes = event.encode() + b"\n" + cloudpickle.dumps(values)
     return message
 
 
 def read(message: bytes) -> Event | None:
-    """Returns what a message says.
-
-    Returns:
-        None where its values need something that this machine does not have, as a plugin's own class, and it was only
-        to be shown. Where it says how the run ended, that it cannot be read comes instead, as a failure.
-    """
+    """Returns what a message says: None for an event that cannot be read here, a failure for an unreadable end."""
     name, _, values = message.partition(b"\n")
     event = name.decode()
     try:
@@ -120,35 +108,27 @@ class MailboxProgress:
         self._tell("planned", replace(plan, envs=parts, train=(), canaries=()), run_dir, list(notes))
 
     def loading(self, what: str) -> None:
-        """Something slow begins."""
         self._tell("loading", what)
 
     def warmed(self, step: int, steps: int, loss: float) -> None:
-        """A supervised step ended."""
         self._tell("warmed", step, steps, loss)
 
     def evaluated(self, step: int, accuracy: Estimate, env: str = "") -> None:
-        """Held-out accuracy was measured."""
         self._tell("evaluated", step, accuracy, env)
 
     def stepped(self, row: Mapping[str, Any], sample: Completion | None, scores: Mapping[str, str]) -> None:
-        """A step ended."""
         self._tell("stepped", dict(row), sample, dict(scores))
 
     def foreseen(self, forecast: Forecast) -> None:
-        """What is still to come."""
         self._tell("foreseen", forecast)
 
     def warned(self, text: str) -> None:
-        """Something needs attention."""
         self._tell("warned", text)
 
     def ended(self, status: str, run_dir: Path, step: int) -> None:
-        """The run is over."""
         self._tell("ended", status, run_dir, step)
 
     def timed(self, spent: str, tokens: str, advice: str | None) -> None:
-        """What the time was spent on."""
         self._tell("timed", spent, tokens, advice)
 
     def close(self) -> None:

@@ -1,8 +1,7 @@
-"""What runs where on a cluster: its nodes and what was asked for in; processes on nodes out, or why they do not fit.
+"""Decides what runs where on a cluster, or says why it does not fit.
 
-Processes that train come first, as many on a node as it has GPUs (processors, where nobody has a GPU), the fewest nodes
-that hold them or as many as asked for. Rollout servers take GPUs that are left. Rewards and sandboxes get the
-processors that are left, at least one on a node, on every node.
+Training processes come first, as many on a node as it has GPUs (processors without GPUs), on the fewest nodes that hold
+them. Rollout servers take GPUs that are left, rewards and sandboxes the processors that are left on every node.
 """
 
 from __future__ import annotations
@@ -17,37 +16,23 @@ from grpo.plugins.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What was asked for.
+    """What was asked for."""
 
-    Attributes:
-        workers: processes that train together.
-        servers: rollout servers.
-        nodes: machines that training is spread over; None: as few as hold it.
-    """
-
-    workers: int = 1
-    servers: int = 0
-    nodes: int | None = None
+    workers: int = 1  # processes that train together
+    servers: int = 0  # rollout servers
+    nodes: int | None = None  # machines that training is spread over; None: as few as hold it
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What runs where.
+    """What runs where."""
 
-    Attributes:
-        ranks: the node of each process that trains.
-        servers: the node of each rollout server.
-        scorers: each node with its number of processes that score.
-        gpus: whether each process that trains, and each server, has a GPU.
-    """
-
-    ranks: tuple[Node, ...]
-    servers: tuple[Node, ...]
-    scorers: tuple[tuple[Node, int], ...]
-    gpus: bool
+    ranks: tuple[Node, ...]  # the node of each process that trains
+    servers: tuple[Node, ...]  # the node of each rollout server
+    scorers: tuple[tuple[Node, int], ...]  # each node with its number of processes that score
+    gpus: bool  # whether each process that trains, and each server, has a GPU
 
     def lines(self) -> list[str]:
-        """Says for each node what it does."""
         training, serving = Counter(self.ranks), Counter(self.servers)
         found = []
         for number, (node, scoring) in enumerate(self.scorers, 1):
@@ -63,15 +48,7 @@ class Placement:
 
 
 def place(nodes: Sequence[Node], asked: Asked) -> Placement:
-    """Places everything.
-
-    Args:
-        nodes: of the cluster, the preferred ones first.
-        asked: what was asked for.
-
-    Raises:
-        UsageError: it does not fit; says what there is.
-    """
+    """Places everything. Raises UsageError: it does not fit; says what there is."""
     gpus = any(node.gpus for node in nodes)
     room = {node: node.gpus if gpus else node.cpus for node in nodes}
     what = "GPUs" if gpus else "processors"

@@ -1,7 +1,4 @@
-"""One process of a run on a cluster: settings in; the code of `grpo run` runs in it, and its mailbox hears of it.
-
-`Preflight` is the same before it: it decides on the node of the first process whether the run can start at all.
-"""
+"""Runs one process of a run on a cluster, by the code of `grpo run`; `Preflight` decides whether it can start."""
 
 from __future__ import annotations
 
@@ -64,22 +61,13 @@ def train(settings: Mapping[str, Any]) -> None:
 
 
 class Preflight:
-    """Plans a run on the node of its first process, where its files and its GPU are.
-
-    Args:
-        processes: how many train together.
-        variables: of the environment.
-    """
+    """Plans a run on the node of its first process, where its files and its GPU are."""
 
     def __init__(self, processes: int, variables: Mapping[str, str]) -> None:
         os.environ.update({**variables, "WORLD_SIZE": str(processes)})
 
     def plan(self, message: bytes) -> bytes:
-        """Plans one; in: its configuration, the machines of servers that are still to be started, whether it is new.
-
-        Returns:
-            Its name, the command of each server, and why it cannot start or "".
-        """
+        """Plans a run; returns its name, the command of each server, and why it cannot start or ""."""
         from grpo.core.planning.decide import make_plan
         from grpo.core.rollout.server.capabilities import servers_of
 

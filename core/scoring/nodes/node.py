@@ -1,7 +1,4 @@
-"""Scoring on one node of a cluster: chunks of calls in, results out, by the workers and the loop of one machine.
-
-What it is sent was packed by the process that trains. A plugin's code is loaded in worker processes here too; only one
-that runs programs in a sandbox, and awaits them, is loaded in this process itself.
+"""Scores on one node of a cluster, by its workers and loop.
 
 Messages in:  (packed plugin, runs on the loop?, retries, distribution, version, row numbers, indices of each call,
                items)
@@ -29,12 +26,7 @@ _LOOK_AFTER = 0.05
 
 
 class ScoringNode:
-    """Scores for other machines.
-
-    Args:
-        workers: worker processes.
-        memory: bytes of private memory for each of them, 0 for any; None: half of this machine's.
-    """
+    """Scores for other machines; `memory` in bytes for each worker process."""
 
     def __init__(self, workers: int, memory: int | None = None) -> None:
         self._executors = Executors(workers, memory)
@@ -66,7 +58,6 @@ class ScoringNode:
         return pickle.dumps(("done", [to_wire(one) for one in task.results()], failures, caller.slow_import))
 
     def close(self) -> None:
-        """Ends the worker processes and the loop."""
         self._executors.close()
 
     def _caller(self, key: tuple[bytes, int], awaited: bool) -> Caller:

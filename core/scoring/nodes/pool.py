@@ -1,12 +1,9 @@
-"""Rewards on the nodes of a cluster: tasks in, results settled as the nodes answer.
+"""Scores on the nodes of a cluster.
 
-Theory of operation. One thread cuts tasks into chunks, so large that a node has about half a second of work with one,
-and keeps two of them with every node. A node answers a chunk with the results of all of its calls. Time limits, crashes
-and transient trouble of plugins are settled there, by the worker processes of one machine. What is left for this side
-are nodes that are lost: their chunks go to other nodes, or to the same one after its process was started anew, each at
-most three times; then its calls fail, as they do when no node is left. A call that was lost goes alone to a node that
-has nothing else, so that one that ends its node takes no other with it. A node where something is not installed is
-not asked for that plugin again.
+Theory of operation. One thread cuts tasks into chunks of about half a second and keeps two of them with every node.
+Time limits, crashes and transient trouble of plugins are settled there. Chunks of a lost node go to other nodes, or to
+the same one anew, each at most three times; then its calls fail. A call that was lost goes alone to an idle node, so
+that one that ends its node takes no other with it.
 """
 
 from __future__ import annotations
@@ -100,11 +97,7 @@ class _Sent:
 
 
 class NodePool:
-    """Scores on nodes; the thread starts with the first task. Use it with `scoring_elsewhere`.
-
-    Args:
-        nodes: each with its number of worker processes.
-    """
+    """Scores on nodes; the thread starts with the first task. Use it with `scoring_elsewhere`."""
 
     def __init__(self, nodes: Sequence[tuple[Scores, int]]) -> None:
         self._members = {number: _Member(node, workers) for number, (node, workers) in enumerate(nodes)}
@@ -116,7 +109,6 @@ class NodePool:
         self._closed = False
 
     def submit(self, task: Task) -> None:
-        """Takes a task."""
         with self._lock:
             if self._closed:
                 task.fail_open("the scorer is closed.")
@@ -127,7 +119,6 @@ class NodePool:
             self._events.put(task)
 
     def close(self) -> None:
-        """Gives up what still waits."""
         with self._lock:
             self._closed = True
             thread = self._thread

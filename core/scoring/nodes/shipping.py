@@ -1,8 +1,7 @@
-"""How a plugin reaches another machine: a bound plugin in; bytes, and what has to be installed there, out.
+"""Packs a plugin for another machine.
 
-What an installed distribution brings goes by name, since the nodes are expected to have it too. A local file goes with
-its source, and with the sources of the local modules that it imports, by whatever name they are imported. What a script
-or a notebook defines goes by value.
+What an installed distribution brings goes by name. A local file goes with its source and those of the local modules
+that it imports. What a script or a notebook defines goes by value.
 """
 
 from __future__ import annotations
@@ -23,44 +22,25 @@ from types import ModuleType
 from typing import Any
 
 from grpo.core.scoring.call import Bound
-from grpo.core.scoring.workers.transport import (
-    Place,
-    find_reference,
-    function_in,
-    pack_at,
-    value_of,
-    written,
-)
+from grpo.core.scoring.workers.transport import Place, find_reference, function_in, pack_at, value_of, written
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A local module as it travels.
+    """A local module as it travels."""
 
-    Attributes:
-        text: its source.
-        file: where it was, for tracebacks.
-        package: whether it has submodules.
-    """
-
-    text: bytes
-    file: str
-    package: bool
+    text: bytes  # its source
+    file: str  # where it was, for tracebacks
+    package: bool  # whether it has submodules
 
 
 @dataclass(frozen=True, slots=True)
 class Sources(Place):
-    """A function of a local file, with its sources.
+    """A function of a local file, with its sources."""
 
-    Attributes:
-        module: the module of the function.
-        qualname: the name inside it.
-        sources: of that module and of the local ones that it imports, by name.
-    """
-
-    module: str
-    qualname: str
-    sources: Mapping[str, Source]
+    module: str  # the module of the function
+    qualname: str  # the name inside it
+    sources: Mapping[str, Source]  # of that module and of the local ones that it imports, by name
 
     def resolve(self) -> Callable[..., Any]:
         """Imports the function from the sources.
@@ -75,34 +55,22 @@ class Sources(Place):
 
 @dataclass(frozen=True, slots=True)
 class Shipment:
-    """A plugin as it travels to another machine.
+    """A plugin as it travels to another machine."""
 
-    Attributes:
-        packed: the plugin.
-        distribution, version: what has to be installed there; "" for nothing.
-    """
-
-    packed: bytes
+    packed: bytes  # the plugin
+    # distribution, version: what has to be installed there; "" for nothing
     distribution: str
     version: str
 
 
 def ship(plugin: Bound) -> Shipment:
-    """Packs a plugin for another machine.
-
-    Raises:
-        Exception: it can be sent neither by name, nor with its source, nor by value.
-    """
+    """Packs a plugin for another machine; raises where neither name, source nor value can be sent."""
     place, distribution, version = place_of(written(plugin.spec.function))
     return Shipment(pack_at(plugin, place), distribution, version)
 
 
 def place_of(function: Callable[..., Any]) -> tuple[Place, str, str]:
-    """Returns what stands for a function on another machine, and the distribution and version that it needs there.
-
-    Raises:
-        Exception: it can be sent neither by name, nor with its source, nor by value.
-    """
+    """Returns what stands for a function on another machine, and the distribution and version that it needs there."""
     reference = find_reference(function)
     if reference is None:
         return value_of(function), "", ""
@@ -121,7 +89,6 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Finds a module."""
         source = self.sources.get(name)
         if source is None:
             return None
@@ -130,15 +97,12 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         return spec
 
     def get_source(self, fullname: str) -> str:
-        """Returns the text of a module, for tracebacks."""
         return importlib.util.decode_source(self.sources[fullname].text)
 
     def is_package(self, fullname: str) -> bool:
-        """Says whether a module has submodules."""
         return self.sources[fullname].package
 
     def exec_module(self, module: ModuleType) -> None:
-        """Executes a module."""
         source = self.sources[module.__name__]
         exec(compile(source.text, source.file, "exec", dont_inherit=True), vars(module))
 

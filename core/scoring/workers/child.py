@@ -1,9 +1,8 @@
-"""A worker process from the inside: rows come in over a socket, results go out, one message a call.
+"""Runs in a worker process: rows come in over a socket, results go out, one message a call.
 
-Theory of operation. The process is started as in plugins/child_process.py. The kernel kills it when its parent dies
-(Linux), it ends by itself when the socket closes, and it is the first to go when memory runs out. What plugins print
-goes to stderr; their stdin is empty. A result is sent before the next row begins, so the parent always knows which row
-a worker died on. After a MemoryError the worker asks to be replaced.
+Theory of operation. It is started as in plugins/child_process.py. The kernel kills it when its parent dies (Linux), and
+it is the first to go when memory runs out. A result is sent before the next row begins, so the parent always knows
+which row a worker died on. After a MemoryError the worker asks to be replaced.
 
 Messages in:  (key, packed plugin or None, retries, several rows a call?, [(indices, rows) of a call], items as bytes)
 Messages out: ("importing", module) ("imported",), inside a call
@@ -43,14 +42,7 @@ Wire = tuple[Any, ...]
 
 
 def main(socket_fd: int, crash_fd: int, parent: int, memory: int) -> None:
-    """Serves rows until the socket closes.
-
-    Args:
-        socket_fd: the socket to the parent.
-        crash_fd: a file for the stack of a fatal error.
-        parent: the parent's process id.
-        memory: bytes of private memory that the process may use, 0 for any.
-    """
+    """Serves rows until the socket closes. `memory`: bytes of private memory that the process may use, 0 for any."""
     faulthandler.enable(file=crash_fd)
     _die_with(parent)
     _limit(memory)
@@ -144,19 +136,13 @@ class Child:
 
 
 def to_wire(result: Result) -> Wire:
-    """Returns a result as a plain tuple."""
     if isinstance(result, Outcome):
         return (result.kind, result.score, result.reason, result.seconds, result.metrics, result.turns)
     verdict = result.verdict
-    return (
-        result.kind,
-        None if verdict is None else (verdict.ok, verdict.extracted, verdict.reason),
-        result.reason,
-    )
+    return (result.kind, None if verdict is None else (verdict.ok, verdict.extracted, verdict.reason), result.reason)
 
 
 def from_wire(wire: Wire) -> Result:
-    """Returns the result that a tuple stands for."""
     if len(wire) == 6:
         return Outcome(*wire)
     kind, verdict, reason = wire

@@ -1,9 +1,7 @@
-"""The imports that a plugin makes inside its calls: modules that load in, told when they begin and how long they took.
+"""Times the imports that a plugin makes inside its calls, in the thread that makes them.
 
-Theory of operation. Python asks the finders of `sys.meta_path` for each module that is not loaded yet, so one that
-finds nothing sees every load begin. Loads end where the outermost import statement or `import_module` ends, both of
-which are wrapped. What is loaded already passes unseen. Only the thread that makes the calls is watched: a time limit
-is that of a call.
+A finder in `sys.meta_path` that finds nothing sees every load begin; loads end where the outermost import statement or
+`import_module` ends, both of which are wrapped.
 """
 
 from __future__ import annotations
@@ -19,16 +17,7 @@ from typing import Any
 
 
 class ImportWatch:
-    """Tells of loads of the thread that made it.
-
-    Args:
-        begun: told the name of the module whose load begins.
-        ended: told when it is over.
-
-    Attributes:
-        seconds: how long all loads took.
-        longest: the module that took longest, and its seconds.
-    """
+    """Tells of loads of the thread that made it. `longest`: the module that took longest, and its seconds."""
 
     def __init__(self, begun: Callable[[str], None], ended: Callable[[], None]) -> None:
         self.seconds = 0.0
@@ -39,7 +28,6 @@ class ImportWatch:
         self._loading: tuple[str, float] | None = None
 
     def install(self) -> None:
-        """Begins to watch."""
         builtins.__import__ = self._watched(builtins.__import__)
         importlib.import_module = self._watched(importlib.import_module)
         sys.meta_path.insert(0, self)

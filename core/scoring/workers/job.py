@@ -1,7 +1,4 @@
-"""What the worker pool knows about one task: the rows still to send, and how its plugin and its rows are packed.
-
-In: a task. Out: chunks of rows, sized by how long the plugin's rows take.
-"""
+"""Packs the rows of a task for the worker pool, in chunks sized by how long the plugin's rows take."""
 
 from __future__ import annotations
 
@@ -27,12 +24,7 @@ _keys = itertools.count()
 
 
 class PluginPayload:
-    """One plugin as it travels: by reference where it has one, else by value.
-
-    Attributes:
-        key: its number on the wire; a new one when the packing changes.
-        pace: seconds that a row takes, smoothed; None before the first.
-    """
+    """One plugin as it travels; `key` is new when the packing changes, `pace` the smoothed seconds of a row."""
 
     def __init__(self, caller: Caller) -> None:
         self.key = next(_keys)
@@ -44,8 +36,7 @@ class PluginPayload:
     def packed(self) -> bytes:
         """Returns the bytes for a worker.
 
-        Raises:
-            Exception: the plugin can be sent neither by reference nor by value.
+        Raises Exception if the plugin can be sent neither by reference nor by value.
         """
         if self._packed is None and not self._by_value:
             self._packed = pack_reference(self._caller.plugin)
@@ -64,7 +55,6 @@ class PluginPayload:
         return True
 
     def took(self, seconds: float) -> None:
-        """Notes how long a row took."""
         self.pace = seconds if self.pace is None else self.pace + _SMOOTHING * (seconds - self.pace)
 
 
@@ -139,16 +129,7 @@ class Job:
 
 
 def pack_completions(spec: RewardSpec | VerifierSpec, completions: Sequence[Completion], careful: bool) -> bytes:
-    """Returns completions as bytes, with only the columns that a plugin reads.
-
-    Args:
-        spec: of the plugin.
-        completions: to pack.
-        careful: by cloudpickle, which takes more kinds of values and more time.
-
-    Raises:
-        Exception: a value in them cannot be pickled.
-    """
+    """Returns completions as bytes, with only the columns that a plugin reads; `careful`: by cloudpickle."""
     items: Sequence[Completion] | list[tuple[str, dict[str, object], int]] = completions
     if spec.rest and not spec.whole:
         items = [(c.text, dict(c.row), c.turns) for c in completions]
@@ -160,23 +141,13 @@ def pack_completions(spec: RewardSpec | VerifierSpec, completions: Sequence[Comp
 
 @dataclass(slots=True)
 class Chunk:
-    """Calls that a worker has.
-
-    Attributes:
-        left: the calls without an answer, each as its indices; the worker is on the first.
-        deadline: when the present one must be done, by `time.monotonic`.
-        loading: the worker is still loading the plugin.
-        key: of the packing that it was sent.
-        problem: why the worker was told to end, or "".
-        importing: the module that the present call loads, or "".
-        left_over: seconds that the call has when the module is there.
-    """
+    """Calls that a worker has."""
 
     job: Job
-    left: list[list[int]]
-    deadline: float
-    loading: bool
-    key: int
-    problem: str = ""
-    importing: str = ""
-    left_over: float = 0.0
+    left: list[list[int]]  # the calls without an answer, each as its indices; the worker is on the first
+    deadline: float  # when the present one must be done, by `time.monotonic`
+    loading: bool  # the worker is still loading the plugin
+    key: int  # of the packing that it was sent
+    problem: str = ""  # why the worker was told to end, or ""
+    importing: str = ""  # the module that the present call loads, or ""
+    left_over: float = 0.0  # seconds that the call has when the module is there

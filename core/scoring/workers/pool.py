@@ -1,15 +1,10 @@
-"""Rewards in worker processes: tasks in, results settled as the workers answer; a crash costs one completion.
+"""Runs rewards in worker processes; a crash costs one completion.
 
-Theory of operation. One thread owns all workers: it starts them, feeds them chunks of rows, reads their results and
-ends them. (It must be one thread that lives as long as the pool: the kernel kills a worker when the thread that
-started it ends, which is also how workers die with a killed parent.) Workers are fresh interpreters, never forks.
-
-A worker answers call by call (of one row, or of the rows of a group or a batch), so the first call without an answer is
-the one that it is on. Past its time limit the worker is killed and the rows of that call fail. Modules that a call is
-the first to import have the limit of loading, and do not count as the call's time. When a worker dies by itself after
-it had scored other rows, the call gets one more try as the first of a fresh worker, because what it died of may have
-been left behind by an earlier row; its rows fail if that worker dies too. The other calls of the chunk go back into the
-queue, and the worker is replaced.
+Theory of operation. One thread owns all workers, as long as the pool lives: the kernel kills a worker when the thread
+that started it ends. Workers are fresh interpreters, never forks. A worker answers call by call, so the first call
+without an answer is the one that it is on. Past its time limit the worker is killed and the rows of that call fail; the
+first import of a module has the limit of loading. A call that a worker died on after it had scored other rows gets one
+more try, first in a fresh worker. The other calls of the chunk go back into the queue.
 """
 
 from __future__ import annotations
@@ -34,12 +29,7 @@ _DYING_TICK = 0.01
 
 
 class WorkerPool:
-    """Runs plugins in at most `size` worker processes; the thread and the workers start with the first task.
-
-    Args:
-        size: how many workers may score at once.
-        memory: bytes of private memory for each worker, 0 for any; default: `default_memory()`.
-    """
+    """Runs plugins in at most `size` worker processes, which start with the first task; `memory` in bytes for each."""
 
     def __init__(self, size: int, memory: int | None = None) -> None:
         self._size = size
@@ -193,7 +183,6 @@ class WorkerPool:
         worker.send((payload.key, packed, task.caller.retries, task.together, numbered, items))
 
     def _hear(self, worker: Worker, message: tuple[Any, ...]) -> None:
-        """Acts on one message of a worker."""
         chunk = self._workers.get(worker)
         if chunk is None:
             return

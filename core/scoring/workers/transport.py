@@ -1,9 +1,7 @@
 """Serialises a bound plugin for a worker process and restores it there.
 
-A function that a fresh interpreter can import goes by reference (module, name and, for a module that was loaded from a
-file, the file). Anything else (a closure, a lambda, something defined in a script or a notebook) goes by value,
-through cloudpickle. A reference that turns out not to work in the worker is answered by sending the value. Whoever
-only passes a plugin on unpickles it without loading any of its code: the function is a `Place` until `unpack`.
+A function that a fresh interpreter can import goes by reference, anything else by value, through cloudpickle. Whoever
+only passes a plugin on unpickles it without loading its code: the function is a `Place` until `unpack`.
 """
 
 from __future__ import annotations
@@ -50,17 +48,11 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Reference(Place):
-    """Where a fresh interpreter finds a function.
+    """Where a fresh interpreter finds a function."""
 
-    Attributes:
-        module: the module's name.
-        qualname: the name inside it; it stands for the function, or for the spec that was made of it.
-        file: the file to load the module from when its name cannot be imported, or None.
-    """
-
-    module: str
-    qualname: str
-    file: str | None
+    module: str  # the module's name
+    qualname: str  # the name inside it; it stands for the function, or for the spec that was made of it
+    file: str | None  # the file to load the module from when its name cannot be imported, or None
 
     def resolve(self) -> Callable[..., Any]:
         """Imports the function.
@@ -74,13 +66,9 @@ class Reference(Place):
 
 @dataclass(frozen=True, slots=True)
 class Value(Place):
-    """A function by value.
+    """A function by value."""
 
-    Attributes:
-        data: of cloudpickle.
-    """
-
-    data: bytes
+    data: bytes  # of cloudpickle
 
     def resolve(self) -> Callable[..., Any]:
         """Rebuilds the function.
@@ -107,18 +95,13 @@ def pack_reference(plugin: Bound) -> bytes | None:
 def pack_value(plugin: Bound) -> bytes:
     """Returns the plugin with its function by value.
 
-    Raises:
-        Exception: something that the function needs cannot be pickled.
+    Raises Exception if something that the function needs cannot be pickled.
     """
     return pack_at(plugin, value_of(written(plugin.spec.function)))
 
 
 def value_of(function: Any) -> Value:
-    """Returns a function by value.
-
-    Raises:
-        Exception: something that it needs cannot be pickled.
-    """
+    """Returns a function by value. Raises Exception if something that it needs cannot be pickled."""
     module = sys.modules.get(getattr(written_function(function), "__module__", None) or "")
     if module is None or module.__name__ == "__main__":
         return Value(bytes(cloudpickle.dumps(function)))
@@ -136,8 +119,7 @@ def value_of(function: Any) -> Value:
 def unpack(packed: bytes) -> Bound:
     """Returns the plugin, its function found or rebuilt.
 
-    Raises:
-        Exception: what importing or rebuilding the function raises.
+    Raises Exception if what importing or rebuilding the function raises.
     """
     plugin: Bound = pickle.loads(packed)
     function = written(plugin.spec.function)
@@ -166,8 +148,7 @@ def find_reference(function: Callable[..., Any]) -> Reference | None:
 def function_in(module: ModuleType, qualname: str) -> Callable[..., Any]:
     """Returns the function of that name inside a module, or that of the spec that it was made into.
 
-    Raises:
-        AttributeError: there is none.
+    Raises AttributeError if there is none.
     """
     function: Callable[..., Any] = _function(operator.attrgetter(qualname)(module))
     return function
@@ -184,7 +165,6 @@ def _rewrapped(function: Any, written: Any) -> Any:
 
 
 def _function(value: Any) -> Any:
-    """Returns the function of a spec, or a function itself."""
     return value.function if hasattr(value, "kind") and hasattr(value, "function") else value
 
 

@@ -20,16 +20,7 @@ _GIVE_UP = 5.0
 
 
 class Worker:
-    """One worker process.
-
-    Attributes:
-        channel: the socket to it.
-        loaded: keys of the plugins that it has loaded.
-        rows_done: how many rows it has scored.
-
-    Args:
-        memory: bytes of private memory that it may use, 0 for any.
-    """
+    """One worker process, which may use `memory` bytes of private memory, 0 for any."""
 
     def __init__(self, memory: int) -> None:
         self.loaded: set[int] = set()
@@ -50,7 +41,6 @@ class Worker:
 
     @property
     def sending(self) -> bool:
-        """Whether bytes wait to be sent."""
         return bool(self._outgoing)
 
     def send(self, message: tuple[Any, ...]) -> None:
@@ -114,10 +104,7 @@ class Worker:
         self._child.kill()
 
     def reap(self) -> bool:
-        """Returns whether it is over: kills it when its moment is up, and frees the channel at the end.
-
-        A process that even SIGKILL does not end (the kernel waits for a disk or a network) counts as over after 5 s.
-        """
+        """Returns whether it is over; one that SIGKILL does not end (a disk, a network) counts as over after 5 s."""
         if self._child.reaped:
             return True
         now = time.monotonic()

@@ -1,7 +1,6 @@
-"""The Linux calls that isolation needs and that Python does not offer: one typed function for each, through ctypes.
+"""Wraps the Linux calls that isolation needs and Python does not offer, through ctypes; failures are `OSError`s.
 
-In: names and numbers. Out: nothing, or a file descriptor; every failure is an `OSError` that names the call. This
-module runs outside and inside the sandbox and imports the standard library only.
+It runs outside and inside the sandbox and imports the standard library only.
 """
 
 from __future__ import annotations
@@ -83,7 +82,6 @@ def unshare(flags: int) -> None:
 
 
 def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
-    """Mounts a file system, or changes a mount."""
     arguments = [ctypes.c_char_p(text.encode()) for text in (source, target, kind)]
     _checked(f"mount {target}", _libc.mount(*arguments, ctypes.c_ulong(flags), ctypes.c_char_p(data.encode())))
 
@@ -161,7 +159,6 @@ def drop_bounding_set() -> None:
 
 
 def close_from(first: int) -> None:
-    """Closes every descriptor from a number on."""
     _checked("close_range", int(_call_with_numbers(_CLOSE_RANGE, first, 0xFFFFFFFF, 0)))
 
 

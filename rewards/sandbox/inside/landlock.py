@@ -25,12 +25,7 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 
 
 def ruleset(own: str, version: int = 0) -> int:
-    """Returns the descriptor of the ruleset for a program whose own folder is `own`.
-
-    Args:
-        own: the one folder that it may write in.
-        version: how new a Landlock to use; default: the kernel's.
-    """
+    """Returns the descriptor of the ruleset for a program whose own folder is `own`."""
     version = version or landlock_version()
     handled = 8191 | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
     handled |= _IOCTL if version >= 5 else 0

@@ -45,10 +45,8 @@ class Missing(Exception):
 def main(control: int, bundle: int, plan: dict[str, Any]) -> None:
     """Makes the sandbox and runs its zygote until that ends.
 
-    Args:
-        control: the packet socket to the pool.
-        bundle: the memory file with the modules that the zygote needs.
-        plan: what `interpreter` and `profiles` wrote: mounts, masks, links, argv, environment, user.
+    `bundle`: the memory file with the modules that the zygote needs. `plan`: what `interpreter` and `profiles` wrote:
+    mounts, masks, links, argv, environment, user.
     """
     try:
         if plan["privileged"]:
@@ -127,8 +125,7 @@ def _enter(plan: dict[str, Any]) -> None:
 def _mapper(user: int) -> tuple[int, int, int]:
     """Starts a process that writes this one's user map when told: only from outside may several users be named.
 
-    Returns:
-        The process, the descriptor that starts it, and the one that says what went wrong, or nothing.
+    Returns the process, the descriptor that starts it, and the one that says what went wrong, or nothing.
     """
     ready, done = os.pipe(), os.pipe()
     launcher = os.getpid()

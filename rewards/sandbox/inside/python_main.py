@@ -40,12 +40,7 @@ def prepare_main(name: str, folder: str, known: Iterable[str]) -> None:
     """Does what every program needs, once, in the process from which they are forked.
 
     Makes the text streams, over whatever descriptors 0, 1 and 2 are then, and an empty `__main__`, and compiles the
-    programs that will come often.
-
-    Args:
-        name: the file name of programs, in `sys.argv[0]`; there is no such file.
-        folder: the folder of programs.
-        known: the source of programs that will come often.
+    programs that will come often. `name`: the file name of programs, in `sys.argv[0]`; there is no such file.
     """
     _open_streams()
     for word in ("exit", "quit"):  # the site package, which is not loaded, would do this
@@ -59,13 +54,7 @@ def prepare_main(name: str, folder: str, known: Iterable[str]) -> None:
 
 
 def run_python(program: bytes, name: str, notes: mmap.mmap) -> int:
-    """Runs a program after `prepare_main`.
-
-    Args:
-        program: its source.
-        name: its file name, in tracebacks.
-        notes: shared with the zygote; the first byte says why the program failed.
-    """
+    """Runs a program after `prepare_main`; the first byte of `notes` says why the program failed."""
     try:
         code = _ready.get(program) or compile(program, name, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError) as error:

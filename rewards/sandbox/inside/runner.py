@@ -38,10 +38,8 @@ class Runner:
     def __init__(self, plan: dict[str, Any], notes: mmap.mmap, begun: mmap.mmap) -> None:
         """Takes over the plan, and sets what the zygote itself can do with and programs inherit.
 
-        Args:
-            plan: what all programs have in common.
-            notes: shared with the zygote; the program may write in it too.
-            begun: shared likewise, but out of the program's reach when it begins: the first byte says that it began.
+        `notes`: shared with the zygote; the program may write in it too. `begun`: shared likewise, but out of the
+        program's reach when it begins: the first byte says that it began.
         """
         self._plan, self._notes, self._begun = plan, notes, begun
         self._calls = Filters(bool(plan["seccomp"]))
@@ -61,10 +59,8 @@ class Runner:
     def become_program(self, request: wire.Request, files: list[int], rules: int) -> NoReturn:
         """Runs a program in a forked child and ends the process.
 
-        Args:
-            request: its limits.
-            files: descriptors, none of them 3 or less: the program, stdin, stdout, stderr, and perhaps the channel.
-            rules: the Landlock rules, or -1 without them.
+        `request`: its limits. `files`: descriptors, none of them 3 or less: the program, stdin, stdout, stderr, and
+        perhaps the channel. `rules`: the Landlock rules, or -1 without them.
         """
         code = _SETUP_FAILED
         try:
@@ -107,7 +103,6 @@ class Runner:
         resource.setrlimit(kind, (most, most))
 
     def _run(self, program: bytes, request: wire.Request) -> int:  # noqa: RET503 - execve does not return
-        """Runs the program; returns its exit code when it ran in this process."""
         plan, notes, alone = self._plan, self._notes, request.processes == 1
         if not plan["command"]:
             calls = self._calls.threading if request.threads > 1 else self._calls.alone

@@ -80,13 +80,7 @@ JUDGED = """
 
 
 class Filters:
-    """The filters of one zygote, made once; each is None where seccomp is missing.
-
-    Attributes:
-        alone: a program in the zygote's own interpreter that may start nothing.
-        threading: likewise for one that may start threads.
-        replaced: likewise for a program that replaces the process.
-    """
+    """The filters of one zygote, for a program alone, with threads, or that replaces it; None without seccomp."""
 
     __slots__ = ("_starting", "alone", "replaced", "threading")
 
@@ -109,12 +103,7 @@ def _installable(code: bytes) -> FilterProgram:
 
 
 def filter_code(more: str = "", *, threads: bool = False) -> bytes:
-    """Returns the instructions of a filter.
-
-    Args:
-        more: calls to allow beside `ALLOWED`; with `STARTING`, processes and threads may be started.
-        threads: threads of the process itself may be started.
-    """
+    """Returns the instructions of a filter that allows `more` beside `ALLOWED`."""
     judged: dict[int, Code] = dict.fromkeys(numbers(f"{ALLOWED} {more}"), (_op(_RETURN, _ALLOW),))
     judged |= _kills(several=more == STARTING)
     judged |= dict.fromkeys(numbers(DEADLY), (_op(_RETURN, _KILL),))
@@ -146,11 +135,7 @@ def filter_code(more: str = "", *, threads: bool = False) -> bytes:
 
 
 def _kills(*, several: bool) -> dict[int, Code]:
-    """Returns how calls are judged by which a process could end itself by SIGKILL.
-
-    Args:
-        several: the program may have children, and may end those.
-    """
+    """Returns how calls are judged by which a process could end itself, or with `several` a child, by SIGKILL."""
     refused = _op(_RETURN, _ERRNO | _EPERM)
     allowed, deadly = _op(_RETURN, _ALLOW), _op(_RETURN, _KILL)
 

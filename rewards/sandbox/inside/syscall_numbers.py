@@ -1,8 +1,4 @@
-"""The numbers of the system calls that the sandbox names, on the two architectures that it knows.
-
-In: a name. Out: its number here, or nothing where the architecture has no such call. From the kernel's own headers
-(asm/unistd_64.h for x86_64, asm-generic/unistd.h for aarch64), which a test compares where they are installed.
-"""
+"""Numbers the system calls that the sandbox names, on x86_64 and aarch64, from the kernel's own headers."""
 
 from __future__ import annotations
 
@@ -70,8 +66,7 @@ def audit_number() -> int:
 def numbers(names: str) -> list[int]:
     """Returns the numbers of space-separated calls, leaving out those that this architecture does not have.
 
-    Raises:
-        KeyError: a name that the table does not have.
+    Raises KeyError if a name that the table does not have.
     """
     machine = os.uname().machine
     found = [TABLE[name].get(machine) for name in names.split()]

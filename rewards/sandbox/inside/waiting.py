@@ -1,10 +1,7 @@
-"""How long a program waited for a processor that others had: a process in, seconds out.
+"""Measures how long a program waited for a processor that others had.
 
-The kernel counts for each thread how long it ran and how long it was ready and did not run. While one thread waits, its
-program's other threads and children may be what runs: what these used is subtracted, so that no program can make itself
-wait. What is left was the machine's doing. Of several threads the one that waited longest counts.
-
-This module runs inside the sandbox and imports the standard library only.
+What the program's own other threads and children ran meanwhile is subtracted, so that no program can make itself wait.
+Of several threads the one that waited longest counts. This module imports the standard library only.
 """
 
 from __future__ import annotations
@@ -18,12 +15,7 @@ _LINE = 4096
 
 
 def seconds(process: int, used: float) -> float:
-    """Returns how long a process waited for others, in seconds, or -1.0 when the kernel does not say.
-
-    Args:
-        process: its descriptor.
-        used: processor time of the whole program until now, or later, in seconds.
-    """
+    """Returns how long a process waited for others, in seconds, or -1.0 when the kernel does not say."""
     try:
         folder = f"{_number(process)}/task"
         tasks = os.open(folder, os.O_RDONLY | os.O_DIRECTORY, dir_fd=PROCESSES)

@@ -1,8 +1,7 @@
-"""What the pool and the zygote of a slot say to each other: one packet for each request and each answer.
+"""Encodes what the pool and the zygote of a slot say to each other: one packet for each request and each answer.
 
-In: limits and descriptors. Out: packets, and what they held. The program, its input and its output never travel in a
-packet: they are memory files whose descriptors come along, so that the zygote, from which every program is forked,
-never holds anything of a job. This module runs outside and inside the sandbox and imports the standard library only.
+Program, input and output are memory files whose descriptors come along, so the zygote never holds anything of a job.
+This module runs outside and inside the sandbox and imports the standard library only.
 """
 
 from __future__ import annotations
@@ -39,28 +38,22 @@ class Request:
         self.processes, self.threads = processes, threads
 
     def packed(self) -> bytes:
-        """Returns the packet."""
         sizes = self.memory, self.output, self.disk, self.processes, self.threads
         return _REQUEST.pack(self.cpu, self.wall, *sizes)
 
     @classmethod
     def unpacked(cls, packet: bytes) -> Request:
-        """Reads a packet."""
         return cls(*_REQUEST.unpack(packet))
 
 
 class Answer:
     """How one program ended.
 
-    Attributes:
-        status: as `os.waitpid` reports it.
-        ended: why the zygote ended it, or ENDED_ITSELF.
-        noted: what the runner noted, or that the program never began.
-        cpu: processor time of all its processes, in seconds.
-        wall: time on the clock, in seconds.
-        waited: how much of it another program had the processor that it was ready to use, in seconds; looked at when
-            it is late or told to end. Negative when it was not looked at, or the kernel does not say.
-        peak: the greatest resident memory of one process, in bytes.
+    `status`: as `os.waitpid` reports it. `noted`: what the runner noted, or that the program never began. `cpu`:
+    processor time of all its processes, in seconds. `wall`: time on the clock, in seconds. `waited`: how much of it
+    another program had the processor that it was ready to use, in seconds; looked at when it is late or told to end.
+    Negative when it was not looked at, or the kernel does not say. `peak`: the greatest resident memory of one process,
+    in bytes.
     """
 
     __slots__ = ("cpu", "ended", "noted", "peak", "status", "waited", "wall")
@@ -70,12 +63,10 @@ class Answer:
         self.cpu, self.wall, self.waited, self.peak = cpu, wall, waited, peak
 
     def packed(self) -> bytes:
-        """Returns the packet."""
         return _ANSWER.pack(self.status, self.ended, self.noted, self.cpu, self.wall, self.waited, self.peak)
 
     @classmethod
     def unpacked(cls, packet: bytes) -> Answer:
-        """Reads a packet."""
         return cls(*_ANSWER.unpack(packet))
 
 
@@ -89,7 +80,6 @@ def pack_payload(program: bytes, files: list[tuple[str, bytes]]) -> bytes:
 
 
 def unpack_payload(data: bytes) -> tuple[bytes, list[tuple[str, bytes]]]:
-    """Reads what `pack_payload` made."""
     length, count = struct.unpack_from("=II", data, 0)
     at = 8 + length
     program, files = data[8:at], []

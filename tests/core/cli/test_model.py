@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from grpo.core.cli.main import cli
-from grpo.core.measure.question import Example
+from grpo.core.measure.generate import Example
 from grpo.core.policy import weights as weights_module
 from grpo.core.record.checkpoint import last_checkpoint
 from grpo.core.record.run_dir import RunDir, rollout_steps

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from grpo.core.record.bounded import DEEPEST, parsed
+from grpo.core.record.table import DEEPEST, parsed
 
 
 @pytest.mark.parametrize(

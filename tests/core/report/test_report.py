@@ -21,11 +21,10 @@ from made_run import failed, made_run
 
 from grpo.core.cli.report import report
 from grpo.core.record.run_dir import RolloutRow
-from grpo.core.report.compared import compared
 from grpo.core.report.page import LIST, LIVE, REPORT, page
 from grpo.core.report.page.linker import linked_modules
 from grpo.core.report.public import public_config
-from grpo.core.report.report import write_report
+from grpo.core.report.report import compared, write_report
 from grpo.core.watch.folder import WatchedFolder
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host

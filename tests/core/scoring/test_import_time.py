@@ -14,8 +14,8 @@ import pytest
 from patience import PATIENCE, Clock
 
 from grpo import Completion, reward
-from grpo.core.scoring.import_time import ImportTime
 from grpo.core.scoring.scorer import Scorer
+from grpo.core.scoring.threads import ImportTime
 from grpo.plugins._spec.binding import BoundReward
 
 pytestmark = pytest.mark.slow

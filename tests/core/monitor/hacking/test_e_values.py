@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from grpo.core.monitor.hacking import e_values
+from grpo.core.monitor.hacking import signals
 
 STEPS, VALUES = 100, 8
 LEVEL = 0.05
@@ -14,7 +14,7 @@ LEVEL = 0.05
 
 def first_ring(seed: int, bound: float, mean: float, begins: int = 0) -> int | None:
     """The first step of a run of 0s and 1s in which the wealth is 1 / LEVEL; their mean is the bound, later `mean`."""
-    noise, bets = random.Random(seed), e_values.TestMartingale()
+    noise, bets = random.Random(seed), signals.TestMartingale()
     for step in range(STEPS):
         chance = mean if step >= begins else bound
         if bets.add([float(noise.random() < chance) for _ in range(VALUES)], bound) >= 1 / LEVEL:
@@ -37,5 +37,5 @@ def test_a_change_is_found_soon_wherever_it_begins(begins: int) -> None:
 
 
 def test_steps_without_values_are_no_evidence() -> None:
-    bets = e_values.TestMartingale()
+    bets = signals.TestMartingale()
     assert max(bets.add([], 0.5) for _ in range(1000)) < 1

@@ -1,6 +1,6 @@
 """Tries answers that solve nothing on every reasoning-gym dataset and tabulates what its grader pays.
 
-    python -m grpo.envs.reasoning_gym.probe        # writes probed.json anew, for the version that is installed
+    python tests/support/reasoning_gym_probe.py        # writes probed.json anew, for the version that is installed
 
 Each dataset's grader as published, in the sandbox, scores the same answers: nothing, numbers that are none, empty
 containers, huge numbers, programs, the question, the right answer of another problem. Full marks for an answer that
@@ -111,12 +111,7 @@ def answers_of(entry: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, 
 
 
 def plays(member: str, *, as_published: bool) -> dict[str, list[Reply]]:
-    """Returns what each answer got, in each of a few problems where it is not the known one.
-
-    Args:
-        member: the dataset.
-        as_published: the grader decides alone.
-    """
+    """Returns what each answer got, in each of a few problems where it is not the known one."""
     items = items_of(member, "train", ROWS, _SEED, {})
     tried = [
         (name, index, answer)
@@ -151,7 +146,6 @@ def any_text(found: Mapping[str, list[Reply]]) -> float:
 
 
 def main() -> None:
-    """Writes the table."""
     from reasoning_gym.factory import DATASETS
 
     full: dict[str, list[str]] = {}
