@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from grpo.core.train.batch.tensors import OWNER, Tensors, counted, narrowest, whole_ids, whole_mask
+from grpo.plugins.training import over_rows
 
 COMPLETION = (
     "completion_ids",
@@ -29,7 +30,7 @@ class MiniBatch:
 
     Attributes:
         kept: [B'] int64, the rows of the micro batch that are here.
-        learns: they have a gradient; where no row has one, one stands in for them.
+        learns: they have a gradient; where no row has one, a rollout stands in for them.
         width: T', columns of completions.
         tensors: names to [B', ...] tensors; completions are cut to T', prompts to their longest.
     """
@@ -74,7 +75,10 @@ def trained_rows(inputs: Tensors, *, every_token: bool) -> MiniBatch:
     kept = learns.nonzero()[:, 0]
     any_learns = len(kept) > 0
     if not any_learns:
-        kept = inputs["completion_mask"].sum(dim=1).argmin()[None]
+        owner, lengths = inputs.get(OWNER), inputs["completion_mask"].sum(dim=1, keepdim=True)
+        kept = over_rows(lengths, owner)[:, 0].argmin()[None]
+        if owner is not None:  # whole rollouts, or the record would have some of the tokens of one
+            kept = (owner == owner[kept]).nonzero()[:, 0]
     width = max(narrowest(inputs), int(inputs["completion_mask"][kept].sum(dim=1).max()))
     prompt = max(1, int(inputs["prompt_mask"][kept].sum(dim=1).max()))
     worth = inputs["advantages"][kept]

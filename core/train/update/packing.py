@@ -11,7 +11,13 @@ token again followed by the completion. A segment sees that prefix and itself. T
 token of its completion, so the shift by one stays inside a segment. Positions are those of the plain row, hence RoPE
 and the log-probabilities are unchanged up to rounding.
 
-So a prompt is computed once for the completions of its group. Attention computes a row sequence by sequence
+So a prompt is computed once for the completions of its group. Where a rollout is a tree, its rows begin alike too: the
+prompt of one is often all that another row holds up to some token, and the prompts of others share a system message.
+Whatever a prompt has in common with the beginning of a row that is laid out already is not laid out again: the sequence
+begins with the last token in common, and sees what that row sees up to there, prefix after prefix. A token that trains
+stands in its own row's sequence, so it is computed once and predicted once.
+
+Attention computes a row sequence by sequence
 (core/policy/attention.py), those of like length together, and so it does not grow with the row. What is cheapest is
 found by a count of multiply-adds of a layer: 12 H^2 per token for the projections (a dense transformer's usual count);
 for attention H L^2 per sequence of length L, where a causal kernel leaves out half, 2 H T (P + T) per segment of T
@@ -22,7 +28,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -71,28 +77,54 @@ class _Batch:
     completions: torch.Tensor
     lengths: Sequence[int]
 
+    def sequence(self, row: int, first: int = 0, host: _Sequence | None = None) -> _Sequence:
+        """Returns the tokens of a row, from a token of its prompt on."""
+        written = self.lengths[row]
+        return _Sequence(row, first, len(self.prompts[row]) - first + written, written, host)
 
-@dataclass(frozen=True, slots=True)
+    def groups(self) -> dict[tuple[int, ...], list[int]]:
+        """Returns the rows of each prompt."""
+        found: dict[tuple[int, ...], list[int]] = {}
+        for row, prompt in enumerate(self.prompts):
+            found.setdefault(prompt, []).append(row)
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Sequence:
-    """Tokens that stand together in the packed row.
+    """Tokens of a row of the batch that stand together in the packed row.
 
     Attributes:
-        prompt: of which they are tokens.
-        first: the first of them.
-        completion: the number of the completion that follows, or None: it is a prefix, without the prompt's last token.
-        after: the length of the prefix that they see besides.
+        row: of which they are tokens.
+        first: how many stand before them in it; they see these besides.
         length: how many they are.
+        written: how many of them, the last ones, are the row's completion; 0: it is a prefix, which predicts nothing.
+        host: the sequence that holds the token before the first one, None where there is none.
     """
 
-    prompt: tuple[int, ...]
+    row: int
     first: int
-    completion: int | None
-    after: int
     length: int
+    written: int
+    host: _Sequence | None = None
+
+    def at(self, place: int) -> _Sequence:
+        """Returns the sequence, this one or one that it sees, that holds a token of the row."""
+        one = self
+        while place < one.first:
+            assert one.host is not None
+            one = one.host
+        return one
 
 
 def pack(
-    input_ids: torch.Tensor, attention_mask: torch.Tensor, completion: int, hidden: int | None, dtype: torch.dtype
+    input_ids: torch.Tensor,
+    attention_mask: torch.Tensor,
+    completion: int,
+    hidden: int | None,
+    dtype: torch.dtype,
+    *,
+    trees: bool = False,
 ) -> Packed | None:
     """Lays a batch out in the cheapest way.
 
@@ -104,6 +136,7 @@ def pack(
         hidden: the model's hidden size H, to weigh attention against projections; None: plain rows, which any causal
             model takes.
         dtype: of the model's queries and keys, for the masks.
+        trees: prompts may begin as other rows do, and are searched for it; else only equal prompts are computed once.
 
     Returns:
         None for what cannot be laid out anew: an empty prompt, or a gap among the tokens of a completion.
@@ -115,7 +148,10 @@ def pack(
     best = None
     if hidden is not None:
         costs = _Costs(hidden, CALL.get(device.type, CALL["cuda"]))
-        row = min((_row(batch, costs, shares=shares) for shares in (True, False)), key=lambda row: row.cost)
+        layouts: list[Iterable[_Sequence]] = [_shared(batch, costs), _alone(batch)]
+        if trees:
+            layouts.insert(0, _nested(batch, costs))
+        row = min((_row(sequences, costs) for sequences in layouts), key=lambda row: row.cost)
         longest = max(len(prompt) + written for prompt, written in zip(batch.prompts, batch.lengths, strict=True))
         plain = costs.tokens(len(batch.prompts) * longest) + costs.call(len(batch.prompts), longest, 0)
         best = row if row.cost < plain else None
@@ -156,8 +192,8 @@ class _Costs:
 
     def sequences(self, some: Sequence[_Sequence]) -> float:
         """Of a prompt's sequences, where all of like kind come into one call."""
-        calls = {one.after: self.fixed for one in some}
-        each = sum(self.tokens(one.length) + self.call(1, one.length, one.after) - self.fixed for one in some)
+        calls = {one.first: self.fixed for one in some}
+        each = sum(self.tokens(one.length) + self.call(1, one.length, one.first) - self.fixed for one in some)
         return each + sum(calls.values())
 
 
@@ -176,34 +212,87 @@ class _Row:
     cost: float
 
 
-def _row(batch: _Batch, costs: _Costs, *, shares: bool) -> _Row:
-    sequences = list(_sequences(batch, costs, shares=shares))
+def _row(some: Iterable[_Sequence], costs: _Costs) -> _Row:
+    sequences = list(some)
     parts = list(_parts(sequences, costs))
-    calls = sum(costs.call(len(part), max(map(_length, part)), part[0].after) for part in parts)
-    masks = {(part[0].after, _width(part)) for part in parts if part[0].after}
+    calls = sum(costs.call(len(part), max(map(_length, part)), part[0].first) for part in parts)
+    masks = {(part[0].first, _width(part)) for part in parts if part[0].first}
     fits = sum((width - after) * width for after, width in masks) <= MASK_SIZE
     return _Row(sequences, parts, costs.tokens(sum(map(_length, sequences))) + calls if fits else math.inf)
 
 
-def _sequences(batch: _Batch, costs: _Costs, *, shares: bool) -> Iterator[_Sequence]:
-    """The sequences of the packed row, in their order; a prompt is shared where it may be and that is cheaper."""
-    groups: dict[tuple[int, ...], list[int]] = {}
-    for index, prompt in enumerate(batch.prompts):
-        groups.setdefault(prompt, []).append(index)
-    for prompt, members in groups.items():
-        last = len(prompt) - 1
-        alone = [_Sequence(prompt, 0, index, 0, len(prompt) + batch.lengths[index]) for index in members]
-        together = [_Sequence(prompt, last, index, last, 1 + batch.lengths[index]) for index in members]
-        if last:
-            together.insert(0, _Sequence(prompt, 0, None, 0, last))
-        yield from together if shares and costs.sequences(together) < costs.sequences(alone) else alone
+def _alone(batch: _Batch) -> Iterator[_Sequence]:
+    """Each row as it is, those of a prompt one after the other."""
+    for members in batch.groups().values():
+        yield from map(batch.sequence, members)
+
+
+def _shared(batch: _Batch, costs: _Costs) -> Iterator[_Sequence]:
+    """Rows whose prompts are equal share them where that is cheaper."""
+    for members in batch.groups().values():
+        yield from min(([*map(batch.sequence, members)], _together(batch, members)), key=costs.sequences)
+
+
+def _nested(batch: _Batch, costs: _Costs) -> Iterator[_Sequence]:
+    """Rows also share what their prompts have in common with the beginnings of others, where that is cheaper."""
+    laid = _Laid(batch)
+    for prompt, members in sorted(batch.groups().items(), key=lambda group: len(group[0])):  # the root first
+        ways = [[*map(batch.sequence, members)], _together(batch, members)]
+        host, first = laid.host(prompt)
+        if host is not None:
+            ways.append([batch.sequence(member, first, host) for member in members])
+            ways.append(_together(batch, members, first, host))
+        best = min(ways, key=costs.sequences)
+        laid.add(best)
+        yield from best
+
+
+def _together(batch: _Batch, members: Sequence[int], first: int = 0, host: _Sequence | None = None) -> list[_Sequence]:
+    """Returns the prompt of some rows, from a token on and without its last one, and then a segment for each row."""
+    last = len(batch.prompts[members[0]]) - 1
+    if last == first:
+        return [batch.sequence(member, first, host) for member in members]
+    prefix = _Sequence(members[0], first, last - first, 0, host)
+    return [prefix, *(batch.sequence(member, last, prefix) for member in members)]
+
+
+class _Laid:
+    """The rows that are laid out already, and what they begin with."""
+
+    def __init__(self, batch: _Batch) -> None:
+        longest = max(len(prompt) + written for prompt, written in zip(batch.prompts, batch.lengths, strict=True))
+        self._ids = torch.full((len(batch.prompts), longest), -1)
+        for row, (prompt, written) in enumerate(zip(batch.prompts, batch.lengths, strict=True)):
+            self._ids[row, : len(prompt)] = torch.tensor(prompt)
+            self._ids[row, len(prompt) : len(prompt) + written] = batch.completions[row, :written]
+        self._prompts = batch.prompts
+        self._rows: list[_Sequence] = []
+
+    def add(self, sequences: Sequence[_Sequence]) -> None:
+        """Notes the sequences in which rows end."""
+        ends = {one.row: one for one in sequences}  # a prefix comes before its first segment, which is of the same row
+        self._rows += ends.values()
+
+    def host(self, prompt: tuple[int, ...]) -> tuple[_Sequence | None, int]:
+        """Returns where a prompt may leave another row: what holds its token before that, and how many it has by then.
+
+        The last token in common is the first of its own, as it predicts another one than in the other row.
+        """
+        if not self._rows:
+            return None, 0
+        others = self._ids[[one.row for one in self._rows], : len(prompt)]
+        apart = torch.nn.functional.pad(others, (0, len(prompt) - others.shape[1]), value=-1) != torch.tensor(prompt)
+        common = torch.nn.functional.pad(apart, (0, 1), value=True).int().argmax(dim=1)
+        best = int(common.argmax())
+        first = int(common[best]) - 1
+        return (self._rows[best].at(first - 1), first) if first > 0 else (None, 0)
 
 
 def _parts(sequences: Sequence[_Sequence], costs: _Costs) -> Iterator[list[_Sequence]]:
     """Puts sequences that see the same prefix, or none, into calls of attention: those of like length together."""
-    same: dict[tuple[int, ...], list[_Sequence]] = {}
+    same: dict[tuple[_Sequence | None, int], list[_Sequence]] = {}
     for one in sequences:
-        same.setdefault(one.prompt if one.after else (), []).append(one)
+        same.setdefault((one.host, one.first), []).append(one)
     for some in same.values():
         some.sort(key=_length)
         lengths = [len(list(alike)) for _, alike in itertools.groupby(some, key=_length)]
@@ -211,7 +300,7 @@ def _parts(sequences: Sequence[_Sequence], costs: _Costs) -> Iterator[list[_Sequ
         # For the sequences up to each end: the least that they cost, and where the last of their calls begins.
         least: list[tuple[float, int]] = [(0.0, 0)]
         for end in ends[1:]:
-            longest, after = some[end - 1].length, some[end - 1].after
+            longest, after = some[end - 1].length, some[end - 1].first
             least.append(
                 min(
                     (before + costs.call(end - begin, longest, after), number)
@@ -231,7 +320,7 @@ def _length(one: _Sequence) -> int:
 
 def _width(part: Sequence[_Sequence]) -> int:
     """The keys of a call: with a mask, as many as its rows are aligned for."""
-    length, after = max(map(_length, part)), part[0].after
+    length, after = max(map(_length, part)), part[0].first
     return math.ceil((after + length) / MASK_STEP) * MASK_STEP if after else length
 
 
@@ -239,8 +328,8 @@ def _plain(batch: _Batch, device: torch.device) -> Packed:
     """One row for each completion."""
     lengths = [len(prompt) + written for prompt, written in zip(batch.prompts, batch.lengths, strict=True)]
     rows = _Rows(batch, len(lengths), max(lengths))
-    for index, prompt in enumerate(batch.prompts):
-        rows.put(index, 0, _Sequence(prompt, 0, index, 0, lengths[index]))
+    for row in range(len(lengths)):
+        rows.put(row, 0, batch.sequence(row))
     return rows.packed(device)
 
 
@@ -248,17 +337,16 @@ def _in_one_row(batch: _Batch, row: _Row, device: torch.device, dtype: torch.dty
     """All sequences one after the other."""
     ends = list(itertools.accumulate(map(_length, row.sequences)))
     rows = _Rows(batch, 1, ends[-1])
-    begins = {id(one): end - one.length for one, end in zip(row.sequences, ends, strict=True)}
-    prefixes = {one.prompt: begins[id(one)] for one in row.sequences if one.completion is None}
+    begins = {one: end - one.length for one, end in zip(row.sequences, ends, strict=True)}
     for one in row.sequences:
-        rows.put(0, begins[id(one)], one)
+        rows.put(0, begins[one], one)
     masks: dict[tuple[int, int], torch.Tensor] = {}
     where, before = torch.zeros(ends[-1], dtype=torch.long), 0
     parts, queries, keys = [], [], []
     for part in row.parts:
-        after, width = part[0].after, _width(part)
+        after, width = part[0].first, _width(part)
         columns = torch.arange(width - after)
-        begin = torch.tensor([begins[id(one)] for one in part])[:, None]
+        begin = torch.tensor([begins[one] for one in part])[:, None]
         own = torch.tensor(list(map(_length, part)))[:, None]
         places = before + torch.arange(len(part))[:, None] * len(columns) + columns
         where[(begin + columns)[columns < own]] = places[columns < own]
@@ -266,14 +354,21 @@ def _in_one_row(batch: _Batch, row: _Row, device: torch.device, dtype: torch.dty
         if after:
             if (after, width) not in masks:
                 masks[after, width] = _mask(after, width, device, dtype)
-            first = prefixes[part[0].prompt]
-            keys.append(torch.arange(first, first + after))
+            keys += _seen(part[0], begins)
         queries.append((begin + columns.minimum(own - 1)).flatten())
         keys.append(queries[-1])
         parts.append(Part(after, len(part), len(columns), masks[after, width] if after else None))
     return rows.packed(
         device, Blocks(parts, torch.cat(queries).to(device), torch.cat(keys).to(device), where.to(device))
     )
+
+
+def _seen(one: _Sequence, begins: Mapping[_Sequence, int]) -> list[torch.Tensor]:
+    """Where in the packed row the tokens stand that a sequence sees besides its own, in their order."""
+    if one.host is None:
+        return []
+    begin = begins[one.host]
+    return [*_seen(one.host, begins), torch.arange(begin, begin + one.first - one.host.first)]
 
 
 def _mask(after: int, width: int, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
@@ -295,17 +390,17 @@ class _Rows:
     def put(self, row: int, at: int, one: _Sequence) -> None:
         """Puts a sequence into a row, from a position on."""
         end = at + one.length
-        written = 0 if one.completion is None else self._batch.lengths[one.completion]
-        begins = end - written  # of the completion
-        self._ids[row, at:begins] = torch.tensor(one.prompt[one.first : one.first + begins - at], dtype=torch.long)
+        begins = end - one.written  # of the completion
+        prompt = self._batch.prompts[one.row][one.first : one.first + begins - at]
+        self._ids[row, at:begins] = torch.tensor(prompt, dtype=torch.long)
         self._positions[row, at:end] = torch.arange(one.first, one.first + one.length)
         self._tokens += one.length
-        if one.completion is not None:
-            tokens = self._batch.completions[one.completion, :written]
+        if one.written:
+            tokens = self._batch.completions[one.row, : one.written]
             self._ids[row, begins:end] = tokens
             self._labels[row, begins - 1 : end - 1] = tokens
-            self._source[one.completion, :written] = row * self._ids.shape[1] + torch.arange(begins - 1, end - 1)
-            self._present[one.completion, :written] = True
+            self._source[one.row, : one.written] = row * self._ids.shape[1] + torch.arange(begins - 1, end - 1)
+            self._present[one.row, : one.written] = True
 
     def packed(self, device: torch.device, blocks: Blocks | None = None) -> Packed:
         """The rows, on a device."""

@@ -62,6 +62,39 @@ def ragged_batch(groups: int, size: int) -> tuple[torch.Tensor, torch.Tensor]:
     return ids[order], mask[order]
 
 
+def trees(rollouts: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """[5 * rollouts, PROMPT + COMPLETION] ids and mask of agents' rollouts of one task.
+
+    The rows of each: its chain; a turn that rewrote an observation; one that went on from there; a sub-agent that has
+    the system message of the task; and a chain that begins anew, whose first token alone is that of the others.
+    """
+    generator = torch.Generator().manual_seed(5)
+
+    def tokens(count: int) -> list[int]:
+        return torch.randint(3, VOCABULARY, (count,), generator=generator).tolist()
+
+    rows: list[tuple[list[int], list[int]]] = []
+    system, task = tokens(6), tokens(4)
+    for _ in range(rollouts):
+        root = system + task
+        chain = root, tokens(14)
+        rewritten = root + chain[1][:7], tokens(5)
+        deeper = rewritten[0] + rewritten[1] + tokens(2), tokens(9)
+        rows += [
+            chain,
+            rewritten,
+            deeper,
+            (system + tokens(3), tokens(1)),
+            (system[:1] + tokens(4), tokens(COMPLETION)),
+        ]
+    ids = torch.zeros(len(rows), PROMPT + COMPLETION, dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for row, (prompt, completion) in enumerate(rows):
+        ids[row, PROMPT - len(prompt) : PROMPT + len(completion)] = torch.tensor(prompt + completion)
+        mask[row, PROMPT - len(prompt) : PROMPT + len(completion)] = 1
+    return ids, mask
+
+
 def by_the_models_own_mask(model: Any, ids: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """The padded batch as it is, without any of our layouts."""
     labels = torch.full_like(ids, -100)
@@ -71,7 +104,9 @@ def by_the_models_own_mask(model: Any, ids: torch.Tensor, mask: torch.Tensor) ->
     return found["logps"][:, where], found["entropy"][:, where]
 
 
-def assert_equal(model: Any, ids: torch.Tensor, mask: torch.Tensor, *, pack_for: int | None) -> None:
+def assert_equal(
+    model: Any, ids: torch.Tensor, mask: torch.Tensor, *, pack_for: int | None, trees: bool = False
+) -> None:
     """Compares log-probabilities, entropies and the gradient of every parameter with those of the padded batch."""
     present = mask[:, -COMPLETION:].bool()
     weight = torch.randn(present.shape, generator=torch.Generator().manual_seed(3)) * present
@@ -79,7 +114,9 @@ def assert_equal(model: Any, ids: torch.Tensor, mask: torch.Tensor, *, pack_for:
     for own in (False, True):
         model.zero_grad()
         if own:
-            logps, entropies, *_ = completion_logps(model, ids, mask, COMPLETION, pack_for=pack_for, entropy="value")
+            logps, entropies, *_ = completion_logps(
+                model, ids, mask, COMPLETION, pack_for=pack_for, entropy="value", trees=trees
+            )
         else:
             logps, entropies = by_the_models_own_mask(model, ids, mask)
         assert entropies is not None
@@ -123,6 +160,38 @@ def test_packed_rows_equal_padded_rows_and_so_do_their_gradients(family: str, lo
     plain = laid_out(ids, mask, hidden=None)
     assert plain.padding == plain.input_ids.numel() - int(mask.sum())
     assert_equal(model, ids, mask, pack_for=HIDDEN)
+
+
+@pytest.mark.parametrize("lora", [False, True])
+def test_rows_of_trees_equal_padded_rows_and_what_they_have_in_common_is_computed_once(lora: bool, call: int) -> None:
+    ids, mask = trees(rollouts=3)
+    rows = pack(ids, mask, COMPLETION, HIDDEN, torch.float32, trees=True)
+    assert rows is not None
+    assert rows.blocks is not None
+    assert rows.padding == 0
+    if call == 0:
+        once = 10 + 3 * (14 + 5 + 2 + 9 + 3 + 1 + 5 + COMPLETION)  # each token that no row before has at its place
+        again = 3 * 4 - 1 + 2  # and the one at which a row leaves another
+        assert rows.input_ids.numel() <= once + again < laid_out(ids, mask).input_ids.numel()
+        assert max(part.after for part in rows.blocks.parts) > 20, "not below a row that is below another"
+    assert_equal(small_model("qwen3", lora=lora), ids, mask, pack_for=HIDDEN, trees=True)
+
+
+@pytest.mark.parametrize("call", [0], indirect=True)
+def test_a_prompt_that_is_all_that_a_row_before_holds_begins_with_its_last_token(call: int) -> None:
+    tokens = torch.arange(3, 3 + 26)
+    ids, mask = torch.zeros(2, 2, PROMPT + COMPLETION, dtype=torch.long)
+    for row, split in enumerate((10, 18)):
+        ids[row, PROMPT - split : PROMPT - split + 26] = tokens
+        mask[row, PROMPT - split : PROMPT - split + 26] = 1
+    ids[0, PROMPT + 8 : PROMPT + 16] = 0  # all that the first row holds is the prompt of the second
+    mask[0, PROMPT + 8 : PROMPT + 16] = 0
+    rows = pack(ids, mask, COMPLETION, HIDDEN, torch.float32, trees=True)
+    assert rows is not None
+    assert rows.blocks is not None
+    assert rows.input_ids.tolist() == [[*range(3, 21), 20, *range(21, 29)]]
+    assert [part.after for part in rows.blocks.parts] == [0, 17]
+    assert_equal(small_model("llama"), ids, mask, pack_for=HIDDEN, trees=True)
 
 
 @pytest.mark.usefixtures("call")
