@@ -6,7 +6,7 @@ begin among those of the rollout.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,6 +112,19 @@ def agent_of(info: Mapping[str, Any]) -> AgentRecord | None:
         return None
     earlier = all(call.parent is None or 0 <= call.parent < place for place, call in enumerate(record.tree))
     return record if earlier else None
+
+
+def depths(tree: Sequence[RecordedCall]) -> list[int]:
+    """Returns how many branches each call stands in: a second call that goes on from the same one begins a branch."""
+    found: list[int] = []
+    continued: set[int] = set()
+    for call in tree:
+        if call.parent is None:
+            found.append(0)
+            continue
+        found.append(found[call.parent] + (call.parent in continued))
+        continued.add(call.parent)
+    return found
 
 
 def without_ids(info: Mapping[str, Any]) -> dict[str, Any]:
