@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from grpo.core.cli.agent_page import agent_page
+from grpo.core.cli.page import DETAIL, LINE, Part, print_page, quoted
 from grpo.core.cli.table import print_table
-from grpo.core.text.printable import counted, one_line, printable
+from grpo.core.text.printable import counted, one_line
 from grpo.core.text.times import day_and_time, duration
 from grpo.plugins.errors import UsageError
 
@@ -32,8 +33,6 @@ STATUS_STYLE = {"running": "cyan", "done": "green", "interrupted": "yellow"}
 ROLES = ("system", "user", "assistant", "tool")
 LONGEST_PATH = 4096  # characters, of which a system allows fewer
 SHOWN = 8  # completions, unless the user says how many
-LINE, QUOTED, DETAIL = "line", "quoted", "detail"  # what a part of the page is; a quoted text cannot pass for another
-LEAD = {LINE: "", QUOTED: "  | ", DETAIL: "    "}
 
 
 @click.command()
@@ -113,7 +112,7 @@ def show(
     if not shown:
         click.echo(f"step {step} of {_named(run)}: no reward failed on any of its {len(recorded)} completions.")
         return
-    _print_texts(_page(run, step, recorded, shown))
+    print_page(_page(run, step, recorded, shown))
     if len(shown) < len(matching):
         click.echo(
             f"\n{len(matching) - len(shown)} more: --limit 0 shows all, --step, --sort and --group choose", err=True
@@ -136,7 +135,7 @@ def _cells(line: RunLine) -> tuple[str, ...]:
     return tuple(one_line(text, 200) for text in texts)
 
 
-def _page(run: Path, step: int, recorded: Sequence[Rollout], shown: Sequence[Rollout]) -> Iterator[tuple[str, Text]]:
+def _page(run: Path, step: int, recorded: Sequence[Rollout], shown: Sequence[Rollout]) -> Iterator[Part]:
     """Yields the page as (kind, text), one line or block at a time."""
     from rich.text import Text
 
@@ -146,6 +145,7 @@ def _page(run: Path, step: int, recorded: Sequence[Rollout], shown: Sequence[Rol
     count = f"{len(shown)} of {len(recorded)}" if len(shown) < len(recorded) else str(len(recorded))
     yield LINE, Text(f"{_named(run)}, step {step}: {count} completions, {counted(groups, 'group')}", style="bold")
     told: set[str] = set()  # a system message that all groups share is shown once
+    agents: dict[str, str] = {}  # and one that agents share
     for members in by_group(shown):
         yield LINE, Text(f"\ngroup {members[0].group}", style="bold cyan")
         for message in members[0].prompt:
@@ -153,19 +153,20 @@ def _page(run: Path, step: int, recorded: Sequence[Rollout], shown: Sequence[Rol
             if role == "system" and content in told:
                 continue
             yield LINE, Text(f"{role if role in ROLES else f'role {one_line(role, 40)}'}:", style="dim")
-            yield _quoted(content, "dim" if role == "system" else "")
+            yield quoted(content, "dim" if role == "system" else "")
             if role == "system":
                 told.add(content)
         if row := worth_showing(members[0]):
             yield LINE, Text("row:", style="dim")
-            yield _quoted("\n".join(f"{one_line(name)}: {one_line(value)}" for name, value in row.items()), "dim")
+            yield quoted("\n".join(f"{one_line(name)}: {one_line(value)}" for name, value in row.items()), "dim")
         for rollout in members:
-            yield from _completion(rollout)
+            yield from _completion(rollout, agents)
 
 
-def _completion(rollout: Rollout) -> Iterator[tuple[str, Text]]:
+def _completion(rollout: Rollout, agents: dict[str, str]) -> Iterator[Part]:
     from rich.text import Text
 
+    from grpo.core.record.agent_calls import agent_of
     from grpo.core.record.browse import FINISHED
 
     reward = "none" if rollout.reward is None else f"{rollout.reward:.3g}"
@@ -177,16 +178,18 @@ def _completion(rollout: Rollout) -> Iterator[tuple[str, Text]]:
     if len(rollout.sampled_by) > 1:
         parts = ", ".join(f"{step} ({tokens} tokens)" for step, tokens in rollout.sampled_by)
         yield LINE, Text(f"sampled by the policies of the steps {parts}", style="dim")
-    if rollout.info:
+    if (agent := agent_of(rollout.info)) is not None:
+        yield from agent_page(agent, rollout.info, rollout.number, rollout.completion, agents)
+    elif rollout.info:
         yield from _turns(rollout)
     else:
-        yield _quoted(rollout.completion)
+        yield quoted(rollout.completion)
     width = max((len(name) for name in rollout.outcomes), default=0)
     for name, found in rollout.outcomes.items():
         yield DETAIL, _outcome(one_line(name).ljust(width), found)
 
 
-def _turns(rollout: Rollout) -> Iterator[tuple[str, Text]]:
+def _turns(rollout: Rollout) -> Iterator[Part]:
     """Yields what the policy said, what the environment answered, and what each turn got and was worth."""
     from rich.text import Text
 
@@ -202,16 +205,10 @@ def _turns(rollout: Rollout) -> Iterator[tuple[str, Text]]:
             yield LINE, Text(f"turn {turn}{earned}", style="dim")
         else:
             yield LINE, Text("tool:" if message["role"] == "tool" else "environment:", style="dim")
-        yield _quoted(message["content"])
+        yield quoted(message["content"])
     if "failure" in rollout.info:
         yield LINE, Text("the environment failed:", style="red")
-        yield _quoted(str(rollout.info["failure"]), "red")
-
-
-def _quoted(text: str, style: str = "") -> tuple[str, Text]:
-    from rich.text import Text
-
-    return QUOTED, Text(printable(text).strip("\n") or "(empty)", style=style)
+        yield quoted(str(rollout.info["failure"]), "red")
 
 
 def _figure(value: object) -> str:
@@ -235,19 +232,3 @@ def _outcome(name: str, found: ShownOutcome) -> Text:
     if found.reason:
         text.append(f"  {one_line(found.reason, 500)}")
     return text
-
-
-def _print_texts(page: Iterator[tuple[str, Text]]) -> None:
-    """Prints with colours and wrapped on a terminal, plain and unwrapped elsewhere."""
-    if not sys.stdout.isatty():
-        for kind, text in page:
-            click.echo("\n".join(f"{LEAD[kind]}{line}".rstrip() for line in text.plain.split("\n")))
-        return
-    from rich.console import Console
-    from rich.padding import Padding
-    from rich.panel import Panel
-
-    console = Console(highlight=False)
-    for kind, text in page:
-        block: Any = Panel(text, border_style="dim") if kind == QUOTED else text
-        console.print(Padding(block, (0, 0, 0, 4)) if kind == DETAIL else block)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
+from grpo.core.record.agent_calls import without_ids
 from grpo.core.record.run_dir import RunDir, read_rollouts, rollout_steps
 from grpo.plugins.errors import UsageError
 from grpo.plugins.types import Completion, Message
@@ -133,7 +134,7 @@ def as_json(step: int, rollout: Rollout) -> dict[str, Any]:
         "right": rollout.right,
         "reward": rollout.reward,
         "advantage": rollout.advantage,
-        **({"messages": list(rollout.messages), "info": dict(rollout.info)} if rollout.info else {}),
+        **({"messages": list(rollout.messages), "info": without_ids(rollout.info)} if rollout.info else {}),
         **({"turn_rewards": list(rollout.turn_rewards)} if rollout.turn_rewards is not None else {}),
         **({"turn_advantages": list(rollout.turn_advantages)} if rollout.turn_advantages is not None else {}),
         **({"sampled_by": [list(part) for part in rollout.sampled_by]} if rollout.sampled_by else {}),

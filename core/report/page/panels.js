@@ -8,9 +8,10 @@ import { el, known, spelled } from "./dom.js";
 /** @import { Metrics, Run } from "./data.js" */
 /** @typedef {{ key: string, label: string }} Curve */
 /**
- * A chart that runs may have; `without` says that it would show nothing new, `exact` that no curve is smoothed.
+ * A chart that runs may have; `without` says that it would show nothing new, `exact` that no curve is smoothed, `moving`
+ * that curves with nothing but zeros are left out.
  * @typedef {{
- *   title: string, unit: string, curves: Curve[], range?: [number, number], exact?: boolean,
+ *   title: string, unit: string, curves: Curve[], range?: [number, number], exact?: boolean, moving?: boolean,
  *   without?: (curves: Curve[], metrics: Metrics[]) => boolean
  * }} Panel
  */
@@ -162,6 +163,45 @@ const SECTIONS = [
     ],
   ],
   [
+    "Agents",
+    (keys) => [
+      {
+        title: "Calls",
+        unit: "an episode",
+        curves: [one("agent/calls", "calls"), one("agent/undelivered", "not delivered")],
+        moving: true,
+      },
+      {
+        title: "Beginnings of conversations",
+        unit: "an episode, by reason",
+        curves: every(keys, /^agent\/roots\/(.+)$/),
+        moving: true,
+      },
+      {
+        title: "Tokens of agents",
+        unit: "an episode",
+        curves: [one("agent/tokens_trained", "trained"), one("agent/tokens_untrained", "not trained")],
+      },
+      {
+        title: "Seconds of agents",
+        unit: "an episode",
+        curves: [one("agent/model_seconds", "waiting for the policy"), one("agent/own_seconds", "their own")],
+      },
+      {
+        title: "Ends of agents",
+        unit: "share of episodes",
+        curves: [
+          one("agent/exits", "exit status not 0"),
+          one("agent/timed_out", "out of time"),
+          one("agent/refused", "a request refused"),
+          one("agent/failed", "failed"),
+        ],
+        exact: true,
+        moving: true,
+      },
+    ],
+  ],
+  [
     "Policy",
     (keys) => [
       { title: "Entropy", unit: "nats a token", curves: [one("entropy", "entropy")] },
@@ -236,8 +276,8 @@ export const panelsOf = (runs) => {
       const curves = panel.curves.filter(({ key }) => metrics.some((own) => own[key]?.some(known)));
       panel.curves.forEach(({ key }) => used.add(key));
       if (!curves.length || panel.without?.(curves, metrics)) continue;
-      const moves = curves.some(({ key }) => metrics.some((own) => own[key]?.some((value) => value)));
-      if (moves || name === "Outcome") shown.push({ ...panel, curves });
+      const moving = curves.filter(({ key }) => metrics.some((own) => own[key]?.some((value) => value)));
+      if (moving.length || name === "Outcome") shown.push({ ...panel, curves: panel.moving ? moving : curves });
       else flat.push(panel.title);
     }
     if (shown.length) sections.push([name, shown]);

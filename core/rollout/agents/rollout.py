@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import accumulate
 from typing import Any
 
 from grpo.core.agents.program import AgentExit
 from grpo.core.env.episodes import Episode
 from grpo.core.gateway.conversation import ChatTurn
+from grpo.core.record.agent_calls import KEY, AgentRecord, RecordedCall, RecordedTurn, RecordedUse
 from grpo.core.rollout.agents.desk import AgentEpisode
 from grpo.core.rollout.agents.tree import Call, CallTree
 from grpo.core.rollout.turns.play import Trajectory
@@ -33,21 +36,22 @@ def trajectory_of(start: Episode, episode: AgentEpisode, ended: AgentExit, end: 
     rows = tree.branches(lambda call: trains(call, main))
     said = [call for call in tree.calls if call.thread == main and call.delivered]
     failure = _failure(episode, ended, heard=bool(rows))
-    info: dict[str, Any] = {"agent": _record(episode, ended, main), "files": dict(ended.files)}
+    chosen = [] if failure else [call for _, calls in rows for call in calls]
+    info: dict[str, Any] = {KEY: asdict(_record(episode, ended, chosen)), "files": dict(ended.files)}
     finish: FinishReason = "stop"
     if failure:
         finish, info["failure"] = "error", failure
     elif ended.timed_out or episode.limited or (said and said[-1].reply is not None and _cut(said[-1])):
         finish = "length"
-    own = [(token, logprob) for _, calls in rows for call in calls for token, logprob in _tokens(call)]
+    own = [(token, logprob) for call in chosen for token, logprob in _tokens(call)]
     answer = ended.answer if ended.answer is not None else said[-1].said.text if said and said[-1].said else ""
     completion = Completion(
         text=answer,
         messages=_messages(said),
         prompt=start.prompt,
         row=start.row,
-        token_ids=() if failure else tuple(token for token, _ in own),
-        logprobs=() if failure else tuple(logprob for _, logprob in own),
+        token_ids=tuple(token for token, _ in own),
+        logprobs=tuple(logprob for _, logprob in own),
         finish_reason=finish,
         turns=max(1, len(said)),
         info=info,
@@ -94,40 +98,53 @@ def _failure(episode: AgentEpisode, ended: AgentExit, *, heard: bool) -> str:
     return reason if len(reason) <= LONGEST_FAILURE else reason[: LONGEST_FAILURE - 3] + "..."
 
 
-def _record(episode: AgentEpisode, ended: AgentExit, main: str) -> dict[str, Any]:
-    """Returns what is recorded of an episode: figures, and its calls with what was new in each."""
+def _record(episode: AgentEpisode, ended: AgentExit, trained: Sequence[Call]) -> AgentRecord:
+    """Returns what is recorded of an episode.
+
+    Args:
+        episode: with its calls.
+        ended: how its program ended.
+        trained: the calls that train, in the order of the rollout's tokens.
+    """
     calls = episode.tree.calls
-    chosen = [call for call in calls if call.delivered and trains(call, main)]
-    return {
-        "calls": len(calls),
-        "roots": dict(Counter(call.reason for call in calls if call.reason)),
-        "tokens_trained": sum(len(call.ids) for call in chosen),
-        "tokens_untrained": sum(len(call.ids) for call in calls) - sum(len(call.ids) for call in chosen),
-        "model_seconds": round(episode.waited, 3),
-        "own_seconds": round(max(0.0, ended.seconds - episode.waited), 3),
-        "exit": ended.code,
-        "timed_out": ended.timed_out,
-        "refused": list(episode.refused),
-        "stdout": ended.stdout,
-        "stderr": ended.stderr,
-        "tree": [
-            {
-                "parent": None if call.parent is None else call.parent.number,
-                "root": call.reason,
-                "thread": call.thread,
-                "trains": call in chosen,
-                "delivered": call.delivered,
-                "prompt_tokens": len(call.prompt),
-                "sampled_tokens": len(call.ids),
-                "finish": None if call.reply is None else call.reply.finish,
-                "seconds": round(call.seconds, 3),
-                "ignored": list(call.ask.ignored),
-                "new": [_plain(turn) for turn in _new(call)],
-                "said": None if call.said is None else _plain(call.said),
-            }
-            for call in calls
-        ],
-    }
+    ends = list(accumulate((len(call.ids) for call in trained), initial=0))
+    starts = {id(call): start for call, start in zip(trained, ends, strict=False)}
+    return AgentRecord(
+        calls=len(calls),
+        roots=dict(Counter(call.reason for call in calls if call.reason)),
+        tokens_trained=ends[-1],
+        tokens_untrained=sum(len(call.ids) for call in calls) - ends[-1],
+        model_seconds=round(episode.waited, 3),
+        own_seconds=round(max(0.0, ended.seconds - episode.waited), 3),
+        exit=ended.code,
+        timed_out=ended.timed_out,
+        refused=tuple(episode.refused),
+        stdout=ended.stdout,
+        stderr=ended.stderr,
+        tree=tuple(_recorded(call, starts.get(id(call))) for call in calls),
+        files_omitted=ended.files_omitted,
+    )
+
+
+def _recorded(call: Call, at: int | None) -> RecordedCall:
+    known = 0 if call.parent is None else len(call.parent.prompt) + len(call.parent.ids)
+    return RecordedCall(
+        parent=None if call.parent is None else call.parent.number,
+        root=call.reason,
+        thread=call.thread,
+        trains=at is not None,
+        delivered=call.delivered,
+        prompt_tokens=len(call.prompt),
+        sampled_tokens=len(call.ids),
+        finish=None if call.reply is None else call.reply.finish,
+        seconds=round(call.seconds, 3),
+        ignored=tuple(call.ask.ignored),
+        new=tuple(_turn(turn) for turn in _new(call)),
+        said=None if call.said is None else _turn(call.said),
+        new_ids=call.prompt[known:],
+        ids=() if at is not None else call.ids,
+        at=at,
+    )
 
 
 def _new(call: Call) -> Sequence[ChatTurn]:
@@ -135,10 +152,9 @@ def _new(call: Call) -> Sequence[ChatTurn]:
     return call.ask.messages[len(call.parent.ask.messages) + 1 :] if call.parent else call.ask.messages
 
 
-def _plain(turn: ChatTurn) -> dict[str, Any]:
+def _turn(turn: ChatTurn) -> RecordedTurn:
     text = turn.text if len(turn.text) <= LONGEST else turn.text[: LONGEST - 3] + "..."
-    calls = [{"name": call.name, "arguments": dict(call.arguments)} for call in turn.calls]
-    return {"role": turn.role, "text": text, **({"calls": calls} if calls else {})}
+    return RecordedTurn(turn.role, text, tuple(RecordedUse(call.name, dict(call.arguments)) for call in turn.calls))
 
 
 def _messages(said: Sequence[Call]) -> tuple[Message, ...]:

@@ -1,0 +1,135 @@
+"""Defines how an episode of an agent is recorded, and reads it out of the info of a rollout.
+
+Token ids are recorded once: of each prompt what its parent did not have, and of a call that trains where its tokens
+begin among those of the rollout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+KEY = "agent"  # of a rollout's info
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedUse:
+    """A call of a tool."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedTurn:
+    """A message."""
+
+    role: str
+    text: str
+    calls: tuple[RecordedUse, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCall:
+    """A request of a program and its answer.
+
+    Attributes:
+        parent: the place of the call that it goes on from; None: it is a root.
+        root: why it is one; None: it is none.
+        thread: which conversation of the program it belongs to.
+        trains: its sampled tokens do.
+        delivered: the program received the answer.
+        prompt_tokens, sampled_tokens: how many the policy read and wrote.
+        finish: why the answer ended; None: there is none.
+        seconds: from the request to the answer.
+        ignored: parameters of the request without effect.
+        new: messages that its conversation did not have before.
+        said: the answer.
+        new_ids: token ids of the prompt behind those of the parent and its answer.
+        ids: that were sampled and do not train.
+        at: where those that train begin in the token ids of the rollout; None: it does not train.
+    """
+
+    parent: int | None
+    root: str | None
+    thread: str
+    trains: bool
+    delivered: bool
+    prompt_tokens: int
+    sampled_tokens: int
+    finish: str | None
+    seconds: float
+    ignored: tuple[str, ...]
+    new: tuple[RecordedTurn, ...]
+    said: RecordedTurn | None
+    new_ids: tuple[int, ...] = ()
+    ids: tuple[int, ...] = ()
+    at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRecord:
+    """What an agent did in an episode.
+
+    Attributes:
+        calls: how many it made.
+        roots: how many of them began a conversation, by reason.
+        tokens_trained, tokens_untrained: of those that were sampled.
+        model_seconds, own_seconds: in which it waited for the policy, and all others.
+        exit: its status; None where it did not start.
+        timed_out: its time limit ended it.
+        refused: what it was told instead of an answer, the first few.
+        stdout, stderr: the last characters of each.
+        tree: its calls, in their order.
+        files_omitted: how many changed files are not recorded.
+    """
+
+    calls: int
+    roots: Mapping[str, int]
+    tokens_trained: int
+    tokens_untrained: int
+    model_seconds: float
+    own_seconds: float
+    exit: int | None
+    timed_out: bool
+    refused: tuple[str, ...]
+    stdout: str
+    stderr: str
+    tree: tuple[RecordedCall, ...]
+    files_omitted: int = 0
+
+
+def agent_of(info: Mapping[str, Any]) -> AgentRecord | None:
+    """Returns what an agent did; None where the info says nothing of one, as that of another environment may."""
+    from pydantic import TypeAdapter, ValidationError
+
+    if KEY not in info:
+        return None
+    try:
+        record = TypeAdapter(AgentRecord).validate_python(info[KEY])
+    except (ValidationError, RecursionError):
+        return None
+    earlier = all(call.parent is None or 0 <= call.parent < place for place, call in enumerate(record.tree))
+    return record if earlier else None
+
+
+def depths(tree: Sequence[RecordedCall]) -> list[int]:
+    """Returns how many branches each call stands in: a second call that goes on from the same one begins a branch."""
+    found: list[int] = []
+    continued: set[int] = set()
+    for call in tree:
+        if call.parent is None:
+            found.append(0)
+            continue
+        found.append(found[call.parent] + (call.parent in continued))
+        continued.add(call.parent)
+    return found
+
+
+def without_ids(info: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the info of a rollout as people read it."""
+    if agent_of(info) is None:
+        return dict(info)
+    tree = [{name: call[name] for name in call if name not in ("new_ids", "ids", "at")} for call in info[KEY]["tree"]]
+    return {**info, KEY: {**info[KEY], "tree": tree}}
