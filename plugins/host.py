@@ -218,9 +218,7 @@ class Host:
         """
         from grpo.plugins._spec.binding import BoundAgent
 
-        known, options = self._without_reserved("agent", source)
-        spec: Any = known.spec
-        bound = BoundAgent(spec, known.distribution, options)
+        bound = BoundAgent(*self._without_reserved("agent", source))
         bound.prepare()
         return bound
 

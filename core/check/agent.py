@@ -7,10 +7,9 @@ and sends the same first request for the same task, for else no two rollouts of 
 from __future__ import annotations
 
 import queue
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING
 
 from grpo.core.agents.program import AgentExit
 from grpo.core.agents.runner import AgentRunner
@@ -22,6 +21,9 @@ from grpo.plugins._spec.binding import BoundAgent
 from grpo.plugins.agents import Access, AgentTask, Protocol
 from grpo.plugins.host import Host
 from grpo.plugins.specs import AgentSpec
+
+if TYPE_CHECKING:
+    from starlette.types import Message, Receive, Scope, Send
 
 SECONDS = 120.0
 """How long an episode may take."""
@@ -169,31 +171,21 @@ def _system(ask: Ask) -> str:
 @contextmanager
 def _served(desk: ScriptedDesk) -> Iterator[str]:
     """Serves a gateway on a port of this machine; yields its address."""
-    import uvicorn
-
     from grpo.core.gateway.app import gateway_app
+    from grpo.core.http.serving import HttpServer, bound
 
     app = gateway_app(desk)
 
-    async def recorded(scope: Any, receive: Any, send: Any) -> None:
+    async def recorded(scope: Scope, receive: Receive, send: Send) -> None:
         arrival = Arrival(scope["path"].rpartition("/")[2])
         ARRIVED.set(arrival)
 
-        async def counted_bytes() -> Any:
+        async def counted_bytes() -> Message:
             message = await receive()
             arrival.size += len(message.get("body", b""))
             return message
 
         await app(scope, counted_bytes, send)
 
-    config = uvicorn.Config(recorded, port=0, log_config=None, lifespan="off", access_log=False)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, name="grpo-gateway")
-    thread.start()
-    while not server.started:
-        threading.Event().wait(0.01)
-    try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
+    with HttpServer(recorded, bound("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.port}"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from grpo.core.config.plugin_ref import PluginRef
 from grpo.core.config.schema import RunConfig
-from grpo.plugins._spec.binding import BoundAdvantage, BoundAgent, BoundEnv
+from grpo.core.config.section import PluginRef
+from grpo.core.train.trees import refuse_trees
+from grpo.plugins._spec.binding import BoundAdvantage, BoundAgent, BoundEnv, BoundLoss
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 
@@ -32,7 +33,7 @@ def bound_agent(source: PluginRef | None, host: Host, envs: Sequence[BoundEnv]) 
 
 
 def decide_agent(
-    config: RunConfig, host: Host, envs: Sequence[BoundEnv], advantage: BoundAdvantage
+    config: RunConfig, host: Host, envs: Sequence[BoundEnv], loss: BoundLoss, advantage: BoundAdvantage
 ) -> BoundAgent | None:
     """Returns the agent that answers the environments' tasks; None: the policy answers itself.
 
@@ -45,16 +46,10 @@ def decide_agent(
         if idle:
             raise UsageError(f"rollout.{idle[0]}: the run has no agent. Name one with --agent, or leave it out.")
         return None
-    wrong = {
-        f"--partial {config.rollout.partial}": (config.rollout.partial, "an agent cannot be left in the middle"),
-        "train.head='trl'": (config.train.head == "trl", "only our head trains rollouts of several rows"),
-        f"--advantage {advantage.name}": (advantage.spec.turns, "an agent's rollout has one score and no turns"),
-        f"--warmup-steps {config.train.warmup_steps}": (
-            config.train.warmup_steps,
-            "worked answers are in the environment's form, and an agent's policy speaks in the agent's",
-        ),
-    }
-    for name, (present, reason) in wrong.items():
-        if present:
-            raise UsageError(f"{name} does not go with --agent {agent.name}: {reason}.")
+    if config.train.warmup_steps:
+        raise UsageError(
+            f"--warmup-steps {config.train.warmup_steps} does not go with --agent {agent.name}: worked answers are in "
+            "the environment's form, and an agent's policy speaks in the agent's. Leave it out."
+        )
+    refuse_trees(config, loss, advantage, own_head=config.train.head == "grpo")
     return agent

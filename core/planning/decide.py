@@ -50,7 +50,7 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
     """
     facts = gather_facts(config, host)
     loss, advantage = bind_objective(config, host)
-    agent = decide_agent(config, host, facts.envs, advantage)
+    agent = decide_agent(config, host, facts.envs, loss, advantage)
     batch = decide_batch(config, facts)
     optimizer = decide_optimizer(config, facts)
     sync = decide_sync(config, optimizer.dtype)

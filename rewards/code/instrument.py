@@ -429,9 +429,12 @@ def _begins_with_assertion(body: list[ast.stmt]) -> bool:
     for statement in body:
         if isinstance(statement, ast.Assert):
             return not isinstance(statement.test, ast.Constant)
-        with_items = statement.items if isinstance(statement, ast.With | ast.AsyncWith) else []
-        if with_items and find(statement, ast.Assert) and not any(_expects(item.context_expr) for item in with_items):
-            return _begins_with_assertion(statement.body)  # type: ignore[attr-defined]
+        if (
+            isinstance(statement, ast.With | ast.AsyncWith)
+            and find(statement, ast.Assert)
+            and not any(_expects(item.context_expr) for item in statement.items)
+        ):
+            return _begins_with_assertion(statement.body)
         if find(statement, ast.Return, ast.Raise, ast.Try, ast.Yield):
             return False
     return False

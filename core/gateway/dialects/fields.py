@@ -229,7 +229,9 @@ def in_order_of_calls(turns: Iterable[ChatTurn]) -> tuple[ChatTurn, ...]:
     for answering, run in groupby(turns, key=lambda turn: turn.role == "tool"):
         calls = [call.id for call in ordered[-1].calls] if answering and ordered else []
         places = {call: place for place, call in reversed([*enumerate(calls)])}
-        ordered += sorted(run, key=lambda turn, places=places: places.get(turn.answers, len(places)))  # others: last
+        last = len(places)  # of answers to calls that are not there
+        ranked = [(places.get(turn.answers, last), number, turn) for number, turn in enumerate(run)]
+        ordered += [turn for _, _, turn in sorted(ranked, key=lambda each: each[:2])]
     if not ordered:
         raise malformed("The request has no message", "Send at least one")
     return tuple(ordered)

@@ -36,8 +36,8 @@ from grpo.core.train.batch.tensors import (
     whole_ids,
 )
 from grpo.core.train.batch.token_record import ROWS, TrainedTokens, numbered
-from grpo.core.train.batch.trees import refuse_trees
 from grpo.core.train.losses import grpo_losses
+from grpo.core.train.trees import refuse_trees
 from grpo.core.train.update.minibatch import trained_rows
 from grpo.core.train.update.objective import Counts, Objective, PassLoss, importance_weights, takes_rows
 from grpo.plugins._spec.binding import BoundAdvantage, BoundLoss

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grpo.core.config.settings import Settings
+from grpo.core.config.schema import RunConfig
 from grpo.core.train.update.objective import takes_rows
 from grpo.plugins._spec.binding import BoundAdvantage, BoundLoss
 from grpo.plugins.errors import UsageError
@@ -10,7 +10,7 @@ from grpo.plugins.errors import UsageError
 _TREE = "rollouts of this run are trees of several rows (an agent that compacts, rewrites or branches its history)"
 
 
-def refuse_trees(config: Settings, loss: BoundLoss, advantage: BoundAdvantage, *, own_head: bool) -> None:
+def refuse_trees(config: RunConfig, loss: BoundLoss, advantage: BoundAdvantage, *, own_head: bool) -> None:
     """Refuses settings that look at rows where rollouts count.
 
     Args:
