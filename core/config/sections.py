@@ -343,6 +343,13 @@ class RolloutSection(Section):
         AtLeastOne,
         About("Agents that run side by side in a process.", flag=Flag("--agents-at-once", panel="rollout")),
     ] = 64
+    agent_trains: Annotated[
+        Literal["main", "tree", "all"],
+        About(
+            "Which calls of an agent train: those of its main conversation, also those of sub-agents, or all.",
+            "`tree` leaves out helper calls: those without tools beside a conversation that has some.",
+        ),
+    ] = "tree"
     agent_window: Annotated[
         Positive | None,
         About(

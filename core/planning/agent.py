@@ -11,7 +11,12 @@ from grpo.plugins._spec.binding import BoundAdvantage, BoundAgent, BoundEnv, Bou
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 
-AGENT_LIMITS = ("agent_seconds", "agents_at_once", "agent_window")  # settings of rollouts that an agent alone has
+AGENT_LIMITS = (
+    "agent_seconds",
+    "agents_at_once",
+    "agent_trains",
+    "agent_window",
+)  # settings of rollouts that an agent alone has
 
 
 def bound_agent(source: PluginRef | None, host: Host, envs: Sequence[BoundEnv]) -> BoundAgent | None:

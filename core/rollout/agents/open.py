@@ -64,7 +64,9 @@ class AgentSide:
         except BaseException:
             self._programs.close()
             raise
-        self._limits = AgentLimits(rollout.agent_seconds, rollout.agents_at_once, rollout.agent_window)
+        self._limits = AgentLimits(
+            rollout.agent_seconds, rollout.agents_at_once, rollout.agent_window, rollout.agent_trains
+        )
         self._end = int(tokenizer.eos_token_id)
 
     def player(self) -> AgentPlayer:

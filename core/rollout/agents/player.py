@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from grpo.core.agents.program import Access, AgentExit, AgentTask
 from grpo.core.env.episodes import Episode
 from grpo.core.rollout.agents.desk import AgentDesk, AgentEpisode, Table, Waiting
-from grpo.core.rollout.agents.rollout import trajectory_of
+from grpo.core.rollout.agents.rollout import Trains, trajectory_of
 from grpo.core.rollout.turns.play import Sample, Trajectory
 from grpo.core.rollout.types import SamplingParams
 from grpo.plugins.types import Completion
@@ -51,11 +51,13 @@ class AgentLimits:
         seconds: that a program may take in an episode, without the time in which it waits for the policy.
         at_once: how many run side by side.
         window: seconds after which a round of sampling begins though some programs do not wait; None: it waits for all.
+        trains: which of their calls do (`trains` of core/rollout/agents/rollout.py).
     """
 
     seconds: float
     at_once: int
     window: float | None = None
+    trains: Trains = "tree"
 
 
 @dataclass(slots=True)
@@ -125,7 +127,8 @@ class AgentPlayer:
                     running.discard(number)
                     one = played[number]
                     self.desk.end(one.episode)
-                    found[number] = trajectory_of(one.start, self.desk.settled(one.episode), _exit(one), self.end)
+                    episode = self.desk.settled(one.episode)
+                    found[number] = trajectory_of(one.start, episode, _exit(one), self.end, self.limits.trains)
                     if on_ended is not None:
                         on_ended(number, found[number].completion)
                 if taken:

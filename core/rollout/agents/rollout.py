@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import accumulate
-from typing import Any
+from typing import Any, Literal
 
 from grpo.core.agents.program import AgentExit
 from grpo.core.env.episodes import Episode
@@ -18,11 +18,14 @@ from grpo.core.rollout.agents.tree import Call, CallTree
 from grpo.core.rollout.turns.play import Trajectory
 from grpo.plugins.types import Completion, FinishReason, Message
 
+Trains = Literal["main", "tree", "all"]
 LONGEST = 16_384  # characters of a message that are recorded
 LONGEST_FAILURE = 500
 
 
-def trajectory_of(start: Episode, episode: AgentEpisode, ended: AgentExit, end: int) -> Trajectory:
+def trajectory_of(
+    start: Episode, episode: AgentEpisode, ended: AgentExit, end: int, training: Trains = "tree"
+) -> Trajectory:
     """Returns the rollout of an episode whose program is dead.
 
     Args:
@@ -30,10 +33,11 @@ def trajectory_of(start: Episode, episode: AgentEpisode, ended: AgentExit, end: 
         episode: the calls.
         ended: how the program ended.
         end: the token that ends a completion; a failed rollout is this token, which nobody chose.
+        training: which calls train.
     """
     tree = episode.tree
     main = main_thread(tree)
-    rows = tree.branches(lambda call: trains(call, main))
+    rows = tree.branches(lambda call: trains(call, main, training))
     said = [call for call in tree.calls if call.thread == main and call.delivered]
     failure = _failure(episode, ended, heard=bool(rows))
     chosen = [] if failure else [call for _, calls in rows for call in calls]
@@ -78,9 +82,16 @@ def main_thread(tree: CallTree) -> str:
     return max(calls, key=lambda thread: (thread in tools, calls[thread], -first[thread]), default="")
 
 
-def trains(call: Call, main: str) -> bool:
-    """Returns whether a call is part of the task; one without tools beside a conversation that has some is a helper."""
-    return call.thread == main or bool(call.ask.tools)
+def trains(call: Call, main: str, training: Trains) -> bool:
+    """Returns whether a call trains.
+
+    Args:
+        call: one that was delivered.
+        main: the conversation in which the program does its task.
+        training: "main": that one; "tree": also others with tools, sub-agents; "all": every call, also helpers, which
+            have no tools where the main conversation has some.
+    """
+    return call.thread == main or training == "all" or (training == "tree" and bool(call.ask.tools))
 
 
 def _failure(episode: AgentEpisode, ended: AgentExit, *, heard: bool) -> str:
