@@ -141,7 +141,8 @@ def test_branches_of_one_conversation_train_what_they_share_once(tokenizer: Any)
     assert len(one.completion.token_ids) == sum(left.sampled) + sum(right.sampled)
 
 
-def test_sub_agents_with_tools_train_and_helpers_without_do_not(tokenizer: Any) -> None:
+@pytest.mark.parametrize(("trains", "chosen"), [("tree", "0111"), ("main", "0101"), ("all", "1111")])
+def test_sub_agents_with_tools_train_and_helpers_without_do_not(tokenizer: Any, trains: str, chosen: str) -> None:
     async def delegates(chat: Chat) -> None:
         await chat.ask(system("Give a title."), user(chat.task.instruction))
         asked = (system("Use bash."), user(chat.task.instruction))
@@ -149,11 +150,11 @@ def test_sub_agents_with_tools_train_and_helpers_without_do_not(tokenizer: Any) 
         sub = await chat.ask(system("You are a sub-agent."), user("3 a.txt"), tools=(BASH,))
         await chat.ask(*asked, first.turn, tool(sub.turn.text, first), tools=(BASH,))
 
-    (one,), _ = played(tokenizer, delegates, bash_then_text)
+    (one,), _ = played(tokenizer, delegates, bash_then_text, trains=trains)
     assert roots(one) == {"first": 1, "tools": 1, "system": 1}
     calls = one.completion.info["agent"]["tree"]
-    assert [part["trains"] for part in calls] == [False, True, True, True]
-    assert len(one.branches) == 2
+    assert [part["trains"] for part in calls] == [mark == "1" for mark in chosen]
+    assert len(one.branches) == chosen.count("1") - 1
 
 
 @pytest.mark.parametrize("receives", [False, True])
