@@ -11,12 +11,8 @@ from grpo.plugins._spec.binding import BoundAdvantage, BoundAgent, BoundEnv, Bou
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 
-AGENT_LIMITS = (
-    "agent_seconds",
-    "agents_at_once",
-    "agent_trains",
-    "agent_window",
-)  # settings of rollouts that an agent alone has
+# Settings of rollouts that are for agents alone.
+AGENT_LIMITS = ("agent_seconds", "agents_at_once", "agent_trains", "agent_window")
 
 
 def bound_agent(source: PluginRef | None, host: Host, envs: Sequence[BoundEnv]) -> BoundAgent | None:
