@@ -21,12 +21,10 @@ def watch(path: Path, port: int, edit: bool) -> None:
     from grpo.core.watch.folder import WatchedFolder
     from grpo.core.watch.server import WatchServer
 
-    server = WatchServer(WatchedFolder(path), port, edit=edit)
-    click.echo(server.link)
-    click.echo("Open this link on this machine; Ctrl-C ends.", err=True)
-    try:
-        server.serve_forever(poll_interval=0.2)
-    except KeyboardInterrupt:
-        click.echo("", err=True)
-    finally:
-        server.server_close()
+    with WatchServer(WatchedFolder(path), port, edit=edit) as server:
+        click.echo(server.link)
+        click.echo("Open this link on this machine; Ctrl-C ends.", err=True)
+        try:
+            server.wait()
+        except KeyboardInterrupt:
+            click.echo("", err=True)

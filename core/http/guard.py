@@ -27,20 +27,30 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from grpo.core.http.limits import Callers, Limits, is_loopback_address
-from grpo.core.text.printable import one_line
+from grpo.core.text.printable import encodable, one_line
 
 LINGER_BYTES = 2**20  # of the rest of a body that are read and forgotten, at most
 
 _log = logging.getLogger("grpo.http")
 
 
-def routed(routes: Sequence[BaseRoute]) -> Starlette:
-    """Returns an application of these routes whose errors are answered as `error_response` does."""
+def routed(routes: Sequence[BaseRoute], statuses: Mapping[type[Exception], int] | None = None) -> Starlette:
+    """Returns an application of these routes whose errors are answered as `error_response` does.
+
+    Args:
+        routes: what it answers.
+        statuses: of exceptions of its own, whose text says what is wrong.
+    """
 
     async def answer(request: Request, error: Exception) -> Response:
         return _answer_to(request.scope, error)
 
-    app = Starlette(routes=routes, exception_handlers={HTTPException: answer, Exception: answer})
+    async def answer_own(request: Request, error: Exception) -> Response:
+        status = next(status for kind, status in (statuses or {}).items() if isinstance(error, kind))
+        return error_response(request.headers, status, str(error))
+
+    handlers = {HTTPException: answer, Exception: answer, **dict.fromkeys(statuses or {}, answer_own)}
+    app = Starlette(routes=routes, exception_handlers=handlers)
     app.router.redirect_slashes = False
     return app
 
@@ -54,6 +64,7 @@ def error_response(headers: Headers, status: int, text: str, more: Mapping[str, 
         text: what happened, why, what to do next.
         more: headers of the answer.
     """
+    text = encodable(text)
     if "text/html" in headers.get("accept", ""):
         return PlainTextResponse(f"{text}\n", status, more)
     return JSONResponse({"error": text}, status, more)

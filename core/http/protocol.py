@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import h11
+from starlette.types import ASGIApp
 from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -24,9 +26,10 @@ class LimitedConfig(Config):
     Args:
         app: the ASGI application.
         limits: of callers.
+        headers: of every answer.
     """
 
-    def __init__(self, app: Any, limits: Limits) -> None:
+    def __init__(self, app: ASGIApp, limits: Limits, headers: Mapping[str, str]) -> None:
         super().__init__(
             app,
             loop="asyncio",
@@ -38,6 +41,7 @@ class LimitedConfig(Config):
             access_log=False,
             proxy_headers=False,
             server_header=False,
+            headers=list(headers.items()),
             h11_max_incomplete_event_size=limits.head_bytes,
             timeout_keep_alive=limits.idle,
             timeout_graceful_shutdown=limits.stop,

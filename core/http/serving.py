@@ -6,12 +6,13 @@
 
 - `bound(host, port)` takes an address at once (port 0: any free one) and listens on nothing yet; any other bound
   stream socket will do, for example one of AF_UNIX.
-- `HttpServer(app, listener, callers, limits)`: `start()` returns once it answers; `stop()` gives unfinished answers
-  `limits.stop` seconds, cuts those that are left and waits for the thread. As a context manager it does both. A server
-  that was stopped cannot be started again.
-- `routed(routes)` (guard.py) is a Starlette application whose errors are JSON; handlers refuse with starlette's
-  `HTTPException(status, text)`. `error_response`, `bearer_of` and `same_secret` are for applications that check callers
-  themselves, for example by a token per caller; they leave `Callers.token` None.
+- `HttpServer(app, listener, callers, limits, headers)`: `start()` returns once it answers; `stop()` gives unfinished
+  answers `limits.stop` seconds, cuts those that are left and waits for the thread. As a context manager it does both. A
+  server that was stopped cannot be started again.
+- `routed(routes, statuses)` (guard.py) is a Starlette application whose errors are JSON; handlers refuse with an
+  exception: starlette's `HTTPException(status, text)`, or one that `statuses` names.
+- `error_response`, `bearer_of` and `same_secret` are for applications that check callers themselves, for example by a
+  token per caller; they leave `Callers.token` None.
 - `Limits` and `Callers` (limits.py) say what holds before the application is asked at all.
 
 `async def` handlers run in the server's thread, on its event loop, `def` handlers in a pool of threads. Importing this
@@ -23,6 +24,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+from collections.abc import Mapping
 from typing import Self
 
 import uvicorn
@@ -69,15 +71,21 @@ class HttpServer:
         listener: a bound socket, which this object closes in the end.
         callers: who is answered.
         limits: what callers cost at most.
+        headers: of every answer.
     """
 
     def __init__(
-        self, app: ASGIApp, listener: socket.socket, callers: Callers | None = None, limits: Limits | None = None
+        self,
+        app: ASGIApp,
+        listener: socket.socket,
+        callers: Callers | None = None,
+        limits: Limits | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         limits = limits or Limits()
         self._listener = listener
         self._address = listener.getsockname()
-        self._server = _Server(LimitedConfig(Guard(app, callers or Callers(), limits), limits))
+        self._server = _Server(LimitedConfig(Guard(app, callers or Callers(), limits), limits, headers or {}))
         self._thread = threading.Thread(target=self._run, name="http server", daemon=True)
         self._error: BaseException | None = None
 
@@ -97,6 +105,10 @@ class HttpServer:
         if self._error is not None:
             self.stop()
             raise self._error
+
+    def wait(self) -> None:
+        """Waits until the server ends, by a `stop` in another thread or an error."""
+        self._thread.join()
 
     def stop(self) -> None:
         """Ends the server; without effect where it has not begun, or has ended."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -72,8 +71,7 @@ def test_hostile_texts_are_inert(tmp_path: Path, firefox: Firefox) -> None:
 def test_a_page_that_is_watched_follows_its_run(tmp_path: Path, firefox: Firefox) -> None:
     run = made_run(tmp_path / "pens", steps=3)
     server = WatchServer(WatchedFolder(tmp_path), 0)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
+    server.start()
     try:
         firefox.open(f"{server.link}report?run=pens#rollouts?at=2.1")
         firefox.until("document.querySelector('.detail .rollout')")
@@ -87,6 +85,4 @@ def test_a_page_that_is_watched_follows_its_run(tmp_path: Path, firefox: Firefox
         assert firefox.said == []
     finally:
         firefox.open("about:blank")
-        server.shutdown()
-        thread.join()
-        server.server_close()
+        server.stop()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -31,13 +30,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchServer]:
     write_labels(run, Labels(("best",), "a note", False))
     write_labels(made_run(folder / "hidden", steps=1), Labels(hidden=True))
     made_run(folder / "other", steps=3, train={"steps": 3, "dtype": "float32", "lr": 1e-06})
-    server = WatchServer(WatchedFolder(folder), 0, edit=True)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with WatchServer(WatchedFolder(folder), 0, edit=True) as server:
+        yield server
 
 
 def complaints(page: Page) -> list[str]:

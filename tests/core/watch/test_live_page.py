@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -33,10 +32,9 @@ def served(chromium: Browser) -> Iterator[Served]:
 
     def serve(folder: Path, asked: str = "", *, edit: bool = False, width: int = 1280) -> Page:
         server = WatchServer(WatchedFolder(folder), 0, edit=edit)
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
+        server.start()
         context = chromium.new_context(viewport={"width": width, "height": 900})
-        ends.extend([context.close, server.shutdown, thread.join, server.server_close])
+        ends.extend([context.close, server.stop])
         page = context.new_page()
         page.set_default_timeout(60_000)
         page.on("console", lambda said: trouble.append(f"{said.type}: {said.text}"))
