@@ -26,7 +26,7 @@ from grpo.core.gateway.connection import Connection, Gone
 from grpo.core.gateway.conversation import Ask, Desk, Refused
 from grpo.core.gateway.dialects import chat, messages, responses
 from grpo.core.gateway.dialects.dialect import Dialect
-from grpo.core.gateway.dialects.fields import Body, body_of
+from grpo.core.gateway.dialects.fields import Body, body_of, malformed
 from grpo.core.text.printable import one_line
 
 MOST_OPEN = 64  # requests of one key at a time
@@ -160,6 +160,9 @@ class _Point:
         except Gone:
             pass
         except Refused as refused:
+            await self._refuse(refused, connection, scope, receive, send)
+        except RecursionError:
+            refused = malformed("The request is nested too deeply", "Send flatter tools and arguments")
             await self._refuse(refused, connection, scope, receive, send)
         except Exception:
             log.exception("a request to %s broke", scope["path"])

@@ -17,6 +17,7 @@ from grpo.core.text.printable import encodable, one_line
 Body = Mapping[str, Any]
 UNREADABLE = "unreadable_arguments"  # the one argument of a call whose arguments are no JSON object
 MOST_ANSWERS = 128
+MOST_STOPS = 64
 NO_PARAMETERS: Body = {"type": "object", "properties": {}}
 _HALF_OF_A_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -180,11 +181,13 @@ def stops_in(value: Any, where: str) -> tuple[str, ...]:
     """Returns the texts that end an answer: from one text or a list of them; empty ones are left out.
 
     Raises:
-        Refused: it is something else.
+        Refused: it is something else, or has too many.
     """
     texts = [value] if isinstance(value, str) else [] if value is None else value
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise malformed(f"{where} is {_kind(value)}", "Send a text or a list of texts")
+    if len(texts) > MOST_STOPS:
+        raise malformed(f"{where} has {len(texts)} texts", f"Send at most {MOST_STOPS}")
     return tuple(text for text in texts if text)
 
 

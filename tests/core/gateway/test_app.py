@@ -125,6 +125,13 @@ def test_tokens_are_counted() -> None:
         assert send(url, COUNT, {"messages": []})[0] == 400
 
 
+def test_what_is_nested_too_deeply_for_the_desk_is_refused() -> None:
+    with served(ScriptedDesk([RecursionError(), said("yes")])) as url:
+        status, error = send(url, CHAT, BODIES[CHAT])
+        assert (status, error["error"]["message"][:33]) == (400, "The request is nested too deeply.")
+        assert send(url, CHAT, BODIES[CHAT])[0] == 200
+
+
 def test_models() -> None:
     with served(ScriptedDesk()) as url:
         status, models = send(url, "/v1/models")

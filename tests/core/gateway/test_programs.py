@@ -38,7 +38,6 @@ class Program:
         tool, argument: its tool for commands, and the argument that is the command.
         more: other arguments that the tool wants.
         start: writes its settings into a folder, and returns its command line and environment.
-        parallel: whether it runs several calls of one message.
     """
 
     name: str
@@ -46,7 +45,6 @@ class Program:
     argument: str
     start: Callable[[str, Path], tuple[list[str], dict[str, str]]]
     more: dict[str, Any] = field(default_factory=dict)
-    parallel: bool = True
 
     def call(self, command: str) -> ToolUse:
         """Returns a call that runs a command."""
@@ -124,9 +122,9 @@ def played(program: Program, desk: ScriptedDesk, folder: Path, pause: float = 5.
         )
 
 
-def sampled(ask: Ask, turns: list[ChatTurn]) -> list[ChatTurn]:
-    """Returns the last messages of the assistant, as many as `turns`."""
-    return [turn for turn in ask.messages if turn.role == "assistant"][-len(turns) :]
+def sampled(ask: Ask, count: int) -> list[ChatTurn]:
+    """Returns the last messages of the assistant: some programs begin with one of their own."""
+    return [turn for turn in ask.messages if turn.role == "assistant"][-count:]
 
 
 def playing(replies: list[Reply]) -> Callable[[Ask], Reply]:
@@ -152,7 +150,7 @@ def test_a_program_sends_back_what_was_sampled(program: Program, tmp_path: Path)
     assert len(asks) == 4
     turns = [reply.turn for reply in replies]
     for number, ask in enumerate(asks[1:], start=1):
-        assert sampled(ask, turns[:number]) == turns[:number]
+        assert sampled(ask, number) == turns[:number]
         assert ask.messages[: len(asks[number - 1].messages)] == asks[number - 1].messages
         assert ask.tools == asks[0].tools
         assert ask.thread == asks[0].thread

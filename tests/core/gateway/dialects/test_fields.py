@@ -80,6 +80,8 @@ def test_texts_that_end_an_answer() -> None:
     for wrong in (1, [1], {}, [None]):
         with pytest.raises(Refused, match="Send a text or a list of texts"):
             stops_in(wrong, "stop")
+    with pytest.raises(Refused, match=r"stop has 65 texts\. Send at most 64"):
+        stops_in(["a"] * 65, "stop")
 
 
 def called(*ids: str) -> ChatTurn:
