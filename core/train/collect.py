@@ -28,7 +28,7 @@ from grpo.core.train.batch.batch import (
     trained_of,
 )
 from grpo.core.train.batch.tensors import Tensors, counted, of_tokens, padded, rollouts_in, spread
-from grpo.core.train.batch.trees import refuse_trees
+from grpo.core.train.trees import refuse_trees
 from grpo.core.train.types import BatchScoring, Generation, Sampler, Wasted
 
 
