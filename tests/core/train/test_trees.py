@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -16,7 +17,7 @@ import torch
 
 from grpo import Completion, check_loss
 from grpo.core.config.schema import parse_config
-from grpo.core.config.sections import Correction
+from grpo.core.config.sections import Correction, LossSection
 from grpo.core.planning.objective import bind_objective
 from grpo.core.record.run_dir import RunDir
 from grpo.core.record.trained import TrainedRow, read_trained
@@ -38,8 +39,10 @@ from grpo.core.train.batch.tensors import (
 from grpo.core.train.batch.token_record import ROWS, TrainedTokens, numbered
 from grpo.core.train.losses import grpo_losses
 from grpo.core.train.trees import refuse_trees
+from grpo.core.train.update.head import attach_logps
 from grpo.core.train.update.minibatch import trained_rows
 from grpo.core.train.update.objective import Counts, Objective, PassLoss, importance_weights, takes_rows
+from grpo.core.train.update.policy_loss import PolicyLoss
 from grpo.plugins._spec.binding import BoundAdvantage, BoundLoss
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
@@ -415,6 +418,62 @@ def in_turns(rollout: Trajectory, prompt: Sequence[int]) -> Trajectory:
         return rollout
     ids, logprobs, drawn = zip(*chosen, strict=True)
     return replace(rollout, token_ids=ids, logprobs=logprobs, sampled=drawn, branches=tuple(rows))
+
+
+@pytest.mark.parametrize("name", ["grpo", "luspo", "dr_grpo", "gspo", "dapo"])
+def test_the_loss_and_its_gradient_are_those_of_the_chain_in_all_passes_and_micro_batches(name: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    prompts, chains = [], []
+    for number in range(4):
+        lengths = [3, 2, 4, 2, 1][: 1 + 2 * (number % 3)]
+        ids = torch.randint(3, 90, (sum(lengths),), generator=generator).tolist()
+        sampled = tuple(turn % 2 == 0 for turn, length in enumerate(lengths) for _ in range(length))
+        prompts.append([7, 8, 9, 10 + number // 2])
+        logprobs = tuple(-4.5 if one else 0.0 for one in sampled)
+        chains.append(Trajectory(tuple(ids), logprobs, sampled, Completion("x")))
+    model = small_model()
+    settings = LossSection(num_iterations=2)
+    found = []
+    for rollouts in (chains, [in_turns(*both) for both in zip(chains, prompts, strict=True)]):
+        tensors = padded(prompts, rollouts, 0, CPU)
+        tensors["advantages"] = spread(torch.tensor([1.0, -0.5, 0.25, -0.75]), tensors)
+        tensors["num_items_in_batch"] = counted(tensors).sum()
+        policy_loss = PolicyLoss(
+            BoundLoss(LOSSES[name], ""),
+            settings,
+            "sequence_truncate",
+            longest=8,
+            accumulation=2,
+            processes=1,
+            pack_for=model.config.hidden_size,
+            autocast=nullcontext,
+        )
+        model.zero_grad()
+        parts = micro_batches(tensors, 2, shuffled=False)
+        for first_pass in (True, False):
+            for part in parts:
+                policy_loss(model, part, first_pass=first_pass).loss.backward()
+        found.append([parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None])
+    for whole, cut in zip(*found, strict=True):
+        torch.testing.assert_close(cut, whole, rtol=1e-4, atol=1e-5)
+
+
+def small_model() -> Any:
+    from transformers import AutoModelForCausalLM, Qwen2Config
+
+    torch.manual_seed(1)
+    config = Qwen2Config(
+        vocab_size=97,
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        initializer_range=0.2,
+    )
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
+    attach_logps(model, 1.0)
+    return model
 
 
 @pytest.mark.slow

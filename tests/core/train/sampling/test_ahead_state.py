@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from grpo.core.env.episodes import Episode
-from grpo.core.rollout.turns.play import Trajectory
+from grpo.core.rollout.turns.play import Branch, Trajectory
 from grpo.core.scoring.early import EarlyCalls
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.train.sampling.ahead_state import file_of, read_ahead, write_ahead
@@ -67,6 +67,18 @@ def test_rollouts_come_back_to_the_last_bit(tmp_path: Path) -> None:
     assert record is not None
     assert (record.mean, record.largest) == (1e-9, 0.25)
     assert record.rollouts_of(EPISODES, [tuple(prompt) for prompt in PROMPTS]) == trajectories()
+
+
+def test_a_tree_comes_back_with_its_rows(tmp_path: Path) -> None:
+    rows = (Branch((1, 2, 3), (7,), (-0.1,), (True,)), Branch((4,), (8, 5, 9), (-1e-7, 0.0, -2.5), (True, False, True)))
+    tree = Trajectory(
+        (7, 8, 5, 9), (-0.1, -1e-7, 0.0, -2.5), (True, True, False, True), trajectories()[0].completion, branches=rows
+    )
+    tree = replace(tree, completion=replace(tree.completion, logprobs=(-0.1, -1e-7, -2.5)))
+    write_ahead(tmp_path, 1, generation([tree, trajectories()[1]]), mean=0.0, largest=0.0)
+    record = read_ahead(tmp_path, 1)
+    assert record is not None
+    assert record.rollouts_of(EPISODES, [tuple(prompt) for prompt in PROMPTS]) == [tree, trajectories()[1]]
 
 
 @pytest.mark.parametrize("prompts", [[[1, 2, 3], [1, 4]], [[1, 2, 3]], [[1, 2], [1, 2, 3]]], ids=str)
