@@ -30,7 +30,7 @@ HEAVY = {
     "openai",
     "ray",
 }
-HEAVY |= {"sympy", "mpmath", "math_verify", "latex2sympy2_extended"}
+HEAVY |= {"starlette", "uvicorn", "sympy", "mpmath", "math_verify", "latex2sympy2_extended"}
 # Imported where an option asks for them, with a message when they are missing; their extras declare them.
 OPTIONAL = {
     "deepspeed": "deepspeed",
@@ -49,9 +49,9 @@ OPTIONAL = {
     "vllm": "vllm",
     "websockets": "openenv",
 }
-# Each comes with a declared distribution (mlflow with mlflow-skinny and opentelemetry with opentelemetry-sdk, of
-# extras), at the version that this one asks for, or is what a notebook runs in.
-BROUGHT = {"IPython", "annotated_types", "mcp", "mlflow", "opentelemetry", "pydantic_core", "triton"}
+# Each comes with a declared distribution (h11 with uvicorn, mlflow with mlflow-skinny and opentelemetry with
+# opentelemetry-sdk, of extras), at the version that this one asks for, or is what a notebook runs in.
+BROUGHT = {"IPython", "annotated_types", "h11", "mcp", "mlflow", "opentelemetry", "pydantic_core", "triton"}
 
 
 def imported_by(*arguments: str, cwd: Path | None = None) -> set[str]:

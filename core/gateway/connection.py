@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Coroutine, Mapping
-from contextlib import suppress
 from typing import Any, TypeVar
 
 from starlette.datastructures import Headers
@@ -103,8 +102,7 @@ class Connection:
             return task.result()
         finally:
             task.cancel()
-            with suppress(BaseException):
-                await task
+            await asyncio.gather(task, return_exceptions=True)
 
     async def deliver(self, body: Mapping[str, Any] | bytes) -> None:
         """Sends an answer: JSON, or the bytes of events. `end` is still to be called.
@@ -117,6 +115,7 @@ class Connection:
             await asyncio.sleep(0)
         if not self._watch.done():
             await (self._part(body) if isinstance(body, bytes) else self._whole(body))
+            await self._body(b"")  # waits until the system has taken what came before
         if self._watch.done():
             raise Gone
 
@@ -129,11 +128,14 @@ class Connection:
             self.streaming = True
             headers = {"content-type": f"{EVENTS}; charset=utf-8", "cache-control": "no-cache"}
             await self._start(headers)
-        await self._send({"type": "http.response.body", "body": events, "more_body": True})
+        await self._body(events)
 
     async def _whole(self, body: Mapping[str, Any]) -> None:
         data = json.dumps(body).encode()
         await self._start({"content-type": JSON, "content-length": str(len(data))})
+        await self._body(data)
+
+    async def _body(self, data: bytes) -> None:
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def _start(self, headers: Mapping[str, str]) -> None:

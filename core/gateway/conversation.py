@@ -22,7 +22,8 @@ class ToolUse:
     Attributes:
         name: of the tool.
         arguments: as parsed JSON.
-        id: by which an answer names it.
+        id: by which an answer names it. Programs show ids to the policy (smolagents writes them into its messages,
+            others name files after them), so a desk gives ids that are the same when a run is repeated.
     """
 
     name: str

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
-import uvicorn
-
-from grpo.core.gateway.app import gateway_app
-from grpo.core.gateway.conversation import Ask, ChatTurn, Finish, Refused, Reply, ToolUse
+from grpo.core.gateway.conversation import Ask, ChatTurn, Desk, Finish, Refused, Reply, ToolUse
+from grpo.core.gateway.serving import gateway_server
 
 KEY, OTHER_KEY = "key-of-an-episode", "key-of-another"
 MODEL = "policy/of-a-test"
@@ -31,46 +27,49 @@ class ScriptedAnswer:
     deliveries: int = 0
 
     def delivered(self) -> None:
+        """Counts a delivery."""
         self.deliveries += 1
+
+
+Step = Reply | Exception | Callable[[Ask], Reply]
 
 
 @dataclass
 class ScriptedDesk:
-    """Answers in the order of a script, whose last reply goes on for ever.
+    """Answers in the order of a script, whose last step goes on for ever.
 
     Attributes:
         script: replies; a function makes one of a request, an error is raised.
+        shut: whether requests have to wait.
+        delay: seconds that each waits.
         model: the name of the policy.
-        asked: all requests, with their keys.
-        answers: what was answered.
-        cancelled: requests whose client went away.
-        open: set while requests are to be answered.
-        waiting: how many requests wait.
+        waiting, cancelled: how many requests wait, and how many clients went away.
+        asked: all requests that were answered, with their keys.
+        answers: the answers to them.
     """
 
-    script: Sequence[Reply | Refused | Callable[[Ask], Reply]] = (Reply(ChatTurn("assistant", "yes"), "stop", 5, 7),)
+    script: Sequence[Step] = (said("yes"),)
+    shut: bool = False
+    delay: float = 0.0
     model: str = MODEL
+    waiting: int = 0
+    cancelled: int = 0
     asked: list[tuple[str, Ask]] = field(default_factory=list)
     answers: list[ScriptedAnswer] = field(default_factory=list)
-    cancelled: int = 0
-    waiting: int = 0
-    changed: threading.Condition = field(default_factory=threading.Condition)
-    shut: bool = False
 
     def known(self, key: str) -> bool:
+        """Returns whether it is one of two keys."""
         return key in (KEY, OTHER_KEY)
 
     async def ask(self, key: str, ask: Ask) -> ScriptedAnswer:
-        with self.changed:
-            self.waiting += 1
-            self.changed.notify_all()
+        """Takes a step of the script."""
+        self.waiting += 1
         try:
+            await asyncio.sleep(self.delay)
             while self.shut:
                 await asyncio.sleep(0.01)
         except asyncio.CancelledError:
-            with self.changed:
-                self.cancelled += 1
-                self.changed.notify_all()
+            self.cancelled += 1
             raise
         finally:
             self.waiting -= 1
@@ -78,36 +77,23 @@ class ScriptedDesk:
         self.asked.append((key, ask))
         if isinstance(step, Exception):
             raise step
-        replies = tuple(step(ask) if callable(step) else step for _ in range(ask.count))
-        self.answers.append(ScriptedAnswer(replies))
+        self.answers.append(ScriptedAnswer(tuple(step(ask) if callable(step) else step for _ in range(ask.count))))
         return self.answers[-1]
 
     def count(self, key: str, ask: Ask) -> int:
-        self.asked.append((key, ask))
+        """Counts words."""
+        if isinstance(self.script[0], Refused):
+            raise self.script[0]
         return sum(len(turn.text.split()) for turn in ask.messages)
 
-    def until(self, condition: Callable[[], bool]) -> None:
-        """Waits until something has happened at the desk, a minute at most."""
-        with self.changed:
-            assert self.changed.wait_for(condition, 60)
-
     @property
-    def messages(self) -> tuple[ChatTurn, ...]:
-        """The messages of the last request."""
-        return self.asked[-1][1].messages
+    def last(self) -> Ask:
+        """The last request that was answered."""
+        return self.asked[-1][1]
 
 
 @contextmanager
-def served(desk: Any, pause: float = 5.0) -> Iterator[str]:
+def served(desk: Desk, pause: float = 5.0) -> Iterator[str]:
     """Serves a gateway; its URL is yielded."""
-    config = uvicorn.Config(gateway_app(desk, pause), port=0, log_config=None, lifespan="off", access_log=False)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        threading.Event().wait(0.01)
-    try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
+    with gateway_server(desk, pause=pause) as server:
+        yield f"http://127.0.0.1:{server.port}"

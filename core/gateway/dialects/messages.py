@@ -152,7 +152,7 @@ def _end(reply: Reply) -> dict[str, Any]:
 
 
 def _blocks(reply: Reply) -> list[dict[str, Any]]:
-    text = [{"type": "text", "text": reply.turn.text}] if reply.turn.text else []
+    text = [{"type": "text", "text": reply.turn.text}] if reply.turn.text or not reply.turn.calls else []
     calls = [
         {
             "type": "tool_use",

@@ -1,0 +1,1 @@
+"""Serves HTTP with starlette and uvicorn, within limits that hold against hostile callers; loaded by servers alone."""

@@ -1,0 +1,76 @@
+"""Defines how much of a caller's time, memory and connections a server gives away, and who may call it."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a caller can cost at most. Sizes in bytes, times in seconds.
+
+    Attributes:
+        connections: open at once; one more is closed as soon as it is accepted.
+        head_bytes: of a request line and its headers.
+        head_fields: number of headers.
+        head_seconds: in which a connection has to send a whole request line with its headers.
+        body_bytes: of a request's body; None: a stream of any length, which the application reads as it goes.
+        body_bytes_of: the same for single paths.
+        least_rate: bytes per second that a body with a limit arrives with, averaged after the first `silence` seconds.
+        silence: without a byte of an unfinished body, or without the caller taking a byte of its answer.
+        linger: for which the rest of a body is read and forgotten once its request was answered.
+        idle: between two requests of a connection.
+        stop: that unfinished answers get when the server stops.
+    """
+
+    connections: int = 64
+    head_bytes: int = 2**16
+    head_fields: int = 100
+    head_seconds: float = 10.0
+    body_bytes: int | None = 2**20
+    body_bytes_of: Mapping[str, int | None] = field(default_factory=dict)
+    least_rate: int = 2**16
+    silence: float = 60.0
+    linger: float = 2.0
+    idle: int = 5
+    stop: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Callers:
+    """Who is answered.
+
+    Attributes:
+        token: what `Authorization: Bearer` has to name, or None: the application checks its callers itself.
+        hosts: names, without a port, that the `Host` header may have beside those of the loopback; None: any name.
+            Only a server whose callers need a secret may answer to any: a web page whose name was bound to 127.0.0.1
+            after it was loaded sends that name (DNS rebinding).
+        own_pages: requests of pages that this server itself served are answered; all other web pages, which name their
+            `Origin`, never are.
+    """
+
+    token: str | None = None
+    hosts: Collection[str] | None = ()
+    own_pages: bool = False
+
+
+def is_loopback(host: str) -> bool:
+    """Says whether an address, or every address of a name, is reached from this machine alone; "" is any address."""
+    if is_loopback_address(host):
+        return True
+    try:
+        addresses = {str(info[4][0]) for info in socket.getaddrinfo(host or "0.0.0.0", None)}
+    except OSError:
+        return False
+    return all(map(is_loopback_address, addresses))
+
+
+def is_loopback_address(text: str) -> bool:
+    """Says whether a text is an IP address of the loopback."""
+    with suppress(ValueError):
+        return ipaddress.ip_address(text).is_loopback
+    return False

@@ -1,0 +1,141 @@
+"""Runs an ASGI application on uvicorn in a thread of its own, behind limits, checks of callers and a clean stop.
+
+    app = routed([Route("/state", state), Route("/calls", call, methods=["POST"])])
+    with HttpServer(app, bound("127.0.0.1", 0), Callers(token=secret), Limits(body_bytes=2**20)) as server:
+        print(server.port)
+
+- `bound(host, port)` takes an address at once (port 0: any free one) and listens on nothing yet; any other bound
+  stream socket will do, for example one of AF_UNIX.
+- `HttpServer(app, listener, callers, limits)`: `start()` returns once it answers; `stop()` gives unfinished answers
+  `limits.stop` seconds, cuts those that are left and waits for the thread. As a context manager it does both. A server
+  that was stopped cannot be started again.
+- `routed(routes)` (guard.py) is a Starlette application whose errors are JSON; handlers refuse with starlette's
+  `HTTPException(status, text)`. `error_response`, `bearer_of` and `same_secret` are for applications that check callers
+  themselves, for example by a token per caller; they leave `Callers.token` None.
+- `Limits` and `Callers` (limits.py) say what holds before the application is asked at all.
+
+`async def` handlers run in the server's thread, on its event loop, `def` handlers in a pool of threads. Importing this
+module loads starlette and uvicorn, so it is imported where a server starts and nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from typing import Self
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from grpo.core.http.guard import Guard, bearer_of, error_response, routed, same_secret
+from grpo.core.http.limits import Callers, Limits, is_loopback
+from grpo.core.http.protocol import LimitedConfig
+
+__all__ = [
+    "Callers",
+    "HttpServer",
+    "Limits",
+    "bearer_of",
+    "bound",
+    "error_response",
+    "is_loopback",
+    "routed",
+    "same_secret",
+]
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """Returns a socket that has an address, and listens once a server starts on it.
+
+    Raises:
+        OSError: the address is taken, or is not of this machine.
+    """
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+class HttpServer:
+    """Serves an application.
+
+    Args:
+        app: any ASGI application.
+        listener: a bound socket, which this object closes in the end.
+        callers: who is answered.
+        limits: what callers cost at most.
+    """
+
+    def __init__(
+        self, app: ASGIApp, listener: socket.socket, callers: Callers | None = None, limits: Limits | None = None
+    ) -> None:
+        limits = limits or Limits()
+        self._listener = listener
+        self._server = _Server(LimitedConfig(Guard(app, callers or Callers(), limits), limits))
+        self._thread = threading.Thread(target=self._run, name="http server", daemon=True)
+        self._error: BaseException | None = None
+
+    @property
+    def port(self) -> int:
+        """The port that the socket is bound to."""
+        return int(self._listener.getsockname()[1])
+
+    def start(self) -> None:
+        """Returns once requests are answered.
+
+        Raises:
+            OSError: another process began to listen on the address.
+        """
+        self._thread.start()
+        self._server.ready.wait()
+        if self._error is not None:
+            self.stop()
+            raise self._error
+
+    def stop(self) -> None:
+        """Ends the server; without effect where it has not begun, or has ended."""
+        self._server.should_exit = True
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._listener.close()
+
+    def __enter__(self) -> Self:
+        """Starts."""
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stops."""
+        self.stop()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._server.serve(sockets=[self._listener]))
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._server.ready.set()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server, which says when it answers and leaves no connection behind."""
+
+    def __init__(self, config: LimitedConfig) -> None:
+        super().__init__(config)
+        self.ready = threading.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begins to listen."""
+        await super().startup(sockets)
+        self.ready.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Waits for unfinished answers as long as they have, and cuts the others."""
+        await super().shutdown(sockets)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
