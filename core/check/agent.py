@@ -7,16 +7,16 @@ and sends the same first request for the same task, for else no two rollouts of 
 from __future__ import annotations
 
 import queue
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from grpo.core.agents.program import AgentExit
 from grpo.core.agents.runner import AgentRunner
 from grpo.core.check.agent_script import ARRIVED, MODEL, Arrival, Asked, ScriptedDesk
 from grpo.core.check.report import Findings, Report, title_of
+from grpo.core.gateway.app import gateway_app
 from grpo.core.gateway.conversation import Ask
+from grpo.core.gateway.serving import LIMITS
+from grpo.core.http.serving import Callers, HttpServer, bound
 from grpo.core.text.printable import counted
 from grpo.plugins._spec.binding import BoundAgent
 from grpo.plugins.agents import Access, AgentTask, Protocol
@@ -51,29 +51,29 @@ def check_agent(agent: str | AgentSpec | BoundAgent, *, seconds: float = SECONDS
     """
     if isinstance(agent, str):
         agent = Host.discover().agent(agent)
-    bound = BoundAgent(agent, "") if isinstance(agent, AgentSpec) else agent
+    played = BoundAgent(agent, "") if isinstance(agent, AgentSpec) else agent
     findings = Findings()
     desk = ScriptedDesk({f"check-key-{number}": f"marker-{number}" for number in range(_EPISODES)})
     exits: dict[int, AgentExit] = {}
     ended: queue.SimpleQueue[tuple[int, AgentExit]] = queue.SimpleQueue()
     with (
-        _served(desk) as url,
-        AgentRunner(bound, seconds, lambda number, left: ended.put((number, left))) as runner,
+        _server(desk) as server,
+        AgentRunner(played, seconds, lambda number, left: ended.put((number, left))) as runner,
     ):
         for number, key in enumerate(desk.markers):
-            runner.start(number, TASK, Access(url, key, MODEL))
+            runner.start(number, TASK, Access(f"http://127.0.0.1:{server.port}", key, MODEL))
         for _ in desk.markers:
             number, left = ended.get()
             exits[number] = left
         if runner.notice:
             findings.not_tried(runner.notice)
     for number, key in enumerate(desk.markers):
-        _examine(findings, bound.spec, exits[number], desk, key)
+        _examine(findings, played.spec, exits[number], desk, key)
     first, second = (desk.asked.get(key, [])[:1] for key in desk.markers)
     if first and second:
         _compare(findings, first[0].ask, second[0].ask)
     _describe(findings, exits[0], desk, next(iter(desk.markers)))
-    return findings.report(title_of(bound))
+    return findings.report(title_of(played))
 
 
 def _examine(findings: Findings, spec: AgentSpec, left: AgentExit, desk: ScriptedDesk, key: str) -> None:
@@ -166,13 +166,8 @@ def _system(ask: Ask) -> str:
     return "\n".join(turn.text for turn in ask.messages if turn.role == "system")
 
 
-@contextmanager
-def _served(desk: ScriptedDesk) -> Iterator[str]:
-    """Serves a gateway on a port of this machine; yields its address."""
-    import uvicorn
-
-    from grpo.core.gateway.app import gateway_app
-
+def _server(desk: ScriptedDesk) -> HttpServer:
+    """Returns the server of a gateway whose desk learns how each request came."""
     app = gateway_app(desk)
 
     async def recorded(scope: Any, receive: Any, send: Any) -> None:
@@ -186,14 +181,4 @@ def _served(desk: ScriptedDesk) -> Iterator[str]:
 
         await app(scope, counted_bytes, send)
 
-    config = uvicorn.Config(recorded, port=0, log_config=None, lifespan="off", access_log=False)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, name="grpo-gateway")
-    thread.start()
-    while not server.started:
-        threading.Event().wait(0.01)
-    try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
+    return HttpServer(recorded, bound("127.0.0.1", 0), Callers(hosts=None), LIMITS)
