@@ -7,23 +7,21 @@ and sends the same first request for the same task, for else no two rollouts of 
 from __future__ import annotations
 
 import queue
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import Any
 
 from grpo.core.agents.program import AgentExit
 from grpo.core.agents.runner import AgentRunner
 from grpo.core.check.agent_script import ARRIVED, MODEL, Arrival, Asked, ScriptedDesk
 from grpo.core.check.report import Findings, Report, title_of
+from grpo.core.gateway.app import gateway_app
 from grpo.core.gateway.conversation import Ask
+from grpo.core.gateway.serving import LIMITS
+from grpo.core.http.serving import Callers, HttpServer, bound
 from grpo.core.text.printable import counted
 from grpo.plugins._spec.binding import BoundAgent
 from grpo.plugins.agents import Access, AgentTask, Protocol
 from grpo.plugins.host import Host
 from grpo.plugins.specs import AgentSpec
-
-if TYPE_CHECKING:
-    from starlette.types import Message, Receive, Scope, Send
 
 SECONDS = 120.0
 """How long an episode may take."""
@@ -53,29 +51,29 @@ def check_agent(agent: str | AgentSpec | BoundAgent, *, seconds: float = SECONDS
     """
     if isinstance(agent, str):
         agent = Host.discover().agent(agent)
-    bound = BoundAgent(agent, "") if isinstance(agent, AgentSpec) else agent
+    played = BoundAgent(agent, "") if isinstance(agent, AgentSpec) else agent
     findings = Findings()
     desk = ScriptedDesk({f"check-key-{number}": f"marker-{number}" for number in range(_EPISODES)})
     exits: dict[int, AgentExit] = {}
     ended: queue.SimpleQueue[tuple[int, AgentExit]] = queue.SimpleQueue()
     with (
-        _served(desk) as url,
-        AgentRunner(bound, seconds, lambda number, left: ended.put((number, left))) as runner,
+        _server(desk) as server,
+        AgentRunner(played, seconds, lambda number, left: ended.put((number, left))) as runner,
     ):
         for number, key in enumerate(desk.markers):
-            runner.start(number, TASK, Access(url, key, MODEL))
+            runner.start(number, TASK, Access(f"http://127.0.0.1:{server.port}", key, MODEL))
         for _ in desk.markers:
             number, left = ended.get()
             exits[number] = left
         if runner.notice:
             findings.not_tried(runner.notice)
     for number, key in enumerate(desk.markers):
-        _examine(findings, bound.spec, exits[number], desk, key)
+        _examine(findings, played.spec, exits[number], desk, key)
     first, second = (desk.asked.get(key, [])[:1] for key in desk.markers)
     if first and second:
         _compare(findings, first[0].ask, second[0].ask)
     _describe(findings, exits[0], desk, next(iter(desk.markers)))
-    return findings.report(title_of(bound))
+    return findings.report(title_of(played))
 
 
 def _examine(findings: Findings, spec: AgentSpec, left: AgentExit, desk: ScriptedDesk, key: str) -> None:
@@ -168,24 +166,19 @@ def _system(ask: Ask) -> str:
     return "\n".join(turn.text for turn in ask.messages if turn.role == "system")
 
 
-@contextmanager
-def _served(desk: ScriptedDesk) -> Iterator[str]:
-    """Serves a gateway on a port of this machine; yields its address."""
-    from grpo.core.gateway.app import gateway_app
-    from grpo.core.http.serving import HttpServer, bound
-
+def _server(desk: ScriptedDesk) -> HttpServer:
+    """Returns the server of a gateway whose desk learns how each request came."""
     app = gateway_app(desk)
 
-    async def recorded(scope: Scope, receive: Receive, send: Send) -> None:
+    async def recorded(scope: Any, receive: Any, send: Any) -> None:
         arrival = Arrival(scope["path"].rpartition("/")[2])
         ARRIVED.set(arrival)
 
-        async def counted_bytes() -> Message:
+        async def counted_bytes() -> Any:
             message = await receive()
             arrival.size += len(message.get("body", b""))
             return message
 
         await app(scope, counted_bytes, send)
 
-    with HttpServer(recorded, bound("127.0.0.1", 0)) as server:
-        yield f"http://127.0.0.1:{server.port}"
+    return HttpServer(recorded, bound("127.0.0.1", 0), Callers(hosts=None), LIMITS)

@@ -66,12 +66,12 @@ def test_unreadable_entry_points_are_a_problem_of_their_distribution_only(site: 
 def test_the_variable_keeps_what_it_names(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(site, "pinned-dist", "1.0", "[grpo]\nrewards = one_module\nextras = two_module\n")
     monkeypatch.setenv(PIN_VARIABLE, "Pinned_Dist")
-    always = ["advantages", "losses"]  # nothing trains without these
+    always = ["advantages", "agents", "losses"]  # of the engine
     assert [entry.name for entry in installed_entries()] == [*always, "extras", "rewards"]
     monkeypatch.setenv(PIN_VARIABLE, "pinned-dist/extras")
     assert [entry.name for entry in installed_entries()] == [*always, "extras"]
     monkeypatch.setenv(PIN_VARIABLE, " extras , envs ")
-    assert [entry.name for entry in installed_entries()] == ["advantages", "envs", "losses", "extras"]
+    assert [entry.name for entry in installed_entries()] == ["advantages", "agents", "envs", "losses", "extras"]
 
 
 def test_an_unknown_pin_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

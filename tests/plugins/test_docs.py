@@ -63,6 +63,7 @@ def test_the_hooks_are_pinned_and_each_is_documented() -> None:
         "grpo_losses",
         "grpo_advantages",
         "grpo_samplers",
+        "grpo_agents",
         "grpo_observe",
     ]
     assert sorted(HOOKS) == sorted(declared)

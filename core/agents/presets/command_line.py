@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -12,7 +13,6 @@ from grpo.plugins.agents import Access, AgentTask, Command
 from grpo.plugins.errors import UsageError
 from grpo.plugins.specs import AgentSpec, Option
 
-_LONGEST_PATH = 4096
 _PLACE = re.compile(r"\{(instruction|url|key|model)\}")
 
 
@@ -46,14 +46,12 @@ def _parts(line: str) -> list[str]:
         parts = shlex.split(line)
     except ValueError as error:
         raise UsageError(f"agent 'cmd:{line}' cannot be split into arguments: {error}.") from error
-    program, arguments = parts[:1], parts[1:]
-    return [
-        *(str(Path(part).absolute()) if "/" in part else part for part in program),
-        *(
-            str(Path(part).absolute()) if len(part) < _LONGEST_PATH and Path(part).is_file() else part
-            for part in arguments
-        ),
-    ]
+    return [_absolute(part, program=not at) for at, part in enumerate(parts)]
+
+
+def _absolute(part: str, program: bool) -> str:
+    is_path = "/" in part if program else os.path.isfile(part)  # noqa: PTH113 - whatever the text, it raises nothing
+    return str(Path(part).absolute()) if is_path else part
 
 
 cmd = AgentSpec(
