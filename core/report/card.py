@@ -123,6 +123,11 @@ def _whole(value: Any) -> int | None:
     return value if type(value) is int and abs(value) <= LARGEST else None
 
 
+def _count(value: Any) -> int | None:
+    """Returns a count, which a metric may hold as a float; None for anything else."""
+    return _whole(int(value) if type(value) is float and value.is_integer() else value)
+
+
 def _section(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Returns a section of the settings, empty where something else stands there."""
     found = values.get(name)
@@ -135,8 +140,8 @@ def _result(metrics: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield "Held-out accuracy was not measured."
         return
     ends = measured if len(measured) == 1 else [measured[0], measured[-1]]
-    rows = [(f"after {counted(int(row['step']), 'step')}", _share(row), _interval(row)) for row in ends]
-    yield from _table(("held-out rows", "accuracy", "95% interval"), rows)
+    rows = [(f"after {counted(int(row['step']), 'step')}", _share(row), _interval(row), _problems(row)) for row in ends]
+    yield from _table(("held-out rows", "accuracy", "95% interval", "problems"), rows)
     rewards = [row for row in metrics if row.get("reward") is not None]
     if rewards:
         first, last = rewards[0], rewards[-1]
@@ -153,6 +158,14 @@ def _share(row: Mapping[str, Any]) -> str:
 def _interval(row: Mapping[str, Any]) -> str:
     low, high = row.get("held_out/accuracy_low"), row.get("held_out/accuracy_high")
     return "" if low is None or high is None else f"{low:.1%} to {high:.1%}"
+
+
+def _problems(row: Mapping[str, Any]) -> str:
+    """Returns how many problems were judged, and how many different ones: the interval counts these."""
+    problems, different = (_count(row.get(f"held_out/{what}")) for what in ("problems", "questions"))
+    if problems is None:
+        return ""
+    return f"{problems}" if different in (None, problems) else f"{problems}, {different} different"
 
 
 def _plugin_rows(plugins: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[str]]:

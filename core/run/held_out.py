@@ -19,7 +19,14 @@ from grpo.core.rollout.turns.play import Plays
 from grpo.core.rollout.types import SamplingParams
 from grpo.core.text.randomness import preserved_randomness
 from grpo.core.text.stats import Estimate, proportion
-from grpo.core.train.batch.env_metrics import HELD_OUT, HELD_OUT_HIGH, HELD_OUT_LOW, PREFIX
+from grpo.core.train.batch.env_metrics import (
+    HELD_OUT,
+    HELD_OUT_HIGH,
+    HELD_OUT_LOW,
+    HELD_OUT_PROBLEMS,
+    HELD_OUT_QUESTIONS,
+    PREFIX,
+)
 from grpo.plugins.types import Completion
 
 if TYPE_CHECKING:
@@ -94,7 +101,14 @@ class HeldOut:
         accuracy = proportion(every, [question for part in parts for question in asked[part.name]])
         if not several:
             self._told(step, accuracy, "")
-        return {HELD_OUT: accuracy.mean, HELD_OUT_LOW: accuracy.low, HELD_OUT_HIGH: accuracy.high, **metrics}
+        return {
+            HELD_OUT: accuracy.mean,
+            HELD_OUT_LOW: accuracy.low,
+            HELD_OUT_HIGH: accuracy.high,
+            HELD_OUT_PROBLEMS: accuracy.count,
+            HELD_OUT_QUESTIONS: accuracy.questions,
+            **metrics,
+        }
 
     def _now_and_then(self, problems: int) -> Callable[[int], None]:
         """Returns what is told of each batch, and passes it on after FIRST_WORD, and then after every NEXT_WORD."""

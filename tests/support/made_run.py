@@ -103,4 +103,6 @@ def held_out(accuracy: float) -> dict[str, float]:
         "held_out/accuracy": accuracy,
         "held_out/accuracy_low": low,
         "held_out/accuracy_high": high,
+        "held_out/problems": 200.0,
+        "held_out/questions": 118.0,
     }

@@ -12,6 +12,7 @@ all of their matrices, and autograd keeps the sum.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -261,8 +262,8 @@ def _counted_attention(base: Any) -> Iterator[None]:
     AttentionInterface.register(_ATTENTION, _attention)
     text = base.config.get_text_config()
     before = text._attn_implementation
-    if any(getattr(part, "_supports_attention_backend", False) for part in (base, base.base_model)):
-        text._attn_implementation = _ATTENTION  # else it chooses by the names that it knows (Falcon)
+    if any(hasattr(sys.modules[type(part).__module__], "ALL_ATTENTION_FUNCTIONS") for part in base.modules()):
+        text._attn_implementation = _ATTENTION  # else it knows a few names and calls torch itself (Falcon)
     own = [(owner, name, getattr(owner, name), other) for owner, name, other in _STAND_INS if hasattr(owner, name)]
     try:
         for owner, name, _, other in own:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 PREFIX = "env/"
 HELD_OUT = "held_out/accuracy"
 HELD_OUT_LOW, HELD_OUT_HIGH = f"{HELD_OUT}_low", f"{HELD_OUT}_high"  # its 95% interval
+HELD_OUT_PROBLEMS, HELD_OUT_QUESTIONS = "held_out/problems", "held_out/questions"  # judged, and the different ones
 
 
 def env_metrics(batch: Batch, names: Iterable[str], right: Sequence[bool | None]) -> dict[str, float]:

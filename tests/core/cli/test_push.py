@@ -121,8 +121,8 @@ def test_the_card_says_what_was_trained_on_which_versions_with_which_result(full
     assert 'library_name: "transformers"' in head
     assert "| `reward` | `near` | `7` |" in card
     assert "`judges 1.4`" in card
-    assert "| after 0 steps | 40.0% | 35.0% to 45.0% |" in card
-    assert "| after 3 steps | 90.0% | 85.0% to 95.0% |" in card
+    assert "| after 0 steps | 40.0% | 35.0% to 45.0% | 200, 118 different |" in card
+    assert "| after 3 steps | 90.0% | 85.0% to 95.0% | 200, 118 different |" in card
     assert "| `train.lr` | `3e-05` |" in card
     assert "pip install grpo-kit==0.1.0" in card
     assert hub.repos["ann/sums"].private

@@ -89,6 +89,7 @@ def test_the_answers_are_greedy_and_training_draws_the_same_numbers_afterwards(
     assert seen[0] == seen[1]
     assert len(seen[0]) == 4
     assert metrics["held_out/accuracy"] != metrics["held_out/accuracy"], "nobody knew, and that is no 0"
+    assert (metrics["held_out/problems"], metrics["held_out/questions"]) == (0, 0)
     torch.set_rng_state(before)
     measured.measure(2, rollouts)
     assert torch.equal(torch.get_rng_state(), before)

@@ -177,8 +177,8 @@ def test_no_batch_asks_for_larger_attention_masks_than_are_counted(monkeypatch: 
 def test_a_model_that_cannot_be_counted_is_named() -> None:
     from transformers import AutoConfig
 
-    config = AutoConfig.for_model("falcon", hidden_size=64, num_hidden_layers=2, num_attention_heads=2, vocab_size=100)
-    with pytest.raises(UsageError, match="memory of a model of type 'falcon'"):
+    config = AutoConfig.for_model("bert", hidden_size=64, num_hidden_layers=2, num_attention_heads=2, vocab_size=100)
+    with pytest.raises(UsageError, match="memory of a model of type 'bert'"):
         shape(config, "float32", NONE)
 
 
