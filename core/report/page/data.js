@@ -63,7 +63,7 @@ import { bare, byId } from "./dom.js";
  */
 /** @typedef {{ shared: string[], seen: (string | null)[], pieces: string[], rollouts: Packed[] }} Block */
 /** @typedef {{ role: string, content?: unknown, [other: string]: unknown }} Message */
-/** @import { Episode } from "./agent_calls.js" */
+/** @import { Episode } from "./episode.js" */
 /** @typedef {{ text: string, nats: number | null, apart: number | null, advantage: number | null }} Token */
 /** @typedef {Awaited<ReturnType<Run["texts"]>>} Texts */
 

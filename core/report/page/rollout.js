@@ -1,6 +1,6 @@
 // One rollout: what was asked, what was answered, what each reward made of it, and the links to what belongs to it.
 
-import { episode } from "./agent_calls.js";
+import { episode } from "./episode.js";
 import { conversation, prompt } from "./conversation.js";
 import { FINISHED, named, parsed, reference, VERDICTS } from "./data.js";
 import { bare, copy, direction, el, inPieces, known, number, percent, quoted, signed, spelled } from "./dom.js";
@@ -233,11 +233,7 @@ export const detail = async (run, place, choices) => {
   const failure = texts.info?.failure;
   const offered = texts.tokens ? colourings(texts.tokens) : [];
   const by = offered.some(([name]) => name === choices.get("by")) ? choices.get("by") : null;
-  const body = el(
-    "div",
-    { class: "answer" },
-    ...said(texts, by ? COLOURINGS[by] : null),
-  );
+  const body = el("div", { class: "answer" }, ...said(texts, by ? COLOURINGS[by] : null));
   const tokens =
     offered.length > 0 &&
     el(
