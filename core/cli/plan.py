@@ -85,6 +85,7 @@ def planned(
 ) -> tuple[str, list[str]]:
     """Returns what is printed, and notes; UsageError for settings that cannot work or rows that cannot be read."""
     from grpo.core.cli.cluster import cluster_plan
+    from grpo.core.planning.agent_prompt import own_prompt
     from grpo.core.planning.batch import decide_batch
     from grpo.core.planning.cluster.hardware import device_of, gpu_of
     from grpo.core.planning.context import context_of
@@ -119,6 +120,8 @@ def planned(
         context = min(CONTEXT, longest or CONTEXT)
         if config.env:
             notes.append(f"a built-in shape has no tokenizer: {context:,} tokens are assumed, which --context changes")
+    if config.agent is not None:
+        notes.append(f"{own_prompt(config.agent)}\nname what prompts and calls have together with --context")
     completion = config.rollout.max_completion_length
     if completion is not None and completion >= context:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Shows the first prompt of a run exactly as the model reads it, special tokens included."""
+"""Shows the first prompt of a run exactly as the model reads it, or the first task as an agent is given it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from grpo.core.env.prompts import encode_episodes, special_tokens
 from grpo.core.plan import Plan
+from grpo.core.rollout.agents.player import task_of
 from grpo.core.text.printable import printable
 
 LINES, WIDTH = 24, 600  # what is shown of a long one: lines from its beginning and its end, characters of each
@@ -25,17 +26,27 @@ def first_prompt(plan: Plan) -> FirstPrompt | None:
     episodes = next((part.train for part in plan.envs if part.train), ())
     if not episodes or plan.tokenizer is None:
         return None
+    if plan.agent is not None:
+        task = task_of(episodes[0])
+        given = [*([task.system, ""] if task.system else []), task.instruction]
+        title = "the first task, as the agent is given it; what the model reads is a prompt of the agent's own"
+        return FirstPrompt(title, _shown("\n".join(given)))
     (ids,) = encode_episodes(plan.tokenizer, episodes[:1])
     text = plan.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-    lines = [_cut(line) for line in printable(text).split("\n")]
-    if len(lines) > LINES:
-        half = LINES // 2
-        lines = [*lines[:half], f"... {len(lines) - 2 * half} more lines ...", *lines[-half:]]
+    lines = _shown(text)
     title = f"the first prompt, {len(ids)} tokens, as the model reads it"
     written = str(episodes[0].prompt)
     if spelt := [token for token in special_tokens(plan.tokenizer) if token in written]:
         title += f" ({' and '.join(spelt)}, where a message spells {'it' if len(spelt) == 1 else 'them'} out, is text)"
     return FirstPrompt(title, lines)
+
+
+def _shown(text: str) -> list[str]:
+    lines = [_cut(line) for line in printable(text).split("\n")]
+    if len(lines) <= LINES:
+        return lines
+    half = LINES // 2
+    return [*lines[:half], f"... {len(lines) - 2 * half} more lines ...", *lines[-half:]]
 
 
 def _cut(line: str) -> str:

@@ -258,25 +258,37 @@ def describe(plan: Plan, run_dir: Path | None) -> list[tuple[str, str]]:
         model = f"{plan.source.path} ({plan.parameters / 1e6:,.0f} M parameters)"
     how = f"LoRA rank {config.lora.rank}" if config.lora.enabled else "full fine-tuning"
     rewards = ", ".join(f"{r.name}" + (f" x {r.weight:g}" if r.weight != 1 else "") for r in plan.rewards)
-    turns = config.rollout.turns
+    turns, unit = config.rollout.turns, "turns" if plan.agent is None else "calls"
     length = (
-        f"{config.rollout.max_completion_length} new tokens{f' in each of up to {turns} turns' if turns > 1 else ''}"
+        f"{config.rollout.max_completion_length} new tokens{f' in each of up to {turns} {unit}' if turns > 1 else ''}"
     )
+    longest = f"the longest {'prompt' if plan.agent is None else 'task'} has {plan.longest_prompt}"
     lines = [
         ("model", model),
         *(("environment", _environment(part, several=len(plan.envs) > 1)) for part in plan.envs),
         ("rewards", rewards),
         *([] if plan.sampler is None else [("sampler", plan.sampler.name)]),
+        *([] if plan.agent is None else [("agent", _agent(plan))]),
         ("training", f"{how}, learning rate {train.lr:g}, {train.dtype}, {_objective(plan)}"),
         (
             "steps",
             f"{train.steps} of {counted(train.prompts_per_step, 'prompt')} x {train.group_size} completions, "
-            f"up to {length}; the longest prompt has {plan.longest_prompt}",
+            f"up to {length}; {longest}",
         ),
     ]
     if run_dir is not None:
         lines.append(("directory", str(run_dir)))
     return lines
+
+
+def _agent(plan: Plan) -> str:
+    rollout, train = plan.config.rollout, plan.config.train
+    most = rollout.turns * rollout.max_completion_length
+    calls = rollout.turns * train.prompts_per_step * train.group_size
+    return (
+        f"{plan.config.agent}: at most {counted(rollout.turns, 'call')} and {most:,} sampled tokens an episode, "
+        f"{calls:,} calls a step"
+    )
 
 
 def _objective(plan: Plan) -> str:

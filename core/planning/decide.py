@@ -75,7 +75,7 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
     rollout = settle(RolloutSettings, config.rollout, lengths, turns, sync)
     notes = [
         *divided,
-        *short_of_turns(config.rollout, turns, lengths, model.context),
+        *(short_of_turns(config.rollout, turns, lengths, model.context) if agent is None else []),
         *slips(config, facts, optimizer, model.config),
         *(turn_notes(rollout, envs, model.tokenizer) if agent is None else []),
         *(part.env.spec.note for part in envs),

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from grpo.core.record.trained import TrainedRow, read_trained
+from grpo.core.report.agent_calls import split_info
 from grpo.core.report.index import Index
 from grpo.core.report.public import public_row
 from grpo.core.report.scan import Scan, recorded_steps
@@ -118,13 +119,15 @@ class _Texts:
             self._starts.append(self._count)
         outcomes = [[row.get(f"score.{name}"), row.get(f"reason.{name}")] for name in rewards]
         prompt, columns = row["prompt"], row["columns"]
+        episode, info = split_info(row["info"])
         if prompt not in self._prompts:
-            with_tools = TOOLS in (row["info"] or "")  # their schemas stood in the prompt, and no record has them
-            self._prompts[prompt] = None if with_tools else self.tokenizer.rendered(prompt)
+            # Schemas of tools stood in the prompt, and no record has them; an agent makes prompts of its own.
+            other = episode is not None or TOOLS in (info or "")
+            self._prompts[prompt] = None if other else self.tokenizer.rendered(prompt)
         ids = [self._share(prompt), self._share(columns)]
-        texts = (row["completion"], row["messages"], row["info"])
+        texts = (row["completion"], row["messages"], info)
         turns = (row["turn_rewards"], row["turn_advantages"])
-        self._rollouts.append([*ids, *texts, outcomes, *turns, self._tokens(row, trained)])
+        self._rollouts.append([*ids, *texts, outcomes, *turns, self._tokens(row, trained), episode])
         self._size += sum(len(row[name] or "") for name in ("completion", "messages", "info"))
         self._count += 1
         if self._size >= self.block_size:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from grpo.core.record.versions import LIBRARIES
+from grpo.core.report.agent_calls import public_agent
 from grpo.core.text.secrets import names_secret, without_secrets
 
 HIDDEN = "(left out)"
@@ -111,15 +112,21 @@ def public_value(value: Any) -> Any:
 
 
 def public_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a recorded rollout whose reasons of failures are public; what it asked and answered stays as it was."""
+    """Returns a recorded rollout whose reasons of failures, and what an agent printed, are public.
+
+    What it asked and answered stays as it was.
+    """
     shown = {**row, **{key: public_value(value) for key, value in row.items() if key.startswith("reason.")}}
     try:
         info = json.loads(row["info"] or "null")
     except ValueError:
         return shown
-    if isinstance(info, dict) and "failure" in info:
-        shown["info"] = json.dumps({**info, "failure": public_value(info["failure"])})
-    return shown
+    if not isinstance(info, dict):
+        return shown
+    told = public_agent(info, public_value)
+    if "failure" in told:
+        told["failure"] = public_value(told["failure"])
+    return shown if told == info else {**shown, "info": json.dumps(told)}
 
 
 def public_config(config: Mapping[str, Any], model: str | None) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from grpo.core.check.gold.validate import doubts
 from grpo.core.config.schema import RunConfig
 from grpo.core.display.progress import Progress, ShowsHowFar, Silent
 from grpo.core.plan import Plan
+from grpo.core.planning.agent_prompt import own_prompt
 from grpo.core.planning.decide import make_plan
 from grpo.core.planning.output import RUNS
 from grpo.core.planning.rollout import unfit_servers
@@ -293,6 +294,7 @@ def dry_run(config: RunConfig, host: Host, progress: Progress) -> None:
     refuse_full_disk(plan.config.out or RUNS, plan.disk_bytes)
     with limited_prints():
         found = [*doubts(plan)]
-    progress.planned(plan, None, ["dry run: nothing was trained"])
+    unknown = [] if config.agent is None else [own_prompt(config.agent)]
+    progress.planned(plan, None, [*unknown, "dry run: nothing was trained"])
     for note in (*plan.notes, *found, *unfit_servers(plan)):
         progress.warned(note)

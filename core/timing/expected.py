@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from grpo.core.config.defaults import EMBEDDED_COMPLETION, NAMED_COMPLETION, SAVE_EVERY
+from grpo.core.config.defaults import AGENT_CALLS, EMBEDDED_COMPLETION, NAMED_COMPLETION, SAVE_EVERY
 from grpo.core.config.schema import RunConfig
 from grpo.core.record.list import list_runs
 from grpo.core.record.run_dir import RunDir, read_json, read_metrics
@@ -30,7 +30,7 @@ class Expected:
 
     steps: int | None  # of the run, None where its rows decide
     completions: int  # that it samples; of one step where `steps` is None
-    most_tokens: int  # that these can have, in a turn each
+    most_tokens: int  # that these can have, in a turn each or in all calls of an agent
     judges: tuple[str, ...] = ()  # the rewards that ask a model about each completion
     like: Path | None = None  # the earlier run that the rest is taken from; None: there is none, and the rest is None
     seconds: Range | None = None  # of all steps, or of one
@@ -38,6 +38,7 @@ class Expected:
     calls: float = 0.0  # of judges, about; without an earlier run the most there can be
     dollars: float | None = None  # for these calls, where the earlier run had a price
     gpus: int = 0  # that the run takes
+    agent_calls: int = 0  # the most of an agent in all episodes; 0 without one
 
     def summary(self) -> dict[str, Any]:
         """Returns what --json prints; times in seconds."""
@@ -47,9 +48,14 @@ class Expected:
 
     def lines(self) -> list[str]:
         what = "one step" if self.steps is None else f"{self.steps:,} steps"
-        sampled = f"{self.completions:,} completions, at most {short(self.most_tokens)} tokens a turn"
+        unit = "completions"
+        tokens = f"at most {short(self.most_tokens)} tokens a turn"
+        if self.agent_calls:
+            unit = f"episodes of an agent, at most {self.agent_calls:,} calls"
+            tokens = f"at most {short(self.most_tokens)} sampled tokens"
         if self.tokens is not None:
-            sampled = f"{self.completions:,} completions, about {short(self.tokens)} tokens"
+            tokens = f"about {short(self.tokens)} tokens"
+        sampled = f"{self.completions:,} {unit}, {tokens}"
         found = [f"{what}: {sampled}"]
         if self.judges:
             most = "" if self.like else "at most "
@@ -81,7 +87,9 @@ def expected(config: RunConfig, judges: Sequence[str], runs: Path, *, gpus: int 
     length = length or (EMBEDDED_COMPLETION if config.model is None else NAMED_COMPLETION)
     made = train.steps or 1
     each = train.prompts_per_step * train.group_size
-    plain = Expected(train.steps, each * made, each * made * length, tuple(judges), gpus=gpus)
+    turns = 0 if config.agent is None else config.rollout.max_turns or AGENT_CALLS
+    most = each * made * length * max(turns, 1)
+    plain = Expected(train.steps, each * made, most, tuple(judges), gpus=gpus, agent_calls=each * made * turns)
     like, rows = _like(config, runs)
     if like is None:
         return replace(plain, calls=float(each * made * len(judges)))

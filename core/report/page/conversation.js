@@ -7,8 +7,8 @@ import { bare, direction, el, inPieces, known, number, quoted, signed, spelled }
 
 const SHOWN_AS = bare({ user: "user", assistant: "policy", system: "system", tool: "tool" });
 
-/** @param {Message} own @param {{ title?: string, note?: Child[] }} [props] */
-const message = ({ role, content, ...rest }, props) => {
+/** @param {Message} own @param {{ title?: string, note?: Child[], body?: Node }} [props] */
+export const message = ({ role, content, ...rest }, props) => {
   const others = Object.entries(rest).filter(([, value]) => known(value) && value !== "");
   return el(
     "div",
@@ -19,7 +19,7 @@ const message = ({ role, content, ...rest }, props) => {
       ...spelled(props?.title ?? SHOWN_AS[role] ?? String(role)),
       props?.note?.map((note) => note && el("span", { class: "turn-reward" }, note)),
     ),
-    quoted(typeof content === "string" ? content : JSON.stringify(content ?? "", null, 1)),
+    props?.body ?? quoted(typeof content === "string" ? content : JSON.stringify(content ?? "", null, 1)),
     others.map(([name, value]) =>
       el(
         "div",
@@ -55,7 +55,8 @@ export const prompt = (run, texts) => {
     "as the model saw it",
   );
   asMessages();
-  return el("section", { class: "part" }, el("h3", null, "Prompt", button), body);
+  const heading = texts.episode ? ["Task, as the agent was given it"] : ["Prompt", button];
+  return el("section", { class: "part" }, el("h3", null, heading), body);
 };
 
 // What the policy said, and what it was told in between.

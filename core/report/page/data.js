@@ -53,15 +53,17 @@ import { bare, byId } from "./dom.js";
  */
 /**
  * A rollout, from blocks.py: places of prompt and columns among the shared texts; completion, messages, info;
- * score and reason by reward; rewards and advantages by turn; pieces, log-probabilities, ratios, advantages by token.
+ * score and reason by reward; rewards and advantages by turn; pieces, log-probabilities, ratios, advantages by token;
+ * the episode of an agent.
  * @typedef {[
  *   number, number, string, string | null, string | null, [number | null, string | null][],
  *   (number | null)[] | null, (number | null)[] | null,
- *   [number[], (number | null)[], number[] | null, number[] | null] | null
+ *   [number[], (number | null)[], number[] | null, number[] | null] | null, Episode | null
  * ]} Packed
  */
 /** @typedef {{ shared: string[], seen: (string | null)[], pieces: string[], rollouts: Packed[] }} Block */
 /** @typedef {{ role: string, content?: unknown, [other: string]: unknown }} Message */
+/** @import { Episode } from "./episode.js" */
 /** @typedef {{ text: string, nats: number | null, apart: number | null, advantage: number | null }} Token */
 /** @typedef {Awaited<ReturnType<Run["texts"]>>} Texts */
 
@@ -187,7 +189,7 @@ export class Run {
 
   /** @param {Block} block @param {number} at */
   read(block, at) {
-    const [prompt, columns, completion, messages, info, outcomes, turnRewards, turnAdvantages, tokens] =
+    const [prompt, columns, completion, messages, info, outcomes, turnRewards, turnAdvantages, tokens, episode] =
       block.rollouts[at];
     return {
       prompt: /** @type {Message[]} */ (parsed(block.shared[prompt], [])),
@@ -200,6 +202,7 @@ export class Run {
       outcomes,
       turnRewards,
       turnAdvantages,
+      episode,
       tokens:
         tokens?.[0].map((piece, own) => {
           const hundredths = tokens[1][own];

@@ -1,5 +1,6 @@
 // One rollout: what was asked, what was answered, what each reward made of it, and the links to what belongs to it.
 
+import { episode } from "./episode.js";
 import { conversation, prompt } from "./conversation.js";
 import { FINISHED, named, parsed, reference, VERDICTS } from "./data.js";
 import { bare, copy, direction, el, inPieces, known, number, percent, quoted, signed, spelled } from "./dom.js";
@@ -59,34 +60,45 @@ const COLOURINGS = bare({
   },
 });
 
-/** @param {Token[]} tokens @param {Colouring} colouring @returns {Child[]} */
-const byToken = (tokens, { name, says, samples, unit, value, colour, told }) => {
-  /** @param {string} text @param {number | null} own */
-  const node = (text, own) =>
-    el(
-      "span",
-      {
-        title: known(own) ? told(own) : `${name} unknown`,
-        style: known(own) ? { "background-color": colour(own) ?? "" } : null,
-      },
-      ...spelled(text),
-    );
-  const shown = tokens.slice(0, FEW_TOKENS);
-  return [
-    el(
-      "p",
-      { class: "hint" },
-      says,
-      samples.map((own) => node(` ${number(own)} `, own)),
-      unit,
-      tokens.length > FEW_TOKENS && ` The first ${number(FEW_TOKENS)}.`,
-    ),
-    el(
-      "pre",
-      { class: "quoted tokens", dir: "auto", tabindex: "0" },
-      shown.map((own) => node(own.text, value(own))),
-    ),
-  ];
+/** @param {string} text @param {number | null} own @param {Colouring} colouring */
+const coloured = (text, own, { name, colour, told }) =>
+  el(
+    "span",
+    {
+      title: known(own) ? told(own) : `${name} unknown`,
+      style: known(own) ? { "background-color": colour(own) ?? "" } : null,
+    },
+    ...spelled(text),
+  );
+
+/** @param {Token[]} tokens @param {Colouring} colouring */
+const scale = (tokens, colouring) =>
+  el(
+    "p",
+    { class: "hint" },
+    colouring.says,
+    colouring.samples.map((own) => coloured(` ${number(own)} `, own, colouring)),
+    colouring.unit,
+    tokens.length > FEW_TOKENS && ` The first ${number(FEW_TOKENS)}.`,
+  );
+
+/** @param {Token[]} tokens @param {Colouring} colouring */
+const byToken = (tokens, colouring) =>
+  el(
+    "pre",
+    { class: "quoted tokens", dir: "auto", tabindex: "0" },
+    tokens.map((own) => coloured(own.text, colouring.value(own), colouring)),
+  );
+
+// What was said: an agent's calls or a conversation, its tokens coloured where that was chosen.
+/** @param {Texts} texts @param {Colouring | null} colouring @returns {Child[]} */
+const said = (texts, colouring) => {
+  const shown = texts.tokens?.slice(0, FEW_TOKENS);
+  const drawn = colouring && shown && texts.tokens ? { colouring, shown, hint: scale(texts.tokens, colouring) } : null;
+  if (!texts.episode) return drawn ? [drawn.hint, byToken(drawn.shown, drawn.colouring)] : conversation(texts);
+  /** @type {(from: number, to: number) => Node | null} */
+  const sampled = (from, to) => drawn && byToken(drawn.shown.slice(from, to), drawn.colouring);
+  return [drawn?.hint, episode(texts.episode, texts, sampled)];
 };
 
 // Which colourings a rollout has numbers for; those it was trained with are missing where it had no gradient.
@@ -221,11 +233,7 @@ export const detail = async (run, place, choices) => {
   const failure = texts.info?.failure;
   const offered = texts.tokens ? colourings(texts.tokens) : [];
   const by = offered.some(([name]) => name === choices.get("by")) ? choices.get("by") : null;
-  const body = el(
-    "div",
-    { class: "answer" },
-    ...(by && texts.tokens ? byToken(texts.tokens, COLOURINGS[by]) : conversation(texts)),
-  );
+  const body = el("div", { class: "answer" }, ...said(texts, by ? COLOURINGS[by] : null));
   const tokens =
     offered.length > 0 &&
     el(
@@ -286,7 +294,7 @@ export const detail = async (run, place, choices) => {
     el(
       "section",
       { class: "part" },
-      el("h3", null, "Completion", tokens, compareWith(run, place, texts, body, choices)),
+      el("h3", null, texts.episode ? "Episode" : "Completion", tokens, compareWith(run, place, texts, body, choices)),
       body,
     ),
     columns(texts) || null,

@@ -47,8 +47,7 @@ class AgentSide:
         known: Callable[[PreTrainedTokenizerBase], Any],
         warned: Callable[[str], None],
     ) -> None:
-        from grpo.core.gateway.app import gateway_app
-        from grpo.core.http.serving import HttpServer, bound
+        from grpo.core.gateway.serving import gateway_server
 
         limits = CallLimits(
             calls=rollout.turns,
@@ -58,7 +57,7 @@ class AgentSide:
         )
         self._desk = AgentDesk(MODEL, Splice(deepcopy(tokenizer), known), limits)
         self._programs = _Programs(agent, warned)
-        self._server = HttpServer(gateway_app(self._desk), bound("127.0.0.1", 0))
+        self._server = gateway_server(self._desk)
         try:
             self._server.start()
         except BaseException:

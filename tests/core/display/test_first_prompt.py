@@ -22,9 +22,9 @@ def tokenizer() -> Any:
     return AutoTokenizer.from_pretrained(embedded_model_path())
 
 
-def plan_of(tokenizer: Any, content: str) -> Any:
+def plan_of(tokenizer: Any, content: str, agent: object = None) -> Any:
     episode = Episode(0, ({"role": "user", "content": content},), {}, None)
-    return SimpleNamespace(envs=[SimpleNamespace(train=(episode,))], tokenizer=tokenizer)
+    return SimpleNamespace(envs=[SimpleNamespace(train=(episode,))], tokenizer=tokenizer, agent=agent)
 
 
 @pytest.mark.parametrize(
@@ -65,3 +65,11 @@ def test_a_long_one_says_what_is_left_out(tokenizer: Any) -> None:
 
 def test_without_rows_there_is_none(tokenizer: Any) -> None:
     assert first_prompt(SimpleNamespace(envs=[SimpleNamespace(train=())], tokenizer=tokenizer)) is None  # type: ignore[arg-type]
+
+
+def test_of_an_agent_it_shows_the_task_and_says_that_the_prompt_is_another(tokenizer: Any) -> None:
+    shown = first_prompt(plan_of(tokenizer, "2 + 2?", agent="mine"))
+    assert shown is not None
+    assert list(shown.lines) == ["2 + 2?"]
+    assert "the model reads is a prompt of the agent's own" in shown.title
+    assert "tokens" not in shown.title

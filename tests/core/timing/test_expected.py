@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from grpo.core.config.defaults import AGENT_CALLS
 from grpo.core.config.schema import RunConfig, parse_config
 from grpo.core.timing.expected import expected, judges_of
 from grpo.core.timing.forecast import forecast
@@ -134,3 +135,14 @@ def test_what_it_says_to_programs_is_json(tmp_path: Path) -> None:
     told = json.loads(json.dumps(expected(config(), (), tmp_path).summary()))
     assert told["seconds"] == [pytest.approx(160), pytest.approx(240)]
     assert told["like"].endswith("before")
+
+
+def test_episodes_of_an_agent_are_counted_in_calls(tmp_path: Path) -> None:
+    found = expected(config(agent="mini-swe-agent", rollout={"max_turns": 5}), (), tmp_path / "nowhere")
+    assert (found.agent_calls, found.most_tokens) == (6400 * 5, 6400 * 5 * 96)
+    assert (
+        found.lines()[0] == "100 steps: 6,400 episodes of an agent, at most 32,000 calls, at most 3.07 M sampled tokens"
+    )
+    by_default = expected(config(agent="mini-swe-agent"), (), tmp_path / "nowhere")
+    assert by_default.agent_calls == 6400 * AGENT_CALLS
+    assert expected(config(), (), tmp_path / "nowhere").agent_calls == 0

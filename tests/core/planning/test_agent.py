@@ -1,0 +1,35 @@
+"""What a run with an agent says before it begins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from grpo.core.cli.main import cli
+
+AGENT = "def run(task, access):\n    return '3'\n"
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> str:
+    (tmp_path / "mine.py").write_text(AGENT)
+    return f"python:{tmp_path / 'mine.py'}:run"
+
+
+def test_a_dry_run_counts_calls_and_tokens_and_shows_the_task(spec: str) -> None:
+    options = ["--env", "gsm8k", "--reward", "proximity", "--agent", spec, "--set", "rollout.max_turns=6"]
+    done = CliRunner().invoke(cli, ["run", *options, "--dry-run"], catch_exceptions=False)
+    assert f"{spec}: at most 6 calls and 576 sampled tokens an episode, 384 calls a step\n" in done.output
+    assert "up to 96 new tokens in each of up to 6 calls; the longest task has" in done.output
+    assert "the first task, as the agent is given it" in done.output
+    assert "as the model reads it" not in done.output
+    assert f"grpo plugins check agent:{spec}\n" in done.output
+
+
+def test_grpo_plan_says_that_prompts_are_the_agents_own(spec: str) -> None:
+    options = ["--env", "gsm8k", "--reward", "proximity", "--agent", spec, "--steps", "2"]
+    done = CliRunner().invoke(cli, ["plan", *options], catch_exceptions=False)
+    assert "2 steps: 128 episodes of an agent, at most 2,560 calls, at most 246 k sampled tokens" in done.output
+    assert f"grpo plugins check agent:{spec}\n" in done.output
