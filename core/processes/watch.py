@@ -5,8 +5,8 @@ thread and a connection to process 0 besides. A process that fails says so befor
 connection ends. Process 0 decides what ended the run: an error counts more than a lost process, and both more than a
 broken collective. Everybody is told that, and who tells the user: the process of the error, or the first that is left.
 
-The thread then interrupts the main thread, which unwinds as from Ctrl-C. One that is not heard of again is given `GRACE`
-seconds. The connections carry lines of JSON and a token that process 0 gave out, so nobody else can end a run.
+The thread then interrupts the main thread, which unwinds as from Ctrl-C. One that is not heard of again is given
+`GRACE` seconds. The connections carry lines of JSON and a token that process 0 gave out, so nobody else can end a run.
 """
 
 from __future__ import annotations
