@@ -39,7 +39,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def clock(module: None, monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock of all limits, on which a minute and more passes while that module is seen to load."""
-    names = (f"grpo.core.scoring.{name}" for name in ("import_time", "loop", "threads"))
+    names = (f"grpo.core.scoring.{name}" for name in ("loop", "threads"))
     clock, look = Clock(monkeypatch, *names, "asyncio.base_events"), ImportTime.look
     SEEN.clear()
 
