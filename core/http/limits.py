@@ -14,7 +14,7 @@ class Limits:
     """What a caller can cost at most. Sizes in bytes, times in seconds.
 
     Attributes:
-        connections: open at once; one more is closed as soon as it is accepted.
+        connections: open at once; one more closes the one that has waited longest for a request.
         head_bytes: of a request line and its headers.
         head_fields: number of headers.
         head_seconds: in which a connection has to send a whole request line with its headers.

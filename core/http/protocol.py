@@ -1,8 +1,9 @@
 """Adds to uvicorn's HTTP/1.1 protocol the limits that it lacks: slow heads, callers that do not read, connections.
 
 A connection is cut when it has not sent a whole request line with its headers in time, counted from its first byte
-(or from its opening), and when none of an answer was taken for a while. One connection too many is closed at once:
-uvicorn's own limit answers 503 to everybody as soon as enough idle connections are open.
+(or from its opening), and when none of an answer was taken for a while. One connection too many costs the one that has
+waited longest for a request its place, or is closed itself where all are busy. (uvicorn's own limit answers 503 to
+everybody as soon as enough idle connections are open.)
 """
 
 from __future__ import annotations
@@ -55,28 +56,38 @@ class LimitedProtocol(H11Protocol):
     def __init__(self, config: LimitedConfig, *args: Any, **named: Any) -> None:
         super().__init__(config, *args, **named)
         self._limits = config.limits
+        self._waits_since = 0.0
         self._head_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begins to wait for a request, unless too many connections are open."""
+        """Begins to wait for a request, and closes a connection where too many are open."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=0)  # so that `pause_writing` tells of every byte that was not taken
-        if len(self.connections) > self._limits.connections:
-            transport.abort()
-            return
+        self._waits_since = self.loop.time()
         self._time_head()
+        if len(self.connections) > self._limits.connections:
+            idle = [own for own in self.connections if isinstance(own, LimitedProtocol) and own._waits_for_head]
+            min(idle, key=lambda own: own._waits_since).transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Reads on, and times the head of a request that is not complete."""
         super().data_received(data)
         self._time_head()
 
+    def on_response_complete(self) -> None:
+        """Begins to wait for the next request."""
+        self._waits_since = self.loop.time()
+        super().on_response_complete()
+
+    @property
+    def _waits_for_head(self) -> bool:
+        return self.conn.their_state is h11.IDLE and not self.transport.is_closing()
+
     def _time_head(self) -> None:
-        waits = self.conn.their_state is h11.IDLE and not self.transport.is_closing()
-        if waits and self._head_timer is None:
+        if self._waits_for_head and self._head_timer is None:
             self._head_timer = self.loop.call_later(self._limits.head_seconds, self.transport.abort)
-        elif not waits and self._head_timer is not None:
+        elif not self._waits_for_head and self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
 

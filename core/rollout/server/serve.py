@@ -225,7 +225,7 @@ class RolloutServer:
         try:
             incarnation, handed = request.headers[INCARNATION], int(request.headers[HANDED])
             work = await self._work(request, path)
-        except (KeyError, ValueError, RecursionError) as error:
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise HTTPException(400, f"not a call of this protocol: {error}") from None
 
         def guarded(say: Say) -> Any:

@@ -349,18 +349,37 @@ def test_heads_beyond_the_limits_are_refused(server: HttpServer, head: bytes) ->
     assert ask(server, "GET /length")[0] == 200
 
 
-def test_more_connections_than_are_allowed_are_hung_up_and_the_others_answered() -> None:
+def test_idle_connections_make_room_and_those_with_a_request_stay() -> None:
     with HttpServer(APP, bound("127.0.0.1", 0), limits=replace(SMALL, head_seconds=PATIENCE)) as server:
         address = ("127.0.0.1", server.port)
-        waiting = [socket.create_connection(address) for _ in range(SMALL.connections)]
-        for _ in range(20):
-            with socket.create_connection(address, timeout=PATIENCE) as one_more, suppress(ConnectionError):
-                assert one_more.recv(1) == b""
-        waiting[0].sendall(b"GET /length HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert waiting[0].recv(2**10).startswith(b"HTTP/1.1 200 OK")
-        for connection in waiting:
+        busy = [socket.create_connection(address, timeout=PATIENCE) for _ in range(SMALL.connections)]
+        for connection in busy[1:]:
+            connection.sendall(b"POST /stream HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\n")
+        states = server._server.server_state
+        assert wait_for(lambda: len(states.tasks) == SMALL.connections - 1)
+        idle = [socket.create_connection(address, timeout=PATIENCE) for _ in range(25)]
+        for connection in (busy[0], *idle[:-1]):
+            with suppress(ConnectionError):
+                assert connection.recv(1) == b""
+        assert b" 200 " in asked_on(idle[-1], b"GET /length HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert all(b" 200 " in asked_on(connection, b"x") for connection in busy[1:])
+        for connection in (*busy, *idle):
             connection.close()
-        assert wait_for(lambda: b" 200 " in answer_to(server, b"GET /length HTTP/1.0\r\nHost: localhost\r\n\r\n"))
+
+
+def asked_on(connection: socket.socket, data: bytes) -> bytes:
+    connection.sendall(data)
+    return connection.recv(2**10)
+
+
+def test_one_connection_more_than_are_busy_is_hung_up() -> None:
+    with HttpServer(APP, bound("127.0.0.1", 0), limits=replace(SMALL, connections=1)) as server:
+        address = ("127.0.0.1", server.port)
+        with socket.create_connection(address, timeout=PATIENCE) as busy:
+            busy.sendall(b"POST /stream HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\n")
+            assert wait_for(lambda: len(server._server.server_state.tasks) == 1)
+            assert answer_to(server, b"GET /length HTTP/1.1\r\nHost: localhost\r\n\r\n") == b""
+            assert b" 200 " in asked_on(busy, b"x")
 
 
 def test_who_does_not_read_its_answer_is_cut() -> None:

@@ -436,6 +436,8 @@ def test_what_is_no_call_is_refused_and_does_not_stop_the_server(running: list[R
     assert post(url, "/weights", {"Content-Type": "text/plain"}) == 415, "what a web page may send unasked"
     assert post(url, "/weights", {"Content-Type": BYTES}) == 400
     assert post(url, "/generate", named, b"no json") == 400
+    assert post(url, "/join", named, b"[]") == 400
+    assert post(url, "/claim", named, b"[" * 60_000) == 400
     assert post(url, "/generate", {**named, "Content-Length": str(2**40)}) == 413
     assert post(url, "/run", named) == 404
     with pytest.raises(SyncFault, match="KeyError"):
