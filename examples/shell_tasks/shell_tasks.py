@@ -1,8 +1,9 @@
 """Small tasks in a shell, their agent and their reward, for a model of half a billion parameters on two cores.
 
     make agent-model && .venv/bin/pip install mini-swe-agent
-    grpo run --env examples/shell_tasks/shell_tasks.py:shell_tasks --agent examples/shell_tasks/shell_tasks.py:one_shell \
-        --model .agent-model/Qwen2.5-Coder-0.5B-Instruct --lora
+    cd examples/shell_tasks
+    grpo run --env ./shell_tasks.py:shell_tasks --agent ./shell_tasks.py:one_shell --lora \
+        --model ../../.agent-model/Qwen2.5-Coder-0.5B-Instruct
 
 The agent is mini-swe-agent with a prompt of its own: it runs the commands that the policy writes in blocks. What counts
 is the file that they leave behind.
