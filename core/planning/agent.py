@@ -52,5 +52,6 @@ def decide_agent(
             f"--warmup-steps {config.train.warmup_steps} does not go with --agent {agent.name}: worked answers are in "
             "the environment's form, and an agent's policy speaks in the agent's. Leave it out."
         )
-    refuse_trees(config, loss, advantage, own_head=config.train.head == "grpo")
+    partial = bool(config.rollout.partial)
+    refuse_trees(loss, advantage, own_head=config.train.head == "grpo", partial=partial)
     return agent

@@ -115,7 +115,8 @@ class Collector:
         early = generation.score_seconds if not generation.staleness else 0.0  # else while the last batch trained
         batch = self._batch(names, rows, wasted, step, sampled - began - early, scored - sampled + early)
         if any(batch.branches) and not self._takes_trees:
-            refuse_trees(self._plan.config, self._plan.loss, self._plan.advantage, own_head=self._own_head)
+            partial = bool(self._plan.config.rollout.partial)
+            refuse_trees(self._plan.loss, self._plan.advantage, own_head=self._own_head, partial=partial)
             self._takes_trees = True
         tensors = padded(generation.prompts, generation.rollouts, self._pad_id, self._device)
         self._enter(tensors, batch)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from grpo.core.config.schema import RunConfig
 from grpo.core.train.update.objective import takes_rows
 from grpo.plugins._spec.binding import BoundAdvantage, BoundLoss
 from grpo.plugins.errors import UsageError
@@ -10,14 +9,14 @@ from grpo.plugins.errors import UsageError
 _TREE = "rollouts of this run are trees of several rows (an agent that compacts, rewrites or branches its history)"
 
 
-def refuse_trees(config: RunConfig, loss: BoundLoss, advantage: BoundAdvantage, *, own_head: bool) -> None:
+def refuse_trees(loss: BoundLoss, advantage: BoundAdvantage, *, own_head: bool, partial: bool) -> None:
     """Refuses settings that look at rows where rollouts count.
 
     Args:
-        config: of the run.
         loss: of the run.
         advantage: of the run.
         own_head: our output layer trains, and not TRL's.
+        partial: rollouts are sampled part by part.
 
     Raises:
         UsageError: names the setting, and what to set instead.
@@ -27,7 +26,7 @@ def refuse_trees(config: RunConfig, loss: BoundLoss, advantage: BoundAdvantage, 
             f"{_TREE}, but TRL's head averages over rows. Leave train.head='trl' out. Mixture-of-experts models always "
             "use TRL's head, so choose a dense model."
         )
-    if config.rollout.partial:
+    if partial:
         raise UsageError(f"{_TREE}, and --partial samples a single row part by part. Leave --partial out.")
     if advantage.spec.turns:
         raise UsageError(

@@ -261,12 +261,11 @@ def test_what_looks_at_rows_or_turns_refuses_trees(settings: dict[str, Any], own
     config = parse_config({"env": "guess", **settings})
     bound = bind_objective(config, Host.discover())
     with pytest.raises(UsageError, match=problem):
-        refuse_trees(config, *bound, own_head=own_head)
-    plain = parse_config({"env": "guess"})
-    loss, advantage = bind_objective(plain, Host.discover())
-    refuse_trees(plain, loss, advantage, own_head=True)
+        refuse_trees(*bound, own_head=own_head, partial=bool(config.rollout.partial))
+    loss, advantage = bind_objective(parse_config({"env": "guess"}), Host.discover())
+    refuse_trees(loss, advantage, own_head=True, partial=False)
     with pytest.raises(UsageError, match=r"--loss ratio_of_a_row .* use sequence_sum"):
-        refuse_trees(plain, BoundLoss(ratio_of_a_row, "mine"), advantage, own_head=True)
+        refuse_trees(BoundLoss(ratio_of_a_row, "mine"), advantage, own_head=True, partial=False)
 
 
 # A policy that decides how many rows its rollout has. Its first token, after the prompt [3], is 0 (it stops) or 1 (it
