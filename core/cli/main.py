@@ -43,7 +43,7 @@ COMMANDS = {
     "diff": ("grpo.core.cli.diff:diff", "Show how a change of rewards changes advantages."),
     "doctor": ("grpo.core.cli.doctor:doctor", "Diagnose this machine: what would stop a run?"),
     "runs": ("grpo.core.cli.runs:runs", "List the runs of this folder."),
-    "show": ("grpo.core.cli.runs:show", "Browse the rollouts of a run."),
+    "show": ("grpo.core.cli.runs:show", "Print rollouts of a run."),
     "report": ("grpo.core.cli.report:report", "Write runs as one HTML page."),
     "watch": ("grpo.core.cli.watch:watch", "Follow runs in a browser."),
     "generate": ("grpo.core.cli.model:generate", "Try the model of a run on a prompt."),

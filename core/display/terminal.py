@@ -18,6 +18,7 @@ from rich.text import Text
 from grpo.core.config.python_objects import given_of, how_to_resume
 from grpo.core.display.first_prompt import first_prompt
 from grpo.core.display.progress import Silent
+from grpo.core.env.episodes import Episode, Episodes
 from grpo.core.env.mixture import RunEnv
 from grpo.core.env.questions import questions_of
 from grpo.core.plan import Plan
@@ -308,13 +309,17 @@ def _environment(part: RunEnv, *, several: bool) -> str:
     rows = part.env.options.get("dataset") or named or "its own episodes"
     whence = "" if rows is ... else f" ({rows})"
     share = f"{part.share:.0%} of the prompts, " if several else ""
-    return f"{part.name}: {share}{counted(len(part.train), 'training row')}{whence}, {_held_out(part)}"
+    train = f"{counted(len(part.train), 'training row')}{_repeated(part, part.train)}"
+    return f"{part.name}: {share}{train}{whence}, {len(part.held_out)} held out{_repeated(part, part.held_out)}"
 
 
-def _held_out(part: RunEnv) -> str:
-    different = len(set(questions_of(part.env, part.held_out)))
-    repeated = f", {different} different" if different < len(part.held_out) else ""
-    return f"{len(part.held_out)} held out{repeated}"
+def _repeated(part: RunEnv, episodes: Sequence[Episode]) -> str:
+    """Returns how many different questions episodes ask, where that is fewer than there are of them."""
+    if isinstance(episodes, Episodes):  # of many rows, which know it if they are rows of ours
+        different = len(episodes) if episodes.asked is None else len(set(episodes.asked))
+    else:
+        different = len(set(questions_of(part.env, episodes)))
+    return f", {different:,} different" if different < len(episodes) else ""
 
 
 def _of(env: str) -> str:

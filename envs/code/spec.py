@@ -7,7 +7,7 @@ when an environment is made.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -77,7 +77,7 @@ class Code:
         )
         return OneTurnEnv(ask, partial(self.rows, "train"))
 
-    def rows(self, split: str) -> list[dict[str, Any]]:
+    def rows(self, split: str) -> Sequence[dict[str, Any]]:
         """Returns the checked rows of a split, with their columns as they are.
 
         Every row is read and checked, so a bad one shows before any model loads.
@@ -86,8 +86,8 @@ class Code:
             OptionError: an option has a value that cannot be used.
             DatasetError: the dataset, or one of its rows (named by file and line), cannot be used.
         """
-        from grpo.envs.code.row import read_code_row
         from grpo.envs.datasets.sources import dataset_kind, read_placed, refuse_unused
+        from grpo.envs.datasets.stored import checked_rows
 
         if self.level not in get_args(Level):
             raise OptionError(f"no level '{self.level}'. Choose one of: {', '.join(get_args(Level))}.")
@@ -96,10 +96,19 @@ class Code:
         kind = dataset_kind(self.dataset)
         refuse_unused(CODE.options, asdict(self), _USED_BY, kind)
         if kind == "embedded":
-            placed: Iterable[Placed] = _embedded(self.level, self.size, self.data_seed, split)
-        else:
-            placed = read_placed(self.dataset, self.subset, split, kind)
-        return PlacedRows((where, dict(read_code_row(row, where, question=self.question).row)) for where, row in placed)
+            made = _embedded(self.level, self.size, self.data_seed, split)
+            return PlacedRows((where, self._read(row, where)) for where, row in made)
+        return checked_rows(read_placed(self.dataset, self.subset, split, kind), self._read, self._asks)
+
+    def _read(self, row: object, where: str) -> dict[str, Any]:
+        from grpo.envs.code.row import read_code_row
+
+        return dict(read_code_row(row, where, question=self.question).row)
+
+    def _asks(self, row: dict[str, Any]) -> str:
+        from grpo.envs.code.row import read_code_row
+
+        return read_code_row(row, "", question=self.question, shown=self.show_tests).question
 
 
 def _embedded(level: str, size: int, seed: int, split: str) -> list[Placed]:

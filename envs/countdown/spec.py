@@ -5,6 +5,7 @@ This module is light; gymnasium is imported when an environment is made.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -77,7 +78,7 @@ class Countdown:
             partial(ask_puzzle, where="the row given to reset", template=self._template()), partial(self.rows, "train")
         )
 
-    def rows(self, split: str) -> list[dict[str, Any]]:
+    def rows(self, split: str) -> Sequence[dict[str, Any]]:
         """Returns the checked rows of a split, each with the columns `question`, `numbers` and `target`.
 
         Embedded ones have `answer` (an expression) and `solution` (its steps) too.
@@ -89,13 +90,13 @@ class Countdown:
         from grpo.envs.countdown.puzzles import draw_puzzle, read_puzzle
         from grpo.envs.datasets.generated import generated_split
         from grpo.envs.datasets.sources import dataset_kind, read_placed, refuse_unused
+        from grpo.envs.datasets.stored import checked_rows
 
         self._template()
         kind = dataset_kind(self.dataset)
         refuse_unused(COUNTDOWN.options, asdict(self), _USED_BY, kind)
         if kind != "embedded":
-            written = read_placed(self.dataset, self.subset, split, kind)
-            return PlacedRows((where, read_puzzle(row, where)) for where, row in written)
+            return checked_rows(read_placed(self.dataset, self.subset, split, kind), read_puzzle)
         fewest, most, highest, highest_target = self.fewest, self.most, self.highest, self.highest_target
         if not 2 <= fewest <= most <= _MOST_NUMBERS or highest < 2 or highest_target < 2:
             raise OptionError(

@@ -11,6 +11,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
+from operator import itemgetter
 from typing import Any, Protocol, overload
 
 MOST_KINDS = 256  # sets of columns of which one row is remembered
@@ -162,18 +163,24 @@ class ReadRows(Sequence[dict[str, Any]]):
         return self._placed.digest()
 
 
-def checked_rows(placed: StoredRows, read: Callable[[Any, str], dict[str, Any]]) -> ReadRows:
+def checked_rows(
+    placed: StoredRows,
+    read: Callable[[Any, str], dict[str, Any]],
+    asks: Callable[[dict[str, Any]], str] = itemgetter("question"),
+) -> ReadRows:
     """Reads every row once, in which `read` refuses those that cannot be used, and returns them as they stay on disk.
 
     Args:
         placed: the rows as they were written.
-        read: makes a row, with a column `question`, of one of these and its place.
+        read: makes a row of one of these and its place.
+        asks: returns what a row asks, as text; default: its column `question`.
     """
     sizes, asked, kinds = array("q"), array("q"), dict[tuple[str, ...], int]()
     for index, (where, row) in enumerate(placed):
         made = read(row, where)
-        sizes.append(len(made["question"]))
-        asked.append(hash(made["question"]))
+        question = asks(made)
+        sizes.append(len(question))
+        asked.append(hash(question))
         if len(kinds) < MOST_KINDS:
             kinds.setdefault(tuple(made), index)
     return ReadRows(placed, read, sizes, asked, tuple(kinds.values()))

@@ -5,7 +5,7 @@ This module is light; gymnasium is imported when an environment is made.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,6 @@ from grpo.plugins.placed_rows import PlacedRows
 if TYPE_CHECKING:
     import gymnasium
 
-    from grpo.envs.datasets.stored import Placed
 
 _SYSTEM = "Answer with the e-mail alone."
 _USED_BY = {"subset": "local hub", "question": "local hub", "size": "embedded", "data_seed": "embedded"}
@@ -61,7 +60,7 @@ class Email:
         )
         return OneTurnEnv(ask, partial(self.rows, "train"))
 
-    def rows(self, split: str) -> list[dict[str, Any]]:
+    def rows(self, split: str) -> Sequence[dict[str, Any]]:
         """Returns the checked rows of a split.
 
         Raises:
@@ -70,19 +69,18 @@ class Email:
         """
         from grpo.envs.datasets.generated import generated_split
         from grpo.envs.datasets.sources import dataset_kind, read_placed, refuse_unused
+        from grpo.envs.datasets.stored import checked_rows
         from grpo.envs.email.occasions import draw_occasion, read_occasion
 
         kind = dataset_kind(self.dataset)
         refuse_unused(EMAIL.options, asdict(self), _USED_BY, kind)
-        if kind == "embedded":
-            placed: Iterable[Placed] = generated_split(
-                lambda draws, _: draw_occasion(draws), size=self.size, seed=self.data_seed, split=split, name="email"
-            )
-        else:
-            placed = read_placed(self.dataset, self.subset, split, kind)
-        return PlacedRows(
-            (where, read_occasion(row, where, question=self.question, ideal=self.ideal)) for where, row in placed
+        read = partial(read_occasion, question=self.question, ideal=self.ideal)
+        if kind != "embedded":
+            return checked_rows(read_placed(self.dataset, self.subset, split, kind), read)
+        made = generated_split(
+            lambda draws, _: draw_occasion(draws), size=self.size, seed=self.data_seed, split=split, name="email"
         )
+        return PlacedRows((where, read(row, where)) for where, row in made)
 
 
 EMAIL = env(name="email", version=1, rewards=("email",))(Email)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from grpo.envs.named_module import named_module
 from grpo.plugins.errors import DatasetError, OptionError, PluginNotFound, did_you_mean
 from grpo.plugins.factory_decorators import env
-from grpo.plugins.placed_rows import PlacedRows
 from grpo.plugins.specs import EnvSpec
 
 if TYPE_CHECKING:
@@ -59,6 +58,7 @@ def rows(
     """
     from grpo.envs.datasets.size import refuse_size
     from grpo.envs.datasets.sources import dataset_kind, read_placed
+    from grpo.envs.datasets.stored import checked_rows
 
     if dataset is None:
         refuse_size(size, f"trl:{member}")
@@ -70,12 +70,23 @@ def rows(
         raise OptionError(
             f"trl:{member} has no embedded rows. Name a file, a folder or a hub id, or leave dataset out."
         )
-    found: list[tuple[str, dict[str, Any]]] = []
-    for where, row in read_placed(dataset, subset, split, kind):
-        if not isinstance(row, Mapping) or not isinstance(row.get("prompt"), str | list):
-            raise DatasetError(f"{where}: it has no column 'prompt' with text or messages, as TRL's datasets have.")
-        found.append((where, {**row, "prompt": _texts(row["prompt"], where)}))
-    return PlacedRows(found)
+    return checked_rows(read_placed(dataset, subset, split, kind), _read, _asks)
+
+
+def _read(row: object, where: str) -> dict[str, Any]:
+    """Returns a row whose prompt holds texts.
+
+    Raises:
+        DatasetError: it has no prompt, or one with something else than text.
+    """
+    if not isinstance(row, Mapping) or not isinstance(row.get("prompt"), str | list):
+        raise DatasetError(f"{where}: it has no column 'prompt' with text or messages, as TRL's datasets have.")
+    return {**row, "prompt": _texts(row["prompt"], where)}
+
+
+def _asks(row: dict[str, Any]) -> str:
+    prompt = row["prompt"]
+    return prompt if isinstance(prompt, str) else "\n".join(message["content"] for message in prompt)
 
 
 def _texts(prompt: str | list[Any], where: str) -> str | list[dict[str, Any]]:

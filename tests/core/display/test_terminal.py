@@ -25,6 +25,7 @@ from grpo.core.display.terminal import (
     number,
     sparkline,
 )
+from grpo.core.env.episodes import episodes_of
 from grpo.core.env.mixture import RunEnv
 from grpo.core.plan import Plan
 from grpo.core.policy.load import PolicySource
@@ -312,3 +313,17 @@ def test_a_single_reward_is_not_shown_beside_the_total() -> None:
 def test_a_figure_of_a_reward_is_not_taken_for_its_mean_or_its_failures() -> None:
     row = {"rewards/a/mean": 0.5, "rewards/a/judge/mean": 9.0, "rewards/b/mean": 0.25, "rewards/a/judge/failure": 1.0}
     assert headline(row) == [("a", "rewards/a/mean"), ("b", "rewards/b/mean")]
+
+
+@pytest.mark.parametrize("started", [4096, 4], ids=["started at once", "started when they are asked for"])
+def test_training_rows_that_ask_the_same_are_counted(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: int
+) -> None:
+    monkeypatch.setattr("grpo.core.env.episodes.STARTED", started)
+    data = tmp_path / "rows.jsonl"
+    numbers = (*range(16), 3, 4, 20, 21)  # the last tenth is held out
+    data.write_text("".join(f'{{"prompt": "What is {n} + 1?", "answer": {n + 1}}}\n' for n in numbers))
+    env = Host.discover().env(f"rows:dataset={data}")
+    part = dataclasses.replace(plan.envs[0], env=env, train=episodes_of(env, "train", limit=None, unbounded=0))
+    told = dict(describe(dataclasses.replace(plan, envs=(part,)), None))
+    assert told["environment"].startswith("rows: 18 training rows, 16 different (")

@@ -103,7 +103,7 @@ def test_columns_that_data_sets_use_are_found_and_others_are_named(tmp_path: Pat
     path = tmp_path / "rows.jsonl"
     row = {"id": 3, "statement": "Echo it.", "inputs": ["1"], "outputs": ["1"]}
     path.write_text((json.dumps(row) + "\n") * 10)
-    assert CODE.dataset("test", dataset=str(path)) == [row]
+    assert list(CODE.dataset("test", dataset=str(path))) == [row]
     path.write_text((json.dumps({"ask": "Echo it.", "tests": "assert f()"}) + "\n") * 10)
     assert CODE.dataset("train", dataset=str(path), question="ask")[0]["ask"] == "Echo it."
     with pytest.raises(DatasetError, match=r"rows.jsonl, line 1: no column 'question'; the row has: ask, tests"):
