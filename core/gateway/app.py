@@ -162,8 +162,8 @@ class _Point:
         except Refused as refused:
             await self._refuse(refused, connection, scope, receive, send)
         except RecursionError:
-            refused = malformed("The request is nested too deeply", "Send flatter tools and arguments")
-            await self._refuse(refused, connection, scope, receive, send)
+            nested = malformed("The request is nested too deeply", "Send flatter tools and arguments")
+            await self._refuse(nested, connection, scope, receive, send)
         except Exception:
             log.exception("a request to %s broke", scope["path"])
             broken = Refused(500, "The gateway broke, which is no fault of the request. See the log of the run.")
