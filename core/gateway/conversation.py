@@ -94,13 +94,12 @@ class Reply:
 
 
 class Answered(Protocol):
-    """The answers to a request, and whether they reached the program.
+    """The answers to a request, and whether they reached the program."""
 
-    Attributes:
-        replies: as many as were asked for.
-    """
-
-    replies: tuple[Reply, ...]
+    @property
+    def replies(self) -> tuple[Reply, ...]:
+        """As many as were asked for."""
+        ...
 
     def delivered(self) -> None:
         """The whole answer was sent to a client that was still there; what nobody received is never trained."""

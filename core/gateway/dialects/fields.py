@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
-from functools import partial
 from itertools import groupby
 from typing import Any, NoReturn
 
@@ -233,15 +232,12 @@ def in_order_of_calls(turns: Iterable[ChatTurn]) -> tuple[ChatTurn, ...]:
     for answering, run in groupby(turns, key=lambda turn: turn.role == "tool"):
         calls = [call.id for call in ordered[-1].calls] if answering and ordered else []
         places = {call: place for place, call in reversed([*enumerate(calls)])}
-        ordered += sorted(run, key=partial(_place, places))
+        last = len(places)  # of answers to calls that are not there
+        ranked = [(places.get(turn.answers, last), number, turn) for number, turn in enumerate(run)]
+        ordered += [turn for _, _, turn in sorted(ranked, key=lambda each: each[:2])]
     if not ordered:
         raise malformed("The request has no message", "Send at least one")
     return tuple(ordered)
-
-
-def _place(places: Mapping[str, int], turn: ChatTurn) -> int:
-    """Returns the place of a turn among the answers to calls; what answers none of them comes last."""
-    return places.get(turn.answers, len(places))
 
 
 def thread_of(headers: Mapping[str, str]) -> str:
