@@ -82,19 +82,20 @@ def _turns(value: Any) -> list[ChatTurn]:
     """Reads the items of a conversation; a message and the calls after it are one turn of the assistant."""
     if isinstance(value, str):
         return [ChatTurn("user", value)]
-    turns: list[ChatTurn] = []
+    turns: list[tuple[ChatTurn, list[ToolUse]]] = []
     for index, item in enumerate(objects_in(value, "input")):
         where = f"input[{index}]"
         match item.get("type") or "message":
             case "message":
-                turns.append(_message_turn(item, where))
+                turns.append((_message_turn(item, where), []))
             case "function_call":
-                if not turns or turns[-1].role != "assistant":
-                    turns.append(ChatTurn("assistant", ""))
-                turns[-1] = replace(turns[-1], calls=(*turns[-1].calls, _call(item, where)))
+                if not turns or turns[-1][0].role != "assistant":
+                    turns.append((ChatTurn("assistant", ""), []))
+                turns[-1][1].append(_call(item, where))
             case "function_call_output":
                 text = content_in(item.get("output"), f"{where}.output", TEXTS)
-                turns.append(ChatTurn("tool", text, answers=text_in(item.get("call_id"), f"{where}.call_id")))
+                answers = text_in(item.get("call_id"), f"{where}.call_id")
+                turns.append((ChatTurn("tool", text, answers=answers), []))
             case "item_reference":
                 raise malformed(f"{where} refers to a stored item, but nothing is stored here", "Send the item itself")
             case kind if kind not in DROPPED:
@@ -102,7 +103,7 @@ def _turns(value: Any) -> list[ChatTurn]:
                     f"{where} is of type {one_line(repr(kind))}, which the policy cannot read",
                     "Send messages, function calls and their outputs",
                 )
-    return turns
+    return [replace(turn, calls=tuple(calls)) for turn, calls in turns]
 
 
 def _message_turn(item: Body, where: str) -> ChatTurn:

@@ -77,7 +77,8 @@ def test_texts_that_end_an_answer() -> None:
     assert stops_in("a", "stop") == ("a",)
     assert stops_in(["a", "", "b"], "stop") == ("a", "b")
     assert stops_in(None, "stop") == ()
-    for wrong in (1, [1], {}, [None]):
+    wrongs: list[Any] = [1, [1], {}, [None]]
+    for wrong in wrongs:
         with pytest.raises(Refused, match="Send a text or a list of texts"):
             stops_in(wrong, "stop")
     with pytest.raises(Refused, match=r"stop has 65 texts\. Send at most 64"):

@@ -34,7 +34,7 @@ def result(id: str, content: Any = None, **more: Any) -> dict[str, Any]:
 
 def claude_code(turns: int, billing: str = "cc_version=1;") -> dict[str, Any]:
     """Returns a request of Claude Code: marks for caches are on the last message, results as tools ended."""
-    history = [
+    history: list[dict[str, Any]] = [
         {"role": "user", "content": [text("<system-reminder>\n\n"), text("go")]},
         {"role": "assistant", "content": [text("Let me look."), call("1", {"c": "ls"}), call("2", {"c": "pwd"})]},
         {"role": "user", "content": [result("2", "/"), result("1", "a", is_error=False)]},
