@@ -39,10 +39,7 @@ def agent_page(
     """
     failed = "failure" in info
     yield line(_figures(record), "dim")
-    for place, (call, depth) in enumerate(zip(record.tree, depths(record.tree), strict=True)):
-        texts = _texts(call, f"#{number}, call {place}", told)
-        for kind, text in (_heading(place, call, failed=failed), *texts):
-            yield kind.within(depth), text
+    yield from calls_page(record, number, told, failed=failed)
     said = [call.said.text for call in record.tree if call.said is not None and call.delivered]
     if not said or answer.strip() != said[-1].strip():
         yield line("answer:", "dim")
@@ -58,6 +55,14 @@ def agent_page(
         yield line("the end of its standard error:", "dim")
         yield quoted("\n".join(record.stderr.strip().splitlines()[-STDERR_LINES:]), "dim")
     yield from _files(record, info.get("files"))
+
+
+def calls_page(record: AgentRecord, number: int, told: dict[str, str], *, failed: bool = False) -> Iterator[Part]:
+    """Yields the lines of an episode's calls."""
+    for place, (call, depth) in enumerate(zip(record.tree, depths(record.tree), strict=True)):
+        texts = _texts(call, f"#{number}, call {place}", told)
+        for kind, text in (_heading(place, call, failed=failed), *texts):
+            yield kind.within(depth), text
 
 
 def ended(record: AgentRecord) -> str:

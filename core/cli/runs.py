@@ -17,6 +17,7 @@ import click
 from grpo.core.cli.agent_page import agent_page
 from grpo.core.cli.page import DETAIL, LINE, Part, print_page, quoted
 from grpo.core.cli.table import print_table
+from grpo.core.cli.traces import trace_page, write_traces
 from grpo.core.text.printable import counted, one_line
 from grpo.core.text.times import day_and_time, duration
 from grpo.plugins.errors import UsageError
@@ -78,6 +79,11 @@ def runs(folder: Path | None, as_json: bool) -> None:
 @click.option("--failures", is_flag=True, help="Only completions that a reward failed on.")
 @click.option("--wasted", is_flag=True, help="Only discarded samples, which were replaced in their step.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list (of all, without --limit).")
+@click.option(
+    "--openenv-trace",
+    is_flag=True,
+    help="Print OpenEnv's TrainingTrace of each agent episode, one a line.",
+)
 def show(
     run: Path,
     step: int | None,
@@ -88,8 +94,12 @@ def show(
     failures: bool,
     wasted: bool,
     as_json: bool,
+    openenv_trace: bool,
 ) -> None:
-    """Show recorded completions of RUN: prompt, completion, outcome of each reward, advantage."""
+    """Show recorded completions of RUN: prompt, completion, outcome of each reward, advantage.
+
+    RUN may be a file of OpenEnv's training traces, too, one a line.
+    """
     from grpo.core.record.browse import as_json as rollout_json
     from grpo.core.record.browse import choose, read_step
     from grpo.core.record.run_dir import open_run_dir
@@ -98,14 +108,24 @@ def show(
         raise UsageError("--ascending needs --sort reward, advantage or length.")
     if not run.exists():
         raise UsageError(f"{run} does not exist. List the runs with: grpo runs. For a plugin: grpo plugins show {run}")
+    if run.is_file():
+        chosen = {"--step": step, "--sort": sort, "--group": group, "--failures": failures, "--wasted": wasted}
+        chosen |= {"--json": as_json, "--openenv-trace": openenv_trace}
+        if named := [name for name, value in chosen.items() if value]:
+            raise UsageError(f"{named[0]} is for a run, and {run} is a file. Leave it out.")
+        print_page(trace_page(run, limit))
+        return
     step, recorded = read_step(open_run_dir(run), step, wasted=wasted)
     if wasted and not recorded:
         click.echo("[]" if as_json else f"step {step} of {_named(run)}: no sample was discarded.")
         return
     matching = choose(recorded, sort=sort, ascending=ascending, group=group, failures=failures)
     if limit is None:
-        limit = len(matching) if as_json else SHOWN
+        limit = len(matching) if as_json or openenv_trace else SHOWN
     shown = matching[: limit or None]
+    if openenv_trace:
+        write_traces(run, step, shown, wasted=wasted)
+        return
     if as_json:
         click.echo(json.dumps([rollout_json(step, rollout) for rollout in shown], indent=2))
         return

@@ -6,6 +6,7 @@ begin among those of the rollout.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -112,6 +113,12 @@ def agent_of(info: Mapping[str, Any]) -> AgentRecord | None:
         return None
     earlier = all(call.parent is None or 0 <= call.parent < place for place, call in enumerate(record.tree))
     return record if earlier else None
+
+
+def as_text(turn: RecordedTurn) -> str:
+    """Returns a message with its calls of tools as JSON, as rewards read it."""
+    calls = [json.dumps({"name": use.name, "arguments": dict(use.arguments)}) for use in turn.calls]
+    return "\n".join([*([turn.text] if turn.text else []), *calls])
 
 
 def depths(tree: Sequence[RecordedCall]) -> list[int]:

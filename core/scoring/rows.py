@@ -1,4 +1,4 @@
-"""Reads recorded completions and their columns from JSON lines and tables, and tells which rows answer one prompt."""
+"""Reads recorded completions and their columns from JSON lines, tables and TrainingTraces; says which answer one prompt."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from grpo.core.record.agent_calls import as_text
+from grpo.core.record.training_trace import conversation_of, is_trace, read_trace
 from grpo.plugins.errors import DatasetError, UsageError
 from grpo.plugins.types import Completion, Message
 
@@ -35,7 +37,7 @@ def read_rows(lines: Iterable[bytes], source: str) -> Iterator[RecordedRow]:
             continue
         try:
             values = _object(data)
-            yield RecordedRow(number, values, to_completion(values))
+            yield trace_row(number, values) if is_trace(values) else RecordedRow(number, values, to_completion(values))
         except (ValueError, RecursionError) as error:
             raise DatasetError(
                 f'{source}, line {number}: {error}. A line is one JSON object: {{"completion": "...", <columns>}}.'
@@ -82,6 +84,39 @@ def to_completion(values: dict[str, Any]) -> Completion:
         row={name: value for name, value in values.items() if name != "completion"},
         turns=len(spoken),
         info=info if isinstance(info := values.get("info"), dict) else {},
+    )
+
+
+def trace_row(line: int, values: Mapping[str, Any]) -> RecordedRow:
+    """Returns the row of a rollout that is recorded as OpenEnv's TrainingTrace.
+
+    Its completion is the conversation of the last turn that trains, from the first answer on.
+
+    Raises:
+        ValueError: it is not of the schema, or does not say what was asked and answered.
+    """
+    trace = read_trace(values)
+    turns = conversation_of(trace)
+    first = next(place for place, turn in enumerate(turns) if turn.role == "assistant")
+    messages = [Message(role=turn.role, content=as_text(turn)) for turn in turns]
+    ours = next((turn.ours for turn in trace.turns if "columns" in turn.ours), trace.turns[0].ours)
+    columns = ours.get("columns")
+    row = dict(columns) if isinstance(columns, Mapping) else {}
+    row |= {name: ours[name] for name in ("step", "group", "env") if ours.get(name) not in (None, "")}
+    asked = ours.get("prompt")
+    row |= {"completion": messages[first:], "prompt": asked if isinstance(asked, list) else messages[:first]}
+    completion = to_completion(row)
+    answer = ours.get("completion")
+    trained = [pair for turn in trace.turns for pair in turn.trained]
+    return RecordedRow(
+        line,
+        row,
+        replace(
+            completion,
+            text=answer if isinstance(answer, str) else completion.text,
+            token_ids=tuple(token for token, _ in trained),
+            logprobs=tuple(logprob for _, logprob in trained),
+        ),
     )
 
 

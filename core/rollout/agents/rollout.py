@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import accumulate
 from typing import Any, Literal
 
 from grpo.core.agents.program import AgentExit
 from grpo.core.env.episodes import Episode
 from grpo.core.gateway.conversation import ChatTurn
-from grpo.core.record.agent_calls import KEY, AgentRecord, RecordedCall, RecordedTurn, RecordedUse
+from grpo.core.record.agent_calls import KEY, AgentRecord, RecordedCall, RecordedTurn, RecordedUse, as_text
 from grpo.core.rollout.agents.desk import AgentEpisode
 from grpo.core.rollout.agents.tree import Call, CallTree
 from grpo.core.rollout.turns.play import Trajectory
@@ -164,8 +163,13 @@ def _new(call: Call) -> Sequence[ChatTurn]:
 
 
 def _turn(turn: ChatTurn) -> RecordedTurn:
-    text = turn.text if len(turn.text) <= LONGEST else turn.text[: LONGEST - 3] + "..."
-    return RecordedTurn(turn.role, text, tuple(RecordedUse(call.name, dict(call.arguments)) for call in turn.calls))
+    whole = _whole(turn)
+    return whole if len(turn.text) <= LONGEST else replace(whole, text=turn.text[: LONGEST - 3] + "...")
+
+
+def _whole(turn: ChatTurn) -> RecordedTurn:
+    calls = (RecordedUse(call.name, dict(call.arguments)) for call in turn.calls)
+    return RecordedTurn(turn.role, turn.text, tuple(calls))
 
 
 def _messages(said: Sequence[Call]) -> tuple[Message, ...]:
@@ -174,12 +178,7 @@ def _messages(said: Sequence[Call]) -> tuple[Message, ...]:
         return ()
     last = said[-1]
     turns = [*last.ask.messages[len(last.root.ask.messages) :], *([last.said] if last.said else [])]
-    return tuple(Message(role=turn.role, content=_text(turn)) for turn in turns)
-
-
-def _text(turn: ChatTurn) -> str:
-    calls = [json.dumps({"name": call.name, "arguments": dict(call.arguments)}) for call in turn.calls]
-    return "\n".join([*([turn.text] if turn.text else []), *calls])
+    return tuple(Message(role=turn.role, content=as_text(_whole(turn))) for turn in turns)
 
 
 def _tokens(call: Call) -> Sequence[tuple[int, float]]:
