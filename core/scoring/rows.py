@@ -1,4 +1,4 @@
-"""Reads recorded completions and their columns from JSON lines, tables and TrainingTraces; says which answer one prompt."""
+"""Reads recorded completions and their columns from JSON lines, tables and TrainingTraces, and finds equal prompts."""
 
 from __future__ import annotations
 
