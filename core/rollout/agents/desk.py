@@ -21,6 +21,7 @@ from grpo.plugins.errors import UsageError
 
 ENDED = "the episode has ended: nothing is answered any more"
 SETTLING = 60.0  # seconds for requests that are refused to go away
+LONGEST_TOKEN = 64  # characters; some vocabularies have longer ones, of blanks alone
 MOST_REFUSALS = 8  # that are remembered of an episode
 
 
@@ -240,6 +241,7 @@ class AgentDesk:
         """Returns the calls that a request is: those asked before whose answers did not arrive, and new ones."""
         if episode.ended:
             raise Refused(400, ENDED, "episode_ended")
+        self._refuse_endless(episode, ask)
         if ask.model.rpartition("/")[2] != self.model.rpartition("/")[2]:
             raise Refused(404, f"there is no model '{ask.model}'; there is: {self.model}", "model_not_found")
         prompt, parent, reason = self._prompt(episode, ask)
@@ -249,6 +251,19 @@ class AgentDesk:
             calls.append(episode.tree.add(ask, prompt, parent, reason))
             episode.table.put(Waiting(episode, calls[-1], room, most))
         return calls
+
+    def _refuse_endless(self, episode: AgentEpisode, ask: Ask) -> None:
+        """Refuses what surely has more tokens than the context, before it is rendered."""
+        context = self.limits.context
+        written = sum(len(turn.text) for turn in ask.messages) + sum(len(str(tool)) for tool in ask.tools)
+        if context is not None and written > LONGEST_TOKEN * context:
+            episode.limited = True
+            raise Refused(
+                400,
+                f"This model's maximum context length is {context} tokens, and the messages have {written} characters. "
+                "Shorten them.",
+                "context_length_exceeded",
+            )
 
     def _room(self, episode: AgentEpisode, prompt: int, wanted: int | None) -> tuple[int, int]:
         """Returns how many tokens may be sampled after a prompt, and how many of them are wanted."""
