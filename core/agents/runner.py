@@ -38,8 +38,8 @@ from grpo.core.agents.program import AgentExit
 from grpo.core.agents.sweep import end_by_key
 from grpo.core.agents.trial import namespaces_refused
 from grpo.core.scoring.workers.transport import find_reference, value_of
-from grpo.plugins._spec.binding import BoundAgent, search_path
-from grpo.plugins.agents import Access, AgentTask, Command
+from grpo.plugins._spec.binding import BoundAgent
+from grpo.plugins.agents import Access, AgentTask, Command, search_path
 from grpo.plugins.child_process import LENGTH, ChildProcess, receive_message, send_message
 from grpo.plugins.errors import PluginError, UsageError
 
