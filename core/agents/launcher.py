@@ -2,7 +2,7 @@
 
 Theory of operation. The runner starts it with the agent's place, which it imports, and then sends the descriptor of a
 socket for each episode; a supervisor is forked for it and reads its plan there. The launcher reads no episode. When the
-runner ends or dies, every supervisor ends its agent, and the launcher waits for them.
+runner ends or dies, every supervisor ends its agent; the launcher waits for them and removes what is left on the disk.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import importlib
 import inspect
 import os
 import pickle
+import shutil
 import signal
 import socket
 import sys
@@ -31,12 +32,13 @@ READY = b"ready"
 _PATIENCE = 20  # seconds for supervisors whose runner is gone
 
 
-def main(descriptor: int, modules: Sequence[str]) -> None:
+def main(descriptor: int, modules: Sequence[str], folder: str) -> None:
     """Serves until the socket closes.
 
     Args:
         descriptor: the socket to the runner. It sends the packed Python agent, or nothing for a command.
         modules: what to import first.
+        folder: what the runner works in, which is removed when it is gone.
     """
     channel = socket.socket(fileno=descriptor)
     packed = receive_message(channel)
@@ -71,6 +73,7 @@ def main(descriptor: int, modules: Sequence[str]) -> None:
     signal.alarm(_PATIENCE)
     with contextlib.suppress(ChildProcessError):
         os.waitpid(-1, 0)  # with SIGCHLD ignored, until the last one has ended
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _player(packed: bytes) -> Callable[[Plan], dict[str, object]]:

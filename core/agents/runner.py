@@ -38,8 +38,8 @@ from grpo.core.agents.program import AgentExit
 from grpo.core.agents.sweep import end_by_key
 from grpo.core.agents.trial import namespaces_refused
 from grpo.core.scoring.workers.transport import find_reference, value_of
-from grpo.plugins._spec.binding import BoundAgent, search_path
-from grpo.plugins.agents import Access, AgentTask, Command
+from grpo.plugins._spec.binding import BoundAgent
+from grpo.plugins.agents import Access, AgentTask, Command, search_path
 from grpo.plugins.child_process import LENGTH, ChildProcess, receive_message, send_message
 from grpo.plugins.errors import PluginError, UsageError
 
@@ -169,7 +169,7 @@ class AgentRunner:
         home = str(self._root / "import")
         launcher = ChildProcess(
             "grpo.core.agents.launcher",
-            [[] if spec.command else [*spec.modules]],
+            [[] if spec.command else [*spec.modules], str(self._root)],
             environment=_variables(home, home) | dict(spec.environment),
         )
         try:

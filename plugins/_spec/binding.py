@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import itemgetter
 from typing import Any
 
-from grpo.plugins.agents import Access, AgentTask, Command
+from grpo.plugins.agents import Access, AgentTask, Command, search_path
 from grpo.plugins.errors import GrpoError, NotInstalled, PluginError
 from grpo.plugins.sampling import RowsSeen
 from grpo.plugins.specs import (
@@ -358,11 +356,6 @@ def command_fault(command: Any) -> str:
     if any("\0" in text for text in texts[:-1]) or any("=" in name for name in command.environment):
         return "returned a command with a zero byte, or with '=' in the name of a variable"
     return ""
-
-
-def search_path() -> str:
-    """Returns the PATH on which agents' programs are looked for: this Python's own folder comes first."""
-    return os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])  # noqa: PTH120
 
 
 Bound = BoundReward | BoundVerifier | BoundEnv | BoundSandbox | BoundLoss | BoundAdvantage | BoundSampler | BoundAgent

@@ -128,7 +128,7 @@ def test_a_command_that_cannot_be_started_names_its_plugin(returned: str, messag
 def test_the_name_of_the_command_line_is_the_built_in_ones_alone() -> None:
     from grpo.plugins.specs import SandboxSpec
 
-    assert "another meaning" in spec_fault("sandbox", SandboxSpec("cmd", 1, list))
+    assert "another meaning" in spec_fault("sandbox", SandboxSpec("cmd", 1, lambda: None))
     assert spec_fault("agent", AgentSpec("cmd", 1, plays)) == ""
 
 

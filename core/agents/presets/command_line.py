@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
-import shutil
-from pathlib import Path
 
-from grpo.plugins._spec.binding import search_path
-from grpo.plugins.agents import Access, AgentTask, Command
+from grpo.plugins.agents import Access, AgentTask, Command, search_path
 from grpo.plugins.errors import UsageError
 from grpo.plugins.specs import AgentSpec, Option
 
@@ -28,6 +24,8 @@ def _refuse(*, line: str) -> None:
     Raises:
         UsageError: it is empty, its quotes do not match, or its program is not there.
     """
+    import shutil
+
     parts = _parts(line)
     if not parts:
         raise UsageError("agent 'cmd' has an empty line. Write cmd:PROGRAM ARGUMENTS, as in cmd:python agent.py.")
@@ -42,6 +40,8 @@ def _parts(line: str) -> list[str]:
     Raises:
         UsageError: its quotes do not match.
     """
+    import shlex
+
     try:
         parts = shlex.split(line)
     except ValueError as error:
@@ -51,7 +51,7 @@ def _parts(line: str) -> list[str]:
 
 def _absolute(part: str, program: bool) -> str:
     is_path = "/" in part if program else os.path.isfile(part)  # noqa: PTH113 - whatever the text, it raises nothing
-    return str(Path(part).absolute()) if is_path else part
+    return os.path.abspath(part) if is_path else part  # noqa: PTH100
 
 
 cmd = AgentSpec(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from grpo.core.agents.presets.shell import system_of
 from grpo.plugins.agent_decorator import agent
 from grpo.plugins.agents import Access, AgentTask, Command
@@ -40,6 +38,8 @@ def claude_code(task: AgentTask, access: Access, *, tools: str = "Bash") -> Comm
 )
 def codex(task: AgentTask, access: Access) -> Command:
     """Plays with Codex: short instructions, no web search, no sub-agents and no goals."""
+    import json
+
     instructions = f"{task.home}/.codex/instructions.md"
     config = f"""model = {json.dumps(access.model)}
 model_provider = "grpo"
@@ -69,6 +69,8 @@ wire_api = "responses"
 )
 def opencode(task: AgentTask, access: Access) -> Command:
     """Plays with opencode: an agent with a short prompt and one tool, and no call for a title."""
+    import json
+
     provider = {
         "npm": "@ai-sdk/openai-compatible",
         "options": {"baseURL": f"{access.url}/v1", "apiKey": access.key},

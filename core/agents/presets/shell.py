@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-
 from grpo.plugins.agents import AgentTask
 
 SYSTEM = "You work in a shell. Run commands with the tool, look at what they print, and then answer."
@@ -22,6 +20,8 @@ def run_command(command: str) -> str:
     Args:
         command: the command.
     """
+    import subprocess
+
     try:
         ended = subprocess.run(
             ["bash", "-c", command],
