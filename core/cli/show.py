@@ -38,6 +38,7 @@ _COMMANDS = {
     "loss": "run --loss",
     "advantage": "run --advantage",
     "sampler": "run --sampler",
+    "agent": "run --agent",
     "agent": "plugins check",
 }
 _ANSWERS = {True: "the policy's last message", False: "what it returns, or else the policy's last message"}
