@@ -78,7 +78,7 @@ def trace_of(step: int, rollout: Rollout, record: AgentRecord, ids: Sequence[int
     prompts: list[list[int]] = []
     sampled: list[Sequence[int]] = []
     said: list[list[RecordedTurn]] = []
-    turns = []
+    turns: list[TraceTurn] = []
     for place, call in enumerate(record.tree):
         above = call.parent
         before = [] if above is None else [*prompts[above], *sampled[above]]
