@@ -39,7 +39,6 @@ _COMMANDS = {
     "advantage": "run --advantage",
     "sampler": "run --sampler",
     "agent": "run --agent",
-    "agent": "plugins check",
 }
 _ANSWERS = {True: "the policy's last message", False: "what it returns, or else the policy's last message"}
 _AVERAGES = {

@@ -25,7 +25,7 @@ from grpo.core.plan import Plan
 from grpo.core.text.printable import counted, printable
 from grpo.core.text.stats import Estimate
 from grpo.core.train.batch.env_metrics import HELD_OUT, PREFIX
-from grpo.plugins._spec.binding import BoundAdvantage, BoundLoss
+from grpo.plugins._spec.binding import BoundAdvantage, BoundAgent, BoundLoss
 from grpo.plugins.types import Completion
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ def describe(plan: Plan, run_dir: Path | None) -> list[tuple[str, str]]:
         *(("environment", _environment(part, several=len(plan.envs) > 1)) for part in plan.envs),
         ("rewards", rewards),
         *([] if plan.sampler is None else [("sampler", plan.sampler.name)]),
-        *([] if plan.agent is None else [("agent", _agent(plan))]),
+        *([] if plan.agent is None else [("agent", _agent(plan, plan.agent))]),
         ("training", f"{how}, learning rate {train.lr:g}, {train.dtype}, {_objective(plan)}"),
         (
             "steps",
@@ -282,12 +282,13 @@ def describe(plan: Plan, run_dir: Path | None) -> list[tuple[str, str]]:
     return lines
 
 
-def _agent(plan: Plan) -> str:
+def _agent(plan: Plan, agent: BoundAgent) -> str:
     rollout, train = plan.config.rollout, plan.config.train
     most = rollout.turns * rollout.max_completion_length
     calls = rollout.turns * train.prompts_per_step * train.group_size
+    named = plan.config.agent if isinstance(plan.config.agent, str) else agent.name
     return (
-        f"{plan.config.agent}: at most {counted(rollout.turns, 'call')} and {most:,} sampled tokens an episode, "
+        f"{named}: at most {counted(rollout.turns, 'call')} and {most:,} sampled tokens an episode, "
         f"{calls:,} calls a step"
     )
 

@@ -24,6 +24,7 @@ from grpo.core.planning.turns import decide_turns, narrowed
 from grpo.core.policy.chat_template import Value
 from grpo.core.policy.load import end_ids
 from grpo.core.policy.weights import Weights, load_weights
+from grpo.core.record.agent_calls import without_ids
 from grpo.core.rollout.hf.sampler import HfRollouts
 from grpo.core.rollout.open import open_agents
 from grpo.core.rollout.players import player_of
@@ -260,7 +261,7 @@ def recorded(plan: EvaluationPlan, evaluation: Evaluation) -> list[dict[str, Any
             "sample": i % plan.samples,
             "tokens": len(completion.token_ids),
             "finish_reason": completion.finish_reason,
-            **({"info": dict(completion.info)} if completion.info else {}),
+            **({"info": without_ids(completion.info)} if completion.info else {}),
             "env": completion.env,
             "scores": {name: found[i].as_json() for name, found in evaluation.outcomes.items()},
         }

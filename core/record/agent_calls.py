@@ -9,7 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 KEY = "agent"  # of a rollout's info
 
@@ -103,12 +107,12 @@ class AgentRecord:
 
 def agent_of(info: Mapping[str, Any]) -> AgentRecord | None:
     """Returns what an agent did; None where the info says nothing of one, as that of another environment may."""
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
     if KEY not in info:
         return None
     try:
-        record = TypeAdapter(AgentRecord).validate_python(info[KEY])
+        record = _form().validate_python(info[KEY])
     except (ValidationError, RecursionError):
         return None
     earlier = all(call.parent is None or 0 <= call.parent < place for place, call in enumerate(record.tree))
@@ -132,6 +136,13 @@ def depths(tree: Sequence[RecordedCall]) -> list[int]:
         found.append(found[call.parent] + (call.parent in continued))
         continued.add(call.parent)
     return found
+
+
+@cache
+def _form() -> TypeAdapter[AgentRecord]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(AgentRecord)
 
 
 def without_ids(info: Mapping[str, Any]) -> dict[str, Any]:

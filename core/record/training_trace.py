@@ -12,10 +12,14 @@ import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from grpo.core.record.agent_calls import AgentRecord, RecordedCall, RecordedTurn, RecordedUse
 from grpo.core.record.browse import Rollout
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 VERSION = 1
 OURS = "grpo"  # in the metadata of a turn
@@ -78,7 +82,7 @@ def trace_of(step: int, rollout: Rollout, record: AgentRecord, ids: Sequence[int
     prompts: list[list[int]] = []
     sampled: list[Sequence[int]] = []
     said: list[list[RecordedTurn]] = []
-    turns = []
+    turns: list[TraceTurn] = []
     for place, call in enumerate(record.tree):
         above = call.parent
         before = [] if above is None else [*prompts[above], *sampled[above]]
@@ -121,10 +125,10 @@ def read_trace(values: Mapping[str, Any]) -> Trace:
     Raises:
         ValueError: it is not of the schema; says where.
     """
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
     try:
-        trace = TypeAdapter(Trace).validate_json(json.dumps(values))  # strict of Python is stricter than of JSON
+        trace = _form().validate_json(json.dumps(values))  # strict of Python is stricter than of JSON
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
@@ -138,6 +142,13 @@ def read_trace(values: Mapping[str, Any]) -> Trace:
     if not trace.turns:
         raise ValueError("it has no turns")
     return trace
+
+
+@cache
+def _form() -> TypeAdapter[Trace]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Trace)
 
 
 def is_trace(values: Mapping[str, Any]) -> bool:

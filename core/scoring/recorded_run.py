@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from grpo.core.record.agent_calls import without_ids
 from grpo.core.record.browse import Rollout, from_table, read_step, to_completion
 from grpo.core.record.rollout_columns import COLUMNS
 from grpo.core.record.run_dir import is_run, open_run_dir, read_json, rollout_steps
@@ -80,7 +81,7 @@ def _row(number: int, step: int, rollout: Rollout) -> RecordedRow:
         "prompt": list(rollout.prompt),
         "step": step,
         "group": rollout.group,
-        **({"info": dict(rollout.info)} if rollout.info else {}),
+        **({"info": without_ids(rollout.info)} if rollout.info else {}),
         **({"env": rollout.env} if rollout.env else {}),
     }
     return RecordedRow(number, values, to_completion(rollout))

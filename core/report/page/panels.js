@@ -177,6 +177,7 @@ const SECTIONS = [
         curves: every(keys, /^agent\/roots\/(.+)$/),
         moving: true,
       },
+      { title: "Rows", unit: "a rollout", curves: [one("rows/mean", "mean"), one("rows/most", "most")] },
       {
         title: "Tokens of agents",
         unit: "an episode",

@@ -195,3 +195,12 @@ def test_a_file_without_traces_is_refused(text: str, reason: str, tmp_path: Path
     (tmp_path / "traces.jsonl").write_text(text)
     with pytest.raises((UsageError, DatasetError), match=reason):
         CliRunner().invoke(cli, ["show", str(tmp_path / "traces.jsonl")], catch_exceptions=False)
+
+
+def test_rows_that_grpo_score_writes_of_a_run_have_no_token_ids_of_prompts(tmp_path: Path) -> None:
+    run = agent_run(tmp_path / "agents")
+    options = ["score", "--reward", "proximity", "--input", str(run.path), "--output", str(tmp_path / "rows.jsonl")]
+    CliRunner().invoke(cli, options, catch_exceptions=False)
+    first = json.loads((tmp_path / "rows.jsonl").read_text().splitlines()[0])
+    assert first["info"]["agent"]["calls"] == 7
+    assert "new_ids" not in first["info"]["agent"]["tree"][0]
