@@ -6,26 +6,15 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from grpo.core.config.section import PluginRef
 
-<<<<<<< HEAD
-
-def own_prompt(spec: PluginRef) -> str:
-    """Returns a note for a run with this agent.
-=======
 def own_prompt(source: str | Mapping[str, Any]) -> str:
     """Returns a note for a run with an agent.
->>>>>>> seen
 
     Args:
         source: the agent as the user named it, a SPEC or a table with its name.
     """
-<<<<<<< HEAD
-    name = spec if isinstance(spec, str) else str(spec["name"])
-=======
     spec = source if isinstance(source, str) else source["name"]
->>>>>>> seen
     return (
         "an agent sends prompts of its own, and their length is not known before a run; this measures the first: "
-        f"grpo plugins check {shlex.quote(f'agent:{name}')}"
+        f"grpo plugins check {shlex.quote(f'agent:{spec}')}"
     )
