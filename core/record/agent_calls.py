@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -103,6 +103,14 @@ class AgentRecord:
     stderr: str
     tree: tuple[RecordedCall, ...]
     files_omitted: int = 0
+
+
+def as_info(record: AgentRecord) -> dict[str, Any]:
+    """Returns a record as the info of a rollout holds it; token ids, of which there are many, stand as they are."""
+    calls = [asdict(replace(call, new_ids=(), ids=())) for call in record.tree]
+    ids = [{"new_ids": call.new_ids, "ids": call.ids} for call in record.tree]
+    tree = [{**call, **own} for call, own in zip(calls, ids, strict=True)]
+    return {**asdict(replace(record, tree=())), "tree": tree}
 
 
 def agent_of(info: Mapping[str, Any]) -> AgentRecord | None:

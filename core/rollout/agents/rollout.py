@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any, Literal
 
 from grpo.core.agents.program import AgentExit
 from grpo.core.env.episodes import Episode
 from grpo.core.gateway.conversation import ChatTurn
-from grpo.core.record.agent_calls import KEY, AgentRecord, RecordedCall, RecordedTurn, RecordedUse, as_text
+from grpo.core.record.agent_calls import KEY, AgentRecord, RecordedCall, RecordedTurn, RecordedUse, as_info, as_text
 from grpo.core.rollout.agents.desk import AgentEpisode
 from grpo.core.rollout.agents.tree import Call, CallTree
 from grpo.core.rollout.turns.play import Trajectory
@@ -40,7 +40,7 @@ def trajectory_of(
     said = [call for call in tree.calls if call.thread == main and call.delivered]
     failure = _failure(episode, ended, heard=bool(rows))
     chosen = [] if failure else [call for _, calls in rows for call in calls]
-    info: dict[str, Any] = {KEY: asdict(_record(episode, ended, chosen)), "files": dict(ended.files)}
+    info: dict[str, Any] = {KEY: as_info(_record(episode, ended, chosen)), "files": dict(ended.files)}
     finish: FinishReason = "stop"
     if failure:
         finish, info["failure"] = "error", failure
