@@ -43,7 +43,8 @@ def decide_agent(
     """
     agent = bound_agent(config.agent, host, envs)
     if agent is None:
-        idle = [name for name in AGENT_LIMITS if name in config.rollout.model_fields_set]
+        defaults = type(config.rollout).model_fields
+        idle = [name for name in AGENT_LIMITS if getattr(config.rollout, name) != defaults[name].default]
         if idle:
             raise UsageError(f"rollout.{idle[0]}: the run has no agent. Name one with --agent, or leave it out.")
         return None
