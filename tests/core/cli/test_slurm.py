@@ -137,8 +137,7 @@ def test_a_run_on_two_nodes_stops_at_a_warning_and_goes_on_when_it_is_submitted_
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     run, script, output = tmp_path / "run", tmp_path / "job.sh", tmp_path / "job.out"
-    text = f"--env gsm8k --reward proximity --steps 40 --eval-size 0 --max-completion-length 16 --out {run}"
-    job = [*text.split(), "--prompts-per-step", "2", "--group-size", "4"]
+    job = ["--env", "gsm8k", "--reward", "proximity", "--steps", "40", "--eval-size", "0", "--out", str(run)]
     words = ["launch", "--slurm", "--nodes", "2", "--gpus-per-node", "0", "-o", str(script), "--", *job]
     subprocess.run([sys.executable, "-m", "grpo", *words], check=True)
     first = submit(cluster, script, output)
