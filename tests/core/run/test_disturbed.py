@@ -125,10 +125,9 @@ def checkpoint(job: Job, step: int) -> Path:
 # Signals.
 
 
+# SIGHUP comes from a terminal that is closed, below.
 @pytest.mark.parametrize(
-    "number",
-    [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.core), signal.SIGHUP],
-    ids=lambda number: number.name,
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.core)], ids=lambda number: number.name
 )
 def test_a_signal_ends_the_step_and_the_run_resumes_as_if_nothing_had_been(
     number: signal.Signals, job: Job, undisturbed: Path
@@ -194,9 +193,7 @@ def test_a_second_ctrl_c_during_a_checkpoint_says_what_is_lost(job: Job, undistu
     assert metrics(job.out) == metrics(undisturbed)
 
 
-@pytest.mark.parametrize(
-    "what", ["checkpoints/checkpoint-4", "checkpoints/checkpoint-4/optimizer.pt", "rollouts/step-000004.parquet"]
-)
+@pytest.mark.parametrize("what", ["checkpoints/checkpoint-4/optimizer.pt", "rollouts/step-000004.parquet"])
 def test_kill_9_while_a_file_is_written_loses_only_what_follows_the_last_checkpoint(
     what: str, job: Job, undisturbed: Path
 ) -> None:
@@ -277,7 +274,14 @@ def test_a_removed_run_directory_that_cannot_be_made_again_is_a_line(job: Job) -
     assert f"the run directory {job.out} was removed, or cannot be reached any more" in job.checked(command)
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt", "trainer_state.json", "rng_state.pth"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "model.safetensors",
+        *(pytest.param(name, marks=pytest.mark.nightly) for name in ("optimizer.pt", "trainer_state.json")),
+        pytest.param("rng_state.pth", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_flipped_bit_in_the_newest_checkpoint_and_the_one_before_goes_on(
     name: str, job: Job, undisturbed: Path
 ) -> None:
@@ -322,16 +326,16 @@ CHANGES_THE_PROCESS = (
 )
 IGNORES_CTRL_C = "signal.signal(signal.SIGINT, signal.SIG_IGN)"
 MISCHIEF: tuple[dict[str, str], ...] = (  # what does not hinder each other happens in one run
-    {"changes the process": "; ".join(CHANGES_THE_PROCESS)},
     {
-        "changes torch": "import torch; torch.set_grad_enabled(False); torch.set_default_dtype(torch.float64)",
-        "leaves a thread behind": "CALLS == 1 and threading.Thread(target=time.sleep, args=(600,)).start()",
-        "replaces stdout": "sys.stdout = None; sys.stderr = None",
-    },
-    {
-        "seeds every generator": "import torch; torch.manual_seed(0); random.seed(0)",
+        "changes the process": "; ".join(CHANGES_THE_PROCESS),
         "becomes another process of a launcher": "os.environ.update(RANK='1', WORLD_SIZE='2')",
         "forks": "CALLS == 1 and os.fork()",
+    },
+    {
+        "changes torch": "import torch; torch.set_grad_enabled(False); torch.set_default_dtype(torch.float64)",
+        "seeds every generator": "torch.manual_seed(0); random.seed(0)",
+        "leaves a thread behind": "CALLS == 1 and threading.Thread(target=time.sleep, args=(600,)).start()",
+        "replaces stdout": "sys.stdout = None; sys.stderr = None",
     },
     {
         "ignores Ctrl-C and sets an alarm": f"{IGNORES_CTRL_C}; signal.setitimer(signal.ITIMER_REAL, 0.2)",

@@ -102,6 +102,7 @@ def test_each_process_samples_its_share_with_a_proven_engine_of_its_own(with_eng
     assert (with_engines / "model" / "adapter_model.safetensors").is_file()
 
 
+@pytest.mark.nightly
 def test_servers_sample_the_same_run_and_one_that_is_killed_costs_nothing_but_time(
     with_engines: Path, settings: Path, servers: list[Server], tmp_path: Path
 ) -> None:

@@ -107,6 +107,7 @@ def assert_alike(run: Path, other: Path) -> None:
             torch.testing.assert_close(weights[name], tensor, rtol=1e-4, atol=1e-5, msg=name)
 
 
+@pytest.mark.nightly
 def test_engines_in_the_processes_of_fsdp_sample_the_run_of_whole_policies(folder: Path, whole: Path) -> None:
     run = train(folder, "fsdp", sharded_command.FSDP, "--rollout", "vllm")
     assert_alike(run, whole)
