@@ -280,21 +280,26 @@ class _Body:
         self._part = b""
 
     def read(self, size: int, /) -> bytes:
-        """Returns up to `size` bytes, and none at the end.
+        """Returns up to `size` bytes, and none at the end; waits for no more than that.
 
         Raises:
             ConnectionError: the request broke off.
         """
         if not self._part:
-            self._part = asyncio.run_coroutine_threadsafe(self._next(), self._loop).result()
+            self._part = asyncio.run_coroutine_threadsafe(self._next(size), self._loop).result()
         data, self._part = self._part[:size], self._part[size:]
         return data
 
-    async def _next(self) -> bytes:
+    async def _next(self, size: int) -> bytes:
+        """Returns several parts at once, for threads that wait for each other take longer than a part does."""
+        parts, length = [], 0
         try:
-            return await anext(self._parts, b"")
+            while length < size and (part := await anext(self._parts, b"")):
+                parts.append(part)
+                length += len(part)
         except (ClientDisconnect, HTTPException):
             raise ConnectionError("the request broke off") from None
+        return b"".join(parts)
 
 
 class _Relayed(StreamingResponse):
