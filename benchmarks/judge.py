@@ -1,11 +1,15 @@
 """Compares the judge of code with plain Python and real pytest on honest programs, and times it beside a plain spawn.
 
-    python benchmarks/judge.py [--generated 5000] [--data FOLDER] [--rounds 5] [--no-cost | --only-cost]
+    python benchmarks/judge.py [--generated 5000] [--data FOLDER] [--rounds 5] [--killed 0.2] [--no-cost | --only-cost]
 
-Honest programs are the canonical solutions of HumanEval and MBPP, tests/rewards/code/honest.jsonl and programs drawn by
-lot (tests/rewards/code/random_programs.py). Each runs twice: judged, and as plain Python beside its tests (by pytest
-where they have test functions), which is what a judge is to agree with. A program that the judge refuses and plain
-Python accepts is printed; the exit code is then 1. Data sets that are not in the folder are left out.
+Honest programs are the canonical solutions of HumanEval and MBPP, completions of AceCode that plain Python accepts,
+tests/rewards/code/honest.jsonl and programs drawn by lot (tests/rewards/code/random_programs.py). Each runs twice:
+judged, and as plain Python beside its tests (by pytest where they have test functions), which is what a judge is to
+agree with. A program that the judge refuses and plain Python accepts is printed; the exit code is then 1. Data sets
+that are not in the folder are left out.
+
+With --killed a process of the sandboxes, drawn by lot, is ended from outside about every so many seconds. A program
+that it befalls is judged again, as in a run, and what is refused is compared with plain Python when that is over.
 
 Costs are processor time, which holds on a busy machine too: a completion judged by `calls` with four assertions and a
 program of `io` with one input, in times of `pool.run([Job("pass")])` and of a bare `python3 -I -S -c pass`; and a test
@@ -20,6 +24,8 @@ import contextlib
 import gzip
 import json
 import os
+import random
+import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
@@ -43,6 +49,7 @@ from grpo.rewards.sandbox.local import local
 ROOT = Path(__file__).resolve().parent.parent
 _SUBREAPER = 36  # prctl: orphans below this process become its children, and so does their processor time
 _AT_ONCE, _TRIES = 8, 3
+_TRIES_AMONG_KILLS = 12
 _COUNT = 40  # programs of one reading
 _PRELUDE = f"""\
 import sys
@@ -88,6 +95,11 @@ def honest_programs(data: Path, generated: int) -> Iterator[Honest]:
     if path.is_file():
         for row in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
             yield Honest("MBPP", str(row["task_id"]), row["code"], row)
+    path = data / "cases" / "acecode_completions.jsonl"
+    if path.is_file():
+        for row in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
+            if row["plain_python_pass_rate"] == 1:
+                yield Honest("AceCode", row["id"], row["completion"], row)
     path = ROOT / "tests" / "rewards" / "code" / "honest.jsonl"
     for case in map(json.loads, path.read_text(encoding="ascii").splitlines()):
         yield Honest("honest.jsonl", case["name"], case["completion"], case["row"])
@@ -104,10 +116,10 @@ def task_for(row: dict[str, Any]) -> Task:
     return task_of(Columns(**{name: row[name] for name in Columns.__dataclass_fields__ if name in row}))
 
 
-async def verdict(pool: SandboxPool, program: Honest) -> tuple[str, str]:
+async def verdict(pool: SandboxPool, program: Honest, tries: int) -> tuple[str, str]:
     """Returns by which judge a program is judged, and how it did; what a busy machine caused is tried again."""
     kind = "?"
-    for left in reversed(range(_TRIES)):
+    for left in reversed(range(tries)):
         try:
             task = task_for(program.row)
             kind = task.plan().kind if task.sources else "io"
@@ -139,36 +151,72 @@ async def reference(pool: SandboxPool, program: Honest) -> bool:
     return result.exit_code == 0
 
 
-def agreement(programs: list[Honest], pool: SandboxPool) -> int:
-    """Prints how the judge and plain Python agree; returns how many programs the judge alone refuses."""
+def processes_below(process: int) -> list[int]:
+    """Returns the processes that a process started, and those that these started."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{process}/task").iterdir():
+            for child in map(int, (task / "children").read_text().split()):
+                found += [child, *processes_below(child)]
+    return found
+
+
+async def kill_again_and_again(seconds: float) -> None:
+    """Ends a process of the sandboxes about every so many seconds, until it is cancelled; prints how many."""
+    rng, killed = random.Random(0), 0
+    try:
+        while True:
+            await asyncio.sleep(rng.uniform(0.5, 1.5) * seconds)
+            if below := processes_below(os.getpid()):
+                with contextlib.suppress(OSError):
+                    os.kill(rng.choice(below), signal.SIGKILL)
+                    killed += 1
+    finally:
+        print(f"{killed} processes were ended from outside", flush=True)
+
+
+def agreement(programs: list[Honest], pool: SandboxPool, killed: float = 0.0) -> int:
+    """Prints how the judge and plain Python agree; returns how many programs the judge alone refuses.
+
+    Args:
+        programs: the programs.
+        pool: where they run.
+        killed: a process of the pool is ended every so many seconds; 0 for never.
+    """
+    turn = asyncio.Semaphore(_AT_ONCE)
+
+    async def judged(program: Honest) -> tuple[str, str]:
+        async with turn:
+            return await verdict(pool, program, _TRIES_AMONG_KILLS if killed else _TRIES)
+
+    async def accepted_by_python(program: Honest, kind: str, line: str) -> bool:
+        if kind == "?" or (killed and line.startswith("accepted")):
+            return True
+        async with turn:
+            return await reference(pool, program)
+
+    async def every() -> tuple[list[tuple[str, str]], list[bool]]:
+        killer = asyncio.create_task(kill_again_and_again(killed)) if killed else None
+        verdicts = await asyncio.gather(*map(judged, programs))
+        if killer is not None:
+            killer.cancel()
+        plain = zip(programs, verdicts, strict=True)
+        return verdicts, await asyncio.gather(*(accepted_by_python(program, *each) for program, each in plain))
+
     counts: Counter[tuple[str, str, str]] = Counter()
     blamed = 0
-
-    async def compare(program: Honest, turn: asyncio.Semaphore) -> None:
-        nonlocal blamed
-        async with turn:
-            kind, line = await verdict(pool, program)
-            accepted = line.startswith("accepted")
-            plain = await reference(pool, program) if kind != "?" else True
+    for program, (kind, line), plain in zip(programs, *asyncio.run(every()), strict=True):
+        accepted = line.startswith("accepted")
         counts[program.source, kind, "programs"] += 1
         counts[program.source, kind, "accepted"] += accepted
         counts[program.source, kind, "agreed"] += accepted == plain
-        done = sum(count for (*_, what), count in counts.items() if what == "programs")
-        if done % 500 == 0:
-            print(f"{done} of {len(programs)}", file=sys.stderr, flush=True)
         if plain and not accepted:
             blamed += 1
             print(f"refused: {program.source}, {program.name} ({kind}): {line}", flush=True)
-
-    async def every() -> None:
-        turn = asyncio.Semaphore(_AT_ONCE)
-        await asyncio.gather(*(compare(program, turn) for program in programs))
-
-    asyncio.run(every())
     print(f"{'source':<14} {'judge':<8} {'accepted':>9} {'programs':>9} {'as plain Python':>16}")
     for source, kind in sorted({(source, kind) for source, kind, _ in counts}):
-        accepted, total, agreed = (counts[source, kind, what] for what in ("accepted", "programs", "agreed"))
-        print(f"{source:<14} {kind:<8} {accepted:>9} {total:>9} {agreed:>16}")
+        right, total, agreed = (counts[source, kind, what] for what in ("accepted", "programs", "agreed"))
+        print(f"{source:<14} {kind:<8} {right:>9} {total:>9} {agreed:>16}")
     return blamed
 
 
@@ -223,6 +271,7 @@ def main() -> int:
     parser.add_argument("--generated", type=int, default=200, metavar="N", help="programs drawn by lot (default: 200)")
     parser.add_argument("--data", type=Path, default=folder, help="folder with humaneval/ and mbpp/")
     parser.add_argument("--rounds", type=int, default=5, help="readings of each cost (default: 5)")
+    parser.add_argument("--killed", type=float, default=0.0, metavar="SECONDS", help="end a process that often")
     parser.add_argument("--no-cost", action="store_true", help="only the agreement")
     parser.add_argument("--only-cost", action="store_true", help="only the costs")
     options = parser.parse_args()
@@ -230,7 +279,7 @@ def main() -> int:
     blamed = 0
     with contextlib.closing(local(slots=4)) as pool:
         if not options.only_cost:
-            blamed = agreement(list(honest_programs(options.data, options.generated)), pool)
+            blamed = agreement(list(honest_programs(options.data, options.generated)), pool, options.killed)
         if not options.no_cost:
             costs(pool, options.rounds)
     return min(blamed, 1)

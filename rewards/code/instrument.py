@@ -24,6 +24,8 @@ _FORGIVES = r"\((?:AssertionError|Exception|BaseException)\b"
 _UNEQUAL = ("assertNotEqual", "assertIsNot")
 _CONVERSIONS = words("int float complex str repr bytes len bool abs round hash")
 _ORDERS = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
+_ORDERED = {"assertLess": "lt", "assertLessEqual": "le", "assertGreater": "gt", "assertGreaterEqual": "ge"}
+_LIKE = words("assertAlmostEqual assertAlmostEquals assertCountEqual assertSequenceEqual assertMultiLineEqual")
 _LARGEST_BASE, _LARGEST_FACTOR = 200, 10_000
 _FAR = 17
 _STEPS = (1, -1, 2)
@@ -75,6 +77,7 @@ class Instrument(ast.NodeTransformer):
         self._in_function = 0  # outside of functions; in one, the number of the assertion that it begins with, or -1
         self._changing = self._caught = self._in_assert = False
         self._pinned_names: set[str] = set()
+        self._assigned: dict[str, ast.expr] = {}
 
     def finished(self) -> Prepared:
         """Returns what was taken out, when all is rewritten."""
@@ -114,6 +117,7 @@ class Instrument(ast.NodeTransformer):
         self._unit, self._assertions = number, []
         self._changing = _asks_for_change(body, self._names | self._methods)
         self._pinned_names = _pinned_names(body)
+        self._assigned = _assigned_once(body)
         done = self._block(body, sure=sure and self._none_skipped)
         if self._assertions and not any(self._assertions):
             self.prepared.reaching.append(number)
@@ -208,19 +212,48 @@ class Instrument(ast.NodeTransformer):
     def visit_Expr(self, node: ast.Expr) -> Any:
         call, sure = node.value, self._sure
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr.startswith("assert"):
-            if call.func.attr in _EQUAL and len(call.args) >= 2 and not self._split and not self._caught:
+            asked = None if self._split or self._caught else self._asked_by(call)
+            if asked is not None:
                 self._assertions.append(sure)
-                asked = self.call("__true__", self._equal(call.args[0], call.args[1]), self._place(sure))
+                asked = self.call("__true__", asked, self._place(sure))
                 node.value = ast.Call(ast.Attribute(call.func.value, "assertTrue", ast.Load()), [asked], [])
                 return node
             self.generic_visit(node)
+            if call.func.attr.startswith("assert_") and not self._split:
+                node.value = self.call("__called__", call.func.value, call.func.attr, *call.args)
+                node.value.keywords = call.keywords
             return [node, self._passed(sure)]
         self.generic_visit(node)
         forgets = isinstance(call, ast.Call) and self._unit >= 0
         return [node, ast.Expr(self.call("__forget__"))] if forgets else node
 
+    def _asked_by(self, call: ast.Call) -> ast.expr | None:
+        """Returns what a method of unittest asks of two values, where the judge can ask it."""
+        name = called(call)
+        if len(call.args) < 2:
+            return None
+        left, right, *rest = call.args
+        if name in _EQUAL:
+            return self._equal(left, right)
+        if name in _ORDERED:
+            return self._order([_ORDERED[name]], [left, right])
+        if name == "assertIn":
+            return self.call("__contains__", self.visit(left), self.visit(right))
+        if name not in _LIKE:
+            return None
+        question = ast.parse("lambda value, wanted: 0 is None", mode="eval").body
+        names: list[ast.expr] = [ast.Name(each, ast.Load()) for each in ("value", "wanted")]
+        question.body.left = ast.Call(call.func, [*names, *rest], call.keywords)  # type: ignore[attr-defined]
+        return self.call("__same__", self.visit(left), self.visit(right), question)
+
+    def visit_Match(self, node: ast.Match) -> ast.Match:
+        """Rewrites a match: patterns of values compare too."""
+        self.generic_visit(node)
+        node.subject = node.subject if self._split else self.call("__doubted__", node.subject)
+        return node
+
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        name = {ast.Eq: "__alike__", ast.NotEq: "__differ__", ast.In: "__contains__"}.get(type(node.ops[0]))
+        name = {ast.Eq: "__compared__", ast.NotEq: "__differ__", ast.In: "__contains__"}.get(type(node.ops[0]))
         if self._split or self._caught or name is None or len(node.ops) > 1:
             self.generic_visit(node)
             return node
@@ -272,7 +305,8 @@ class Instrument(ast.NodeTransformer):
             if len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
                 return self._equal(test.left, test.comparators[0])
             if all(type(operator) in _ORDERS for operator in test.ops):
-                return self._close(test) or self._order(test)
+                orders = [_ORDERS[type(operator)] for operator in test.ops]
+                return self._close(test) or self._order(orders, [test.left, *test.comparators])
         if not self._split and called_by_name(test) == "__near__" and isinstance(test, ast.Call):
             kept = self._kept(test.args[1])
             if kept is not None:
@@ -283,9 +317,9 @@ class Instrument(ast.NodeTransformer):
         rewritten: ast.expr = self.visit(test)
         return rewritten
 
-    def _order(self, test: ast.Compare) -> ast.expr:
-        names: list[ast.expr] = [ast.Constant(_ORDERS[type(operator)]) for operator in test.ops]
-        return self.call("__order__", ast.Tuple(names, ast.Load()), *map(self.visit, (test.left, *test.comparators)))
+    def _order(self, orders: list[str], values: list[ast.expr]) -> ast.expr:
+        names: list[ast.expr] = [ast.Constant(order) for order in orders]
+        return self.call("__order__", ast.Tuple(names, ast.Load()), *map(self.visit, values))
 
     def _close(self, test: ast.Compare) -> ast.expr | None:
         """Returns the question whether a value is near to a number, and not to another: `abs(f(2) - 0.5) < 1e-9`."""
@@ -297,11 +331,10 @@ class Instrument(ast.NodeTransformer):
         if number is None or most is None:
             return None
         sign = {"lt": "<", "le": "<="}.get(_ORDERS[type(test.ops[0])])
-        questions = [
-            f"lambda value: abs(value - {each!r}) {sign} {most!r}" for each in (number, number + 3 * most + _FAR)
-        ]
-        parsed = [ast.parse(each, mode="eval").body for each in questions] if sign else []
-        return self.call("__close__", self.visit(difference.left), *parsed) if sign else None
+        if not sign:
+            return None
+        question = ast.parse(f"lambda value, wanted: abs(value - wanted) {sign} {most!r}", mode="eval").body
+        return self.call("__same__", self.visit(difference.left), number, question, number + 3 * most + _FAR)
 
     def _equal(self, left: ast.expr, right: ast.expr) -> ast.expr:
         for one, other in ((left, right), (right, left)):
@@ -316,18 +349,19 @@ class Instrument(ast.NodeTransformer):
         """Returns a comparison that computes what is expected before the solution can change what it is computed of."""
         if mentions(right, self._names) and not mentions(left, self._names):
             left, right = right, left
-        others = self._others(left, right) if name == "__alike__" else []
+        others = self._others(left, right) if name != "__differ__" else []
         return self.call(name, self.visit(right), self.visit(left), *others)
 
     def _others(self, left: ast.expr, right: ast.expr) -> list[ast.expr]:
         """Returns comparisons with objects that are made like an expected one, but of other values: `V(5, 7)`."""
-        made = next((side for side in (right, left) if self._is_made(side)), None)
+        values = [self._assigned.get(ast.unparse(side), side) for side in (right, left)]
+        made = next((value for value in values if self._is_made(value)), None)
         if made is None:
             return []
         others = []
         for step in _STEPS:
             other = _Other(step).visit(copy.deepcopy(made))
-            sides = ("one", ast.unparse(other)) if made is right else (ast.unparse(other), "two")
+            sides = ("one", ast.unparse(other)) if made is values[0] else (ast.unparse(other), "two")
             others.append(ast.parse(f"lambda one, two: {sides[0]} == {sides[1]}", mode="eval").body)
         return others if ast.unparse(other) != ast.unparse(made) else []
 
@@ -468,6 +502,16 @@ def _pinned_names(body: Sequence[ast.stmt]) -> set[str]:
     pinned = {id(side) for node in find(body, ast.Compare) for side in _pinned_sides(node)}
     loads = [node for node in find(body, ast.Name) if isinstance(node.ctx, ast.Load)]
     return set(names_in(body)) - {node.id for node in loads if id(node) not in pinned}
+
+
+def _assigned_once(body: Sequence[ast.stmt]) -> dict[str, ast.expr]:
+    """Returns the names that are given one value, with that value as it stood in the tests."""
+    stored = names_in(body, ast.Store)
+    single = [
+        node for node in find(body, ast.Assign) if isinstance(node.targets[0], ast.Name) and len(node.targets) == 1
+    ]
+    values = {ast.unparse(node.targets[0]): copy.deepcopy(node.value) for node in single}
+    return {name: value for name, value in values.items() if stored.count(name) == 1}
 
 
 def _pinned_sides(node: ast.Compare) -> list[ast.expr]:

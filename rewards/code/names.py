@@ -13,10 +13,9 @@ import symtable
 import sys
 from collections.abc import Sequence
 
-from grpo.rewards.code.syntax import called_by_name, find, names_in
-
 from grpo.rewards.code.guest.customs import NAMES, SOLUTION_MODULES
 from grpo.rewards.code.results import UnusableTests
+from grpo.rewards.code.syntax import called_by_name, find, names_in
 
 # Where tests do not import a library, it is theirs all the same, and never the solution's.
 _LIBRARIES = {name: name for name in ("numpy", "pandas", "pytest", "scipy", "sympy", "torch")}

@@ -44,6 +44,7 @@ JUDGE_MODULES = (
     "loading",
     "units",
     "guard",
+    "questions",
     "served",
     "calling",
     "keeping",

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 _NAMES = re.compile(
-    r"__globals__|__closure__|__builtins__|cell_contents|\.f_(?:back|globals|locals|builtins)\b|\b(?:gi|cr|ag|tb)_frame\b"
+    r"__globals__|__closure__|\.__builtins__|cell_contents|\.f_(?:back|globals|locals|builtins)\b|\b(?:gi|cr|ag|tb)_frame\b"
     r"|\b_pytest\b|/proc/self"
 )
 
@@ -81,7 +81,10 @@ def install(files: tuple[str, ...], refused: Callable[[str], None]) -> Callable[
             return
         if event == "marshal.loads" and frame_of(1).f_code.co_filename.startswith("<frozen"):
             return
-        if event == "object.__getattr__" and args[1] not in _ATTRIBUTES:
+        name = args[1] if event == "object.__getattr__" else ""
+        if name == "__code__" and frame_of(1).f_code.co_name == "getclosurevars":
+            name = "f_globals"  # which it hands out
+        if name and name not in _ATTRIBUTES:
             return
         if event == "object.__setattr__" and args[1] != "__code__":
             return

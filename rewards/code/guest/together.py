@@ -10,32 +10,27 @@ This module runs inside sandboxes and needs the standard library alone.
 
 from __future__ import annotations
 
-import collections
 import contextlib
-import copy
 import json.encoder
-import operator
 import os
+import re
 import signal
 import sys
 import types
 import warnings
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from grpo.rewards.code.guest.channel import orders, silence
 from grpo.rewards.code.guest.customs import customary
 from grpo.rewards.code.guest.guard import install, looks_around
 from grpo.rewards.code.guest.loading import MODULE, asked_for, line_of, new_module, run_source
-from grpo.rewards.code.guest.plain import NotPlain, decode, encode
+from grpo.rewards.code.guest.questions import questions
 from grpo.rewards.code.guest.units import Stop, asking, asserting, is_skip, same
 
 _FILE = f"<{MODULE}>"
 _HEAD = 4
-_HOLDING = (list, dict, set, collections.deque, collections.Counter, collections.defaultdict)
-_COUNTING = (int, float, str, bool, type(None), *_HOLDING)
 _RUNNER = ("unittest.case", "unittest.mock", "pytest")
-_AGAINST = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
 
 
 def main(descriptor: int) -> None:
@@ -60,8 +55,7 @@ def main(descriptor: int) -> None:
         return
     before = dict(vars(module))
     runner = [*_RUNNER, *(name for name in sys.modules if name.startswith("_pytest"))]
-    watched = ["builtins", *given.modules, *runner]
-    marks = _marks(watched)
+    marks = _marks(["builtins", *runner], given.modules)
     for name in [name for name in sys.modules if name.partition(".")[0] == "grpo"]:
         del sys.modules[name]
 
@@ -78,7 +72,7 @@ def main(descriptor: int) -> None:
             before |= run_source(module, given.program)
         except BaseException as error:  # the program may also call sys.exit()
             why = line_of(error)
-        changed = _difference(marks, _marks(watched))
+        changed = _difference(marks, _marks(["builtins", *runner], given.modules))
         why = why or looked() or (f"it changes {changed}" if changed else "")
     if why:
         say(["failed", "raised", why])
@@ -97,15 +91,24 @@ def main(descriptor: int) -> None:
     true, enter, begin_assertions, fault_of = asserting(given.sure, given.reaching)
     faults: list[str] = []
     patching = any(word in given.source for word in ("patch", "setattr", "builtins"))
-    watched = runner if patching else ["builtins", *runner]
+    changed_by_tests = set(re.findall(r"\b(\w+)\.\w+(?:, [\w.]+)* = ", given.source))
+    kept = [name for name in given.modules if name.rpartition(".")[2] not in changed_by_tests]
+    tests = types.ModuleType("test_solution")
+    classes: list[type] = []
     running = -1
+
+    def watched() -> dict[tuple[str, str], int]:
+        """Returns the marks of what no solution may change while the tests run, and the tests do not."""
+        return _marks(runner) if patching else _marks(["builtins", *runner], kept, classes)
 
     def begin(unit: int) -> bool:
         nonlocal running, marks
         if not given.first <= unit <= given.last:
             return False
         if running < 0:
-            marks = _marks(watched)  # pytest itself has begun
+            held = {name: value for name, value in vars(tests).items() if isinstance(value, type)}
+            classes.extend(kind for name, kind in held.items() if name not in changed_by_tests)
+            marks = watched()  # pytest itself has begun
         running = unit
         has_changed()
         forget()
@@ -126,27 +129,25 @@ def main(descriptor: int) -> None:
         elif error is not None and not how:
             how, why = "failed" if isinstance(error, AssertionError) else "raised", line_of(error)
         elif not how:
-            fault = faults[0] if faults else _difference(marks, _marks(watched)) or fault_of(unit)
+            fault = faults[0] if faults else _difference(marks, watched()) or fault_of(unit)
             how, why = ("failed", fault) if fault else ("passed", "")
         if not say(["end", how, why, has_changed()]):
             raise Stop
 
-    judge = _questions(module, say, faults)
+    judge = questions(module, say, faults, "ANY" in given.source)
     judge |= {"__begin__": begin, "__ended__": ended, "__ask__": ask, "__forget__": forget}
     judge |= {"__true__": true, "__enter__": enter}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # texts that stand for functions are called
             code = compile(given.source, "<tests>", "exec", dont_inherit=True)
-        space = customary(code) | space
+        vars(tests).update(customary(code) | space)
         code = _with_judge(code, judge)
         trouble = ""
         if given.pytest:
-            tests = types.ModuleType("test_solution")
-            vars(tests).update(space)
             trouble = _run_pytest(code, tests, given.items, range(given.first, given.last + 1), begin, ended)
         else:
-            exec(code, space)
+            exec(code, vars(tests))
         say(["broken", trouble] if trouble else ["done"])
     except Stop:
         say(["stopped", ""])
@@ -168,116 +169,6 @@ def _with_judge(code: types.CodeType, judge: dict[str, Any]) -> types.CodeType:
         for each in code.co_consts
     ]
     return code.replace(co_consts=tuple(constants))
-
-
-def _questions(module: types.ModuleType, say: Callable[[list[Any]], Any], faults: list[str]) -> dict[str, Any]:
-    """Returns what the tests call to compare something with what the solution made, by its name.
-
-    Args:
-        module: the solution.
-        say: asks the keeper.
-        faults: gets what is wrong with the objects of the solution.
-    """
-
-    def doubt(fault: str, question: Callable[[], Any], *values: Any) -> None:
-        """Notes a fault if objects say yes to an extra question, of which they keep no trace; an error is no yes."""
-        with _without_trace(module, *values), contextlib.suppress(Exception):
-            if question():
-                faults.append(fault)
-
-    def known(value: Any, place: int, tolerance: float | None = None) -> bool:
-        try:
-            wire = encode(value)
-        except (NotPlain, RecursionError):
-            return equal(value, place)
-        return bool(say(["known", place, wire, tolerance]))
-
-    def equal(value: Any, place: int) -> bool:
-        with _without_trace(module, value):
-            other, error = _asked(value, place, None, say)
-        if error is not None:
-            raise error
-        return bool(value == other)
-
-    def alike(two: Any, one: Any, *others: Callable[[Any, Any], Any]) -> Any:
-        result = one == two
-        return suspected(one, two, *others) if result is True else result
-
-    def differ(two: Any, one: Any) -> Any:
-        result = one != two
-        return not suspected(one, two) if result is False else result
-
-    def suspected(one: Any, two: Any, *others: Callable[[Any, Any], Any]) -> bool:
-        """Asks an object that says that it equals something whether it equals other things too."""
-        if others:
-            everything = "an object that equals whatever is made like it"
-            doubt(everything, lambda: all(other(one, two) for other in others), one, two)
-        own, other = (one, two) if _has_own_eq(one) else (two, one)
-        if not _has_own_eq(own):
-            return True
-        try:
-            encode(other)
-        except (NotPlain, RecursionError):
-            both = "an object that equals a value and does not"
-            doubt(both, lambda: (_has_own_ne(own) and own != other) or not own == other, own)  # noqa: SIM201
-            everything = "an object that equals whatever it is compared with"
-            doubt(everything, lambda: own == object() and own == "\N{SNOWMAN}", own)
-            return True
-        with _without_trace(module, own):
-            _asked(own, -1, other, say)
-        return True
-
-    def order(names: tuple[str, ...], *values: Any) -> bool:
-        for name, one, two in zip(names, values, values[1:], strict=False):
-            ask, against = getattr(operator, name), getattr(operator, _AGAINST[name])
-            if not ask(one, two):
-                return False
-            if _is_own(one) or _is_own(two):
-                questions: list[Callable[[], Any]] = [
-                    lambda: against(one, two),  # noqa: B023
-                    lambda: not ask(one, two),  # noqa: B023
-                    lambda: name in ("lt", "gt") and ask(two, one),  # noqa: B023
-                ]
-                for question in questions:
-                    doubt("an object that gives an order and its opposite", question, one, two)
-        return True
-
-    def close(value: Any, near: Callable[[Any], Any], elsewhere: Callable[[Any], Any]) -> Any:
-        result = near(value)
-        if result and _is_own(value):
-            doubt("a number that is near to every number", lambda: elsewhere(value), value)
-        return result
-
-    def contains(item: Any, holder: Any) -> Any:
-        result = item in holder
-        if result and _has_own_eq(item) and type(holder) in (list, tuple):
-            suspected(item, next(each for each in holder if item is each or item == each))
-        if result and _is_own(holder):
-            question = "an object that contains everything"
-            doubt(question, lambda: object() in holder and "\N{SNOWMAN}" in holder, holder)
-        return result
-
-    def twice(function: Any, value: Any, *named: str) -> Any:
-        result = function(value, *named)
-        if _is_own(value) and type(result) in _COUNTING and result == result:
-            name = named[0] if named else function.__name__
-            doubt(f"an object with two answers to {name}", lambda: _differs(result, function(value, *named)), value)
-        return result
-
-    def get(value: Any, name: str) -> Any:
-        return twice(getattr, value, name)
-
-    given = {"known": known, "alike": alike, "differ": differ, "order": order, "close": close, "contains": contains}
-    return {f"__{name}__": function for name, function in {**given, "twice": twice, "get": get}.items()}
-
-
-def _is_own(value: Any) -> bool:
-    """Returns whether a value is an object of the solution's."""
-    return type(value).__module__ == MODULE
-
-
-def _differs(one: Any, two: Any) -> bool:
-    return type(one) is not type(two) or one != two
 
 
 def _line(descriptor: int, token: str) -> Generator[Any, list[Any], None]:
@@ -312,68 +203,29 @@ def _refuse(value: Any) -> Any:
     raise TypeError(type(value).__name__)
 
 
-def _asked(value: Any, place: int, expected: Any, say: Callable[[list[Any]], Any]) -> tuple[Any, Exception | None]:
-    """Asks an object which of several values it equals; returns the expected value and what that comparison raised."""
-    values = [decode(wire) for wire in say(["object", place, encode(expected)])]
-    answers, raised = [], {}
-    for at, other in enumerate(values):
-        try:
-            first, second = bool(value == other), bool(value == other)
-            unequal = bool(value != other) if _has_own_ne(value) else not first
-            answers.append("both" if first is not second or first is unequal else "yes" if first else "no")
-        except Exception as error:
-            answers.append("raised")
-            raised[at] = error
-    right = say(["answers", answers])
-    return values[right], raised.get(right)
+def _marks(
+    names: Sequence[str], libraries: Sequence[str] = (), classes: Sequence[type] = ()
+) -> dict[tuple[str, str], int]:
+    """Returns the ids of functions and classes, and of what these classes define.
 
-
-@contextlib.contextmanager
-def _without_trace(module: types.ModuleType, *values: Any) -> Iterator[None]:
-    """Restores the solution's plain data after extra questions of the judge, as a test may count comparisons."""
-    holders: list[Any] = [module]
-    for value in values:
-        if type(value).__module__ == MODULE:
-            holders += [kind for kind in type(value).__mro__ if kind.__module__ == MODULE]
-            holders += [value] if type(getattr(value, "__dict__", None)) is dict else []
-    before = [
-        (holder, name, held, copy.copy(held) if type(held) in _HOLDING else held)
-        for holder in holders
-        for name, held in list(vars(holder).items())
-        if type(held) in _COUNTING and not name.startswith("__")
-    ]
-    yield
-    for holder, name, held, content in before:
-        if type(held) in _HOLDING and held != content:
-            held.clear()
-            (held.extend if hasattr(held, "extend") else held.update)(content)
-        elif vars(holder).get(name, held) is not held:
-            setattr(holder, name, held)
-
-
-def _has_own_eq(value: Any) -> bool:
-    """Returns whether the class of a value defines `__eq__` in Python."""
-    return isinstance(type(value).__eq__, types.FunctionType)
-
-
-def _has_own_ne(value: Any) -> bool:
-    """Returns whether `!=` follows from `==`, or is Python code, and not that of a built-in type it derives from."""
-    function: Any = type(value).__ne__
-    return function is object.__ne__ or isinstance(function, types.FunctionType)
-
-
-def _marks(names: list[str]) -> dict[tuple[str, str], int]:
-    """Returns the ids of the functions and classes in some modules and in the classes that they define."""
+    Args:
+        names: modules; of all that they hold.
+        libraries: modules; of what they define themselves, as they may hold what others change.
+        classes: classes of the tests; of the functions that the tests gave them.
+    """
     marks: dict[tuple[str, str], int] = {}
-    for name in names:
-        module = sys.modules.get(name)
-        if module is None:
-            continue
-        for key, value in list(vars(module).items()):
-            if callable(value) and "<locals>" not in getattr(value, "__qualname__", ""):  # pytest sets these anew
+    for name in (each for each in (*names, *libraries) if each in sys.modules):
+        for key, value in list(vars(sys.modules[name]).items()):
+            if not callable(value) or "<locals>" in getattr(value, "__qualname__", ""):  # pytest sets these anew
+                continue
+            own = getattr(value, "__module__", None) == name
+            if name in names or own:
                 marks[name, key] = id(value)
-                if isinstance(value, type) and value.__module__ == name:
-                    marks |= {(f"{name}.{key}", part): id(held) for part, held in vars(value).items() if callable(held)}
+            if own and isinstance(value, type):
+                marks |= {(f"{name}.{key}", part): id(held) for part, held in vars(value).items() if callable(held)}
+    for kind in classes:
+        held = {part: each for part, each in vars(kind).items() if isinstance(each, types.FunctionType)}
+        marks |= {(kind.__name__, part): id(each) for part, each in held.items()}
     return marks
 
 

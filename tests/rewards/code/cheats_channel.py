@@ -1,6 +1,6 @@
 """Programs that attack the judge, its channel and their process instead of answering: name to source.
 
-The task and the tests are those of `code_cheats.py`; each must be judged wrong.
+The task and the tests are those of `cheats.py`; each must be judged wrong.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ all = any = isinstance = lambda *a: True
 sorted = lambda *a: [0, 52]
 enumerate = zip = map = lambda *a: []
 check = lambda c: None
-__grpo_units__ = None
 def answer(x): return 0
 """,
     "check redefined": """
@@ -65,7 +64,7 @@ def answer(x): return 0
 """,
     "frames of the protocol on every descriptor": """
 import os, json
-m = json.dumps(['value', True, None, '']).encode()
+m = json.dumps(['value', True, []]).encode()
 for fd in range(64):
     for _ in range(50):
         try: os.write(fd, len(m).to_bytes(4, 'big') + m)
@@ -77,9 +76,8 @@ import os, json
 def send(o):
     m = json.dumps(o).encode()
     os.write(3, len(m).to_bytes(4, 'big') + m)
-given = {'check': True, '__grpo_units__': None, '__builtins__': {}, 'abs': 1, 'isinstance': True}
-send(['ready', {'answer': ['h', 1, 'answer', False, []], **given}, ''])
-for _ in range(40): send(['value', ['h', 1, 'Yes', True, []], None, ''])
+send(['ready'])
+for _ in range(40): send(['value', True, []])
 import time
 time.sleep(3)
 """,
@@ -88,8 +86,8 @@ import os, json
 def send(o):
     m = o if isinstance(o, bytes) else json.dumps(o).encode()
     os.write(3, len(m).to_bytes(4, 'big') + m)
-send(['ready', {'answer': ['h', 1, 'answer', True, ['Exception']]}, ''])
-send(['callback', 0, [], {}]); send(['callback', -1, [], {}]); send(b'NaN'); send(['unit', 0, 'passed', '']); send([])
+send(['ready'])
+send(['value']); send(['other', 'x', 1, [[-1, 0]]]); send(b'NaN'); send(['unit', 0, 'passed', '']); send([])
 """,
     "a frame without end": """
 import os
@@ -112,16 +110,14 @@ time.sleep(30)
 """,
     "the server patched": """
 import sys
-s = sys.modules['grpo.rewards.code.guest.solution']
-v = sys.modules['grpo.rewards.code.guest.values']
-v.Codec.write = lambda self, value: ['y', 'object']
-s.Server._safe = lambda self, value: ['h', 1, 'Yes', True, []]
+s = sys.modules['grpo.rewards.code.guest.served']
+s.encode = lambda value, **named: ['K', 10, 24]
 def answer(x): return 0
 """,
     "the server's answers patched": """
 import sys
-s = sys.modules['grpo.rewards.code.guest.solution']
-s.Server._carried_out = lambda self, kind, number, name, given, named: True if kind == 'op' else 0
+s = sys.modules['grpo.rewards.code.guest.served']
+s._answer = lambda function, arguments, named: ['value', True, [[0, 10]]]
 def answer(x): return 0
 """,
     "the channel closed": """
@@ -152,7 +148,7 @@ def answer(x):
     "a thread that answers": """
 import threading, os, json
 def f():
-    m = json.dumps(['value', True, None, '']).encode()
+    m = json.dumps(['value', True, []]).encode()
     while True: os.write(3, len(m).to_bytes(4, 'big') + m)
 threading.Thread(target=f, daemon=True).start()
 def answer(x): return 0
@@ -200,7 +196,7 @@ c = sys.modules['grpo.rewards.code.guest.channel']
 send = c.Channel.send
 def twice(self, message):
     send(self, message)
-    send(self, ['value', True, None, ''])
+    send(self, ['value', True, []])
 c.Channel.send = twice
 def answer(x): return 10
 """,
@@ -208,7 +204,7 @@ def answer(x): return 10
 import sys
 c = sys.modules['grpo.rewards.code.guest.channel']
 encode = c._encode
-c._encode = lambda m: encode(m) + (encode(['value', True, None, '']) if m[0] == 'value' else '')
+c._encode = lambda m: encode(m) + (encode(['value', True, []]) if m[0] == 'value' else '')
 def answer(x): return x * 7 + 3
 """,
     "JSON that says what it is told": """

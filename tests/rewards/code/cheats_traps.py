@@ -93,13 +93,6 @@ class Number(IntEnum):
 def answer(x): return Number.ANY
 """,
     "an exception class as the answer": "def answer(x): return AssertionError",
-    "an argument that came back": """
-import sys
-s = sys.modules['grpo.rewards.code.guest.solution']
-keep = s.Server._answer
-s.Server._answer = lambda self, a: keep(self, [*a[:3], 0] if a[0] == 'value' else a)
-def answer(x): return x
-""",
     "an asynchronous generator": """
 async def answer(x):
     yield 7 * x + 3

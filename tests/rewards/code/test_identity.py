@@ -1,4 +1,4 @@
-"""What tests may ask of identity, classes, members and contexts across two sandboxes, and what no lie gains there."""
+"""What tests may ask of identity, classes, members and contexts, and what no lie gains there."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,6 @@ from grpo.rewards.code.results import CodeResult
 
 pytestmark = pytest.mark.usefixtures("sandbox_pools")
 
-SERVER = "import sys\ns = sys.modules['grpo.rewards.code.guest.solution']\n"
 KINDS = "class A:\n    'An A.'\nclass B(A): pass\ndef made(k):\n    'Makes.'\n    return B() if k else A()\n"
 LEVELS = """
 from enum import IntEnum, Enum
@@ -40,13 +39,6 @@ def test_an_argument_that_comes_back_is_the_same_object(
     fails("def f(x): return x[:]", "x = [1]\nassert f(x) is x")
 
 
-def test_a_result_that_only_claims_to_be_an_argument_is_none(fails: Callable[..., CodeResult]) -> None:
-    claim = "s.Server._answer = lambda self, a: keep(self, [*a[:3], 0] if a[0] == 'value' else a)\n"
-    claim = f"{SERVER}keep = s.Server._answer\n{claim}"
-    fails(claim + "def f(x): return [7]", "x = [3, 1]\nassert f(x) is x")
-    fails(claim + "def f(x):\n    x.clear()\n    return x", "x = [3, 1]\nassert f(x) == sorted(x)")
-
-
 def test_the_class_of_an_object_is_the_class_that_the_tests_know(
     passes: Callable[..., None], fails: Callable[..., CodeResult]
 ) -> None:
@@ -62,15 +54,6 @@ def test_the_class_of_an_object_is_the_class_that_the_tests_know(
 def test_no_class_of_the_solution_is_a_built_in_one(fails: Callable[..., CodeResult]) -> None:
     named = "class int:\n    __class__ = property(lambda self: (1).__class__)\ndef f(x): return int()"
     fails(named, "assert type(f(1)) is int", "assert type(f(1)).__name__ == 'int'")
-    asked = """
-keep = s.Server._carried_out
-def carried(self, kind, *rest):
-    return (4).__class__ if kind == 'type' else keep(self, kind, *rest)
-s.Server._carried_out = carried
-class K: pass
-def f(x): return K()
-"""
-    fails(SERVER + asked, "assert type(f(1)) is int")
 
 
 def test_members_that_are_numbers_or_texts_keep_name_and_value(passes: Callable[..., None]) -> None:
@@ -82,9 +65,6 @@ def test_members_that_are_numbers_or_texts_keep_name_and_value(passes: Callable[
 def test_a_member_is_what_it_holds_whatever_its_class_says(fails: Callable[..., CodeResult]) -> None:
     liar = "from enum import IntEnum\nclass L(IntEnum):\n    A = 1\n    __eq__ = lambda self, other: True\n"
     fails(liar + "    __hash__ = None\ndef f(x): return L.A", "assert f(1) == 4")
-    for kind, name, value in (("L", "A", "[]"), ("L L", "A", "4"), ("L", "__eq__", "[]"), ("L", 1, "4")):
-        wire = f"s.Server._safe = lambda self, value: ['M', {kind!r}, {name!r}, {value}]\n"
-        fails(SERVER + wire + "def f(x): return 0", "assert f(1) == 5")
 
 
 STACK = "class Stack(list):\n    def push(self, x): self.append(x)\n    def peek(self): return self[-1]\n"
@@ -123,8 +103,6 @@ def test_a_collection_equals_what_it_holds_and_not_what_it_says(fails: Callable[
     fails(liar, "assert Bag([1]) == [4]")
     fails(liar, "assert not Bag([1]) != [4]")
     fails(liar.replace("Bag", "answer"), "assert [4] == answer([1])")
-    yes = f"{SERVER}class Yes:\n    __eq__ = lambda s, o: True\ns._as_plain = lambda value: Yes()\n"
-    fails(yes + liar, "assert Bag([1]) == [4]")
 
 
 def test_tests_may_be_coroutines(passes: Callable[..., None], judged: Callable[..., CodeResult]) -> None:

@@ -48,6 +48,13 @@ class Stack:
 """
 
 IN_BLOCK = "with M() as m:\n    assert m.x == 3"
+MADE = "class V:\n    def __init__(s, *a): pass\n    __eq__ = lambda s, o: isinstance(o, V)\n"
+NUMBER = "class M:\n    __sub__ = __abs__ = lambda s, *o: s\n    __lt__ = __eq__ = lambda s, o: True\n"
+INSIDE = "def run(call):\n    space = getattr(call, '__glo' + 'bals__')\n    space.update(dict.fromkeys({}, print))\n"
+NAMES = "('__true__', '__known__', '__alike__', '__ended__')"
+PATCHES = (
+    "class M:\n    def make(s):\n        import builtins\n        builtins.sorted = lambda x: [1]\n        return 0\n"
+)
 OF_UNITTEST = "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(M().x, 3)"
 
 
@@ -225,6 +232,19 @@ def test_an_infinite_result_is_only_itself(passes: Callable[..., None], fails: C
         ("class M: pass\nheld = len.__globals__", "assert M() is not None", "could reveal the tests"),
         ("class M: pass\nimport builtins\nbuiltins.len = lambda x: 3", "assert len(M()) == 3", "changes builtins.len"),
         ("import unittest\nclass M:\n    def __init__(s): raise unittest.SkipTest", OF_UNITTEST, "left out"),
+        (MADE, "assert V(1) == V(2)", "made like it"),
+        (MADE, "a = V(1)\nb = [V(2)]\nassert [a] == b", "made like it"),
+        (NUMBER, "assert abs(M() - 2.5) < 1e-6", "whatever"),
+        (NUMBER, "import pytest\nassert M() == pytest.approx(2.5)", "whatever"),
+        (NUMBER, OF_UNITTEST.replace("Equal(M().x, 3)", "AlmostEqual(M(), 2.5)"), "whatever"),
+        ("class M:\n    __lt__ = lambda s, o: True", "assert M() < M()", "its opposite"),
+        (
+            "class M:\n    __module__ = 'builtins'\n    __lt__ = __gt__ = lambda s, o: True",
+            "assert M() < 3",
+            "its opposite",
+        ),
+        (INSIDE.format(NAMES) + "class M: pass", "run(lambda: M)\nassert M() == 3", ""),
+        (PATCHES, "a = M().make()\nassert sorted([a]) == [1]", "builtins.sorted"),
         ("import os\nclass M:\n    def __init__(s): os.write(3, b'x' * 99)", "assert M() is not None", ""),
     ],
 )
