@@ -117,3 +117,26 @@ def test_trl_still_holds_what_the_trainer_reads_of_it(tiny_model: Path, vowels: 
     groups = [rows[first : first + size] for first in range(0, len(rows), size)]
     asked = [{row["prompt"][-1]["content"] for row in group} for group in groups]
     assert all(len(prompts) == 1 for prompts in asked), "members of a group are not adjacent"
+
+
+@pytest.mark.core
+def test_the_first_optimizer_step_of_a_schedule_that_rises_learns(
+    tiny_model: Path, vowels: str, tmp_path: Path
+) -> None:
+    """TRL's schedule gives it a rate of 0; nothing else of the trainer is made."""
+    import torch
+
+    from grpo.core.config.schema import parse_config
+    from grpo.core.planning.decide import make_plan
+    from grpo.core.train.trainer import PolicyTrainer, grpo_config
+    from grpo.plugins.host import Host
+
+    tree: dict[str, Any] = {"env": "gsm8k", "dataset": "embedded", "model": str(tiny_model), "rewards": [vowels]}
+    tree |= {"train": {"steps": 40, "lr": 1e-3}, "out": str(tmp_path / "run")}
+    trainer = PolicyTrainer.__new__(PolicyTrainer)
+    trainer.args = grpo_config(make_plan(parse_config(tree), Host.discover()), tmp_path)
+    trainer.optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1e-3)
+    trainer.lr_scheduler = None
+    steps = trainer.args.get_warmup_steps(40)
+    assert steps > 0
+    assert trainer.create_scheduler(40).get_last_lr() == pytest.approx([1e-3 / (steps + 1)])
