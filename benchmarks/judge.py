@@ -117,7 +117,7 @@ def task_for(row: dict[str, Any]) -> Task:
 
 
 async def verdict(pool: SandboxPool, program: Honest, tries: int) -> tuple[str, str]:
-    """Returns by which judge a program is judged, and how it did; what a busy machine caused is tried again."""
+    """Returns by which judge a program is judged, and how it did; trouble is tried again, and then masks it."""
     kind = "?"
     for left in reversed(range(tries)):
         try:
@@ -126,9 +126,9 @@ async def verdict(pool: SandboxPool, program: Honest, tries: int) -> tuple[str, 
             _, result = await judge(pool, program.completion, task, allowance=Allowance(15.0, stop=True))
         except UnusableTests as fault:
             return kind, f"undecided: {fault}"
-        except TransientError:
+        except TransientError as trouble:
             if not left:
-                raise
+                return kind, f"masked: {trouble}"
         else:
             return kind, result.line()
     raise AssertionError("every try ends")
@@ -210,13 +210,14 @@ def agreement(programs: list[Honest], pool: SandboxPool, killed: float = 0.0) ->
         counts[program.source, kind, "programs"] += 1
         counts[program.source, kind, "accepted"] += accepted
         counts[program.source, kind, "agreed"] += accepted == plain
-        if plain and not accepted:
+        counts[program.source, kind, "masked"] += line.startswith("masked")
+        if plain and not accepted and not line.startswith("masked"):
             blamed += 1
             print(f"refused: {program.source}, {program.name} ({kind}): {line}", flush=True)
-    print(f"{'source':<14} {'judge':<8} {'accepted':>9} {'programs':>9} {'as plain Python':>16}")
+    print(f"{'source':<14} {'judge':<8} {'accepted':>9} {'masked':>9} {'programs':>9} {'as plain Python':>16}")
     for source, kind in sorted({(source, kind) for source, kind, _ in counts}):
-        right, total, agreed = (counts[source, kind, what] for what in ("accepted", "programs", "agreed"))
-        print(f"{source:<14} {kind:<8} {right:>9} {total:>9} {agreed:>16}")
+        row = (counts[source, kind, what] for what in ("accepted", "masked", "programs", "agreed"))
+        print("{:<14} {:<8} {:>9} {:>9} {:>9} {:>16}".format(source, kind, *row))
     return blamed
 
 

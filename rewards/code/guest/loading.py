@@ -12,6 +12,7 @@ from typing import Any
 from grpo.rewards.code.guest.customs import SOLUTION_MODULES, customary
 
 MODULE = "solution"
+FILE = f"<{MODULE}>"
 LONGEST = 300
 
 
@@ -24,7 +25,7 @@ def new_module() -> types.ModuleType:
     return module
 
 
-def run_source(module: types.ModuleType, source: str, file: str = f"<{MODULE}>") -> dict[str, Any]:
+def run_source(module: types.ModuleType, source: str, file: str = FILE) -> dict[str, Any]:
     """Runs a source text in a module, with the customary names that it mentions; returns these.
 
     Raises:

@@ -19,14 +19,15 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from grpo.rewards.code.guest.loading import MODULE
+from grpo.rewards.code.guest.loading import FILE, MODULE
 from grpo.rewards.code.guest.near import far
 from grpo.rewards.code.guest.plain import NotPlain, decode, encode
 
 _HOLDING = (list, dict, set, collections.deque, collections.Counter, collections.defaultdict)
 _COUNTING = (int, float, str, bool, type(None), *_HOLDING)
 _AGAINST = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
-_CONTAINERS = (dict, list, tuple, set, frozenset)
+_CONTAINERS = (dict, list, tuple, collections.deque, set, frozenset)
+_SCANNED: tuple[Any, ...] = (list, tuple, collections.deque, type({}.values()))
 _HEAP = 1 << 9  # the flag of a class that is not part of the interpreter
 _MOST_PAIRS = 64
 _EVERYTHING = "an object that equals whatever it is compared with"
@@ -145,11 +146,22 @@ def questions(module: types.ModuleType, say: Say, faults: list[str], any_value: 
 
     def contains(item: Any, holder: Any) -> Any:
         result = item in holder
-        if result and type(holder) in (list, tuple):
-            suspect(item, next(each for each in holder if item is each or item == each))
+        if result and type(holder) in _SCANNED:
+            suspect(item, next((each for each in holder if item is each or item == each), item))
         if result and _is_own(holder):
-            everything = "an object that contains everything"
-            doubt(everything, lambda: _word() in holder and (type(item) is str or object() in holder), holder)
+            asked: list[Callable[[], Any]] = [
+                lambda: _word() in holder and (type(item) is str or object() in holder),
+                lambda: item not in holder,
+            ]
+            for question in asked if os.urandom(1)[0] % 2 else reversed(asked):
+                doubt("an object that contains everything", question, holder)
+        return result
+
+    def kind(value: Any, kinds: Any) -> bool:
+        result = isinstance(value, kinds)
+        check = getattr(getattr(type(kinds), "__instancecheck__", None), "__code__", None)
+        if result and getattr(check, "co_filename", "") == FILE:
+            doubt("a class of which everything is an instance", lambda: isinstance(object(), kinds))
         return result
 
     def twice(function: Any, value: Any, *named: str) -> Any:
@@ -162,7 +174,7 @@ def questions(module: types.ModuleType, say: Say, faults: list[str], any_value: 
     def get(value: Any, name: str) -> Any:
         return twice(getattr, value, name)
 
-    every = (known, alike, compared, differ, same, called, doubted, order, contains, twice, get)
+    every = (known, alike, compared, differ, same, called, doubted, order, contains, kind, twice, get)
     return {f"__{function.__name__}__": function for function in every}
 
 
@@ -199,9 +211,8 @@ def _pairs(one: Any, two: Any) -> Iterator[tuple[Any, Any]]:
         for kind in kinds & set(_classes(type(right))):
             if kind is dict:
                 waiting += [(dict.get(left, key), value) for key, value in dict.items(right)]
-            elif kind in (list, tuple):  # backwards, as a call of a mock has its name in front, or not
-                backwards = (kind.__getitem__(each, slice(None, None, -1)) for each in (left, right))
-                waiting += zip(*backwards, strict=False)
+            elif kind in _SCANNED:  # backwards, as a call of a mock has its name in front, or not
+                waiting += zip(*([*kind.__iter__(each)][::-1] for each in (left, right)), strict=False)
 
 
 def _is_own(value: Any) -> bool:

@@ -24,11 +24,10 @@ from typing import Any
 from grpo.rewards.code.guest.channel import orders, silence
 from grpo.rewards.code.guest.customs import customary
 from grpo.rewards.code.guest.guard import install, looks_around
-from grpo.rewards.code.guest.loading import MODULE, asked_for, line_of, new_module, run_source
+from grpo.rewards.code.guest.loading import FILE, asked_for, line_of, new_module, run_source
 from grpo.rewards.code.guest.questions import questions
 from grpo.rewards.code.guest.units import Stop, asking, asserting, is_skip, same
 
-_FILE = f"<{MODULE}>"
 _HEAD = 4
 _RUNNER = ("unittest.case", "unittest.mock", "pytest")
 
@@ -95,6 +94,7 @@ def main(descriptor: int) -> None:
     kept = [name for name in given.modules if name.rpartition(".")[2] not in changed_by_tests]
     tests = types.ModuleType("test_solution")
     classes: list[type] = []
+    skips = re.search(r"skip|xfail|expectedFailure", given.source, re.IGNORECASE) is not None
     running = -1
 
     def watched() -> dict[tuple[str, str], int]:
@@ -124,7 +124,7 @@ def main(descriptor: int) -> None:
             raise error
         if refused:
             how, why = "failed", looked()
-        elif _is_skip(error):
+        elif skips and _is_skip(error):
             how = "passed"
         elif error is not None and not how:
             how, why = "failed" if isinstance(error, AssertionError) else "raised", line_of(error)
@@ -145,7 +145,7 @@ def main(descriptor: int) -> None:
         code = _with_judge(code, judge)
         trouble = ""
         if given.pytest:
-            trouble = _run_pytest(code, tests, given.items, range(given.first, given.last + 1), begin, ended)
+            trouble = _run_pytest(code, tests, given.items, range(given.first, given.last + 1), skips, begin, ended)
         else:
             exec(code, vars(tests))
         say(["broken", trouble] if trouble else ["done"])
@@ -241,7 +241,7 @@ def _is_of_solution(error: BaseException) -> bool:
     """Returns whether code of the solution stands in the trace of an exception."""
     trace = error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename == _FILE:
+        if trace.tb_frame.f_code.co_filename == FILE:
             return True
         trace = trace.tb_next
     return False
@@ -252,8 +252,10 @@ def _is_skip(error: BaseException | None) -> bool:
     return is_skip(error) and error is not None and not _is_of_solution(error)
 
 
-def _run_pytest(code: Any, tests: Any, items: dict[str, int], wanted: range, begin: Any, ended: Any) -> str:
-    """Runs a test module by pytest; returns why it could not be collected, or ""."""
+def _run_pytest(
+    code: Any, tests: Any, items: dict[str, int], wanted: range, skips: bool, begin: Any, ended: Any
+) -> str:
+    """Runs a test module, which may skip tests or not, by pytest; returns why it could not be collected, or ""."""
     import pytest
 
     trouble: list[str] = []
@@ -301,7 +303,9 @@ def _run_pytest(code: Any, tests: Any, items: dict[str, int], wanted: range, beg
         skipped = report.skipped or hasattr(report, "wasxfail")
         if skipped and call.excinfo is not None:
             by_solution = _is_of_solution(call.excinfo.value)
-            outcome["fault"] = ("raised", "the solution skips the test") if by_solution else ("passed", "skipped")
+            outcome["fault"] = (
+                ("passed", "skipped") if skips and not by_solution else ("raised", "the solution skips it")
+            )
         elif report.failed and "fault" not in outcome:
             error = call.excinfo.value if call.excinfo is not None else None
             how = "failed" if isinstance(error, AssertionError) or error is None else "raised"
@@ -334,6 +338,19 @@ def _run_pytest(code: Any, tests: Any, items: dict[str, int], wanted: range, beg
     os.close(os.open("test_solution.py", os.O_CREAT))
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     off = [word for name in ("cacheprovider", "faulthandler", "doctest", "junitxml") for word in ("-p", f"no:{name}")]
-    options = ["-q", "-s", "--assert=plain", "-c", os.devnull, "--rootdir", ".", "--import-mode=importlib", *off]
+    for name in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS"):
+        os.environ.pop(name, None)
+    options = [
+        "-q",
+        "-s",
+        "--noconftest",
+        "--assert=plain",
+        "-c",
+        os.devnull,
+        "--rootdir",
+        ".",
+        "--import-mode=importlib",
+        *off,
+    ]
     pytest.main([*options, "test_solution.py"], plugins=[plugin])
     return trouble[0] if trouble else ""

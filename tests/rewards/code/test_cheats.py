@@ -1,8 +1,13 @@
-"""No program passes a test that it does not answer, and none takes the judge or the next program with it."""
+"""No program passes a test that it does not answer, and none takes the judge or the next program with it.
+
+The task is `answer(x)`, which is `x * 7 + 3`. The tests compare in several ways and end with cases that no constant
+passes. The programs of cheats.jsonl feign answers, end their process, search for what is expected, forge reports and
+ask the kernel for a way out.
+"""
 
 import asyncio
 import contextlib
-import runpy
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,10 +23,24 @@ from grpo.rewards.sandbox.engine_image import made_image
 
 pytestmark = pytest.mark.slow
 
-_KINDS = ("", "_answers", "_channel", "_reach", "_traps")
-_MODULES = [runpy.run_path(str(Path(__file__).with_name(f"cheats{kind}.py"))) for kind in _KINDS]
-CHEATS: dict[str, str] = {name: source for module in _MODULES for name, source in module["CHEATS"].items()}
-CHECK: str = _MODULES[0]["CHECK"]
+CHECK = """
+def check(candidate):
+    assert candidate(1) == 10
+    assert abs(candidate(2) - 17) < 1e-6
+    assert candidate(3) in (24, 24.0)
+    assert [candidate(4)] == [31]
+    assert 38 == candidate(5)
+    assert not candidate(6) != 45
+    assert sorted([candidate(7), 0]) == [0, 52]
+    assert {"r": candidate(8)} == {"r": 59}
+    assert str(candidate(9)) == "66" and candidate(9).bit_length() == 7
+    assert isinstance(candidate(10), int) and candidate(10) - 73 == 0
+    assert all(r == e for r, e in zip(map(candidate, [11, 12]), [80, 87]))
+    for number, result in enumerate(map(candidate, [13, 14])):
+        assert result == 94 + 7 * number
+"""
+_ROWS = [json.loads(line) for line in Path(__file__).with_name("cheats.jsonl").read_text(encoding="ascii").splitlines()]
+CHEATS: dict[str, str] = {row["name"]: row["program"] for row in _ROWS}
 HONEST = "def answer(x):\n    return 7 * x + 3"
 PARTIAL = {"the first tests only": 4}
 
@@ -39,12 +58,13 @@ SANDBOXES = [pytest.param("local", marks=pytest.mark.core), pytest.param("docker
 def results(request: pytest.FixtureRequest) -> Iterator[dict[str, CodeResult]]:
     """How every cheat did, judged side by side, with an honest program before and after them.
 
-    On the first sandbox every test runs for the first kind, everywhere else those up to the first that fails.
+    On the first sandbox every test runs for those that say so, everywhere else those up to the first that fails.
     """
     sandbox = docker_sandbox() if request.param == "docker" else "local"
     programs = {"honest": HONEST, **CHEATS, "honest at the end": HONEST}
     task = task_of(Columns(test=CHECK, entry_point="answer"))
-    every_test = set() if request.param == "docker" else {"honest", "honest at the end", *_MODULES[0]["CHEATS"]}
+    first = {row["name"] for row in _ROWS if row["every_test"]}
+    every_test = set() if request.param == "docker" else {"honest", "honest at the end", *first}
 
     async def every() -> list[CodeResult]:
         judged = await asyncio.gather(
