@@ -36,6 +36,7 @@ def refs_of(config: RunConfig) -> dict[Kind, list[PluginRef]]:
         "loss": [config.loss.type],
         "advantage": [config.loss.advantage],
         "sampler": [] if config.sampler is None else [config.sampler],
+        "agent": [] if config.agent is None else [config.agent],
     }
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from grpo.plugins._spec.signature import name_of_function, options_of, written_function
 from grpo.plugins._spec.soundness import SPEC_OF_KIND, spec_fault
+from grpo.plugins.agent_decorator import agent_of
 from grpo.plugins.decorators import reward, verifier
 from grpo.plugins.errors import SpecError, UsageError, with_article
 from grpo.plugins.from_trl import form_of, from_trl, is_trl_function, of_messages
@@ -49,7 +50,7 @@ def _as_it_reads(spec: Function, function: Callable[..., Any]) -> Function:
 
 
 def spec_of(kind: Kind, value: object) -> Any:
-    """Makes a spec of what was given: a spec as it is, a plain function as a reward or verifier of its name.
+    """Makes a spec of what was given: a spec as it is, a plain function as a reward, verifier or agent of its name.
 
     A reward in TRL's manner is wrapped as in a file. A class of `gymnasium.Env` becomes an environment of its name,
     paid and judged by what it says itself; an attribute `max_turns` of the class says how often the policy may speak.
@@ -111,6 +112,8 @@ def _made(kind: Kind, value: object) -> Spec | object:
             return reward_of(value)
         if kind == "verifier" and callable(value):
             return verifier_of(value)
+        if kind == "agent" and inspect.isroutine(value):
+            return agent_of(value, name=_name(value) or name_of_function(value))
     except SpecError as error:
         raise UsageError(f"what was given as {with_article(kind)} cannot be one: {error}") from error
     return value

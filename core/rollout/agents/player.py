@@ -120,7 +120,8 @@ class AgentPlayer:
                     running.add(number)
                     self._start(played[number], table)
                 with table.changed:
-                    table.changed.wait_for(lambda: self._ready(played, running, table), LOOK)
+                    if not self._ready(played, running, table):
+                        table.changed.wait(self._pause(table))
                     ended = [number for number in running if played[number].exit is not None]
                     taken = table.take() if self._ready(played, running, table) and not ended else []
                 for number in sorted(ended):
@@ -163,6 +164,14 @@ class AgentPlayer:
         if waiting >= running and since >= SETTLE:
             return True
         return self.limits.window is not None and time.monotonic() - table.first >= self.limits.window
+
+    def _pause(self, table: Table) -> float:
+        """Returns the seconds after which a round may begin though no program asks or ends until then."""
+        if not table.waiting:
+            return LOOK
+        now = time.monotonic()
+        window = LOOK if self.limits.window is None else table.first + self.limits.window - now
+        return max(0.0, min(LOOK, window, table.last + SETTLE - now if table.last + SETTLE > now else LOOK))
 
     def _answer(self, taken: Sequence[Waiting], sample: Sample, params: SamplingParams) -> None:
         """Samples what was asked; prompts with the same room are sampled together."""

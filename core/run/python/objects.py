@@ -7,14 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from grpo.core.scoring.loop import is_async
-from grpo.core.scoring.workers.transport import pack_reference, pack_value
+from grpo.core.scoring.workers.transport import find_reference, pack_reference, pack_value, value_of
 from grpo.core.text.printable import printable
 from grpo.plugins._host.loading import GIVEN
 from grpo.plugins._host.python_objects import spec_of
 from grpo.plugins._spec.binding import BoundReward, BoundVerifier
+from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.rubric import Component, RubricSpec, rubric
-from grpo.plugins.specs import Kind, RewardSpec, VerifierSpec
+from grpo.plugins.specs import AgentSpec, Kind, RewardSpec, VerifierSpec
 
 LARGEST = 64 * 2**20  # bytes of a function with all that it holds; each worker process would have a copy
 
@@ -60,6 +61,11 @@ class PluginObjects:
             parts = [self._fitted_component(component) for component in spec.components]
             same = all(new is old for new, old in zip(parts, spec.components, strict=True))
             return spec if same else _again(spec, parts)
+        if isinstance(spec, AgentSpec) and not spec.command and (problem := why_it_stays(spec)) is not None:
+            raise UsageError(
+                f"agent '{spec.name}' cannot be sent to the process that runs its episodes: {problem}. Make what it "
+                f"holds inside of the function, or write it to a file and name that: agent='./my.py:{spec.name}'."
+            )
         if not isinstance(spec, (RewardSpec, VerifierSpec)) or spec.isolation != "process" or is_async(spec.function):
             return spec
         problem = why_it_stays(spec)
@@ -90,13 +96,20 @@ def _again(spec: RubricSpec, components: list[Component]) -> RubricSpec:
     )
 
 
-def why_it_stays(spec: RewardSpec | VerifierSpec) -> str | None:
-    """Returns why a function cannot travel to a worker process, or None when it can."""
-    bound = BoundReward(spec, GIVEN) if isinstance(spec, RewardSpec) else BoundVerifier(spec, GIVEN)
+def why_it_stays(spec: RewardSpec | VerifierSpec | AgentSpec) -> str | None:
+    """Returns why a function cannot travel to another process, or None when it can."""
     try:
-        packed = pack_reference(bound) or pack_value(bound)
+        packed = _packed(spec)
     except Exception as error:
         return printable(f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip("."))
     if len(packed) > LARGEST:
         return f"with what it holds it has {len(packed) / 2**20:.0f} MiB"
     return None
+
+
+def _packed(spec: RewardSpec | VerifierSpec | AgentSpec) -> bytes:
+    """Returns what travels of a function. Raises Exception if something that it needs cannot be pickled."""
+    if isinstance(spec, AgentSpec):
+        return b"" if find_reference(spec.function) else value_of(spec.function).data
+    bound = BoundReward(spec, GIVEN) if isinstance(spec, RewardSpec) else BoundVerifier(spec, GIVEN)
+    return pack_reference(bound) or pack_value(bound)

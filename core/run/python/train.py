@@ -30,7 +30,7 @@ from grpo.core.run.python.rows import WrittenRows, written_rows
 from grpo.plugins._host.loading import GIVEN
 from grpo.plugins.errors import GrpoError, UsageError
 from grpo.plugins.host import ARGUMENT, Host
-from grpo.plugins.specs import EnvSpec, Kind, RewardSpec, SamplerSpec, VerifierSpec
+from grpo.plugins.specs import AgentSpec, EnvSpec, Kind, RewardSpec, SamplerSpec, VerifierSpec
 
 if TYPE_CHECKING:
     import gymnasium
@@ -40,6 +40,7 @@ Env = str | Table | EnvSpec | type["gymnasium.Env[Any, Any]"]
 Reward = str | Table | RewardSpec | Callable[..., Any]
 Verifier = str | Table | VerifierSpec | Callable[..., Any]
 Sampler = str | Table | SamplerSpec
+Agent = str | Table | AgentSpec | Callable[..., Any]
 OBJECTIVE: dict[Kind, str] = {"loss": "type", "advantage": "advantage"}
 """The settings of the section loss that name a plugin, by its kind."""
 
@@ -62,6 +63,7 @@ def train(
     env_rewards: Mapping[str, Reward | Sequence[Reward]] | None = ...,
     verifier: Verifier | None = ...,
     sampler: Sampler | None = ...,
+    agent: Agent | None = ...,
     dataset: Any = ...,
     system: str | None = ...,
     resume: str | Path | Run | None = ...,
@@ -78,6 +80,7 @@ def train(
     env_rewards: Mapping[str, Reward | Sequence[Reward]] | None = None,
     verifier: Verifier | None = None,
     sampler: Sampler | None = None,
+    agent: Agent | None = None,
     dataset: Any = None,
     system: str | None = None,
     resume: str | Path | Run | None = None,
@@ -88,7 +91,8 @@ def train(
     """Trains a policy on an environment.
 
     A plugin is a SPEC as on the command line, a table of one (`{"name": near, "weight": 2}`), or an object: a spec, a
-    function `near(completion, answer)` as a reward or verifier of its name, a class of `gymnasium.Env`.
+    function `near(completion, answer)` as a reward or verifier of its name, a function `run(task, access)` as an agent,
+    a class of `gymnasium.Env`.
 
     Stopping the cell, or Ctrl-C, ends the run after the step that is under way, and returns it with the status
     "interrupted"; a second time stops at once. Either way `resume` continues it.
@@ -99,6 +103,7 @@ def train(
         env_rewards: an environment's name to rewards for it alone.
         verifier: what decides accuracy; None: the environment's own.
         sampler: what chooses the prompts of a step; None: their order is fixed before the run starts.
+        agent: the program that answers the environment's tasks; None: the policy does.
         dataset: the rows: a file or a hub dataset, a list of dictionaries, a pandas DataFrame, a `datasets.Dataset`,
             or a dictionary with one of these for "train" and one for "test". Rows go to a file beside the run.
         system: the system message: the environment's option of that name.
@@ -158,6 +163,7 @@ def train(
                 "env_rewards": {name: objects.refs("reward", own) for name, own in (env_rewards or {}).items()} or None,
                 "verifier": None if verifier is None else objects.ref("verifier", verifier),
                 "sampler": None if sampler is None else objects.ref("sampler", sampler),
+                "agent": None if agent is None else objects.ref("agent", agent),
             }
             return _run(tree, plugins, objects, host, display, resume, dry=dry_run)
     except GrpoError as error:
@@ -236,6 +242,8 @@ def _refuse_unknown(config: RunConfig, host: Host) -> None:
         host.verifier(config.verifier)
     if config.sampler is not None:
         host.sampler(config.sampler)
+    if config.agent is not None:
+        host.agent(config.agent)
 
 
 def _resumable(
@@ -250,7 +258,7 @@ def _resumable(
     for kind in called:
         other = next((name for name in called[kind] if name not in known[kind]), None)
         if other is not None:
-            own = "none" if kind == "sampler" else "its environment's own"
+            own = "none" if kind in ("sampler", "agent") else "its environment's own"
             has = ", ".join(name.removeprefix(f"{GIVEN}/") for name in known[kind]) or own
             raise UsageError(
                 f"{run_dir.path} has no {kind} '{other.removeprefix(f'{GIVEN}/')}'; it has: {has}. A run that is "
