@@ -17,6 +17,8 @@ _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_BIND, _MS_REC, _MS_PRIVATE = 2, 4, 8, 409
 _PDEATHSIG, _CAPBSET_DROP, _SUBREAPER = 1, 24, 36
 _MOUNT_SETATTR, _ATTR_RDONLY, _AT_RECURSIVE = 442, 1, 0x8000
 _SHARED_MEMORY = "/dev/shm"
+_MACHINE = [f"/proc/{name}" for name in ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")]
+"""What of /proc is the machine's, and root may write without any capability."""
 _CAPABILITIES_V3 = struct.pack("=Ii", 0x20080522, 0)
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -79,6 +81,9 @@ def arrange_mounts(places: Sequence[tuple[str, str]], kept: Sequence[tuple[str, 
         _mount("tmpfs", _SHARED_MEMORY, "tmpfs", flags, "mode=1777")
     with contextlib.suppress(OSError):  # in a container that hides parts of it: processes have other numbers there
         _mount("proc", "/proc", "proc", flags | _MS_NOEXEC)
+        for path in filter(os.path.exists, _MACHINE):
+            _mount(path, path, "", _MS_BIND | _MS_REC)
+            _set_attributes(path, _AT_RECURSIVE, add=_ATTR_RDONLY)
 
 
 def drop_capabilities() -> None:

@@ -24,7 +24,8 @@ class AgentExit:
         files: path in the working directory to text, of those that the agent made or changed (None: it deleted it);
             within limits of number and size.
         files_omitted: how many files were over these limits.
-        problem: why it did not start, or broke in a way that says nothing about the policy; "" otherwise.
+        problem: why it did not start, or broke; "" otherwise.
+        outside: the problem came from where nothing that the agent ran can reach, so that no policy can have chosen it.
     """
 
     code: int | None
@@ -36,3 +37,4 @@ class AgentExit:
     files: Mapping[str, str | None] = field(default_factory=dict)
     files_omitted: int = 0
     problem: str = ""
+    outside: bool = False

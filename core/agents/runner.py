@@ -38,6 +38,7 @@ from grpo.core.agents.program import AgentExit
 from grpo.core.agents.sweep import end_by_key
 from grpo.core.agents.trial import namespaces_refused
 from grpo.core.scoring.workers.transport import find_reference, value_of
+from grpo.core.text.printable import encodable
 from grpo.plugins._spec.binding import BoundAgent
 from grpo.plugins.agents import Access, AgentTask, Command, search_path
 from grpo.plugins.child_process import LENGTH, ChildProcess, receive_message, send_message
@@ -280,9 +281,9 @@ class AgentRunner:
 
     def _take(self, episode: _Episode) -> None:
         data = bytes(episode.received)
-        if len(data) < LENGTH.size:
+        if len(data) < LENGTH.size or len(data) < LENGTH.size + LENGTH.unpack_from(data)[0]:
             end_by_key(episode.key)
-            ended = AgentExit(None, False, 0.0, problem="its supervisor was killed")
+            ended = AgentExit(None, False, 0.0, problem="its supervisor was killed", outside=self._namespaces)
         else:
             told = json.loads(data[LENGTH.size :])
             stdout, stderr = (base64.b64decode(told[name]).decode(errors="replace") for name in ("stdout", "stderr"))
@@ -290,10 +291,10 @@ class AgentRunner:
                 code=told["code"],
                 timed_out=told["timed_out"],
                 seconds=told["seconds"],
-                answer=stdout if self._agent.spec.answer == "stdout" else told["answer"],
+                answer=stdout if self._agent.spec.answer == "stdout" else _encodable(told["answer"]),
                 stdout=stdout,
                 stderr=stderr,
-                problem=told["problem"],
+                problem=encodable(told["problem"]),
             )
         self._hand_over(episode.number, episode.folder, ended)
 
@@ -307,6 +308,10 @@ class AgentRunner:
                 self._ended(number, ended)
         except Exception:
             _LOG.exception("the end of agent %d cannot be handed over", number)
+
+
+def _encodable(answer: str | None) -> str | None:
+    return None if answer is None else encodable(answer)
 
 
 def _variables(home: str, temporary: str) -> dict[str, str]:

@@ -23,6 +23,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from grpo.core.agents import kernel
@@ -35,6 +36,25 @@ _READ = 65536
 _GIVE_UP = 10.0  # seconds for children that outrun being killed
 
 Plan = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    """What the process of the agent says of itself; whatever it started may have written that, too.
+
+    Attributes:
+        answer: what a Python agent returned.
+        problem: why there is none.
+        unstarted: it was not started at all.
+    """
+
+    answer: str | None = None
+    problem: str = ""
+    unstarted: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.answer, str | None) or not isinstance(self.problem, str):
+            raise TypeError
 
 
 def supervise(control: socket.socket, run: Callable[[Plan], dict[str, object]] | None) -> NoReturn:
@@ -173,14 +193,15 @@ class _Supervision:
         if self._plan["namespaces"]:
             status = int(self._texts["status"]) if self._texts["status"].strip().isdigit() else None
         code = None if status is None else os.waitstatus_to_exitcode(status)
-        word: dict[str, Any] = {}
+        word = _Word()
         problem = ""
         if self._texts["word"]:
             try:
-                word = json.loads(self._texts["word"])
-            except ValueError:
-                problem = f"its answer has more than {_LONGEST_WORD} bytes"
-        if word.get("unstarted"):
+                word = _Word(**json.loads(self._texts["word"]))
+            except (ValueError, TypeError, RecursionError):
+                long = len(self._texts["word"]) >= _LONGEST_WORD
+                problem = f"its answer has more than {_LONGEST_WORD} bytes" if long else "its answer cannot be read"
+        if word.unstarted:
             code = None
         elif code is None and self._ended:
             problem = "its first process was killed from outside"
@@ -193,8 +214,8 @@ class _Supervision:
             "code": code,
             "timed_out": timed_out,
             "seconds": seconds,
-            "answer": word.get("answer"),
-            "problem": word.get("problem") or problem,
+            "answer": word.answer,
+            "problem": word.problem or problem,
             **streams,
         }
 

@@ -46,7 +46,7 @@ class Chat:
         return answers.replies[0]
 
 
-Agent = Callable[[Chat], Awaitable[str | None]]
+Agent = Callable[[Chat], Awaitable[str | AgentExit | None]]
 
 
 class Coroutines:
@@ -60,7 +60,7 @@ class Coroutines:
         async def run() -> None:
             try:
                 answer = await self.agent(Chat(self.desk, task, access))
-                ended(AgentExit(0, False, 0.0, answer))
+                ended(answer if isinstance(answer, AgentExit) else AgentExit(0, False, 0.0, answer))
             except asyncio.CancelledError:
                 ended(AgentExit(-9, False, 0.0))
                 raise

@@ -18,6 +18,7 @@ Body = Mapping[str, Any]
 UNREADABLE = "unreadable_arguments"  # the one argument of a call whose arguments are no JSON object
 MOST_ANSWERS = 128
 MOST_STOPS = 64
+MOST_IGNORED = 64  # names of fields that a call records
 NO_PARAMETERS: Body = {"type": "object", "properties": {}}
 _HALF_OF_A_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -216,7 +217,8 @@ def ignored_in(body: Body, read: Container[str], tools: Iterable[str] = ()) -> t
     choice = choice.get("type") if isinstance(choice, Mapping) else choice
     if choice and choice != "auto":
         names.append(f"tool_choice={choice}")
-    return tuple(sorted(one_line(name) for name in {*names, *(f"tools.{tool}" for tool in tools)}))
+    named = sorted({one_line(name) for name in (*names, *(f"tools.{tool}" for tool in tools))})
+    return tuple(named[:MOST_IGNORED])
 
 
 def in_order_of_calls(turns: Iterable[ChatTurn]) -> tuple[ChatTurn, ...]:

@@ -17,12 +17,13 @@ from grpo.core.gateway.conversation import Ask, Finish, Refused, Reply
 from grpo.core.rollout.agents.splice import Splice
 from grpo.core.rollout.agents.tree import Call, CallTree, Reason
 from grpo.core.rollout.types import Sampled
+from grpo.core.text.printable import one_line
 from grpo.plugins.errors import UsageError
 
 ENDED = "the episode has ended: nothing is answered any more"
 SETTLING = 60.0  # seconds for requests that are refused to go away
 LONGEST_TOKEN = 64  # characters; some vocabularies have longer ones, of blanks alone
-MOST_REFUSALS = 8  # that are remembered of an episode
+MOST_REFUSALS, LONGEST_REFUSAL = 8, 300  # that are remembered of an episode, and characters of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,14 +201,14 @@ class AgentDesk:
             calls = self._calls(episode, ask)
         except Refused as error:
             if len(episode.refused) < MOST_REFUSALS:
-                episode.refused.append(str(error))
+                episode.refused.append(one_line(str(error), LONGEST_REFUSAL))
             raise
         began = time.monotonic()
         episode.since = episode.since if episode.open else began
         episode.open += 1
         try:
             for call in calls:
-                await self._answer_of(call)
+                await self._answer_of(episode, call)
         finally:
             episode.open -= 1
             if not episode.open:
@@ -228,8 +229,8 @@ class AgentDesk:
             raise Refused(401, "no episode has this key", "invalid_api_key")
         return episode
 
-    async def _answer_of(self, call: Call) -> None:
-        if call.reply is None:
+    async def _answer_of(self, episode: AgentEpisode, call: Call) -> None:
+        if call.reply is None and not episode.ended:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             call.waiters.append(waiter)
             try:
@@ -243,7 +244,7 @@ class AgentDesk:
             raise Refused(400, ENDED, "episode_ended")
         self._refuse_endless(episode, ask)
         if ask.model.rpartition("/")[2] != self.model.rpartition("/")[2]:
-            raise Refused(404, f"there is no model '{ask.model}'; there is: {self.model}", "model_not_found")
+            raise Refused(404, f"there is no model '{one_line(ask.model)}'; there is: {self.model}", "model_not_found")
         prompt, parent, reason = self._prompt(episode, ask)
         calls = episode.tree.unreceived(prompt)[: ask.count]
         for _ in range(ask.count - len(calls)):
@@ -255,7 +256,8 @@ class AgentDesk:
     def _refuse_endless(self, episode: AgentEpisode, ask: Ask) -> None:
         """Refuses what surely has more tokens than the context, before it is rendered."""
         context = self.limits.context
-        written = sum(len(turn.text) for turn in ask.messages) + sum(len(str(tool)) for tool in ask.tools)
+        calls = (call for turn in ask.messages for call in turn.calls)
+        written = sum(len(turn.text) for turn in ask.messages) + sum(len(str(tool)) for tool in (*ask.tools, *calls))
         if context is not None and written > LONGEST_TOKEN * context:
             episode.limited = True
             raise Refused(

@@ -6,8 +6,8 @@ them has waited for `window` seconds, where that is set. A call has random numbe
 prompt and how often that was asked before.
 
 The time limit of a program leaves out the time in which it waits for the policy. When it is over, or the program ends,
-every process of it is dead before its episode is judged. An episode in which the policy was never heard, or whose
-program or machine broke, is a failure; any other is judged as it stands.
+every process of it is dead before its episode is judged. An episode in which the policy was never heard, or that
+something out of its program's reach broke, is a failure; any other is judged as it stands.
 """
 
 from __future__ import annotations

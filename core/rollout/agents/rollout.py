@@ -94,11 +94,15 @@ def trains(call: Call, main: str, training: Trains) -> bool:
 
 
 def _failure(episode: AgentEpisode, ended: AgentExit, *, heard: bool) -> str:
-    """Returns why an episode says nothing about the policy, in one line; "" where it does."""
+    """Returns why an episode says nothing about the policy, in one line; "" where it does.
+
+    A policy that was heard may have written what ended the program, so it is judged: it could else choose to be left
+    out. Only what comes from outside of its reach excuses it.
+    """
+    if heard and not ended.outside:
+        return ""
     if ended.problem:
         reason = f"the agent broke: {ended.problem}"
-    elif heard:
-        return ""
     else:
         how = "ran out of time" if ended.timed_out else f"ended with exit status {ended.code}"
         reason = f"the agent {how} and got no answer of the policy"
@@ -130,7 +134,7 @@ def _record(episode: AgentEpisode, ended: AgentExit, trained: Sequence[Call]) ->
         timed_out=ended.timed_out,
         refused=tuple(episode.refused),
         stdout=ended.stdout,
-        stderr=ended.stderr,
+        stderr=f"{ended.stderr}\n{ended.problem}".lstrip() if ended.problem else ended.stderr,
         tree=tuple(_recorded(call, starts.get(id(call))) for call in calls),
         files_omitted=ended.files_omitted,
     )

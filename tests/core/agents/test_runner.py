@@ -21,6 +21,17 @@ from grpo.core.agents.trial import namespaces_refused
 from grpo.plugins.errors import UsageError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+FORGED = """
+import os
+
+def run(task, access):
+    for number in range(3, 64):
+        try:
+            os.write(number, b'%s')
+        except OSError:
+            pass
+    os._exit(0)
+"""  # what a policy's code can do in the process of a Python agent
 BOTH = pytest.mark.parametrize("namespaces", [True, False])
 
 
@@ -96,6 +107,21 @@ def test_other_files_of_the_machine_are_read_only(tmp_path: Path) -> None:
     left = play(f"cmd:{sys.executable} {script}")
     assert left.stdout == "Read-only file system\n" * 2, left.stderr
     assert kept.read_text() == "kept"
+
+
+def test_settings_of_the_machine_are_read_only_even_for_root() -> None:
+    if refused := namespaces_refused():
+        pytest.skip(f"no namespaces here: {refused}")
+    source = """
+        import os
+        for path in ("/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/proc/1/fd/2", "/proc/1/environ"):
+            try:
+                os.close(os.open(path, os.O_RDONLY if path.endswith("environ") else os.O_WRONLY))
+                print(path)
+            except OSError:
+                pass
+    """
+    assert play(program(source)).stdout == ""
 
 
 @BOTH
@@ -319,6 +345,9 @@ def test_many_at_once_are_all_handed_over() -> None:
         ("def run(task, access):\n    raise ValueError('no')", (None, 1, "")),
         ("def run(task, access):\n    return 5", (None, 0, "it returned int, and is to return str or None.")),
         ("def run(task, access):\n    return 'x' * 3_000_000", (None, 0, "its answer has more than 1048576 bytes")),
+        ("def run(task, access):\n    return '\\ud800!'", ("?!", 0, "")),
+        (FORGED % "[]", (None, 0, "its answer cannot be read")),
+        (FORGED % '{"answer": 1}', (None, 0, "its answer cannot be read")),
     ],
 )
 def test_python_agents_answer_with_what_they_return(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import pytest
 from scripted_agents import BASH, Chat, played, system, tool, user
 
-from grpo.core.gateway.conversation import ChatTurn, Refused, Reply, ToolUse
+from grpo.core.agents.program import AgentExit
+from grpo.core.gateway.conversation import Ask, ChatTurn, Refused, Reply, ToolUse
 from grpo.core.policy.embedded import embedded_model_path
 from grpo.core.policy.load import load_tokenizer
 from grpo.core.rollout.turns.play import Trajectory
@@ -301,3 +303,47 @@ def test_a_name_of_a_tool_that_does_not_exist_reaches_the_program(tokenizer: Any
     (one,), _rounds = played(tokenizer, answers, lambda prompt: "Fine." if "no such" in prompt else said)
     assert len(one.branches) == 1, roots(one)
     assert one.completion.text == "Fine."
+
+
+@pytest.mark.parametrize(("asks", "outside", "failed"), [(1, False, False), (1, True, True), (0, False, True)])
+def test_a_policy_that_was_heard_cannot_choose_to_be_left_out(
+    tokenizer: Any, asks: int, outside: bool, failed: bool
+) -> None:
+    async def breaks(chat: Chat) -> AgentExit:
+        for _ in range(asks):
+            await chat.ask(user(chat.task.instruction))
+        return AgentExit(None, False, 0.0, problem="its supervisor was killed", outside=outside)
+
+    (one,), _ = played(tokenizer, breaks, counts)
+    assert ("failure" in one.completion.info) == failed
+    assert (one.completion.finish_reason, one.completion.text) == (
+        ("error", "Answer 1." * asks) if failed else ("stop", "Answer 1.")
+    )
+    assert one.completion.info["agent"]["stderr"] == "its supervisor was killed"
+
+
+def test_a_request_of_several_answers_that_outlives_its_episode_holds_nothing_up(tokenizer: Any) -> None:
+    left: list[Any] = []
+
+    async def leaves(chat: Chat) -> str:
+        left.append(asyncio.create_task(chat.ask(user("for later"), count=3)))
+        await asyncio.sleep(0)
+        return ""
+
+    (one,), rounds = played(tokenizer, leaves, counts)
+    assert one.completion.info["failure"].endswith("got no answer of the policy; it never asked for one")
+    assert rounds.rounds == []
+    assert isinstance(left[0].exception(), Refused)
+
+
+def test_what_is_recorded_of_refusals_is_bounded(tokenizer: Any) -> None:
+    async def shouts(chat: Chat) -> None:
+        for _ in range(20):
+            with pytest.raises(Refused, match="there is no model"):
+                await chat.desk.ask(chat.access.key, Ask((user("x"),), model="\x1b[31m" + "no" * 100_000))
+        await chat.ask(user("x"))
+
+    (one,), _ = played(tokenizer, shouts, counts)
+    refused = one.completion.info["agent"]["refused"]
+    assert len(refused) == 8
+    assert {"\x1b" in text or len(text) > 300 for text in refused} == {False}
