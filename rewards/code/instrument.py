@@ -33,10 +33,10 @@ _STEPS = (1, -1, 2)
 
 @dataclass(slots=True)
 class Prepared:
-    """What was taken out of tests.
+    """What was taken out of tests, for the sides that run them and decide.
 
     Attributes:
-        literals: the expected values, as `encode` writes them.
+        literals: the expected values, as `encode` writes them, which the tests do not hold any more.
         required: for each unit, those that it asks for whenever it runs to its end.
         sure: for each unit, its assertions that are reached whenever it runs to its end.
         reaching: the units all of whose assertions stand where they may not be reached.
@@ -44,8 +44,8 @@ class Prepared:
     """
 
     literals: list[Any] = field(default_factory=list)
-    required: dict[int, list[int]] = field(default_factory=dict)
-    sure: dict[int, list[int]] = field(default_factory=dict)
+    required: list[list[int]] = field(default_factory=list)
+    sure: list[list[int]] = field(default_factory=list)
     reaching: list[int] = field(default_factory=list)
     several: list[int] = field(default_factory=list)
 
@@ -73,14 +73,18 @@ class Instrument(ast.NodeTransformer):
         self._compared: dict[str, list[int]] = {}
         self._stored = names_in(every, ast.Store)
         self._forgiven = _called_where_failing_is_expected(every)
+        self._required: dict[int, list[int]] = {}
+        self._reached: dict[int, list[int]] = {}
         self._places = 0
         self._in_function = 0  # outside of functions; in one, the number of the assertion that it begins with, or -1
         self._changing = self._caught = self._in_assert = False
         self._pinned_names: set[str] = set()
         self._assigned: dict[str, ast.expr] = {}
 
-    def finished(self) -> Prepared:
-        """Returns what was taken out, when all is rewritten."""
+    def finished(self, count: int) -> Prepared:
+        """Returns what was taken out of so many units, when all is rewritten."""
+        self.prepared.required = [self._required.get(unit, []) for unit in range(count)]
+        self.prepared.sure = [self._reached.get(unit, []) for unit in range(count)]
         wires = self.prepared.literals
         for places in self._compared.values():
             if len({repr(wires[place]) for place in places}) > 1:
@@ -202,7 +206,7 @@ class Instrument(ast.NodeTransformer):
         if not sure or self._unit < 0:
             return -1
         place = self._next_place()
-        self.prepared.sure.setdefault(self._unit, []).append(place)
+        self._reached.setdefault(self._unit, []).append(place)
         return place
 
     def _next_place(self) -> int:
@@ -396,7 +400,7 @@ class Instrument(ast.NodeTransformer):
         self.prepared.literals.append(wire[0])
         place = len(self.prepared.literals) - 1
         if self._sure and self._in_function == 0 and self._unit >= 0:
-            self.prepared.required.setdefault(self._unit, []).append(place)
+            self._required.setdefault(self._unit, []).append(place)
         return place
 
 

@@ -199,8 +199,15 @@ class _Run:
         processor time, after which its process is ended.
         """
         plan, allowance = self.plan, self.allowance
-        tests: dict[str, Any] = {name: getattr(plan, name) for name in ("setup", "source", "names", "sure", "reaching")}
-        tests |= {"first": self.first, "last": plan.units - 1 if self.last < 0 else self.last, "replay": self.replay}
+        prepared = plan.prepared
+        tests: dict[str, Any] = {"setup": plan.setup, "source": plan.source, "names": plan.names}
+        tests |= {
+            "sure": prepared.sure,
+            "reaching": prepared.reaching,
+            "first": self.first,
+            "last": plan.units - 1 if self.last < 0 else self.last,
+            "replay": self.replay,
+        }
         trusted: dict[str, Any] = {"nonce": nonce, "seconds": allowance.wall_seconds * self.patience}
         trusted["stop"] = allowance.stop
         theirs = {"program": self.program, "seconds": allowance.seconds}
@@ -220,8 +227,8 @@ class _Run:
             peer = Job(guest("served", preloaded), stdin=arguments(**theirs), limits=limits, profile=profile)
             return Job(guest("calling", preloaded), stdin=arguments(**trusted), limits=own, profile=library, peer=peer)
         token = secrets.token_hex(16)
-        trusted |= {name: getattr(plan, name) for name in ("literals", "required", "several", "forgiving")}
-        trusted |= {"token": token, "seed": secrets.randbits(32)}
+        trusted |= {"literals": prepared.literals, "required": prepared.required, "several": prepared.several}
+        trusted |= {"forgiving": plan.forgiving, "token": token, "seed": secrets.randbits(32)}
         theirs |= {**tests, "token": token, "pytest": plan.pytest, "items": dict(plan.items), "modules": plan.modules}
         peer = Job(guest("together", preloaded), stdin=arguments(**theirs), limits=limits, profile=profile)
         return Job(guest("keeping", preloaded), stdin=arguments(**trusted), limits=own, profile="python", peer=peer)

@@ -16,11 +16,11 @@ import functools
 import re
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Literal
 
 from grpo.rewards.code.guest.customs import SOLUTION_MODULES
-from grpo.rewards.code.instrument import Instrument
+from grpo.rewards.code.instrument import Instrument, Prepared
 from grpo.rewards.code.names import free_names, missing_imports, mutates, solution_aliases, wanted_names
 from grpo.rewards.code.plain_calls import calls_only
 from grpo.rewards.code.results import UnusableTests
@@ -45,11 +45,7 @@ class Plan:
         pytest: pytest runs them.
         items: the units by the names of test functions, `Class.method` in classes; for pytest.
         modules: what the tests import.
-        literals: the expected values that the tests do not hold any more.
-        required: for each unit, those that it asks for whenever it runs to its end.
-        sure: for each unit, its assertions that are reached whenever it passes.
-        reaching: the units that pass only if an assertion was reached.
-        several: expected values of objects that are made alike, for which the tests expect others too.
+        prepared: what was taken out of the tests.
         forgiving: the units that pass although an assertion in them fails.
         numbers: the tests say nothing of what is not a number.
         in_place: what a call does to its arguments matters.
@@ -63,11 +59,7 @@ class Plan:
     pytest: bool = False
     items: tuple[tuple[str, int], ...] = ()
     modules: tuple[str, ...] = ()
-    literals: tuple[Any, ...] = ()
-    required: tuple[tuple[int, ...], ...] = ()
-    sure: tuple[tuple[int, ...], ...] = ()
-    reaching: tuple[int, ...] = ()
-    several: tuple[int, ...] = ()
+    prepared: Prepared = field(default_factory=Prepared)
     forgiving: tuple[int, ...] = ()
     numbers: bool = True
     in_place: bool = False
@@ -118,7 +110,6 @@ def plan_tests(tests: tuple[str, ...], *, before: str = "", prompt: str = "", en
     if count == 0:
         raise UnusableTests("the tests assert nothing")
     source = ast.unparse(ast.fix_missing_locations(ast.Module(top, [])))
-    prepared = instrument.finished()
     return Plan(
         "calls" if split else "objects",
         ast.unparse(ast.Module(setup, [])),
@@ -128,11 +119,7 @@ def plan_tests(tests: tuple[str, ...], *, before: str = "", prompt: str = "", en
         by_pytest,
         tuple(items.items()),
         tuple(sorted(_modules_of([*imports, *every]) - solution_aliases(every))),
-        tuple(prepared.literals),
-        tuple(tuple(prepared.required.get(unit, ())) for unit in range(count)),
-        tuple(tuple(prepared.sure.get(unit, ())) for unit in range(count)),
-        tuple(prepared.reaching),
-        tuple(prepared.several),
+        instrument.finished(count),
         tuple(range(count)) if re.search(_FORGIVES, "\n".join(tests)) else (),
         "nan" not in " ".join((*tests, before)).lower(),
         in_place,

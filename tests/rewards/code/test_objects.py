@@ -231,7 +231,7 @@ def test_an_infinite_result_is_only_itself(passes: Callable[..., None], fails: C
         ("class M: pass\nimport sys\nseen = sys._getframe(1)", "assert M() is not None", "_getframe"),
         ("class M: pass\nheld = len.__globals__", "assert M() is not None", "could reveal the tests"),
         ("class M: pass\nimport builtins\nbuiltins.len = lambda x: 3", "assert len(M()) == 3", "changes builtins.len"),
-        ("import unittest\nclass M:\n    def __init__(s): raise unittest.SkipTest", OF_UNITTEST, "left out"),
+        ("import unittest\nclass M:\n    def __init__(s): raise unittest.SkipTest", OF_UNITTEST, "skips it"),
         (MADE, "assert V(1) == V(2)", "made like it"),
         (MADE, "a = V(1)\nb = [V(2)]\nassert [a] == b", "made like it"),
         (NUMBER, "assert abs(M() - 2.5) < 1e-6", "whatever"),
