@@ -286,9 +286,10 @@ def _agent(plan: Plan) -> str:
     rollout, train, spec = plan.config.rollout, plan.config.train, plan.config.agent or ""
     most = rollout.turns * rollout.max_completion_length
     calls = rollout.turns * train.prompts_per_step * train.group_size
+    name = spec if isinstance(spec, str) else spec["name"]
     return (
-        f"{spec if isinstance(spec, str) else spec['name']}: at most {counted(rollout.turns, 'call')} and {most:,} sampled "
-        f"tokens an episode, {calls:,} calls a step"
+        f"{name}: at most {counted(rollout.turns, 'call')} and {most:,} sampled tokens an episode, "
+        f"{calls:,} calls a step"
     )
 
 
