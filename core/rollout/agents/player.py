@@ -121,6 +121,7 @@ class AgentPlayer:
                     running.add(number)
                     self._start(played[number], table)
                 with table.changed:
+                    table.wanted = len(running)
                     if not self._ready(played, running, table):
                         table.changed.wait(self._pause(table))
                     ended = [number for number in running if played[number].exit is not None]

@@ -94,12 +94,12 @@ class Splice:
             tools: that the program offers.
             name: the beginning of the ids of calls.
         """
-        calls = self.format(tools).calls(self._tokenizer, ids) if tools else []
+        calls, text = self.format(tools).read(self._tokenizer, ids) if tools else ([], "")
         asked = [call for call in calls if call.name]
         if not asked:
             return ChatTurn("assistant", texts_of(self._tokenizer, [ids])[0].strip())
         uses = [ToolUse(call.name, call.arguments, f"{name}_{number}") for number, call in enumerate(asked)]
-        return ChatTurn("assistant", self.format(tools).said(self._tokenizer, ids), tuple(uses))
+        return ChatTurn("assistant", text, tuple(uses))
 
     def format(self, tools: Sequence[Schema]) -> ToolFormat:
         """Returns how calls of these tools are written.
