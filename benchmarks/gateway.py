@@ -19,7 +19,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 TOOL = {
@@ -31,6 +33,7 @@ TOOL = {
     },
 }
 ANSWER = '<tool_call>{"name": "bash", "arguments": {"command": "wc -l a.txt"}}</tool_call>'
+GROUP = 8  # rollouts of one task
 WORDS = "How many lines has the file of this name, and how many of them are empty or hold a comment? "
 
 
@@ -69,10 +72,12 @@ async def post(
     return found
 
 
-async def episode(port: int, path: str, key: str, size: int, calls: int) -> None:
+async def episode(port: int, path: str, key: str, task: int, size: int, calls: int) -> None:
     """Plays an episode: it does what the policy asks for and goes on."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    messages: list[dict[str, Any]] = [{"role": "user", "content": (WORDS * (size // len(WORDS) + 1))[: size - 350]}]
+    messages: list[dict[str, Any]] = [
+        {"role": "user", "content": (f"Task {task}. " + WORDS * (size // len(WORDS) + 1))[: size - 350]}
+    ]
     for number in range(calls):
         body = {"model": "policy", "messages": messages, "tools": [TOOL]}
         found = await post(reader, writer, path, key, body)
@@ -89,7 +94,7 @@ def programs(pipe: Connection, port: int, path: str, size: int, calls: int) -> N
     """Plays episodes whose numbers and keys come over a pipe, and says when each has ended."""
 
     async def play(number: int, key: str) -> None:
-        await episode(port, path, key, size, calls)
+        await episode(port, path, key, number // GROUP, size, calls)
         pipe.send(number)
 
     async def serve() -> None:
@@ -211,12 +216,16 @@ def echo(episodes: int, size: int, calls: int) -> Measured:
             clocks.start()
             left = threading.Semaphore(0)
             for _ in range(some):
-                elsewhere.start(None, Access(), lambda ended: left.release())
+                elsewhere.start(None, Access(), partial(_over, left))
             for _ in range(some):
                 left.acquire()
         row = clocks.row("echo", episodes, size, calls)
         elsewhere.close()
     return row
+
+
+def _over(left: threading.Semaphore, _: object) -> None:
+    left.release()
 
 
 def main() -> None:
@@ -236,8 +245,7 @@ def main() -> None:
                 numbers = f"{row.episodes} | {row.size / 1e3:g} | {row.calls} | {row.cpu:.2f} | {row.wall:.2f}"
                 print(f"| {row.what} | {numbers} |", flush=True)
     if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump([asdict(row) for row in rows], file, indent=1)
+        Path(options.json).write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

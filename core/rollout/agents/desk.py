@@ -97,14 +97,17 @@ class Table:
     """Where the requests of a batch wait for whoever samples.
 
     Attributes:
-        changed: notified when a request comes.
+        changed: notified when the first request comes, and when so many episodes wait as are wanted.
         waiting: the requests.
+        wanted: episodes that have to wait before whoever samples can do something: each time that it is woken, the
+            gateway waits for Python's lock.
         first, last: when the first and the last of them came, by the monotonic clock.
     """
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
         self.waiting: list[Waiting] = []
+        self.wanted = 0
         self.first = self.last = 0.0
 
     def put(self, waiting: Waiting) -> None:
@@ -113,7 +116,8 @@ class Table:
             self.last = time.monotonic()
             self.first = self.first if self.waiting else self.last
             self.waiting.append(waiting)
-            self.changed.notify_all()
+            if len(self.waiting) == 1 or len({one.episode.number for one in self.waiting}) >= self.wanted:
+                self.changed.notify_all()
 
     def take(self) -> list[Waiting]:
         """Returns all that wait: by rollout, and for each by what it asks, whatever came first."""

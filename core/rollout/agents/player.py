@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -120,6 +121,7 @@ class AgentPlayer:
                     running.add(number)
                     self._start(played[number], table)
                 with table.changed:
+                    table.wanted = len(running)
                     if not self._ready(played, running, table):
                         table.changed.wait(self._pause(table))
                     ended = [number for number in running if played[number].exit is not None]
@@ -207,5 +209,7 @@ def _keys(keys: Sequence[int] | None, calls: Sequence[Waiting]) -> tuple[int, ..
     """Returns the keys of calls' random numbers, from those of their rollouts."""
     if keys is None:
         return None
-    texts = (f"{keys[one.episode.number]} {one.call.turn} {one.call.prompt}" for one in calls)
-    return tuple(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=15).digest()) for text in texts)
+    asked = (
+        f"{keys[one.episode.number]} {one.call.turn} ".encode() + array("q", one.call.prompt).tobytes() for one in calls
+    )
+    return tuple(int.from_bytes(hashlib.blake2b(each, digest_size=15).digest()) for each in asked)

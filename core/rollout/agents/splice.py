@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from grpo.plugins.types import Message
 
 MOST_FORMATS = 64  # sets of tools whose form is remembered
+MOST_WHOLE = 64  # conversations whose tokens are remembered: the rollouts of a group begin with the same one
 
 
 class Splice:
@@ -39,6 +40,7 @@ class Splice:
         self._tokenizer = tokenizer
         self._known = known
         self._formats: dict[str, ToolFormat] = {}
+        self._whole: dict[str, list[int]] = {}
 
     def whole(self, messages: Sequence[ChatTurn], tools: Sequence[Schema]) -> list[int]:
         """Returns the tokens of a conversation up to the start of the policy's next message.
@@ -48,7 +50,13 @@ class Splice:
         """
         if tools:
             self.format(tools)  # refuses what could not be read
-        return encode_prompts(self._tokenizer, [as_messages(messages)], tools)[0]
+        asked = as_messages(messages)
+        key = json.dumps([asked, list(tools)])
+        if key not in self._whole:
+            if len(self._whole) >= MOST_WHOLE:
+                del self._whole[next(iter(self._whole))]
+            self._whole[key] = encode_prompts(self._tokenizer, [asked], tools)[0]
+        return self._whole[key]
 
     def between(
         self, said: ChatTurn, new: Sequence[ChatTurn], tools: Sequence[Schema], before: Sequence[ChatTurn], last: int
@@ -86,12 +94,12 @@ class Splice:
             tools: that the program offers.
             name: the beginning of the ids of calls.
         """
-        calls = self.format(tools).calls(self._tokenizer, ids) if tools else []
+        calls, text = self.format(tools).read(self._tokenizer, ids) if tools else ([], "")
         asked = [call for call in calls if call.name]
         if not asked:
             return ChatTurn("assistant", texts_of(self._tokenizer, [ids])[0].strip())
         uses = [ToolUse(call.name, call.arguments, f"{name}_{number}") for number, call in enumerate(asked)]
-        return ChatTurn("assistant", self.format(tools).said(self._tokenizer, ids), tuple(uses))
+        return ChatTurn("assistant", text, tuple(uses))
 
     def format(self, tools: Sequence[Schema]) -> ToolFormat:
         """Returns how calls of these tools are written.

@@ -75,10 +75,11 @@ class CallTree:
     calls: list[Call] = field(default_factory=list)
     _ends: dict[bytes, Call] = field(default_factory=dict)
     _prompts: Counter[tuple[int, ...]] = field(default_factory=Counter)
+    _last: tuple[Ask, list[bytes]] | None = None  # the request whose digests were computed last
 
     def parent(self, ask: Ask) -> tuple[Call, Sequence[ChatTurn]] | None:
         """Returns the call that a request goes on from and its new messages; None where there is none."""
-        digests = list(_digests(ask))
+        digests = self._digested(ask)
         for place in range(len(ask.messages), 0, -1):
             if ask.messages[place - 1].role == "assistant" and (found := self._ends.get(digests[place])):
                 return found, ask.messages[place:]
@@ -100,8 +101,7 @@ class CallTree:
     def answer(self, call: Call, said: ChatTurn) -> None:
         """Notes what a call was answered, so that later ones go on from it."""
         call.said = said
-        *_, digest = _digests(call.ask, said)
-        self._ends.setdefault(digest, call)
+        self._ends.setdefault(_after(self._digested(call.ask)[-1], said), call)
 
     def reason(self, ask: Ask) -> Reason:
         """Returns why a request that goes on from no call is a new root."""
@@ -117,6 +117,11 @@ class CallTree:
         if any(call.ask.messages == ask.messages for call in same):
             return "again"
         return "compacted" if len(ask.messages) < len(same[-1].ask.messages) else "rewritten"
+
+    def _digested(self, ask: Ask) -> list[bytes]:
+        if self._last is None or self._last[0] is not ask:
+            self._last = ask, list(_digests(ask))
+        return self._last[1]
 
     def branches(self, trains: Callable[[Call], bool]) -> list[tuple[Branch, list[Call]]]:
         """Returns the rows of the calls that train, each with the calls whose tokens train in it.
@@ -164,15 +169,20 @@ def _row(way: Sequence[Call], own: set[int]) -> Branch:
     return Branch(start, tuple(ids), tuple(logprobs), tuple(sampled))
 
 
-def _digests(ask: Ask, said: ChatTurn | None = None) -> Iterator[bytes]:
+def _digests(ask: Ask) -> Iterator[bytes]:
     """Yields what the tools and the first n messages are recognised by, for each n from 0 on."""
     digest = hashlib.blake2b(_plain(ask.tools), digest_size=16).digest()
     yield digest
-    for turn in (*ask.messages, *(() if said is None else (said,))):
-        text = turn.text.strip() if turn.role == "assistant" else turn.text
-        own = _plain([turn.role, text, [[call.name, call.arguments] for call in turn.calls]])
-        digest = hashlib.blake2b(digest + own, digest_size=16).digest()
+    for turn in ask.messages:
+        digest = _after(digest, turn)
         yield digest
+
+
+def _after(digest: bytes, turn: ChatTurn) -> bytes:
+    """Returns what messages and one more are recognised by."""
+    text = turn.text.strip() if turn.role == "assistant" else turn.text
+    own = _plain([turn.role, text, [[call.name, call.arguments] for call in turn.calls]])
+    return hashlib.blake2b(digest + own, digest_size=16).digest()
 
 
 def _plain(value: Any) -> bytes:

@@ -249,7 +249,7 @@ class Player:
         asked: dict[int, Call] = {}
         for one in using:
             if one.finish is None and self.tools is not None:
-                said = self.tools.said(self.tokenizer, one.last)
+                said = self.tools.read(self.tokenizer, one.last)[1]
                 asked[one.number] = partial(tell_of_calls, said, callers[one.number], one.answers)
         for one in self._closed(using, asked, envs):
             one.finish = one.finish or "stop"

@@ -49,18 +49,22 @@ class ToolFormat:
     template: Mapping[str, Any]
     most: int = MOST_CALLS
 
-    def calls(self, tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[ToolCall]:
-        """Returns the calls that a turn asks for, the first `most`; none where no part of it names a tool."""
-        try:
-            asked = (self._read(tokenizer, ids).get("tool_calls") or ())[: self.most]
-        except Exception:  # the policy writes anything, and the parser has no error of its own: it is plain text then
-            return []
-        calls = [checked(_call(call), self.schemas) for call in asked]
-        return calls if any(call.name for call in calls) else []
+    def read(self, tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> tuple[list[ToolCall], str]:
+        """Returns the calls that a turn asks for, the first `most`, and what it says beside them.
 
-    def said(self, tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
-        """Returns what a turn that asks for calls says beside them."""
-        return str(self._read(tokenizer, ids).get("content") or "").strip()
+        There are no calls where no part of the turn names a tool.
+        """
+        try:
+            message = self._read(tokenizer, ids)
+            asked = (message.get("tool_calls") or ())[: self.most]
+        except Exception:  # the policy writes anything, and the parser has no error of its own: it is plain text then
+            return [], ""
+        calls = [checked(_call(call), self.schemas) for call in asked]
+        return calls if any(call.name for call in calls) else [], str(message.get("content") or "").strip()
+
+    def calls(self, tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[ToolCall]:
+        """Returns the calls that a turn asks for."""
+        return self.read(tokenizer, ids)[0]
 
     def ids(
         self, tokenizer: PreTrainedTokenizerBase, calls: Sequence[ToolCall], answers: Sequence[str], last: int
