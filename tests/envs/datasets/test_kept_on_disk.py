@@ -51,7 +51,9 @@ def test_rows_of_a_file_are_read_when_they_are_asked_for(tmp_path: Path, desk: s
     assert rows.places[4].endswith("rows.jsonl, line 5")
     assert [row["answer"] for row in rows] == [row["answer"] for row in (rows[number] for number in range(18))]
     assert len(set(rows.asked)) == 18
-    assert env.rows("test").asked[1] == rows.asked[3]  # type: ignore[union-attr]
+    held_out = env.rows("test")
+    assert isinstance(held_out, ReadRows)
+    assert held_out.asked[1] == rows.asked[3]
     assert len(episodes_of(env, "train", limit=None, unbounded=0)) == 18
 
 
