@@ -26,9 +26,10 @@ from grpo.plugins.specs import KINDS
 )
 @click.option(
     "--env-processes",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=0),
+    default=0,
     metavar="N",
-    help="Processes that step a multi-turn environment. Default: 1.",
+    help="Processes that step a multi-turn environment. Default: 0, one.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object with every refused row in full.")
 @click.pass_context
@@ -38,7 +39,7 @@ def validate(
     split: str,
     size: int | None,
     rewards: tuple[str, ...],
-    env_processes: int | None,
+    env_processes: int,
     as_json: bool,
 ) -> None:
     """Check that verifier and rewards accept the gold solution of every row.

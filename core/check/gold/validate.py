@@ -45,7 +45,7 @@ def validate(
     size: int | None = None,
     rewards: Sequence[str] = (),
     seconds: float = 60.0,
-    env_processes: int | None = None,
+    env_processes: int = 0,
     on_rows: Callable[[int, int], None] = lambda done, rows: None,
 ) -> Validation:
     """Plays the gold solution of every row and judges it by the environment's verifier and the rewards of the run.
@@ -60,7 +60,7 @@ def validate(
         size: only so many of the first rows; default: all, or 200 episodes of an environment that makes its own.
         rewards: the SPECs of the run; default: the environment's own.
         seconds: for starting an episode, and for one call of an environment that is stepped.
-        env_processes: processes that step it; None: one, or threads where it exists in this process alone.
+        env_processes: processes that step it; 0: one, or threads where it exists in this process alone.
         on_rows: told after each block how many rows are done, and how many there are.
 
     Raises:
@@ -79,7 +79,7 @@ def validate(
         raise UsageError(f"env '{bound.name}' has neither a verifier nor rewards. Name a reward with --reward.")
     if size is not None and size < 1:
         raise UsageError(f"size={size} must be 1 or more.")
-    place = starting_place(bound, env_processes or 0, seconds)
+    place = starting_place(bound, env_processes, seconds)
     episodes = episodes_of(bound, split, limit=size, unbounded=UNBOUNDED, describe_tools=False, opened=place)
     refuse_missing_columns(episodes[0], plugins)
     solved: list[Episode] = []
@@ -92,7 +92,7 @@ def validate(
     judged: list[JudgedGold] = []
     refused: list[RefusedRow] = []
     weak: list[WeakRow] = []
-    processes = trial_processes(bound, env_processes or 0) if bound.spec.played else None
+    processes = trial_processes(bound, env_processes) if bound.spec.played else None
     with Scorer(plugins) as scorer:
         for first in range(0, len(solved), _BLOCK):
             block = solved[first : first + _BLOCK]
