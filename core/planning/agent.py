@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from grpo.core.config.schema import RunConfig
 from grpo.core.config.section import PluginRef
+from grpo.core.config.sections import RolloutSection
 from grpo.core.train.trees import refuse_trees
 from grpo.plugins._spec.binding import BoundAdvantage, BoundAgent, BoundEnv, BoundLoss
 from grpo.plugins.errors import UsageError
@@ -43,7 +44,8 @@ def decide_agent(
     """
     agent = bound_agent(config.agent, host, envs)
     if agent is None:
-        idle = [name for name in AGENT_LIMITS if name in config.rollout.model_fields_set]
+        unset = RolloutSection()  # what a resumed run has in its file, too
+        idle = [name for name in AGENT_LIMITS if getattr(config.rollout, name) != getattr(unset, name)]
         if idle:
             raise UsageError(f"rollout.{idle[0]}: the run has no agent. Name one with --agent, or leave it out.")
         return None
