@@ -2,7 +2,7 @@
 
 Theory of operation. The runner starts it with the agent's place, which it imports, and then sends the descriptor of a
 socket for each episode; a supervisor is forked for it and reads its plan there. The launcher reads no episode. When the
-runner ends or dies, every supervisor ends its agent; the launcher waits for them and removes what is left on the disk.
+runner ends or dies, every supervisor ends its agent, and the launcher waits for them and removes the run's folder.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from grpo.core.agents import kernel
@@ -29,16 +31,17 @@ from grpo.plugins.agents import Access, AgentTask, Command
 from grpo.plugins.child_process import receive_message, send_message
 
 READY = b"ready"
+_EVENT_LOOP = asyncio.base_events.__file__
 _PATIENCE = 20  # seconds for supervisors whose runner is gone
 
 
-def main(descriptor: int, modules: Sequence[str], folder: str) -> None:
+def main(descriptor: int, modules: Sequence[str], home: str) -> None:
     """Serves until the socket closes.
 
     Args:
         descriptor: the socket to the runner. It sends the packed Python agent, or nothing for a command.
         modules: what to import first.
-        folder: what the runner works in, which is removed when it is gone.
+        home: a folder for what imports write, in that of the run.
     """
     channel = socket.socket(fileno=descriptor)
     packed = receive_message(channel)
@@ -73,7 +76,9 @@ def main(descriptor: int, modules: Sequence[str], folder: str) -> None:
     signal.alarm(_PATIENCE)
     with contextlib.suppress(ChildProcessError):
         os.waitpid(-1, 0)  # with SIGCHLD ignored, until the last one has ended
-    shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(home, ignore_errors=True)
+    with contextlib.suppress(OSError):  # another launcher's episodes are there
+        Path(home).parent.rmdir()
 
 
 def _player(packed: bytes) -> Callable[[Plan], dict[str, object]]:
@@ -93,8 +98,8 @@ def _player(packed: bytes) -> Callable[[Plan], dict[str, object]]:
             code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
             if isinstance(error.code, str):
                 sys.stderr.write(f"{error.code}\n")
-        except BaseException:
-            traceback.print_exc()
+        except BaseException as error:
+            traceback.print_exception(error.with_traceback(_own_frames(error)))
             code = 1
         with contextlib.suppress(Exception):
             sys.stdout.flush()
@@ -107,6 +112,14 @@ def _player(packed: bytes) -> Callable[[Plan], dict[str, object]]:
         return {"problem": f"it returned {type(answer).__name__}, and is to return str or None.{hint}"}
 
     return play
+
+
+def _own_frames(error: BaseException) -> TracebackType | None:
+    """Returns the traceback of an error from the agent's function on; whole where there is none of it."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_frame.f_code.co_filename in (__file__, asyncio.runners.__file__, _EVENT_LOOP):
+        frame = frame.tb_next
+    return frame or error.__traceback__
 
 
 async def _awaited(answer: Any) -> object:

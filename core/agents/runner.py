@@ -170,7 +170,7 @@ class AgentRunner:
         home = str(self._root / "import")
         launcher = ChildProcess(
             "grpo.core.agents.launcher",
-            [[] if spec.command else [*spec.modules], str(self._root)],
+            [[] if spec.command else [*spec.modules], home],
             environment=_variables(home, home) | dict(spec.environment),
         )
         try:

@@ -31,7 +31,7 @@ TASK = AgentTask(
 )
 _EPISODES = 2
 _APIS: dict[str, Protocol] = {"completions": "chat", "responses": "responses", "messages": "messages"}
-_LAST = 300  # characters of what a program wrote
+_LAST = 300  # characters of the last line that a program wrote
 
 
 def check_agent(agent: str | AgentSpec | BoundAgent, *, seconds: float = SECONDS) -> Report:
@@ -79,7 +79,7 @@ def check_agent(agent: str | AgentSpec | BoundAgent, *, seconds: float = SECONDS
 def _examine(findings: Findings, spec: AgentSpec, left: AgentExit, desk: ScriptedDesk, key: str) -> None:
     """Looks for what must hold of an episode."""
     asked, marker = desk.asked.get(key, []), desk.markers[key]
-    written = (left.stderr.strip() or left.stdout.strip())[-_LAST:]
+    written = "".join((left.stderr.strip() or left.stdout.strip()).splitlines()[-1:])[-_LAST:]
     findings.tried("starts")
     if left.problem:
         findings.add("error", "starts", left.problem, written or None)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 BARS = "▁▂▃▄▅▆▇█"
 SPARK_WIDTH = 24
-CALLS = "tools/calls"
+CALLS, FAILED = "tools/calls", "turns/failed"
 TURNS = (("turns", "turns/mean"), ("tool calls", CALLS))
 SAMPLE_LINES = 12
 
@@ -387,7 +387,9 @@ def headline(row: Mapping[str, Any]) -> list[tuple[str, str]]:
         *((key.removeprefix(PREFIX).replace("/", " "), key) for key in envs),
         *last,
     ]
-    wanted += [(f"{key.split('/')[1]} failed", key) for key in own if key.endswith("/failure") and row[key]]
+    lost = row.get(FAILED) or 0.0  # of which every reward has its share
+    wanted += [("rollouts failed", FAILED)] if lost else []
+    wanted += [(f"{key.split('/')[1]} failed", key) for key in own if key.endswith("/failure") and row[key] > lost]
     return [(label, key) for label, key in wanted if row.get(key) is not None]
 
 

@@ -308,7 +308,9 @@ def _config(weights: Weights, choices: Choices) -> tuple[RunConfig, tuple[str, .
         tree.pop("env_rewards", None)
     if weights.config is not None and of_run:
         tree["train"] = {"limit": weights.config.train.limit}
-        limits = ("max_turns", "max_rollout_length", "step_timeout", *AGENT_LIMITS)
+        limits = ["max_turns", "max_rollout_length", "step_timeout", *AGENT_LIMITS]
+        if weights.config.agent is not None:
+            limits.remove("max_rollout_length")  # chosen by the prompts of training, and no limit of an agent's calls
         tree["rollout"] = {name: getattr(weights.config.rollout, name) for name in limits}
     return parse_config(tree), left_out
 

@@ -98,9 +98,12 @@ def version_note(spec: Spec) -> str:
     """Returns what to know of a spec without a version, or ""."""
     if spec.version:
         return ""
+    what, remedy = "its scores", "Give it version=1"
+    if spec.kind == "agent":
+        what, remedy = "it", "Decorate it with @grpo.agent(version=1)"
     return (
-        f"{spec.kind} '{spec.name}' has no version and counts as 0: later runs cannot tell that its scores changed. "
-        "Give it version=1, and raise that when they do."
+        f"{spec.kind} '{spec.name}' has no version and counts as 0: later runs cannot tell that {what} changed. "
+        f"{remedy}, and raise that when {'it does' if what == 'it' else 'they do'}."
     )
 
 

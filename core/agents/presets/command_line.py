@@ -30,6 +30,11 @@ def _refuse(*, line: str) -> None:
     if not parts:
         raise UsageError("agent 'cmd' has an empty line. Write cmd:PROGRAM ARGUMENTS, as in cmd:python agent.py.")
     if shutil.which(parts[0], path=search_path()) is None:
+        if Path(parts[0]).is_file():
+            raise UsageError(
+                f"agent 'cmd:{line}': the file {parts[0]} may not be executed. Make it executable (chmod +x), or name "
+                "the program that runs it, as in cmd:bash FILE."
+            )
         where = f"no program '{parts[0]}' is on the PATH" if "/" not in parts[0] else f"no program is at {parts[0]}"
         raise UsageError(f"agent 'cmd:{line}': {where}. Install it, or correct the line.")
 

@@ -11,6 +11,7 @@ import torch
 from grpo.core.config.sections import LossSection
 from grpo.core.env.replacement_rows import Place
 from grpo.core.processes.rank import count as processes
+from grpo.core.record.agent_calls import KEY
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.text.stats import mean
 from grpo.core.train.advantages.compute import Advantages, group_advantages
@@ -169,10 +170,12 @@ def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float)
         own = [one for one in sampled if one.env == env]
         failed = [one for one in own if one.finish_reason == "error"]
         if len(failed) > limit * len(own):
+            agents = KEY in failed[0].info
+            where = f"with their agent on '{env}'" if agents else f"in their environment '{env}'"
             raise RunError(
-                f"{len(failed)} of {len(own)} rollouts of step {batch.step} failed in their environment '{env}', over "
+                f"{len(failed)} of {len(own)} rollouts of step {batch.step} failed {where}, over "
                 f"failures.stop_share {limit:g}. The first reason: {_sentence(failed[0].info.get('failure'))} "
-                "`grpo show RUN` has them. Fix the environment, then resume the run."
+                f"`grpo show RUN` has them. Fix the {'agent' if agents else 'environment'}, then resume the run."
             )
     for reward in [part for outer in rewards for part in reversed(list(parts(outer)))]:
         outcomes = batch.outcomes_of(reward.name)

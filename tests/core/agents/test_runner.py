@@ -316,7 +316,7 @@ def test_agents_die_with_the_process_that_runs_them(namespaces: bool, tmp_path: 
         assert len(observer.running()) >= 2
         child.kill()
     until(lambda: observer.running() == [])
-    until(lambda: not [*tmp_path.iterdir()])
+    until(lambda: not [*tmp_path.glob("grpo-agents-*")])
 
 
 def test_what_runs_is_ended_when_the_runner_is_closed() -> None:

@@ -33,3 +33,12 @@ def test_grpo_plan_says_that_prompts_are_the_agents_own(spec: str) -> None:
     done = CliRunner().invoke(cli, ["plan", *options], catch_exceptions=False)
     assert "2 steps: 128 episodes of an agent, at most 2,560 calls, at most 246 k sampled tokens" in done.output
     assert f"grpo plugins check agent:{spec}\n" in done.output
+
+
+@pytest.mark.parametrize(("seconds", "refused"), [("300", False), ("10", True)])
+def test_a_run_without_an_agent_refuses_what_would_change_nothing_and_takes_a_saved_default(
+    seconds: str, refused: bool
+) -> None:
+    options = ["--env", "gsm8k", "--reward", "proximity", "--set", f"rollout.agent_seconds={seconds}", "--dry-run"]
+    done = CliRunner().invoke(cli, ["run", *options])
+    assert ("the run has no agent" in f"{done.output}{done.exception}") == refused, done.output
