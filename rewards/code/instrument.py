@@ -276,7 +276,7 @@ class Instrument(ast.NodeTransformer):
         if self._unit < 0 or self._changing or not (node.args or node.keywords):
             return node
         name = called_by_name(node)
-        if not self._split and name == "isinstance":
+        if not self._split and name == "isinstance" and len(node.args) == 2:
             return self.call("__kind__", *node.args)
         if not self._split and name in _CONVERSIONS and len(node.args) == 1 and not node.keywords:
             return self.call("__twice__", node.func, *node.args)

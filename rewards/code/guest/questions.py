@@ -12,11 +12,12 @@ from __future__ import annotations
 import collections
 import contextlib
 import copy
+import itertools
 import operator
 import os
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from grpo.rewards.code.guest.loading import FILE, MODULE
@@ -54,15 +55,13 @@ def questions(module: types.ModuleType, say: Say, faults: list[str], any_value: 
                 faults.append(fault)
 
     def known(value: Any, place: int, tolerance: float | None = None) -> bool:
-        try:
-            wire = encode(value)
-        except (NotPlain, RecursionError):
-            with _without_trace(module, value):
-                other, error = _asked(value, place, None, say)
-            if error is not None:
-                raise error from None
-            return bool(value == other)
-        return bool(say(["known", place, wire, tolerance]))
+        with contextlib.suppress(NotPlain, RecursionError):
+            return bool(say(["known", place, encode(value), tolerance]))
+        with _without_trace(module, value):
+            other, error = _asked(value, place, None, say)
+        if error is not None:
+            raise error
+        return bool(value == other)
 
     def alike(two: Any, one: Any, *others: Callable[[Any, Any], Any]) -> Any:
         result = one == two
@@ -148,7 +147,7 @@ def questions(module: types.ModuleType, say: Say, faults: list[str], any_value: 
         result = item in holder
         if result and type(holder) in _SCANNED:
             suspect(item, next((each for each in holder if item is each or item == each), item))
-        if result and _is_own(holder):
+        if result and _is_own(holder) and hasattr(type(holder), "__contains__"):  # else asking may read it to its end
             asked: list[Callable[[], Any]] = [
                 lambda: _word() in holder and (type(item) is str or object() in holder),
                 lambda: item not in holder,
@@ -206,13 +205,15 @@ def _pairs(one: Any, two: Any) -> Iterator[tuple[Any, Any]]:
         elif _decides(right):
             yield right, left
         kinds = {kind for kind in _CONTAINERS if kind in _classes(type(left))}
+        parts: list[Iterable[tuple[Any, Any]]] = []
         if kinds & {set, frozenset}:
-            waiting += [(each, each) for each in left]
+            parts.append((each, each) for each in left)
         for kind in kinds & set(_classes(type(right))):
             if kind is dict:
-                waiting += [(dict.get(left, key), value) for key, value in dict.items(right)]
+                parts.append((dict.get(left, key), value) for key, value in dict.items(right))
             elif kind in _SCANNED:  # backwards, as a call of a mock has its name in front, or not
-                waiting += zip(*([*kind.__iter__(each)][::-1] for each in (left, right)), strict=False)
+                parts.append(zip(*([*kind.__iter__(each)][::-1] for each in (left, right)), strict=False))
+        waiting += itertools.islice(itertools.chain(*parts), _MOST_PAIRS)
 
 
 def _is_own(value: Any) -> bool:
