@@ -30,7 +30,7 @@ def _refuse(*, line: str) -> None:
     if not parts:
         raise UsageError("agent 'cmd' has an empty line. Write cmd:PROGRAM ARGUMENTS, as in cmd:python agent.py.")
     if shutil.which(parts[0], path=search_path()) is None:
-        if Path(parts[0]).is_file():
+        if os.path.isfile(parts[0]):  # noqa: PTH113 - whatever the text, it raises nothing
             raise UsageError(
                 f"agent 'cmd:{line}': the file {parts[0]} may not be executed. Make it executable (chmod +x), or name "
                 "the program that runs it, as in cmd:bash FILE."
