@@ -8,6 +8,7 @@ repeat what ends with a status of 429, or of 500 and above, so no request of the
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -29,7 +30,9 @@ from grpo.core.gateway.dialects.dialect import Dialect
 from grpo.core.gateway.dialects.fields import Body, body_of, malformed
 from grpo.core.text.printable import one_line
 
-MOST_OPEN = 64  # requests of one key at a time
+MOST_OPEN, MOST_READ = 64, 2  # requests of one key at a time, and of these with their bodies in memory
+LARGE = 1 << 20  # bytes of a body; one larger body is parsed at a time, since that takes seconds and much memory
+BREATH = 0.05  # seconds before that in which others are answered
 PAUSE = 5.0  # seconds between two comments in a stream
 DIALECTS: Mapping[str, Dialect] = {
     "/v1/chat/completions": chat,
@@ -118,13 +121,21 @@ def _model(name: str) -> Body:
 
 @dataclass(slots=True)
 class _OpenRequests:
-    """Counts the open requests of each key."""
+    """Counts the open requests of each key.
+
+    Attributes:
+        counts: by key.
+        reading: held by a request of a key while its body is in memory.
+        large: held while a large body is parsed, whoever sent it.
+    """
 
     counts: Counter[str] = field(default_factory=Counter)
+    reading: dict[str, asyncio.Semaphore] = field(default_factory=dict)
+    large: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @contextmanager
-    def one_more(self, key: str) -> Iterator[None]:
-        """Counts a request while it is open.
+    def one_more(self, key: str) -> Iterator[asyncio.Semaphore]:
+        """Counts a request while it is open; yields what to hold while its body is in memory.
 
         Raises:
             Refused: the key has too many.
@@ -133,11 +144,11 @@ class _OpenRequests:
             raise Refused(400, f"{MOST_OPEN} requests of this key are open. Wait for the answer to one of them.")
         self.counts[key] += 1
         try:
-            yield
+            yield self.reading.setdefault(key, asyncio.Semaphore(MOST_READ))
         finally:
             self.counts[key] -= 1
             if not self.counts[key]:
-                del self.counts[key]
+                del self.counts[key], self.reading[key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +164,10 @@ class _Point:
         connection = Connection(scope, receive, send)
         try:
             key = _admitted(self.desk, scope)
-            with self.requests.one_more(key):
-                body = body_of(await connection.body())
-                await self.answer(key, self.dialect.read(body, connection.headers), body, connection)
+            with self.requests.one_more(key) as reading:
+                async with reading:
+                    ask = await self._ask(connection)
+                await self.answer(key, ask, connection)
             await connection.end()
         except Gone:
             pass
@@ -171,7 +183,16 @@ class _Point:
         finally:
             connection.close()
 
-    async def answer(self, key: str, ask: Ask, body: Body, connection: Connection) -> None:
+    async def _ask(self, connection: Connection) -> Ask:
+        """Reads a request; nothing of it is kept but what is asked."""
+        data = await connection.body()
+        if len(data) <= LARGE:
+            return self.dialect.read(body_of(data), connection.headers)
+        async with self.requests.large:
+            await asyncio.sleep(BREATH)
+            return self.dialect.read(body_of(data), connection.headers)
+
+    async def answer(self, key: str, ask: Ask, connection: Connection) -> None:
         """Answers a request.
 
         Raises:
@@ -194,19 +215,17 @@ class _Point:
 class _Answers(_Point):
     """Answers with what the policy samples."""
 
-    async def answer(self, key: str, ask: Ask, body: Body, connection: Connection) -> None:
+    async def answer(self, key: str, ask: Ask, connection: Connection) -> None:
         answered = await connection.held(self.desk.ask(key, ask), self.pause if ask.stream else None)
         replies = answered.replies
-        await connection.deliver(
-            self.dialect.events(ask, replies, body) if ask.stream else self.dialect.whole(ask, replies)
-        )
+        await connection.deliver(self.dialect.events(ask, replies) if ask.stream else self.dialect.whole(ask, replies))
         answered.delivered()
 
 
 class _Counts(_Point):
     """Answers with the number of tokens of a prompt."""
 
-    async def answer(self, key: str, ask: Ask, body: Body, connection: Connection) -> None:
+    async def answer(self, key: str, ask: Ask, connection: Connection) -> None:
         await connection.deliver(messages.counted(self.desk.count(key, ask)))
 
 

@@ -60,6 +60,7 @@ class Ask:
         stop: texts that end an answer and are not part of it.
         count: how many answers.
         stream: whether the answer is to be sent in events.
+        usage: whether these are to tell how many tokens there were, where the API leaves that open.
         thread: which of its own conversations the program says that this is ("" where it does not say).
         ignored: parameters that the run decides or that are not supported, for the record.
     """
@@ -71,6 +72,7 @@ class Ask:
     stop: tuple[str, ...] = ()
     count: int = 1
     stream: bool = False
+    usage: bool = False
     thread: str = ""
     ignored: tuple[str, ...] = ()
 

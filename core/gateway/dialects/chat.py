@@ -45,6 +45,7 @@ def read(body: Body, headers: Mapping[str, str]) -> Ask:
     if body.get("functions"):
         raise malformed("The request has 'functions', the old form of tools", "Send them as 'tools'")
     tools, others = _tools(body)
+    options = body.get("stream_options")
     return Ask(
         messages=in_order_of_calls(
             _turn(message, f"messages[{index}]")
@@ -56,6 +57,7 @@ def read(body: Body, headers: Mapping[str, str]) -> Ask:
         stop=stops_in(body.get("stop"), "stop"),
         count=whole_number(body, ("n",), MOST_ANSWERS) or 1,
         stream=flag(body, "stream"),
+        usage=isinstance(options, Mapping) and options.get("include_usage") is True,
         thread=thread_of(headers),
         ignored=ignored_in(body, READ, others),
     )
@@ -149,11 +151,9 @@ def _usage(replies: Sequence[Reply]) -> dict[str, Any]:
     return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
 
 
-def events(ask: Ask, replies: Sequence[Reply], body: Body) -> bytes:
+def events(ask: Ask, replies: Sequence[Reply]) -> bytes:
     """Returns all server-sent events of an answer."""
-    options = body.get("stream_options")
-    with_usage = isinstance(options, Mapping) and options.get("include_usage") is True
-    head = _head(ask, "chat.completion.chunk") | ({"usage": None} if with_usage else {})
+    head = _head(ask, "chat.completion.chunk") | ({"usage": None} if ask.usage else {})
 
     def chunk(index: int, delta: Body, finish: str | None = None) -> bytes:
         choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": finish}
@@ -166,7 +166,7 @@ def events(ask: Ask, replies: Sequence[Reply], body: Body) -> bytes:
         chunks.append(chunk(index, message))
         chunks += [chunk(index, {"tool_calls": [{"index": place, **call}]}) for place, call in enumerate(calls)]
         chunks.append(chunk(index, {}, ENDS[reply.finish]))
-    if with_usage:
+    if ask.usage:
         chunks.append(event({**head, "choices": [], "usage": _usage(replies)}))
     return b"".join([*chunks, event("[DONE]")])
 

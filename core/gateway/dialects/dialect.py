@@ -23,7 +23,7 @@ class Dialect(Protocol):
         """Returns the JSON of an answer that is not streamed."""
         ...
 
-    def events(self, ask: Ask, replies: Sequence[Reply], body: Mapping[str, Any]) -> bytes:
+    def events(self, ask: Ask, replies: Sequence[Reply]) -> bytes:
         """Returns all server-sent events of an answer."""
         ...
 

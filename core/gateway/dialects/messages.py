@@ -165,7 +165,7 @@ def _blocks(reply: Reply) -> list[dict[str, Any]]:
     return [*text, *calls]
 
 
-def events(ask: Ask, replies: Sequence[Reply], body: Body) -> bytes:
+def events(ask: Ask, replies: Sequence[Reply]) -> bytes:
     """Returns all server-sent events of an answer."""
     reply = replies[0]
     begun = {

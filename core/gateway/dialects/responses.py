@@ -190,7 +190,7 @@ def _items(reply: Reply) -> list[dict[str, Any]]:
     return [{"id": f"{prefixes[item['type']]}_{secrets.token_hex(12)}", "status": status, **item} for item in items]
 
 
-def events(ask: Ask, replies: Sequence[Reply], body: Body) -> bytes:
+def events(ask: Ask, replies: Sequence[Reply]) -> bytes:
     """Returns all server-sent events of an answer."""
     reply = replies[0]
     items = _items(reply)

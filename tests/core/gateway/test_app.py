@@ -8,7 +8,7 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,7 +17,7 @@ from patience import PATIENCE, wait_for
 from reply_samples import events_of
 from scripted_desk import KEY, MODEL, OTHER_KEY, ScriptedDesk, said, served
 
-from grpo.core.gateway.app import MOST_OPEN
+from grpo.core.gateway.app import LARGE, MOST_OPEN, MOST_READ
 from grpo.core.gateway.connection import MOST_BYTES
 from grpo.core.gateway.conversation import Ask, Refused, Reply
 
@@ -335,6 +335,19 @@ def test_one_key_has_at_most_so_many_open_requests() -> None:
         for stream in streams:
             assert stream.recv(12) == b"HTTP/1.1 200"
             stream.close()
+
+
+def test_bodies_that_never_end_and_large_ones_hold_back_no_other_key() -> None:
+    with served(ScriptedDesk()) as url, ExitStack() as stack:
+        for _ in range(MOST_READ + 1):
+            half = stack.enter_context(connected(url))
+            half.putrequest("POST", CHAT)
+            for name, value in {**BEARER, "content-length": "100"}.items():
+                half.putheader(name, value)
+            half.endheaders(b"{")
+        large = {**BODIES[CHAT], "junk": ["x" * 100] * (3 * LARGE // 100)}
+        for body in (BODIES[CHAT], large):
+            assert send(url, CHAT, body, {"x-api-key": OTHER_KEY})[0] == 200
 
 
 def test_a_program_without_a_key_cannot_fill_the_requests_of_one() -> None:

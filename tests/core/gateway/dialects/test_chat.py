@@ -57,6 +57,7 @@ def test_a_conversation_of_opencode() -> None:
         model="m",
         max_tokens=32000,
         stream=True,
+        usage=True,
     )
 
 
@@ -205,7 +206,7 @@ def test_a_reply_that_comes_back_is_the_same_turn(reply: Reply) -> None:
 
 @pytest.mark.parametrize("reply", REPLIES)
 def test_events_have_what_a_whole_answer_has(reply: Reply) -> None:
-    *chunks, done = events_of(chat.events(Ask(()), [reply], {}))
+    *chunks, done = events_of(chat.events(Ask(()), [reply]))
     assert done == ("", "[DONE]")
     choices = [chunk["choices"][0] for _, chunk in chunks]
     message = choices[0]["delta"] | {"tool_calls": [it for one in choices for it in one["delta"].get("tool_calls", ())]}
@@ -217,7 +218,7 @@ def test_events_have_what_a_whole_answer_has(reply: Reply) -> None:
 
 
 def test_usage_is_streamed_where_it_is_asked_for() -> None:
-    stream = chat.events(Ask((), model="m"), [said("a"), said("b")], {"stream_options": {"include_usage": True}})
+    stream = chat.events(Ask((), model="m", usage=True), [said("a"), said("b")])
     *chunks, last, _ = [data for _, data in events_of(stream)]
     assert [chunk["usage"] for chunk in chunks] == [None] * len(chunks)
     assert last["choices"] == []

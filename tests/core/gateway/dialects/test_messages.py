@@ -189,7 +189,7 @@ def test_a_reply_that_comes_back_is_the_same_turn(reply: Reply) -> None:
 
 @pytest.mark.parametrize("reply", REPLIES)
 def test_events_come_in_the_order_of_the_api(reply: Reply) -> None:
-    events = events_of(messages.events(Ask((), model="m"), [reply], {}))
+    events = events_of(messages.events(Ask((), model="m"), [reply]))
     assert all(name == data["type"] for name, data in events)
     content = messages.whole(Ask(()), [reply])["content"]
     blocks = ["content_block_start", "content_block_delta", "content_block_stop"] * len(content)

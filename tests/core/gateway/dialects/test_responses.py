@@ -138,7 +138,7 @@ def test_a_reply_that_comes_back_is_the_same_turn(reply: Reply) -> None:
 
 @pytest.mark.parametrize("reply", REPLIES)
 def test_events_come_in_the_order_of_the_api(reply: Reply) -> None:
-    events = events_of(responses.events(Ask(()), [reply], {}))
+    events = events_of(responses.events(Ask(()), [reply]))
     assert [data["sequence_number"] for _, data in events] == [*range(len(events))]
     assert all(name == data["type"] for name, data in events)
     kinds = [name.removeprefix("response.") for name, _ in events]
