@@ -1,6 +1,6 @@
 """How long does an agent's call take beside the sampling? Milliseconds of the gateway, the desk and the player.
 
-    python benchmarks/gateway.py [--episodes 1 64] [--bytes 3000 30000] [--calls 6] [--json FILE]
+    python benchmarks/gateway.py [--episodes 1 64] [--bytes 600 3000 30000] [--calls 6] [--json FILE]
 
 Programs in another process play episodes of several calls, each of which goes on from the one before. A sampler answers
 at once, so what is left is reading requests, splicing their tokens, rounds, reading answers and sending them. Beside it
@@ -231,7 +231,7 @@ def _over(left: threading.Semaphore, _: object) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--episodes", nargs="+", type=int, default=[1, 64])
-    parser.add_argument("--bytes", nargs="+", type=int, default=[3000, 30000])
+    parser.add_argument("--bytes", nargs="+", type=int, default=[600, 3000, 30000])
     parser.add_argument("--calls", type=int, default=6)
     parser.add_argument("--json", help="write the rows here, too")
     options = parser.parse_args()

@@ -72,6 +72,8 @@ def decide_turns(
             f"rollout.max_rollout_length {length} is less than one turn (rollout.max_completion_length {turn}). Raise "
             "the one or lower the other."
         )
+    elif room is not None and length > room and agent:
+        length = room  # an agent's prompts are its own; the budget says how long its rows may become
     elif room is not None and length > room:
         raise UsageError(
             f"rollout.max_rollout_length {length}: beside the longest prompt the model's context has room for {room} "

@@ -6,13 +6,13 @@ at its end. The next one looks for its contexts among what was handed over, by t
 row together again, without the slots of padding and of tokens that came after the row's end, padded on the left like
 prompts, and computes what is new. A mask hides every padded slot and each token has the position that it has in its
 own row, so log-probabilities are those of a plain forward pass. Weights must not change in between, so an instance is
-for one batch of rollouts. A cache of another kind than full attention's (sliding windows, states) is not kept, and nor
-is one where a context is not found: then everything is computed anew.
+for one batch of rollouts. Prompts of which nothing was kept are computed beside the others, and their rows put among
+them. A cache of another kind than full attention's (sliding windows, states) is not kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,39 +84,83 @@ class KeptTurns:
         self._where.update({context: (len(self._parts), row) for row, context in enumerate(contexts)})
         self._parts.append(_Part([(layer.keys[rows], layer.values[rows]) for layer in layers], counts.bool()))
 
-    def start(self, model: Any, prompts: Sequence[Sequence[int]], pad_id: int) -> Started | None:
-        """Goes on from what was kept, which is forgotten; returns None where it does not cover every prompt.
+    def start(
+        self,
+        model: Any,
+        prompts: Sequence[Sequence[int]],
+        pad_id: int,
+        prefill: Callable[[Sequence[Sequence[int]]], Started],
+    ) -> Started | None:
+        """Goes on from what was kept, which is forgotten; returns None where nothing was kept of any prompt.
 
         Args:
             model: the one whose cache was kept, with the same weights.
             prompts: token ids, each longer than what was kept of it.
             pad_id: fills the left of what is new.
+            prefill: computes prompts of which nothing was kept.
         """
         parts, where = self._parts, self._where
         self._parts, self._where = [], {}
         lengths = sorted({len(context) for context in where}, reverse=True)
         known = [next((n for n in lengths if n < len(p) and tuple(p[:n]) in where), 0) for p in prompts]
-        if 0 in known:
+        found = [number for number, length in enumerate(known) if length]
+        if not found:
             return None
-        places = [where[tuple(prompt[:length])] for prompt, length in zip(prompts, known, strict=True)]
-        cache, mask = _together(parts, places, max(known))
-        new = max(len(prompt) - length for prompt, length in zip(prompts, known, strict=True))
-        ids = torch.full((len(prompts), new), pad_id, dtype=torch.long)
-        fresh = torch.zeros_like(ids)
-        for row, (prompt, length) in enumerate(zip(prompts, known, strict=True)):
-            rest = torch.tensor(prompt[length:])
-            ids[row, new - len(rest) :], fresh[row, new - len(rest) :] = rest, 1
-        mask = torch.cat([mask, fresh.to(mask.device)], dim=1)
-        positions = (mask.cumsum(dim=1) - 1)[:, -new:]
-        output = model(
-            input_ids=ids.to(mask.device),
-            attention_mask=mask,
-            position_ids=positions,
-            use_cache=True,
-            logits_to_keep=1,
-            **{cache_argument(model): cache},
-        )
-        return Started(carried(model, output), mask, positions[:, -1], output.logits[:, -1])
+        going = [(prompts[number], known[number]) for number in found]
+        started = _gone_on(model, parts, where, going, pad_id)
+        rest = [number for number, length in enumerate(known) if not length]
+        if not rest:
+            return started
+        return _joined(started, found, prefill([prompts[number] for number in rest]), rest)
+
+
+def _gone_on(
+    model: Any,
+    parts: list[_Part],
+    where: Mapping[tuple[int, ...], tuple[int, int]],
+    going: Sequence[tuple[Sequence[int], int]],
+    pad_id: int,
+) -> Started:
+    """Computes what is new of prompts, each with the number of its first tokens that were kept."""
+    prompts, known = [prompt for prompt, _ in going], [length for _, length in going]
+    places = [where[tuple(prompt[:length])] for prompt, length in going]
+    cache, mask = _together(parts, places, max(known))
+    new = max(len(prompt) - length for prompt, length in zip(prompts, known, strict=True))
+    ids = torch.full((len(prompts), new), pad_id, dtype=torch.long)
+    fresh = torch.zeros_like(ids)
+    for row, (prompt, length) in enumerate(zip(prompts, known, strict=True)):
+        rest = torch.tensor(prompt[length:])
+        ids[row, new - len(rest) :], fresh[row, new - len(rest) :] = rest, 1
+    mask = torch.cat([mask, fresh.to(mask.device)], dim=1)
+    positions = (mask.cumsum(dim=1) - 1)[:, -new:]
+    output = model(
+        input_ids=ids.to(mask.device),
+        attention_mask=mask,
+        position_ids=positions,
+        use_cache=True,
+        logits_to_keep=1,
+        **{cache_argument(model): cache},
+    )
+    return Started(carried(model, output), mask, positions[:, -1], output.logits[:, -1])
+
+
+def _joined(one: Started, rows: Sequence[int], other: Started, others: Sequence[int]) -> Started:
+    """Returns one batch of two, whose rows go to these places."""
+    parts = [_part(one), _part(other)]
+    places = [(0, 0)] * (len(rows) + len(others))
+    for part, numbers in enumerate((rows, others)):
+        for row, number in enumerate(numbers):
+            places[number] = part, row
+    cache, mask = _together(parts, places, max(one.mask.shape[1], other.mask.shape[1]))
+    order = torch.tensor([*rows, *others], device=one.logits.device).argsort()
+    position = torch.cat([one.position, other.position])[order]
+    logits = torch.cat([one.logits, other.logits])[order]
+    return Started(Carried(one.carries.name, cache), mask, position, logits)
+
+
+def _part(started: Started) -> _Part:
+    layers = started.carries.cache.layers
+    return _Part([(layer.keys, layer.values) for layer in layers], started.mask.bool())
 
 
 def _together(parts: list[_Part], places: Sequence[tuple[int, int]], width: int) -> tuple[Any, torch.Tensor]:

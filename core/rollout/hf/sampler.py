@@ -149,8 +149,9 @@ def _decode(
 ) -> list[Sampled]:
     """Samples; without `padded` all prompts have one length, and the model is shown no mask."""
     device = model.device
-    started = kept.start(model, prompts, params.pad_id) if kept is not None else None
-    started = started or _prefilled(model, prompts, params, padded=padded, shares=kept is None)
+    prefill = partial(_prefilled, model, params=params, padded=padded, shares=kept is None)
+    started = kept.start(model, prompts, params.pad_id, prefill) if kept is not None else None
+    started = started or prefill(prompts)
     if started.logits.isnan().any():
         raise RunError(
             "the policy's logits are not numbers: its weights diverged, or overflow in their dtype. Lower train.lr, or "

@@ -19,7 +19,7 @@ from grpo.core.config.schema import RunConfig
 from grpo.core.config.setting import settings_of
 from grpo.plugins.errors import UsageError, did_you_mean
 
-PLUGINS = ("env", "rewards", "env_rewards", "verifier", "agent")
+PLUGINS = ("env", "rewards", "env_rewards", "verifier")
 _COMMAND = r"`[^`]*`|\bgrpo (?!run\b)[a-z]+(?: (?!with\b|and\b|or\b)[^\s.;]+)*"  # stays a command
 _RESUME = r"\bgrpo run --resume (?P<run>[^\s;]+?)(?: --steps (?P<steps>\w+))?(?=[.;,)]?(?:\s|$))"
 _SET = r"--set (?P<key>[\w.]+)=(?P<value>[^\s,;)]*[^\s,;).])"
@@ -137,7 +137,7 @@ def _keyword(key: str, value: str) -> str:
 
 def _keyword_of_flag(flag: str, argument: str | None) -> str | None:
     """Returns a flag of `grpo run` as a keyword, or None where it is none."""
-    plain = {"env": "env", "reward": "rewards", "env-reward": "env_rewards", "verifier": "verifier", "agent": "agent"}
+    plain = {"env": "env", "reward": "rewards", "env-reward": "env_rewards", "verifier": "verifier"}
     switches = {"dry-run": "dry_run=True", "quiet": "quiet=True"}
     for key, setting in settings_of(RunConfig).items():
         if setting.about.flag is None or key in PLUGINS:

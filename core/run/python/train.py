@@ -30,7 +30,7 @@ from grpo.core.run.python.rows import WrittenRows, written_rows
 from grpo.plugins._host.loading import GIVEN
 from grpo.plugins.errors import GrpoError, UsageError
 from grpo.plugins.host import ARGUMENT, Host
-from grpo.plugins.specs import AgentSpec, EnvSpec, Kind, RewardSpec, SamplerSpec, VerifierSpec
+from grpo.plugins.specs import EnvSpec, Kind, RewardSpec, SamplerSpec, VerifierSpec
 
 if TYPE_CHECKING:
     import gymnasium
@@ -40,7 +40,6 @@ Env = str | Table | EnvSpec | type["gymnasium.Env[Any, Any]"]
 Reward = str | Table | RewardSpec | Callable[..., Any]
 Verifier = str | Table | VerifierSpec | Callable[..., Any]
 Sampler = str | Table | SamplerSpec
-Agent = str | Table | AgentSpec | Callable[..., Any]
 OBJECTIVE: dict[Kind, str] = {"loss": "type", "advantage": "advantage"}
 """The settings of the section loss that name a plugin, by its kind."""
 
@@ -63,7 +62,6 @@ def train(
     env_rewards: Mapping[str, Reward | Sequence[Reward]] | None = ...,
     verifier: Verifier | None = ...,
     sampler: Sampler | None = ...,
-    agent: Agent | None = ...,
     dataset: Any = ...,
     system: str | None = ...,
     resume: str | Path | Run | None = ...,
@@ -80,7 +78,6 @@ def train(
     env_rewards: Mapping[str, Reward | Sequence[Reward]] | None = None,
     verifier: Verifier | None = None,
     sampler: Sampler | None = None,
-    agent: Agent | None = None,
     dataset: Any = None,
     system: str | None = None,
     resume: str | Path | Run | None = None,
@@ -103,7 +100,6 @@ def train(
         env_rewards: an environment's name to rewards for it alone.
         verifier: what decides accuracy; None: the environment's own.
         sampler: what chooses the prompts of a step; None: their order is fixed before the run starts.
-        agent: the program that answers the environment's tasks; None: the policy does.
         dataset: the rows: a file or a hub dataset, a list of dictionaries, a pandas DataFrame, a `datasets.Dataset`,
             or a dictionary with one of these for "train" and one for "test". Rows go to a file beside the run.
         system: the system message: the environment's option of that name.
@@ -112,8 +108,8 @@ def train(
         dry_run: check everything, show the plan, train nothing.
         quiet: show warnings only.
         settings: those of docs/configuration.md: sections as dictionaries (`train={"lr": 1e-4}`), or the names of the
-            flags of `grpo run` (`lr=1e-4`, `steps=60`, `lora=True`); `model` may be a run, and
-            `loss` and `advantage` what their decorators made of a function.
+            flags of `grpo run` (`lr=1e-4`, `steps=60`, `lora=True`); `model` may be a run, `loss`, `advantage` and
+            `agent` what their decorators made of a function, and `agent` also a plain function.
 
     Returns:
         The run, done or interrupted; None for a dry run.
@@ -140,6 +136,7 @@ def train(
             if not isinstance(system, (str, type(None))):
                 raise UsageError(f"system={system!r} is no text. Give the system message as a string, or leave it out.")
             tree = settings_tree(settings)
+            agent = tree.pop("agent", None)
             if dataset is not None:
                 scratch = Path(left.enter_context(TemporaryDirectory())) if dry_run else None
                 rows = written_rows(dataset, scratch or _beside(tree.get("out"), resume))

@@ -83,3 +83,11 @@ def test_turns_that_the_context_has_no_room_for_are_told(
     if told:
         assert "500 turns of up to 96 tokens each may have 48,000 tokens" in told[0]
         assert "context of 2,048 has room for 2,000: rollouts that use their turns in full end after 20" in told[0]
+
+
+def test_the_budget_of_an_agents_run_fits_longer_tasks_too() -> None:
+    """An evaluation has the budget of its run, and its tasks may be longer."""
+    wished = RolloutSection(max_turns=20, max_rollout_length=822)
+    assert decide_turns(wished, [ONCE], LengthsPart(8), 815, agent=True) == TurnsPart(20, 815)
+    with pytest.raises(UsageError, match="room for 815"):
+        decide_turns(wished, [replace(LONG, spec=replace(LONG.spec, max_turns=20))], LengthsPart(8), 815)

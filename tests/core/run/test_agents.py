@@ -2,86 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from forked_command import Forked
+from agent_job import AGENT, AgentJob, metrics
+from forked_command import forked_together
 from patience import RUN
 
 pytestmark = pytest.mark.slow
 
-AGENT = '''
-import json, os, random, time, urllib.request
-
-def ask(access, *messages):
-    body = json.dumps({"model": access.model, "messages": messages}).encode()
-    header = {"Authorization": "Bearer " + access.key, "Content-Type": "application/json"}
-    request = urllib.request.Request(access.url + "/v1/chat/completions", body, header)
-    return json.load(urllib.request.urlopen(request, timeout=600))["choices"][0]["message"]["content"]
-
-def run(task, access):
-    """Asks, asks back, and now and then begins anew; its pace is never the same."""
-    asked = {"role": "user", "content": task.instruction}
-    time.sleep(random.random() / 50)
-    first = ask(access, asked)
-    open("first.txt", "w").write(first)
-    time.sleep(random.random() / 50)
-    said = {"role": "assistant", "content": first}
-    second = ask(access, asked, said, {"role": "user", "content": "Sure?"})
-    if len(second) % 2:
-        second = ask(access, {"role": "user", "content": "In short: " + second})
-    return second
-'''
-
-
-class Job:
-    """A small run of an agent."""
-
-    def __init__(self, model: Path, folder: Path) -> None:
-        self.folder, self.model = folder, model
-        self.commands: list[Forked] = []
-        (folder / "mine.py").write_text(AGENT)
-
-    def start(self, name: str, *more: str) -> Forked:
-        text = (
-            f"run --env gsm8k:dataset=embedded --reward proximity --agent python:{self.folder}/mine.py:run "
-            f"--model {self.model} --steps 4 --max-completion-length 8 --prompts-per-step 2 --group-size 4 "
-            f"--save-every 2 --eval-size 4 --lr 1e-3 --out {self.folder / name}"
-        )
-        return self.command([*text.split(), *more])
-
-    def command(self, arguments: list[str]) -> Forked:
-        command = Forked(arguments, self.folder / f"said{len(self.commands)}")
-        self.commands.append(command)
-        return command
-
 
 @pytest.fixture(scope="module")
-def job(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
-    job = Job(tiny_model, tmp_path_factory.mktemp("agents"))
+def job(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentJob]:
+    job = AgentJob(tiny_model, tmp_path_factory.mktemp("agents"))
     yield job
-    for command in job.commands:
-        if not command.ended:
-            command.signal(signal.SIGKILL)
-            command.wait(RUN)
+    job.end()
 
 
 @pytest.fixture(scope="module")
-def undisturbed(job: Job) -> Path:
+def undisturbed(job: AgentJob) -> Path:
     command = job.start("undisturbed")
     assert command.wait(RUN) == 0, command.said
     return job.folder / "undisturbed"
-
-
-def metrics(run: Path) -> list[dict[str, Any]]:
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in row.items() if "time/" not in key and "seconds" not in key} for row in rows]
 
 
 def rollouts(run: Path) -> list[list[tuple[int, ...]]]:
@@ -103,7 +49,7 @@ def started_by(run: Path) -> list[int]:
     return found
 
 
-def test_a_run_of_an_agent_repeats_whatever_its_pace(job: Job, undisturbed: Path) -> None:
+def test_a_run_of_an_agent_repeats_whatever_its_pace(job: AgentJob, undisturbed: Path) -> None:
     command = job.start("again")
     assert command.wait(RUN) == 0, command.said
     assert metrics(job.folder / "again") == metrics(undisturbed)
@@ -111,7 +57,7 @@ def test_a_run_of_an_agent_repeats_whatever_its_pace(job: Job, undisturbed: Path
 
 
 @pytest.mark.core
-def test_a_run_that_is_killed_among_its_episodes_resumes_to_the_same_numbers(job: Job, undisturbed: Path) -> None:
+def test_a_run_that_is_killed_among_its_episodes_resumes_to_the_same_numbers(job: AgentJob, undisturbed: Path) -> None:
     command = job.start("killed")
     file = job.folder / "killed" / "metrics.jsonl"
     deadline = time.monotonic() + RUN
@@ -139,6 +85,18 @@ def test_what_is_recorded_is_the_tree_that_trained(undisturbed: Path) -> None:
         assert set(one.info["files"]) == {"first.txt"}
 
 
+def test_two_processes_have_a_gateway_each_and_the_run_repeats(job: AgentJob) -> None:
+    rows = []
+    for name in ("two", "two again"):
+        forked_together([*job.arguments(name), "--eval-size", "0"], job.folder)
+        rows.append(metrics(job.folder / name))
+    assert rows[0] == rows[1]
+    assert [row["agent/roots/first"] for row in rows[0]] == [1.0] * 4
+    one, other = (rollouts(job.folder / name) for name in ("two", "two again"))
+    assert one == other
+    assert len(one[0]) == 8
+
+
 @pytest.mark.parametrize(
     ("body", "says"),
     [
@@ -148,9 +106,9 @@ def test_what_is_recorded_is_the_tree_that_trained(undisturbed: Path) -> None:
     ],
 )
 def test_an_agent_that_never_hears_the_policy_ends_the_run_with_the_reason(
-    job: Job, body: str, says: str, tmp_path: Path
+    job: AgentJob, body: str, says: str, tmp_path: Path
 ) -> None:
-    broken = Job(job.model, tmp_path)
+    broken = AgentJob(job.model, tmp_path)
     (tmp_path / "mine.py").write_text(AGENT[: AGENT.index("    asked =")] + f"    {body}\n")
     command = broken.start("run", "--eval-size", "0")
     assert command.wait(RUN) == 1

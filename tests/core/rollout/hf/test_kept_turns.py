@@ -92,16 +92,24 @@ def test_tokens_are_those_without_keeping(model: Any) -> None:
         prompts = grown(prompts, done, turn)
 
 
-def test_a_context_that_is_not_known_is_computed_anew(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("long", [3, 90])
+def test_contexts_that_are_not_known_are_computed_beside_the_others(
+    model: Any, monkeypatch: pytest.MonkeyPatch, long: int
+) -> None:
     torch.manual_seed(0)
     kept, prompts = KeptTurns(), prompts_of(4)
     done = sample(model, prompts, PARAMS, kept=kept)
-    other = [*grown(prompts, done, 1)[:3], [399, 398, 397]]
-    seen = widths(model, monkeypatch)
-    done = sample(model, other, PARAMS, kept=kept)
-    monkeypatch.undo()
-    assert seen[0][1] == max(len(prompt) for prompt in other)
-    assert largest_gap(model, other, done) < 2e-5
+    for turn in range(3):
+        first, second, third, *_ = grown(prompts, done, turn)
+        new = [[399 - turn] * long, [380 - turn, 379]]
+        prompts = [new[0], first, second, new[1], new[1], third]
+        with monkeypatch.context() as patch:
+            seen = widths(model, patch)
+            done = sample(model, prompts, PARAMS, kept=kept)
+        (rows, columns), others = seen[0], seen[1]
+        assert (rows, others) == (3, (2, long)), "equal neighbours are one row"
+        assert columns <= 8 + 1
+        assert largest_gap(model, prompts, done) < 2e-5
 
 
 def test_a_sliding_window_is_not_kept(tiny_model: Path) -> None:
@@ -123,7 +131,7 @@ def test_a_sliding_window_is_not_kept(tiny_model: Path) -> None:
         done = sample(model, prompts, PARAMS, kept=kept)
         prompts = grown(prompts, done, 0)
         done = sample(model, prompts, PARAMS, kept=kept)
-    assert kept.start(model, prompts, 0) is None
+    assert kept.start(model, prompts, 0, lambda new: pytest.fail("nothing was kept")) is None
     assert largest_gap(model.eval(), prompts, done) < 2e-5
 
 

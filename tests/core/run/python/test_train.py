@@ -399,3 +399,39 @@ def test_what_a_call_is_told_names_its_keywords(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as refused:
         grpo.train(env="guess", warmup_steps=2, rewards="gsm8k.correctness", out=tmp_path / "run", quiet=True)
     assert "--" not in str(refused.value)
+
+
+def plays(task: Any, access: Any) -> str:
+    """An agent that asks once; it goes to a process of its own by value."""
+    import urllib.request
+
+    body = json.dumps({"model": access.model, "messages": [{"role": "user", "content": task.instruction}]}).encode()
+    header = {"Authorization": f"Bearer {access.key}", "Content-Type": "application/json"}
+    request = urllib.request.Request(f"{access.url}/v1/chat/completions", body, header)
+    answer = json.load(urllib.request.urlopen(request, timeout=RUN))
+    return str(answer["choices"][0]["message"]["content"])
+
+
+@pytest.mark.slow
+def test_an_agent_is_a_function_that_is_given_again_to_resume(tiny: dict[str, Any]) -> None:
+    def asks(task: Any, access: Any) -> str:
+        return plays(task, access)
+
+    run = grpo.train(agent=asks, rewards="proximity", **{**tiny, "steps": 1})
+    assert run.metrics["agent/calls"].iloc[-1] == 1
+    with pytest.raises(UsageError, match=r"the agent 'asks'.*agent=asks"):
+        grpo.train(resume=run, steps=2)
+    assert grpo.train(resume=run, agent=asks, steps=2, quiet=True).step == 2
+
+
+def test_an_agent_that_cannot_go_to_its_process_is_refused_before_anything_loads(tiny: dict[str, Any]) -> None:
+    lock = threading.Lock()
+
+    def locked(task: Any, access: Any) -> str:
+        with lock:
+            return ""
+
+    with pytest.raises(UsageError, match="agent 'locked' cannot be sent to the process that runs its episodes"):
+        grpo.train(agent=locked, **tiny)
+    with pytest.raises(UsageError, match="what was given as an agent cannot be one"):
+        grpo.train(agent=lambda task: "", **tiny)
