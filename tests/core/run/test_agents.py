@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import sharded_command
 from agent_job import AGENT, AgentJob, metrics
 from forked_command import forked_together
 from patience import RUN
@@ -95,6 +96,17 @@ def test_two_processes_have_a_gateway_each_and_the_run_repeats(job: AgentJob) ->
     one, other = (rollouts(job.folder / name) for name in ("two", "two again"))
     assert one == other
     assert len(one[0]) == 8
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("sharded", ["fsdp", pytest.param("zero3", marks=pytest.mark.deepspeed)])
+def test_a_policy_that_two_processes_share_plays_as_one_that_each_has(job: AgentJob, sharded: str) -> None:
+    sharding = sharded_command.FSDP if sharded == "fsdp" else sharded_command.zero(3, job.folder)
+    process = sharded_command.command([*job.arguments(sharded), "--eval-size", "0"], sharding)
+    said = process.communicate(timeout=RUN)[0]
+    assert process.returncode == 0, said
+    assert [row["agent/roots/first"] for row in metrics(job.folder / sharded)] == [1.0] * 4
+    assert [len(step) for step in rollouts(job.folder / sharded)] == [8] * 4
 
 
 @pytest.mark.parametrize(
