@@ -60,8 +60,8 @@ class Callers:
 
 def is_loopback(host: str) -> bool:
     """Says whether an address, or every address of a name, is reached from this machine alone; "" is any address."""
-    if is_loopback_address(host):
-        return True
+    with suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
     try:
         addresses = {str(info[4][0]) for info in socket.getaddrinfo(host or "0.0.0.0", None)}
     except OSError:

@@ -23,7 +23,8 @@ NAMES = (
     "--max-completion-length "
     "--lora --full --lora-rank --lora-alpha --lora-targets --bits --eval-every --eval-size --save-every --canaries "
     "--dtype --canary-cases --report-to --out --resume --dry-run --quiet --print-schema --env-processes "
-    "--on --ray-address --workers --servers --nodes --refill --dynamic --sampler --stop-on-alarm "
+    "--agent-seconds --agents-at-once "
+    "--on --ray-address --workers --servers --nodes --refill --dynamic --sampler --agent --stop-on-alarm "
     "--project --run-name --run-group --tags --chat-template-kwargs "
 )
 
