@@ -389,7 +389,8 @@ def headline(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
     lost = row.get(FAILED) or 0.0  # of which every reward has its share
     wanted += [("rollouts failed", FAILED)] if lost else []
-    wanted += [(f"{key.split('/')[1]} failed", key) for key in own if key.endswith("/failure") and row[key] > lost]
+    failed = [key for key in own if key.endswith("/failure") and (row[key] or 0.0) > lost]
+    wanted += [(f"{key.split('/')[1]} failed", key) for key in failed]
     return [(label, key) for label, key in wanted if row.get(key) is not None]
 
 

@@ -41,7 +41,7 @@ def accepted(report: Validation, rows: int, best: float) -> None:
         ("countdown:fewest=2,most=6,highest=20,size=200", 200, 1.0),
         ("email", 500, 4.0),
         ("email:ideal=true,size=100", 100, 4.0),
-        ("code:size=100", {"train": 100, "test": 100}, 1.0),
+        ("code:size=20", {"train": 20, "test": 20}, 1.0),
         ("code:level=problems", {"train": 16, "test": 4}, 1.0),
         ("guess:highest=50,reminds=false", 200, 1.0),
         ("wordle:turns=3,known=true", 200, 1.0),

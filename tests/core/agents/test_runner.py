@@ -20,7 +20,7 @@ from grpo.core.agents.supervisor import KEPT
 from grpo.core.agents.trial import namespaces_refused
 from grpo.plugins.errors import UsageError
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")]
 FORGED = """
 import os
 
@@ -76,6 +76,7 @@ def test_values_stand_in_an_argument_and_are_not_read_again(namespaces: bool) ->
     assert left.stdout == "['<be brief\\n\\nuse {key}>', '--at=http://127.0.0.1:9/policy'] \n"
 
 
+@pytest.mark.core
 def test_every_episode_has_the_same_paths_and_files_of_its_own() -> None:
     if refused := namespaces_refused():
         pytest.skip(f"no namespaces here: {refused}")
@@ -94,6 +95,7 @@ def test_every_episode_has_the_same_paths_and_files_of_its_own() -> None:
     assert ends[0].stdout.startswith("/tmp/work /tmp/home ")
 
 
+@pytest.mark.core
 def test_other_files_of_the_machine_are_read_only(tmp_path: Path) -> None:
     if refused := namespaces_refused():
         pytest.skip(f"no namespaces here: {refused}")
@@ -180,6 +182,7 @@ def test_an_end_is_told_as_it_was(source: str, code: int, namespaces: bool) -> N
     assert (left.code, left.timed_out, left.problem) == (code, False, "")
 
 
+@pytest.mark.core
 @BOTH
 def test_daemons_and_children_die_with_it(namespaces: bool) -> None:
     source = """

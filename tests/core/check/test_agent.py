@@ -12,6 +12,8 @@ import pytest
 from grpo.core.check.agent import check_agent
 from grpo.core.check.report import Report
 
+pytestmark = pytest.mark.slow
+
 CLIENT = """
 import json, subprocess, urllib.request
 
@@ -42,6 +44,7 @@ def checked(tmp_path: Path, body: str, seconds: float = 60.0) -> Report:
     return check_agent(f"{tmp_path}/mine.py:run", seconds=seconds)
 
 
+@pytest.mark.core
 def test_an_honest_agent_holds_and_its_requests_are_described(tmp_path: Path) -> None:
     report = checked(
         tmp_path,
