@@ -26,7 +26,6 @@ def accepted(report: Validation, rows: int, best: float) -> None:
     assert sum(score for score in lowest if score is not None) == best, str(report)
 
 
-@pytest.mark.core
 @pytest.mark.parametrize("split", ["train", "test"])
 @pytest.mark.parametrize(
     ("spec", "rows", "best"),

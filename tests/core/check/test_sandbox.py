@@ -20,7 +20,6 @@ from grpo.plugins.specs import SandboxSpec
 ROOT = Path(__file__).resolve().parents[3]
 
 
-@pytest.mark.core
 def test_the_sandbox_local_holds_under_every_attack() -> None:
     report = check_sandbox("local")
     report.require()

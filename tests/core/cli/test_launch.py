@@ -62,6 +62,7 @@ def test_a_shell_reads_the_arguments_as_they_were_written(
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "arguments", "sharded"),
     [

@@ -118,6 +118,7 @@ def test_what_is_neither_stays_readable(text: str) -> None:
     assert public_text(text) == text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "part",
     [

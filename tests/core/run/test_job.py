@@ -250,7 +250,6 @@ def test_ctrl_c_saves_and_says_how_to_resume(small: list[str], tmp_path: Path) -
     assert [row["step"] for row in metrics(out)] == list(range(9))
 
 
-@pytest.mark.core
 def test_ctrl_c_ends_a_warm_up_and_a_second_one_is_no_failure(small: list[str], tmp_path: Path) -> None:
     for signals in (1, 2):
         out = tmp_path / f"run{signals}"
