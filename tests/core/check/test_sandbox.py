@@ -20,6 +20,7 @@ from grpo.plugins.specs import SandboxSpec
 ROOT = Path(__file__).resolve().parents[3]
 
 
+@pytest.mark.slow
 def test_the_sandbox_local_holds_under_every_attack() -> None:
     report = check_sandbox("local")
     report.require()

@@ -45,6 +45,7 @@ def test_a_process_alone_agrees_with_itself() -> None:
     assert agreed("a", "it") == "a"
 
 
+@pytest.mark.slow
 def test_processes_agree_and_one_that_does_not_come_is_named(tmp_path: Path) -> None:
     program = tmp_path / "told.py"
     program.write_text(TOLD)
