@@ -104,7 +104,7 @@ def test_all_that_is_installed_is_checked(tmp_path: Path, monkeypatch: pytest.Mo
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     reports = {report["plugin"]: report for report in json.loads(done.stdout)}
     assert done.returncode == 1
-    always = {name for name in reports if name.startswith(("loss ", "advantage "))}  # without them nothing trains
+    always = {name for name in reports if name.startswith(("loss ", "advantage ", "agent "))}  # of the engine itself
     assert {*reports} - always == {"reward brief", "env echo", "sandbox lent", "package echo-plugins"}
     assert reports["reward brief"]["ok"]
     assert reports["sandbox lent"]["findings"][0]["message"] == "there is none to lend"
