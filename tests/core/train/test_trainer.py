@@ -292,9 +292,9 @@ def test_the_completions_of_a_prompt_are_trained_on_together_unless_the_loss_loo
 
     prompts: list[int] = []
 
-    def counted(ids: Any, mask: Any, length: int, *rest: Any) -> Any:
+    def counted(ids: Any, mask: Any, length: int, *rest: Any, **more: Any) -> Any:
         prompts.append(len({tuple(row) for row in ids[:, :-length].tolist()}))
-        return pack(ids, mask, length, *rest)
+        return pack(ids, mask, length, *rest, **more)
 
     monkeypatch.setattr(forward, "pack", counted)
     train = {"steps": 3, "prompts_per_step": 3, "group_size": 4, "micro_batch_size": 4}
