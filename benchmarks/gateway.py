@@ -68,8 +68,8 @@ async def post(
     answer = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
     assert " 200 " in answer, answer
     length = int(answer.split("content-length:")[1].split("\r\n")[0])
-    found: dict[str, Any] = json.loads(await reader.readexactly(length))
-    return found
+    reply: dict[str, Any] = json.loads(await reader.readexactly(length))
+    return reply
 
 
 async def episode(port: int, path: str, key: str, task: int, size: int, calls: int) -> None:
@@ -80,13 +80,16 @@ async def episode(port: int, path: str, key: str, task: int, size: int, calls: i
     ]
     for number in range(calls):
         body = {"model": "policy", "messages": messages, "tools": [TOOL]}
-        found = await post(reader, writer, path, key, body)
-        if "choices" in found:
-            said = found["choices"][0]["message"]
+        reply = await post(reader, writer, path, key, body)
+        if "choices" in reply:
+            message = reply["choices"][0]["message"]
         else:
             call = {"id": f"call_{number}", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
-            said = {"role": "assistant", "content": "", "tool_calls": [call]}
-        messages += [said, {"role": "tool", "tool_call_id": said["tool_calls"][0]["id"], "content": f"{number} a.txt"}]
+            message = {"role": "assistant", "content": "", "tool_calls": [call]}
+        messages += [
+            message,
+            {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": f"{number} a.txt"},
+        ]
     writer.close()
 
 
@@ -184,9 +187,9 @@ def gateway(episodes: int, size: int, calls: int) -> Measured:
         for measured in (False, True):  # the first time loads what is loaded once
             clocks.start()
             some = 1 if not measured else episodes
-            found = player.play([start] * some, [[1]] * some, sample, params)
-            assert all(one.completion.info["agent"]["calls"] == calls for one in found)
-            assert all(len(one.branches) == 1 for one in found)
+            trajectories = player.play([start] * some, [[1]] * some, sample, params)
+            assert all(one.completion.info["agent"]["calls"] == calls for one in trajectories)
+            assert all(len(one.branches) == 1 for one in trajectories)
         row = clocks.row("gateway", episodes, size, calls)
         elsewhere.close()
     return row

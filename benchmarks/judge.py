@@ -153,12 +153,12 @@ async def reference(pool: SandboxPool, program: Honest) -> bool:
 
 def processes_below(process: int) -> list[int]:
     """Returns the processes that a process started, and those that these started."""
-    found: list[int] = []
+    numbers: list[int] = []
     with contextlib.suppress(OSError):
         for task in Path(f"/proc/{process}/task").iterdir():
             for child in map(int, (task / "children").read_text().split()):
-                found += [child, *processes_below(child)]
-    return found
+                numbers += [child, *processes_below(child)]
+    return numbers
 
 
 async def kill_again_and_again(seconds: float) -> None:

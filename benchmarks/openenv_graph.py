@@ -99,8 +99,8 @@ async def delegates(chat: Chat) -> None:
         if number == 1:
             below: list[ChatTurn] = [system("You are a sub-agent."), user("Count the lines.")]
             for _ in range(TURNS // 2):
-                found = await chat.ask(*below, tools=(BASH,))
-                below += [found.turn, tool("3 lines", found)]
+                answer = await chat.ask(*below, tools=(BASH,))
+                below += [answer.turn, tool("3 lines", answer)]
         messages += [reply.turn, tool(f"{number} lines", reply)]
 
 

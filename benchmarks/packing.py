@@ -139,12 +139,12 @@ def main() -> None:
     batches = {f"{n} x {COMPLETIONS // n}": batch(n, options.prompt, options.completion) for n in (1, 4, 8)}
     batches[TREES] = trees(options.prompt, options.completion)
     for kind, (ids, mask) in batches.items():
-        found = dict.fromkeys(LAYOUTS, math.inf)
+        least = dict.fromkeys(LAYOUTS, math.inf)
         for _ in range(options.rounds):
             for name in LAYOUTS:
-                found[name] = min(found[name], seconds(model, ids, mask, options.completion, name, kind))
-        figures = "".join(f"{found[name]:9.2f}" for name in LAYOUTS)
-        ratio = found["padded"] / found["packed"]
+                least[name] = min(least[name], seconds(model, ids, mask, options.completion, name, kind))
+        figures = "".join(f"{least[name]:9.2f}" for name in LAYOUTS)
+        ratio = least["padded"] / least["packed"]
         print(f"{kind:<24}{figures}{ratio:18.2f}", flush=True)
 
 

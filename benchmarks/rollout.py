@@ -180,10 +180,10 @@ def theirs(options: argparse.Namespace, model: Any, tokenizer: Any, out: Path) -
     class Timed(GRPOTrainer):  # type: ignore[misc]
         def _generate(self, prompts: Any) -> Any:
             with clock.measured():
-                found = super()._generate(prompts)
-            messages = [sum(one["role"] == "assistant" for one in completion) for completion in found[3]]
+                generated = super()._generate(prompts)
+            messages = [sum(one["role"] == "assistant" for one in completion) for completion in generated[3]]
             clock.turns.append(sum(messages))
-            return found
+            return generated
 
         def _generate_single_turn(self, *args: Any, **kwargs: Any) -> Any:
             with clock.generating():

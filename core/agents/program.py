@@ -1,13 +1,19 @@
-"""Defines what is left of an agent program when it has ended."""
+"""Says what an agent program is asked in an episode, and defines what is left of it when it has ended."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
+from grpo.core.text.printable import one_line
 from grpo.plugins.agents import Access, AgentTask
+from grpo.plugins.errors import DatasetError
 
-__all__ = ["Access", "AgentExit", "AgentTask"]
+if TYPE_CHECKING:
+    from grpo.core.env.episodes import Episode
+
+__all__ = ["Access", "AgentExit", "AgentTask", "task_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +44,22 @@ class AgentExit:
     files_omitted: int = 0
     problem: str = ""
     outside: bool = False
+
+
+def task_of(episode: Episode) -> AgentTask:
+    """Returns what an environment's episode asks of an agent: its messages, and the files of its row.
+
+    Raises:
+        DatasetError: the row's column `files` is no object of texts.
+    """
+    asked = [message["content"] for message in episode.prompt if message["role"] != "system"]
+    system = [message["content"] for message in episode.prompt if message["role"] == "system"]
+    files: Any = episode.row.get("files") or {}
+    if isinstance(files, Mapping):  # a table has a column for each path of any row, empty where a row lacks it
+        files = {path: text for path, text in files.items() if text is not None}
+    if not isinstance(files, dict) or not all(isinstance(text, str) for text in files.values()):
+        raise DatasetError(
+            f"{episode.place or f'row {episode.index}'}: an agent finds the files of the column 'files' in its working "
+            f"directory, so it has to be an object from paths to texts, and is {one_line(repr(files), 60)}."
+        )
+    return AgentTask("\n\n".join(asked), "\n\n".join(system) or None, files)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from grpo.core.agents.program import task_of
 from grpo.core.env.prompts import encode_episodes, special_tokens
 from grpo.core.plan import Plan
-from grpo.core.rollout.agents.player import task_of
 from grpo.core.text.printable import printable
 
 LINES, WIDTH = 24, 600  # what is shown of a long one: lines from its beginning and its end, characters of each

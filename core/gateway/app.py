@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -152,7 +153,7 @@ class _OpenRequests:
 
 
 @dataclass(frozen=True, slots=True)
-class _Point:
+class _Point(ABC):
     """Takes the requests of an API that have a body."""
 
     desk: Desk
@@ -192,6 +193,7 @@ class _Point:
             await asyncio.sleep(BREATH)
             return self.dialect.read(body_of(data), connection.headers)
 
+    @abstractmethod
     async def answer(self, key: str, ask: Ask, connection: Connection) -> None:
         """Answers a request.
 
@@ -199,7 +201,6 @@ class _Point:
             Refused: it gets no answer.
             Gone: the client went away.
         """
-        raise NotImplementedError
 
     async def _refuse(
         self, refused: Refused, connection: Connection, scope: Scope, receive: Receive, send: Send

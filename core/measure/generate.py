@@ -1,4 +1,4 @@
-"""Answers prompts with weights: chat messages in, completions as text out."""
+"""Samples answers to chat messages from weights and returns them as texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long the sequences of a run are, for a model whose weights are not there: a configuration in, tokens out."""
+"""Finds how many tokens the sequences of a run have, without the weights of its model."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ facts and from what was decided before it.
 
 from __future__ import annotations
 
+from grpo.core.agents.program import task_of
 from grpo.core.config.schema import RunConfig
 from grpo.core.config.settings import RolloutSettings, settle, settled
 from grpo.core.env.episodes import joined
@@ -66,6 +67,9 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
     chosen_by = None if config.sampler is None else host.sampler(config.sampler)
     canaries = canaries_of(config.canaries.file, config.canaries.cases, rewards, verifiers)
     refuse_no_demonstrations(config, envs)
+    if agent is not None:
+        for part in envs:
+            task_of(part.train[0])  # refuses a column of files that is none
 
     model = read_model(facts.source.path, facts.source.tokenizer, config.chat_template_kwargs)
     refuse_unknown_targets(config.lora, model.config)

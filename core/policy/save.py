@@ -1,4 +1,4 @@
-"""Writes the policy: a model of transformers or PEFT in, a folder that they load with all of its weights out."""
+"""Writes the policy as a folder that transformers or PEFT loads, with all of its weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One end for all processes: an error of this one in, the same exit on each and one message of all of them out."""
+"""Ends all processes of a run alike when one of them fails, with one message."""
 
 from __future__ import annotations
 

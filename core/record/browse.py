@@ -1,4 +1,4 @@
-"""Recorded rollouts, for reading: the rows of one step in, the chosen completions gathered by group out."""
+"""Reads the rollouts that are recorded of a step and gathers those that are asked for by group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The record of what tokens were trained with: rows of a step in, a Parquet file beside its rollouts out, and back."""
+"""Records what the tokens of a step were trained with, in a Parquet file beside its rollouts, and reads it back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prepares an agent's episode for the page: the info of a rollout in, its calls and what else it holds out."""
+"""Prepares an agent's episode for the page: separates its calls from what else the info of a rollout holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of rollouts, by which lists of them are filtered and sorted: rows in, columns out, none of their texts."""
+"""Collects the numbers of rollouts by which the page filters and sorts lists of them, and none of their texts."""
 
 from __future__ import annotations
 

@@ -315,8 +315,8 @@ class AgentDesk:
     def _prompt(self, episode: AgentEpisode, ask: Ask) -> tuple[tuple[int, ...], Call | None, Reason | None]:
         """Returns the tokens of a request, and the call that it goes on from or why it goes on from none."""
         reason: Reason | None = None
-        if found := episode.tree.parent(ask):
-            parent, new = found
+        if known := episode.tree.parent(ask):
+            parent, new = known
             assert parent.said is not None
             try:
                 between = self._splice.between(parent.said, new, ask.tools, parent.ask.messages, parent.ids[-1])

@@ -57,8 +57,8 @@ class AgentSide:
         )
         self._desk = AgentDesk(MODEL, Splice(deepcopy(tokenizer), known), limits)
         self._programs = _Programs(agent, warned)
-        self._server = gateway_server(self._desk)
         try:
+            self._server = gateway_server(self._desk)
             self._server.start()
         except BaseException:
             self._programs.close()
@@ -85,7 +85,7 @@ class _Programs:
     def __init__(self, agent: BoundAgent, warned: Callable[[str], None]) -> None:
         self._lock = threading.Lock()
         self._numbers = itertools.count()
-        self._told: dict[int, Callable[[AgentExit], None]] = {}
+        self._callbacks: dict[int, Callable[[AgentExit], None]] = {}
         self._runner = AgentRunner(agent, LONGEST, self._ended)
         if self._runner.notice:
             warned(self._runner.notice)
@@ -93,7 +93,7 @@ class _Programs:
     def start(self, task: AgentTask, access: Access, ended: Callable[[AgentExit], None]) -> int:
         with self._lock:
             number = next(self._numbers)
-            self._told[number] = ended
+            self._callbacks[number] = ended
         self._runner.start(number, task, access)
         return number
 
@@ -103,7 +103,7 @@ class _Programs:
     def close(self) -> None:
         self._runner.close()
 
-    def _ended(self, number: int, found: AgentExit) -> None:
+    def _ended(self, number: int, left: AgentExit) -> None:
         with self._lock:
-            told = self._told.pop(number)
-        told(found)
+            callback = self._callbacks.pop(number)
+        callback(left)

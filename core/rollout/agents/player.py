@@ -18,9 +18,9 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
-from grpo.core.agents.program import Access, AgentExit, AgentTask
+from grpo.core.agents.program import Access, AgentExit, AgentTask, task_of
 from grpo.core.env.episodes import Episode
 from grpo.core.rollout.agents.desk import AgentDesk, AgentEpisode, Table, Waiting
 from grpo.core.rollout.agents.rollout import Trains, trajectory_of
@@ -111,11 +111,11 @@ class AgentPlayer:
         """
         table = Table()
         played = [_Played(start, self.desk.open(number, table)) for number, start in enumerate(episodes)]
-        found: dict[int, Trajectory] = {}
+        trajectories: dict[int, Trajectory] = {}
         waits = deque(range(len(played)))
         running: set[int] = set()
         try:
-            while len(found) < len(played):
+            while len(trajectories) < len(played):
                 while waits and len(running) < self.limits.at_once:
                     number = waits.popleft()
                     running.add(number)
@@ -131,9 +131,10 @@ class AgentPlayer:
                     one = played[number]
                     self.desk.end(one.episode)
                     episode = self.desk.settled(one.episode)
-                    found[number] = trajectory_of(one.start, episode, _exit(one), self.end, self.limits.trains)
+                    trajectory = trajectory_of(one.start, episode, _exit(one), self.end, self.limits.trains)
+                    trajectories[number] = trajectory
                     if on_ended is not None:
-                        on_ended(number, found[number].completion)
+                        on_ended(number, trajectory.completion)
                 if taken:
                     self._answer(taken, sample, params)
                 self._end_late(played, running)
@@ -143,12 +144,12 @@ class AgentPlayer:
             for one in played:
                 self.desk.end(one.episode)
             self.desk.forget([one.episode for one in played])
-        return [found[number] for number in range(len(played))]
+        return [trajectories[number] for number in range(len(played))]
 
     def _start(self, one: _Played, table: Table) -> None:
-        def ended(found: AgentExit) -> None:
+        def ended(left: AgentExit) -> None:
             with table.changed:
-                one.exit = found
+                one.exit = left
                 table.changed.notify_all()
 
         one.began = time.monotonic()
@@ -190,14 +191,6 @@ class AgentPlayer:
             if one.exit is None and now - one.began - one.episode.waiting() > self.limits.seconds:
                 one.timed_out = True
                 self.programs.kill(one.program)
-
-
-def task_of(episode: Episode) -> AgentTask:
-    """Returns what an environment's episode asks of an agent: its messages, and the files of its row."""
-    said = [message["content"] for message in episode.prompt if message["role"] != "system"]
-    system = [message["content"] for message in episode.prompt if message["role"] == "system"]
-    files: Any = episode.row.get("files") or {}
-    return AgentTask("\n\n".join(said), "\n\n".join(system) or None, dict(files))
 
 
 def _exit(one: _Played) -> AgentExit:

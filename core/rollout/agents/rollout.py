@@ -106,8 +106,8 @@ def _failure(episode: AgentEpisode, ended: AgentExit, *, heard: bool) -> str:
     else:
         how = "ran out of time" if ended.timed_out else f"ended with exit status {ended.code}"
         reason = f"the agent {how} and got no answer of the policy"
-        told = episode.refused or [line for line in reversed(ended.stderr.strip().splitlines()) if line.strip()]
-        reason += f": {told[0]}" if told else "; it never asked for one"
+        lines = episode.refused or [line for line in reversed(ended.stderr.strip().splitlines()) if line.strip()]
+        reason += f": {lines[0]}" if lines else "; it never asked for one"
     reason = " ".join(reason.split())
     return reason if len(reason) <= LONGEST_FAILURE else reason[: LONGEST_FAILURE - 3] + "..."
 

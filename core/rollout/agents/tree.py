@@ -61,7 +61,10 @@ class Call:
     @property
     def root(self) -> Call:
         """The first call of its conversation."""
-        return self if self.parent is None else self.parent.root
+        call = self
+        while call.parent is not None:
+            call = call.parent
+        return call
 
 
 @dataclass(slots=True)
@@ -81,8 +84,8 @@ class CallTree:
         """Returns the call that a request goes on from and its new messages; None where there is none."""
         digests = self._digested(ask)
         for place in range(len(ask.messages), 0, -1):
-            if ask.messages[place - 1].role == "assistant" and (found := self._ends.get(digests[place])):
-                return found, ask.messages[place:]
+            if ask.messages[place - 1].role == "assistant" and (call := self._ends.get(digests[place])):
+                return call, ask.messages[place:]
         return None
 
     def unreceived(self, prompt: tuple[int, ...]) -> list[Call]:
@@ -132,14 +135,14 @@ class CallTree:
         chosen = [call for call in self.calls if call.delivered and call.ids and trains(call)]
         inner = {id(above) for call in chosen for above in _above(call)}
         taken: set[int] = set()
-        found: list[tuple[Branch, list[Call]]] = []
+        rows: list[tuple[Branch, list[Call]]] = []
         for leaf in (call for call in chosen if id(call) not in inner):
             way = [call for call in (*reversed([*_above(leaf)]), leaf) if call.delivered]
             own = [call for call in way if id(call) not in taken and call in chosen]
             taken |= {id(call) for call in own}
             first = way.index(own[0])
-            found.append((_row(way[first:], {id(call) for call in own}), own))
-        return found
+            rows.append((_row(way[first:], {id(call) for call in own}), own))
+        return rows
 
 
 def thread_of(ask: Ask) -> str:
