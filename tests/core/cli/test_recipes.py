@@ -21,6 +21,8 @@ from grpo.core.planning.memory.proposal import launch_command, proposed
 from grpo.core.planning.memory.shapes import shape_of
 from grpo.core.planning.memory.sharded import Spread
 
+pytestmark = pytest.mark.slow
+
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "scale.md").read_text(encoding="utf-8")
 SECTION = PAGE.partition("\n## Recipes\n")[2].partition("\n## ")[0].replace("\\\n", "")
 COMMANDS = re.findall(r"^    \$ (.+)\n((?:    (?!\$).+\n)*)", SECTION, re.MULTILINE)

@@ -57,7 +57,6 @@ def test_a_run_of_an_agent_repeats_whatever_its_pace(job: AgentJob, undisturbed:
     assert rollouts(job.folder / "again") == rollouts(undisturbed)
 
 
-@pytest.mark.core
 def test_a_run_that_is_killed_among_its_episodes_resumes_to_the_same_numbers(job: AgentJob, undisturbed: Path) -> None:
     command = job.start("killed")
     file = job.folder / "killed" / "metrics.jsonl"

@@ -126,9 +126,7 @@ def checkpoint(job: Job, step: int) -> Path:
 
 
 # SIGHUP comes from a terminal that is closed, below.
-@pytest.mark.parametrize(
-    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.core)], ids=lambda number: number.name
-)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def test_a_signal_ends_the_step_and_the_run_resumes_as_if_nothing_had_been(
     number: signal.Signals, job: Job, undisturbed: Path
 ) -> None:
