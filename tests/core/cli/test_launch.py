@@ -89,6 +89,7 @@ def test_a_policy_that_one_gpu_cannot_hold_is_sharded(
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "arguments", "error"),
     [

@@ -62,6 +62,7 @@ def test_what_cannot_be_seen_or_ends_a_turn_is_written_out(text: str, shown: str
     assert quoted(text) == f"| {shown}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["<", "<think ", "<a_of_", "[A_", "<t\u2581", "<" + "a" * 39, "<s ", "]~", "< /"])
 def test_quoting_takes_linear_time(text: str) -> None:
     with little_work(text):

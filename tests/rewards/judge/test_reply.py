@@ -11,6 +11,7 @@ from tests.rewards.conftest import StandIn
 pytestmark = pytest.mark.usefixtures("judge_key")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "content",
     [

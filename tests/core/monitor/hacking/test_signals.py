@@ -168,6 +168,7 @@ def test_every_signal_has_a_pattern() -> None:
     assert set(COLLAPSES) == {"worse", "cut", "shorter"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_a_policy_that_learns_rings_nothing_with_a_verifier_and_without(seed: int) -> None:
     assert run(learning, seed) == []
@@ -296,6 +297,7 @@ def test_of_a_policy_that_falls_apart_wrong_completions_are_named() -> None:
         assert one.reward == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_nothing_falls_apart_where_answers_become_short_or_long_while_a_policy_learns(seed: int) -> None:
     def brief(noise: random.Random, over: float, group: int, gold: int) -> Seen:
@@ -309,6 +311,7 @@ def test_nothing_falls_apart_where_answers_become_short_or_long_while_a_policy_l
     assert run(long, seed) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_a_run_from_easy_rows_to_hard_ones_does_not_fall_apart(seed: int) -> None:
     def rising(noise: random.Random, over: float, group: int, gold: int) -> Seen:
