@@ -63,8 +63,8 @@ def test_each_way_of_a_sync_is_measured_on_a_rollout_server() -> None:
     assert sizes["the adapter"] < 50.0
 
 
+@pytest.mark.nightly
 @pytest.mark.ray
-@pytest.mark.slow
 def test_rewards_are_measured_on_one_node_and_on_two() -> None:
     printed = run("ray_scoring.py", "--rows", "64", "--rewards", "code", "nothing")
     found = rows(printed)

@@ -69,10 +69,10 @@ def test_every_published_row_of_gsm8k_can_be_solved(split: str, shared_data: Pat
 @pytest.mark.parametrize(
     ("file", "split", "size"),
     [
-        ("humaneval/HumanEval.jsonl.gz", "train", 80),
+        pytest.param("humaneval/HumanEval.jsonl.gz", "train", 80, marks=pytest.mark.nightly),
         ("humaneval/HumanEval.jsonl.gz", "test", 16),
-        ("mbpp/mbpp.jsonl", "train", 60),
-        ("mbpp/mbpp.jsonl", "test", 97),
+        pytest.param("mbpp/mbpp.jsonl", "train", 60, marks=pytest.mark.nightly),
+        pytest.param("mbpp/mbpp.jsonl", "test", 97, marks=pytest.mark.nightly),
         ("mbpp/sanitized-mbpp.json", "test", 42),
     ],
 )

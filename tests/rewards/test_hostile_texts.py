@@ -130,7 +130,7 @@ def test_no_text_hangs_raises_or_leaves_the_range(spec: RewardSpec | VerifierSpe
             assert result is None or spec.range[0] <= result <= spec.range[1], text[:60]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("spec", [s for s, o in SETTINGS if s.columns and not o], ids=lambda s: f"{s.kind}-{s.name}")
 def test_no_gold_hangs_or_raises(spec: RewardSpec | VerifierSpec) -> None:
     for gold in itertools.chain((piece * (longest(spec) // len(piece)) for piece in PIECES), NUMBERS):

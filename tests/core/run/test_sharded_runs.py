@@ -155,7 +155,9 @@ def assert_moved(run: Path) -> None:
     [
         pytest.param("full", "fsdp", signal.SIGKILL, id="full-fsdp-killed"),
         pytest.param("adapter", "fsdp", None, id="adapter-fsdp", marks=pytest.mark.nightly),
-        pytest.param("full", "zero2", signal.SIGTERM, id="full-zero2-stopped", marks=pytest.mark.deepspeed),
+        pytest.param(
+            "full", "zero2", signal.SIGTERM, id="full-zero2-stopped", marks=[pytest.mark.deepspeed, pytest.mark.nightly]
+        ),
         pytest.param("full", "zero3", None, id="full-zero3", marks=[pytest.mark.deepspeed, pytest.mark.nightly]),
         pytest.param(
             "adapter",

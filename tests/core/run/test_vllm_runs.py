@@ -95,6 +95,7 @@ def test_a_policy_learns_from_rollouts_that_are_one_step_old_and_the_engine_eval
     assert not any("sync/batches_again" in row or "sync/repeated" in row for row in rows)
 
 
+@pytest.mark.nightly
 def test_rollouts_are_continued_by_later_policies_and_every_part_is_proven(tmp_path: Path) -> None:
     from grpo.core.record.run_dir import RunDir, read_rollouts
 

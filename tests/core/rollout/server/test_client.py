@@ -191,7 +191,7 @@ def test_a_server_that_does_not_fit_is_refused_before_anything_loads(
 
 @pytest.mark.parametrize(
     ("ahead", "lora"),
-    [(1, False), pytest.param(2, False, marks=pytest.mark.nightly), (2, True)],
+    [pytest.param(1, False, marks=pytest.mark.nightly), pytest.param(2, False, marks=pytest.mark.nightly), (2, True)],
 )
 def test_several_environments_are_sampled_ahead(server: Server, tmp_path: Path, ahead: int, lora: bool) -> None:
     from grpo.core.display.progress import Silent

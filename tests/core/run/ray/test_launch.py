@@ -87,6 +87,7 @@ def test_a_run_of_two_processes_on_two_nodes_learns(ray_address: str, tmp_path: 
     assert (run / "model").is_dir()
 
 
+@pytest.mark.nightly
 def test_a_node_that_scores_is_removed_and_the_run_goes_on(
     ray_address: str, further_node: Callable[[int], Callable[[], None]], tmp_path: Path
 ) -> None:
