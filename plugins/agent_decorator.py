@@ -9,7 +9,7 @@ from typing import Protocol as Typed
 
 from grpo.plugins._spec.signature import name_of_function, options_of, resolved_hints
 from grpo.plugins._spec.soundness import spec_fault
-from grpo.plugins.agents import Answer, Command, Protocol
+from grpo.plugins.agents import AgentCall, Answer, Command, Protocol
 from grpo.plugins.decorators import refuse_positional
 from grpo.plugins.errors import SpecError
 from grpo.plugins.specs import AgentFunction, AgentSpec, Option, Parameters
@@ -32,6 +32,7 @@ def agent(
     answer: Answer = "message",
     programs: Mapping[str, str] | None = None,
     modules: Mapping[str, str] | None = None,
+    auxiliary: Callable[[AgentCall], bool] | None = None,
     prepare: Callable[..., None] | None = None,
 ) -> AgentDecorator:
     """Makes an agent of a function `(task: AgentTask, access: Access, *, options)`.
@@ -48,6 +49,9 @@ def agent(
         programs: the programs that it needs, each with a sentence that says how to install it.
         modules: the Python modules that it needs, each with a sentence that says how to install it. Those of a Python
             agent are imported once, before the first episode.
+        auxiliary: says whether a call is no part of the task, such as one for a title or a summary. Such calls are
+            answered and recorded, and train only with `rollout.agent_trains = "all"`. Without it, calls without tools
+            beside a conversation that has some are taken for such.
         prepare: called with the options as keywords before anything is loaded; raises a `UsageError` where the agent
             cannot work with them.
 
@@ -79,6 +83,7 @@ def agent(
             answer=answer,
             programs=programs or {},
             modules=modules or {},
+            auxiliary=auxiliary,
             prepare=prepare,
         )
         if fault := spec_fault("agent", spec):

@@ -52,6 +52,23 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentCall:
+    """What a program asked the policy in one request.
+
+    Attributes:
+        system: the system message, or None.
+        text: the last message of the user, or "".
+        tools: the names of the tools that it offered.
+        thread: which of its conversations the program said that this is, or "".
+    """
+
+    system: str | None = None
+    text: str = ""
+    tools: Sequence[str] = ()
+    thread: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Command:
     """A program to start in the working directory of an episode.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, ParamSpec, TypeVar
 
-from grpo.plugins.agents import Answer, Protocol
+from grpo.plugins.agents import AgentCall, Answer, Protocol
 from grpo.plugins.training import Average, Entropies
 from grpo.plugins.types import Case, Isolation, Row, Scope
 
@@ -403,6 +403,7 @@ class AgentSpec:
         modules: the Python modules that it needs, each with how to install it. Those of a Python agent are imported
             once, before the first episode.
         prepare: what `prepare` is for a `RewardSpec`.
+        auxiliary: whether a call is no part of the task, such as one for a title; None: the plugin does not say.
     """
 
     kind: ClassVar[Kind] = "agent"
@@ -418,6 +419,7 @@ class AgentSpec:
     programs: Mapping[str, str] = field(default_factory=dict)
     modules: Mapping[str, str] = field(default_factory=dict)
     prepare: Callable[..., None] | None = None
+    auxiliary: Callable[[AgentCall], bool] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)

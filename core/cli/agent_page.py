@@ -39,7 +39,7 @@ def agent_page(
     """
     failed = "failure" in info
     yield line(_figures(record), "dim")
-    yield from calls_page(record, number, told, failed=failed)
+    yield from calls_page(record, number, told)
     said = [call.said.text for call in record.tree if call.said is not None and call.delivered]
     if not said or answer.strip() != said[-1].strip():
         yield line("answer:", "dim")
@@ -57,11 +57,11 @@ def agent_page(
     yield from _files(record, info.get("files"))
 
 
-def calls_page(record: AgentRecord, number: int, told: dict[str, str], *, failed: bool = False) -> Iterator[Part]:
+def calls_page(record: AgentRecord, number: int, told: dict[str, str]) -> Iterator[Part]:
     """Yields the lines of an episode's calls."""
     for place, (call, depth) in enumerate(zip(record.tree, depths(record.tree), strict=True)):
         texts = _texts(call, f"#{number}, call {place}", told)
-        for kind, text in (_heading(place, call, failed=failed), *texts):
+        for kind, text in (_heading(place, call), *texts):
             yield kind.within(depth), text
 
 
@@ -90,11 +90,11 @@ def _figures(record: AgentRecord) -> str:
     )
 
 
-def _heading(place: int, call: RecordedCall, *, failed: bool) -> Part:
+def _heading(place: int, call: RecordedCall) -> Part:
     whence = f"continues call {call.parent}"
     if call.parent is None:
         whence = f"begins: {WHY.get(call.root or '', one_line(call.root or 'unknown', 40))}"
-    return line(f"call {place}, {whence}; {', '.join(marks(call, failed=failed))}", "cyan")
+    return line(f"call {place}, {whence}; {', '.join(marks(call))}", "cyan")
 
 
 def _texts(call: RecordedCall, place: str, told: dict[str, str]) -> Iterator[Part]:
@@ -113,7 +113,7 @@ def _texts(call: RecordedCall, place: str, told: dict[str, str]) -> Iterator[Par
         yield quoted(text_of(call.said))
 
 
-def marks(call: RecordedCall, *, failed: bool) -> list[str]:
+def marks(call: RecordedCall) -> list[str]:
     """Returns what is to be known of a call beside its texts."""
     if call.said is None:
         return ["never answered"]
@@ -122,7 +122,7 @@ def marks(call: RecordedCall, *, failed: bool) -> list[str]:
     elif call.trains:
         state = "trains"
     else:
-        state = "does not train" if failed else "helper"
+        state = "does not train"
     return [
         state,
         f"{call.prompt_tokens:,} tokens read, {call.sampled_tokens:,} written",

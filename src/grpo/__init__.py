@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from grpo.core.scoring.scorer import Scorer
     from grpo.envs.text.spaces import AnyText
     from grpo.plugins.agent_decorator import agent
-    from grpo.plugins.agents import Access, AgentTask, Command
+    from grpo.plugins.agents import Access, AgentCall, AgentTask, Command
     from grpo.plugins.decorators import reward, verifier
     from grpo.plugins.errors import (
         AmbiguousName,
@@ -68,6 +68,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Access",
     "AdvantageSpec",
+    "AgentCall",
     "AgentSpec",
     "AgentTask",
     "AmbiguousName",
@@ -147,6 +148,7 @@ _HOMES = {
     "Access": "plugins.agents",
     "AdvantageSpec": "plugins.specs",
     "AgentSpec": "plugins.specs",
+    "AgentCall": "plugins.agents",
     "AgentTask": "plugins.agents",
     "AmbiguousName": "plugins.errors",
     "AnyText": "envs.text.spaces",

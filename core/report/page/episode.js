@@ -59,18 +59,17 @@ const folded = (text) => {
   );
 };
 
-/** @param {Call} call @param {boolean} failed @returns {[string, string][]} */
-const marks = (call, failed) => {
+/** @param {Call} call @returns {[string, string][]} */
+const marks = (call) => {
   if (!call.said) return [["never answered", "bad"]];
-  const helper = failed ? "does not train" : "helper, does not train";
   /** @type {[string, string][]} */
-  const found = [!call.delivered ? ["not delivered", "bad"] : call.trains ? ["trains", "good"] : [helper, ""]];
+  const found = [!call.delivered ? ["not delivered", "bad"] : call.trains ? ["trains", "good"] : ["does not train", ""]];
   if (call.finish === "length") found.push(["cut at the limit", "bad"]);
   return found;
 };
 
-/** @param {Call} call @param {number} place @param {boolean} failed */
-const heading = (call, place, failed) =>
+/** @param {Call} call @param {number} place */
+const heading = (call, place) =>
   el(
     "div",
     { class: "call-head" },
@@ -82,7 +81,7 @@ const heading = (call, place, failed) =>
         ? ["begins: ", ...spelled(WHY[call.root ?? ""] ?? String(call.root))]
         : `continues call ${call.parent}`,
     ),
-    marks(call, failed).map(([name, kind]) => el("span", { class: `mark ${kind}` }, name)),
+    marks(call).map(([name, kind]) => el("span", { class: `mark ${kind}` }, name)),
     el(
       "span",
       { class: "faint" },
@@ -130,7 +129,7 @@ export const episode = (own, texts, sampled) => {
         "aria-label": `call ${place}`,
         style: call.depth ? { "--depth": String(Math.min(call.depth, DEEPEST)) } : null,
       },
-      heading(call, place, failed),
+      heading(call, place),
       call.new.map((turn) => message({ role: turn.role, content: "" }, { body: folded(textOf(turn)) })),
       call.said &&
         message({ role: "assistant", content: textOf(call.said) }, { title: "policy", body: tokens ?? undefined }),

@@ -13,6 +13,7 @@ from grpo.core.agents.runner import AgentRunner
 from grpo.core.config.settings import RolloutSettings
 from grpo.core.rollout.agents.desk import AgentDesk, CallLimits
 from grpo.core.rollout.agents.player import AgentLimits, AgentPlayer
+from grpo.core.rollout.agents.rollout import Choice
 from grpo.core.rollout.agents.splice import Splice
 from grpo.plugins._spec.binding import BoundAgent
 
@@ -63,9 +64,8 @@ class AgentSide:
         except BaseException:
             self._programs.close()
             raise
-        self._limits = AgentLimits(
-            rollout.agent_seconds, rollout.agents_at_once, rollout.agent_window, rollout.agent_trains
-        )
+        choice = Choice(rollout.agent_trains, agent.spec.auxiliary)
+        self._limits = AgentLimits(rollout.agent_seconds, rollout.agents_at_once, rollout.agent_window, choice)
         self._end = int(tokenizer.eos_token_id)
 
     def player(self) -> AgentPlayer:

@@ -23,7 +23,7 @@ from typing import Protocol
 from grpo.core.agents.program import Access, AgentExit, AgentTask, task_of
 from grpo.core.env.episodes import Episode
 from grpo.core.rollout.agents.desk import AgentDesk, AgentEpisode, Table, Waiting
-from grpo.core.rollout.agents.rollout import Trains, trajectory_of
+from grpo.core.rollout.agents.rollout import DEFAULT, Choice, trajectory_of
 from grpo.core.rollout.turns.play import Sample, Trajectory
 from grpo.core.rollout.types import SamplingParams
 from grpo.plugins.types import Completion
@@ -52,13 +52,13 @@ class AgentLimits:
         seconds: that a program may take in an episode, without the time in which it waits for the policy.
         at_once: how many run side by side.
         window: seconds after which a round of sampling begins though some programs do not wait; None: it waits for all.
-        trains: which of their calls do (`trains` of core/rollout/agents/rollout.py).
+        choice: which of their calls train.
     """
 
     seconds: float
     at_once: int
     window: float | None = None
-    trains: Trains = "tree"
+    choice: Choice = DEFAULT
 
 
 @dataclass(slots=True)
@@ -131,7 +131,7 @@ class AgentPlayer:
                     one = played[number]
                     self.desk.end(one.episode)
                     episode = self.desk.settled(one.episode)
-                    trajectory = trajectory_of(one.start, episode, _exit(one), self.end, self.limits.trains)
+                    trajectory = trajectory_of(one.start, episode, _exit(one), self.end, self.limits.choice)
                     trajectories[number] = trajectory
                     if on_ended is not None:
                         on_ended(number, trajectory.completion)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from grpo.core.record.agent_calls import KEY, AgentRecord, RecordedCall, Recorde
 from grpo.core.rollout.agents.desk import AgentEpisode
 from grpo.core.rollout.agents.tree import Call, CallTree
 from grpo.core.rollout.turns.play import Trajectory
+from grpo.plugins.agents import AgentCall
 from grpo.plugins.types import Completion, FinishReason, Message
 
 Trains = Literal["main", "tree", "all"]
@@ -22,8 +23,52 @@ LONGEST = 16_384  # characters of a message that are recorded
 LONGEST_FAILURE = 500
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Chooses the calls of an episode that train.
+
+    Attributes:
+        trains: "main": those of the conversation in which the program does its task; "tree": also those of sub-agents;
+            "all": every call, also auxiliary ones, such as one for a title.
+        auxiliary: says whether a call is auxiliary; None: those without tools beside a conversation that has some.
+    """
+
+    trains: Trains = "tree"
+    auxiliary: Callable[[AgentCall], bool] | None = None
+
+    def of(self, tree: CallTree) -> tuple[str, Callable[[Call], bool]]:
+        """Returns the main conversation, which has most of the task's calls, and what says whether a call trains."""
+        delivered = [call for call in tree.calls if call.delivered]
+        # Where all are auxiliary, all are the task's: a policy that was heard is trained and judged.
+        own = {id(call) for call in self._of_task(delivered) or delivered}
+        counts = Counter(call.thread for call in delivered if id(call) in own)
+        first = {call.thread: call.number for call in reversed(delivered)}
+        main = max(counts, key=lambda thread: (counts[thread], -first[thread]), default="")
+        if self.trains == "all":
+            return main, lambda _: True
+        return main, lambda call: id(call) in own and (self.trains == "tree" or call.thread == main)
+
+    def _of_task(self, calls: Sequence[Call]) -> list[Call]:
+        if self.auxiliary is not None:
+            return [call for call in calls if not self.auxiliary(_view(call))]
+        return [call for call in calls if call.ask.tools]
+
+
+DEFAULT = Choice()
+
+
+def _view(call: Call) -> AgentCall:
+    turns = call.ask.messages
+    return AgentCall(
+        system=next((turn.text for turn in turns if turn.role == "system"), None),
+        text=next((turn.text for turn in reversed(turns) if turn.role == "user"), ""),
+        tools=tuple(str(tool["function"]["name"]) for tool in call.ask.tools),
+        thread=call.ask.thread,
+    )
+
+
 def trajectory_of(
-    start: Episode, episode: AgentEpisode, ended: AgentExit, end: int, training: Trains = "tree"
+    start: Episode, episode: AgentEpisode, ended: AgentExit, end: int, choice: Choice = DEFAULT
 ) -> Trajectory:
     """Returns the rollout of an episode whose program is dead.
 
@@ -32,11 +77,11 @@ def trajectory_of(
         episode: the calls.
         ended: how the program ended.
         end: the token that ends a completion; a failed rollout is this token, which nobody chose.
-        training: which calls train.
+        choice: which calls train.
     """
     tree = episode.tree
-    main = main_thread(tree)
-    rows = tree.branches(lambda call: trains(call, main, training))
+    main, trains = choice.of(tree)
+    rows = tree.branches(trains)
     said = [call for call in tree.calls if call.thread == main and call.delivered]
     failure = _failure(episode, ended, heard=bool(rows))
     chosen = [] if failure else [call for _, calls in rows for call in calls]
@@ -71,26 +116,6 @@ def trajectory_of(
         completion,
         branches=branches,
     )
-
-
-def main_thread(tree: CallTree) -> str:
-    """Returns the conversation in which the program does its task: with tools, if any has some, and most calls."""
-    calls = Counter(call.thread for call in tree.calls if call.delivered)
-    tools = {call.thread for call in tree.calls if call.ask.tools}
-    first = {call.thread: call.number for call in reversed(tree.calls)}
-    return max(calls, key=lambda thread: (thread in tools, calls[thread], -first[thread]), default="")
-
-
-def trains(call: Call, main: str, training: Trains) -> bool:
-    """Returns whether a call trains.
-
-    Args:
-        call: one that was delivered.
-        main: the conversation in which the program does its task.
-        training: "main": that one; "tree": also others with tools, sub-agents; "all": every call, also helpers, which
-            have no tools where the main conversation has some.
-    """
-    return call.thread == main or training == "all" or (training == "tree" and bool(call.ask.tools))
 
 
 def _failure(episode: AgentEpisode, ended: AgentExit, *, heard: bool) -> str:

@@ -14,7 +14,9 @@ from grpo.core.agents.program import AgentExit
 from grpo.core.gateway.conversation import Ask, ChatTurn, Refused, Reply, ToolUse
 from grpo.core.policy.embedded import embedded_model_path
 from grpo.core.policy.load import load_tokenizer
+from grpo.core.rollout.agents.rollout import Choice
 from grpo.core.rollout.turns.play import Trajectory
+from grpo.plugins.agents import AgentCall
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +146,7 @@ def test_branches_of_one_conversation_train_what_they_share_once(tokenizer: Any)
 
 
 @pytest.mark.parametrize(("trains", "chosen"), [("tree", "0111"), ("main", "0101"), ("all", "1111")])
-def test_sub_agents_with_tools_train_and_helpers_without_do_not(tokenizer: Any, trains: str, chosen: str) -> None:
+def test_sub_agents_with_tools_train_and_helpers_without_do_not(tokenizer: Any, trains: Any, chosen: str) -> None:
     async def delegates(chat: Chat) -> None:
         await chat.ask(system("Give a title."), user(chat.task.instruction))
         asked = (system("Use bash."), user(chat.task.instruction))
@@ -152,11 +154,33 @@ def test_sub_agents_with_tools_train_and_helpers_without_do_not(tokenizer: Any, 
         sub = await chat.ask(system("You are a sub-agent."), user("3 a.txt"), tools=(BASH,))
         await chat.ask(*asked, first.turn, tool(sub.turn.text, first), tools=(BASH,))
 
-    (one,), _ = played(tokenizer, delegates, bash_then_text, trains=trains)
+    (one,), _ = played(tokenizer, delegates, bash_then_text, choice=Choice(trains))
     assert roots(one) == {"first": 1, "tools": 1, "system": 1}
     calls = one.completion.info["agent"]["tree"]
     assert [part["trains"] for part in calls] == [mark == "1" for mark in chosen]
     assert len(one.branches) == chosen.count("1") - 1
+
+
+@pytest.mark.parametrize(("named", "chosen"), [("memory", "01"), ("", "11")])
+def test_the_calls_that_a_plugin_calls_auxiliary_do_not_train_unless_all_are(
+    tokenizer: Any, named: str, chosen: str
+) -> None:
+    """A memory has tools and asks first, so nothing but the plugin knows it."""
+
+    async def remembers(chat: Chat) -> None:
+        await chat.ask(system("Keep the memory."), user(chat.task.instruction), tools=(BASH,))
+        await chat.ask(system("Use bash."), user(chat.task.instruction), tools=(BASH,))
+
+    calls: list[AgentCall] = []
+
+    def auxiliary(call: AgentCall) -> bool:
+        calls.append(call)
+        return named in (call.system or "")
+
+    (one,), _ = played(tokenizer, remembers, bash_then_text, choice=Choice(auxiliary=auxiliary))
+    assert [part["trains"] for part in one.completion.info["agent"]["tree"]] == [mark == "1" for mark in chosen]
+    assert [(call.system, call.tools) for call in calls] == [("Keep the memory.", ("bash",)), ("Use bash.", ("bash",))]
+    assert calls[0].text == "Say how many lines a.txt has."
 
 
 @pytest.mark.parametrize("receives", [False, True])
