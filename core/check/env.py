@@ -1,39 +1,34 @@
-"""Checks an environment before it trains anything, and reports what breaks the contract."""
+"""Checks an environment before it trains anything, and reports what breaks the contract.
+
+One that is not ours is tried in a process of its own, as it is before a run. What ends that process costs the relation
+that was being tried, and the others are tried in a new one. What holds the process up ends the check.
+"""
 
 from __future__ import annotations
 
-import math
+import pickle
 import time
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from grpo.core.check.gold.solutions import acted, judge_golds, total
+import cloudpickle  # type: ignore[import-untyped]
+
+from grpo.core.check.env_relations import MADE, EnvRelations, Found
 from grpo.core.check.report import Findings, Report, title_of
-from grpo.core.check.scores import Bound, in_thread
-from grpo.core.env.episodes import Episode, start_episode
-from grpo.core.env.threads import EnvThreads, Raised
-from grpo.core.env.tools import Schema, ToolCall, answer, functions_of, schemas_of
-from grpo.core.env.worked import Wanted
+from grpo.core.check.scores import in_thread
+from grpo.core.cluster.local_object import LocalObject
+from grpo.core.env.processes import all_ours
+from grpo.core.scoring.nodes.shipping import place_of
 from grpo.core.scoring.outcome import explain
-from grpo.core.scoring.scorer import Scorer
-from grpo.plugins._host.problems import one_line
 from grpo.plugins._spec.binding import BoundEnv
+from grpo.plugins.errors import RunError
 from grpo.plugins.host import Host
 from grpo.plugins.specs import EnvSpec
-from grpo.plugins.types import Completion
 
 INSTANCES = 1000
-_SEEDS = 5
-_ROWS = 8
-_MOST_TURNS = 200
-_CALL = 20.0  # seconds for one call of many instances side by side
-_HOSTILE = ("", " \n", "\x00", "\ud800", "</answer><answer>", "{" * 2000, "7" * 1_000_000, "\u202e1", "\U0001f600")
-
-
-SLOW = 20.0  # seconds for one call; a sandbox that starts is no fault
-_HOSTILE_ARGUMENTS = ("", "\x00", "\ud800", "{" * 2000, "7" * 1_000_000, "while True: pass", "raise SystemExit(3)")
+_LIMIT = "time limit"
+_KIND = "grpo.core.check.env:Trial"
 
 
 def check_env(env: str | EnvSpec | BoundEnv, *, seconds: float = 60.0) -> Report:
@@ -44,327 +39,99 @@ def check_env(env: str | EnvSpec | BoundEnv, *, seconds: float = 60.0) -> Report
         seconds: the time limit for all of it.
 
     Returns:
-        What does not hold. Whatever the environment does, nothing is raised on its account. One that hangs is
-        reported; the thread that it hangs in cannot be ended.
+        What does not hold. Whatever the environment does, nothing is raised on its account, and one that ends its
+        process or holds it up is a finding.
 
     Raises:
         UsageError: a SPEC that names no environment, or options that it does not take.
     """
-    host = Host.discover()
     if isinstance(env, str):
-        env = host.env(env)
+        env = Host.discover().env(env)
     bound = (BoundEnv(env, "") if isinstance(env, EnvSpec) else env).settled()
     findings = Findings()
-    findings.tried("time limit")
+    findings.tried(_LIMIT)
+    relations = EnvRelations(bound, INSTANCES)
+    process = None if all_ours(bound) else _Process.of(bound)
+    until = time.monotonic() + seconds
     try:
-        in_thread(lambda: _Check(bound, host, findings).all(), seconds)
+        for relation in relations.names:
+            findings.tried(relation)
+            left = max(0.0, until - time.monotonic())
+            if process is None:
+                found = in_thread(partial(relations.attempt, relation), left)
+            else:
+                found = process.attempt(relation, left)
+            for one in found:
+                findings.add(*one)
+            if any(name == MADE for _, name, _, _ in found):
+                break
     except TimeoutError:
-        findings.add("error", "time limit", f"checking it took longer than {seconds:g} s")
+        findings.add("error", _LIMIT, f"checking it took longer than {seconds:g} s; the last relation was '{relation}'")
+    finally:
+        if process is not None:
+            process.end()
     return findings.report(title_of(bound))
 
 
-class _Check:
-    """The relations of one environment."""
+class Trial:
+    """The inside of a process: the relations of one environment."""
 
-    def __init__(self, bound: BoundEnv, host: Host, findings: Findings) -> None:
-        self._bound = bound
-        self._host = host
-        self._findings = findings
-        self._rows: list[Mapping[str, Any]] = []
+    def __init__(self) -> None:
+        self._relations: EnvRelations | None = None
 
-    def all(self) -> None:
-        """Tries the relations one after another; what the environment raises is a finding of the one it spoils."""
-        try:
-            instance = self._bound.make()
-        except BaseException as error:  # also an environment that exits
-            self._findings.add("error", "it can be made", explain(error))
-            return
-        for relation, check in (
-            ("gymnasium's checker", partial(self._gymnasium, instance)),
-            ("rows", self._read_rows),
-            ("same seed, same episode", self._deterministic),
-            ("no leak between episodes", self._leaks),
-            ("no leak between instances", self._instances),
-            ("hostile actions", self._hostile),
-            ("tools", self._tools),
-            ("demonstrations score highest", self._demonstrations),
-            (f"{INSTANCES} instances", self._many),
-        ):
-            self._findings.tried(relation)
+    def attempt(self, message: bytes) -> bytes:
+        """Tries a relation and returns what does not hold, or why the environment cannot be loaded here."""
+        packed, relation, instances = pickle.loads(message)
+        if self._relations is None:
             try:
-                check(relation)
-            except BaseException as error:  # also an environment that exits; this is no thread that Ctrl-C reaches
-                self._findings.add("error", relation, f"it raised {one_line(error)}")
+                self._relations = EnvRelations(_unpacked(packed), instances)
+            except BaseException as error:  # also a module that exits
+                return pickle.dumps([("error", MADE, f"in a process of its own: {explain(error)}", None)])
+        return pickle.dumps(self._relations.attempt(relation))
 
-    def _gymnasium(self, instance: Any, relation: str) -> None:
-        import gymnasium
-        from gymnasium.utils.env_checker import check_env as gymnasium_check
 
+class _Process:
+    """A process that relations are tried in, and after its end another one."""
+
+    def __init__(self, packed: bytes) -> None:
+        self._packed = packed
+        self._process: LocalObject | None = None
+
+    @classmethod
+    def of(cls, bound: BoundEnv) -> _Process | None:
+        """Returns one for an environment, or None where that exists in this process alone."""
         try:
-            if not isinstance(instance, gymnasium.Env):
-                self._findings.add("error", relation, f"the factory returned a {type(instance).__name__}")
-                return
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                try:
-                    gymnasium_check(instance.unwrapped, skip_render_check=True)
-                except AssertionError as error:
-                    self._findings.add("error", relation, f"it raised {explain(error)}{_charset_hint(instance)}")
-            for warning in caught:
-                if "not having a spec" not in str(warning.message):  # only a registered environment has one
-                    self._findings.add("warning", relation, str(warning.message))
-        finally:
-            instance.close()
+            return cls(_packed(bound))
+        except Exception:  # of several kinds: what it needs cannot be pickled
+            return None
 
-    def _read_rows(self, relation: str) -> None:
-        if self._bound.spec.dataset is None:
-            return
-        for split in ("train", "test"):
-            rows = self._bound.rows(split)
-            if not rows:
-                self._findings.add("error", relation, f"the split '{split}' has no rows")
-            if split == "train":
-                self._rows = list((rows or ())[:_ROWS])
-        again = list((self._bound.rows("train") or ())[:_ROWS])
-        if again != self._rows:
-            self._findings.add("error", relation, "loaded twice, the split 'train' has different rows")
-
-    def _starts(self) -> list[dict[str, Any]]:
-        """Returns the arguments of `reset` for the episodes to try."""
-        seeds: list[dict[str, Any]] = [{"seed": seed} for seed in range(_SEEDS)]
-        return seeds + [{"seed": 0, "options": {"row": row}} for row in self._rows]
-
-    def _deterministic(self, relation: str) -> None:
-        first, second = self._bound.make(), self._bound.make()
-        for how in self._starts():
-            given = dict(how["options"]["row"]) if "options" in how else None
-            if _described(first.reset(**how)) != _described(second.reset(**how)):
-                self._findings.add("error", relation, f"two instances start differently with seed {how['seed']}")
-            if given is not None and given != dict(how["options"]["row"]):
-                self._findings.add("error", "row unchanged", "reset changed the row that it was given")
-            if _played(first, how, self._said()) != _played(second, how, self._said()):
-                self._findings.add(
-                    "error", relation, f"the same actions get different observations with seed {how['seed']}"
-                )
-        for instance in (first, second):
-            instance.close()
-
-    def _leaks(self, relation: str) -> None:
-        used = self._bound.make()
-        for how in self._starts():
-            fresh = self._bound.make()
-            wanted = _described(fresh.reset(**how))
-            fresh.close()
-            used.reset(**how)
-            used.step("left half-way")
-            if _described(used.reset(**how)) != wanted:
-                self._findings.add("error", relation, "an episode starts differently after another one")
-        used.close()
-
-    def _instances(self, relation: str) -> None:
-        """Members of a group stand in the same state side by side; what one does must not show in another."""
-        action = self._said()[0]
-        for how in self._starts():
-            alone, busy, beside = (self._bound.make() for _ in range(3))
-            alone.reset(**how)
-            wanted = _described_step(alone.step(action))
-            busy.reset(**how)
-            beside.reset(**how)
-            busy.step("something else")
-            if _described_step(beside.step(action)) != wanted:
-                self._findings.add("error", relation, "a step has another result after a step of another instance")
-            for instance in (alone, busy, beside):
-                instance.close()
-
-    def _hostile(self, relation: str) -> None:
-        instance = self._bound.make()
-        start = self._starts()[-1]
-        most = self._bound.spec.max_turns if self._bound.spec.max_turns > 1 else _MOST_TURNS
-        for action in _HOSTILE:
-            instance.reset(**start)
-            for _ in range(most):
-                began = time.monotonic()
-                try:
-                    observation, score, terminated, truncated, info = instance.step(action)
-                except Exception as error:
-                    self._findings.add("error", relation, f"step raised {explain(error)}", action[:60])
-                    break
-                if time.monotonic() - began > 1.0:
-                    self._findings.add("warning", relation, "one step took more than a second", action[:60])
-                if self._bound.spec.played and not isinstance(observation, str):
-                    found = type(observation).__name__
-                    self._findings.add("error", relation, f"an observation is a {found}, not text", action[:60])
-                self._check_scores(relation, [score, *dict(info.get("scores", {})).values()], action)
-                if terminated or truncated:
-                    break
-            else:
-                if self._bound.spec.max_turns > 1:  # a rollout ends there anyway
-                    continue
-                self._findings.add("error", relation, f"an episode has no end within {_MOST_TURNS} turns", action[:60])
-        instance.close()
-
-    def _tools(self, relation: str) -> None:
-        start = self._starts()[-1]
-        used = [action for one in self._shown() for action in one.gold_actions if not isinstance(action, str)]
-        for fault in tool_faults(self._bound, start, used):
-            self._findings.add("error", *fault)
-
-    def _check_scores(self, relation: str, scores: Sequence[Any], action: str) -> None:
-        for score in scores:
-            if score is not None and not math.isfinite(float(score)):
-                self._findings.add("error", relation, f"the score {score} is not finite", action[:60])
-
-    def _demonstrations(self, relation: str) -> None:
-        rewards = self._host.default_rewards(self._bound)
-        verifier = self._host.default_verifier(self._bound)
-        plugins: list[Bound] = [*rewards, *([verifier] if verifier else [])]
-        shown = self._shown()
-        if not shown:
-            self._findings.add("note", relation, "its episodes have no demonstration")
-            return
-        if not plugins:
-            self._findings.add("note", relation, "it names no reward and no verifier of its own")
-            return
-        worked = self._acted([(one, one.gold_actions) for one in shown])
-        silent = self._acted([(one, ("",) * len(one.gold_actions)) for one in shown])
-        swapped = self._acted([(one, shown[index - 1].gold_actions) for index, one in enumerate(shown)])
-        with Scorer(plugins, workers=1) as scorer:
-            golds = judge_golds(scorer, rewards, verifier, worked, silent)
-            others = scorer.score(swapped)
-            for name, failure in scorer.first_failure.items():
-                self._findings.add("error", relation, f"{name} failed: {failure.strip().splitlines()[-1]}")
-        for index, (gold, completion, wrong) in enumerate(zip(golds, worked, swapped, strict=True)):
-            if gold.complaint is not None:
-                self._findings.add("error", relation, gold.complaint, completion.text)
-            if gold.silence_right:
-                self._findings.add("warning", relation, "its verifier accepts silence too", completion.text)
-            other = total(rewards, {name: outcomes[index] for name, outcomes in others.items()})
-            if gold.total < other:
-                told = f"it scores {gold.total:g}, another row's {other:g}"
-                self._findings.add("error", relation, told, completion.text)
-            elif rewards and gold.total == other and completion.text != wrong.text and not self._bound.spec.played:
-                self._findings.add("warning", relation, "another row's demonstration scores as high", wrong.text)
-
-    def _acted(self, wanted: Sequence[Wanted]) -> list[Completion]:
-        found: list[Completion] = []
-        for one in acted(self._bound, wanted):
-            if isinstance(one, Raised):
-                raise one.error
-            found.append(one)
+    def attempt(self, relation: str, seconds: float) -> list[Found]:
+        """Returns what does not hold. Raises TimeoutError."""
+        if self._process is None or not self._process.alive:
+            self._process = LocalObject(_KIND, {})
+        asked = self._process.ask("attempt", pickle.dumps((self._packed, relation, INSTANCES)))
+        try:
+            found: list[Found] = pickle.loads(asked.result(seconds))
+        except RunError as error:
+            return [("error", relation, str(error), None)]
         return found
 
-    def _shown(self) -> list[Episode]:
-        """Returns the episodes that have a gold solution."""
-        instance = self._bound.make()
-        found: list[Episode] = []
-        for how in self._starts():
-            row = how.get("options", {}).get("row", {})
-            found.append(start_episode(self._bound.name, instance, len(found), how, row, ""))
-        instance.close()
-        return [episode for episode in found if episode.gold_actions]
-
-    def _said(self) -> tuple[str, ...]:
-        """Returns the actions of the first gold solution that says something, or one that may mean nothing."""
-        said = (tuple(action for action in one.gold_actions if isinstance(action, str)) for one in self._shown())
-        return next(filter(None, said), ("7",))
-
-    def _many(self, relation: str) -> None:
-        how = self._starts()[-1]
-        with EnvThreads(self._bound.make, seconds=_CALL) as side_by_side:
-            for what, call in (("start", _start), ("step", _step)):
-                found = side_by_side.call(dict.fromkeys(range(INSTANCES), partial(call, how, self._said()[0])))
-                failed = [one for one in found.values() if isinstance(one, Raised)]
-                if failed:
-                    self._findings.add("error", relation, f"{len(failed)} cannot {what}: {explain(failed[0].error)}")
-                    return
-                if len(set(found.values())) != 1:
-                    self._findings.add("error", relation, f"side by side they {what} the same episode differently")
+    def end(self) -> None:
+        if self._process is not None:
+            self._process.end()
 
 
-def _charset_hint(env: Any) -> str:
-    from gymnasium.spaces import Text
-
-    if not isinstance(env.observation_space, Text):
-        return ""
-    return (
-        " A `Text` space holds letters and digits alone, without a `charset`; `grpo.envs.text.spaces.AnyText` any text."
-    )
-
-
-def _played(env: Any, how: Mapping[str, Any], actions: Sequence[str]) -> list[str]:
-    """Returns what an environment answers to actions, until it ends the episode."""
-    answers = [_start(how, "", env)]
-    for action in actions:
-        stepped = env.step(action)
-        answers.append(_described_step(stepped))
-        if stepped[2] or stepped[3]:
-            break
-    return answers
+def _packed(bound: BoundEnv) -> bytes:
+    """Packs an environment for another process. Raises Exception where something that it needs cannot be pickled."""
+    dataset = bound.spec.dataset
+    places: Any = {"factory": place_of(bound.spec.factory)[0]}
+    if dataset is not None:
+        places["dataset"] = place_of(dataset)[0]
+    spec = replace(bound.spec, options=(), ordered=None, resolve=None, settle=None, **places)
+    return bytes(cloudpickle.dumps(replace(bound, spec=spec)))
 
 
-def _start(how: Mapping[str, Any], _: str, env: Any) -> str:
-    return repr(_described(env.reset(**how)))
-
-
-def _step(_: Mapping[str, Any], action: str, env: Any) -> str:
-    return _described_step(env.step(action))
-
-
-def _described(started: tuple[Any, Mapping[str, Any]]) -> tuple[Any, ...]:
-    observation, info = started
-    return repr(observation), info.get("prompt"), info.get("row"), info.get("demonstration"), info.get("gold")
-
-
-def _described_step(stepped: tuple[Any, Any, Any, Any, Mapping[str, Any]]) -> str:
-    return repr((*stepped[:4], sorted(stepped[4].items(), key=str)))
-
-
-def tool_faults(
-    bound: BoundEnv, start: Mapping[str, Any], worked: Sequence[Mapping[str, Any]]
-) -> Iterator[tuple[str, str, str]]:
-    """Calls the tools of an environment and yields what does not hold: the relation, a sentence, the call."""
-    env = bound.make()
-    try:
-        env.reset(**start)
-        schemas = schemas_of(env, bound.name)
-        if schemas and bound.spec.max_turns == 1:
-            yield "tools", "it offers tools, and max_turns is 1: a call and its answer take a turn each", ""
-        for call in _hostile_calls(schemas):
-            yield from _fault(env, call)
-    finally:
-        env.close()
-    for used in worked:
-        first, second = (_told(bound, start, ToolCall(used["tool"], used["arguments"])) for _ in range(2))
-        if first != second:
-            yield "tools answer alike", "two instances answer the same call differently", str(dict(used))[:60]
-
-
-def _fault(env: Any, call: ToolCall) -> Iterator[tuple[str, str, str]]:
-    shown = f"{call.name}({str(dict(call.arguments))[:40]})"
-    began = time.monotonic()
-    try:
-        answer(functions_of(env), call)
-    except BaseException as error:  # also a tool that lets a program call exit()
-        yield "tools", f"a call raised {explain(error)}", shown
-    if time.monotonic() - began > SLOW:
-        yield "tools", f"a call took more than {SLOW:g} seconds", shown
-
-
-def _told(bound: BoundEnv, start: Mapping[str, Any], call: ToolCall) -> str:
-    env = bound.make()
-    try:
-        env.reset(**start)
-        return answer(functions_of(env), call)
-    finally:
-        env.close()
-
-
-def _hostile_calls(schemas: Sequence[Schema]) -> Iterator[ToolCall]:
-    """Yields calls without arguments, with unknown ones, and with hostile texts in the place of each."""
-    for schema in schemas:
-        function = schema["function"]
-        names = list(function["parameters"]["properties"])
-        yield ToolCall(function["name"], {})
-        yield ToolCall(function["name"], {"no_such_parameter": 1})
-        for hostile in _HOSTILE_ARGUMENTS if names else ():
-            yield ToolCall(function["name"], dict.fromkeys(names, hostile))
+def _unpacked(packed: bytes) -> BoundEnv:
+    bound: BoundEnv = pickle.loads(packed)
+    there: Any = {name: place.resolve() for name in ("factory", "dataset") if (place := getattr(bound.spec, name))}
+    return replace(bound, spec=replace(bound.spec, **there))

@@ -217,14 +217,18 @@ def starting_place(env: BoundEnv, count: int, seconds: float) -> Callable[[], En
     return partial(place_of_envs, env, trial_processes(env, count), seconds)
 
 
+def all_ours(env: BoundEnv) -> bool:
+    """Tells whether all code of an environment is ours; the member of a family is somebody else's."""
+    module = getattr(written_function(env.spec.factory), "__module__", None) or ""
+    return module.startswith("grpo.") and ":" not in env.spec.name
+
+
 def trial_processes(env: BoundEnv, count: int) -> EnvProcesses | None:
     """Returns the processes that an environment is tried in before a run: those of the run, else one of its own.
 
     None where all of its code is ours, or where it exists in this process alone.
     """
-    module = getattr(written_function(env.spec.factory), "__module__", None) or ""
-    ours = module.startswith("grpo.") and ":" not in env.spec.name  # the member of a family is somebody else's
-    if not ours or (count and env.spec.played):
+    if not all_ours(env) or (count and env.spec.played):
         try:
             return processes_of(env, count or 1)
         except Exception:  # of several kinds: what it needs cannot be pickled

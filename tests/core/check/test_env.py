@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable
@@ -241,6 +242,19 @@ def test_an_environment_that_exits_ends_nothing_but_its_relation() -> None:
     report = check_env(spec_of(Exits, scores_itself=True))
     assert {"hostile actions", "same seed, same episode"} <= errors(report)
     assert "SystemExit: 3" in str(report)
+
+
+@pytest.mark.core
+def test_an_environment_that_ends_its_process_costs_the_relations_that_step_it() -> None:
+    class Dies(Sums):
+        def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+            os._exit(7)
+
+    report = check_env(spec_of(Dies, rewards=(), verifier=None))
+    faults = {finding.relation: finding.message for finding in report.of("error")}
+    assert faults["hostile actions"] == faults["1000 instances"] == "its process ended with exit code 7"
+    assert "rows" not in faults
+    assert "demonstrations score highest" in report.relations
 
 
 def test_an_environment_that_needs_a_row_is_told_where() -> None:

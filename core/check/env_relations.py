@@ -1,0 +1,359 @@
+"""Tries what holds of every environment that keeps the contract: one method for each relation."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from grpo.core.check.gold.solutions import acted, judge_golds, total
+from grpo.core.check.report import Severity
+from grpo.core.check.scores import Bound
+from grpo.core.env.episodes import Episode, start_episode
+from grpo.core.env.threads import EnvThreads, Raised
+from grpo.core.env.tools import Schema, ToolCall, answer, functions_of, schemas_of
+from grpo.core.env.worked import Wanted
+from grpo.core.scoring.outcome import explain
+from grpo.core.scoring.scorer import Scorer
+from grpo.plugins._host.problems import one_line
+from grpo.plugins._spec.binding import BoundEnv
+from grpo.plugins.host import Host
+from grpo.plugins.types import Completion
+
+MADE = "it can be made"  # where that does not hold, no other relation is tried
+Found = tuple[Severity, str, str, str | None]  # the severity, the relation, a sentence, and what it was tried on
+_SEEDS = 5
+_ROWS = 8
+_MOST_TURNS = 200
+_CALL = 20.0  # seconds for one call of many instances side by side
+_HOSTILE = ("", " \n", "\x00", "\ud800", "</answer><answer>", "{" * 2000, "7" * 1_000_000, "\u202e1", "\U0001f600")
+
+
+SLOW = 20.0  # seconds for one call; a sandbox that starts is no fault
+_HOSTILE_ARGUMENTS = ("", "\x00", "\ud800", "{" * 2000, "7" * 1_000_000, "while True: pass", "raise SystemExit(3)")
+
+
+class EnvRelations:
+    """The relations of one environment.
+
+    Args:
+        bound: the environment with its options.
+        instances: how many are started and stepped side by side.
+
+    Attributes:
+        names: the relations, in the order to try them in.
+    """
+
+    def __init__(self, bound: BoundEnv, instances: int) -> None:
+        self._bound = bound
+        self._instances = instances
+        self._rows: list[Mapping[str, Any]] | None = None
+        self._findings: list[Found] = []
+        self._checks: dict[str, Callable[[str], None]] = {
+            "gymnasium's checker": self._gymnasium,
+            "rows": self._read_rows,
+            "same seed, same episode": self._deterministic,
+            "no leak between episodes": self._leaks,
+            "no leak between instances": self._side_effects,
+            "hostile actions": self._hostile,
+            "tools": self._tools,
+            "demonstrations score highest": self._demonstrations,
+            f"{instances} instances": self._many,
+        }
+        self.names = tuple(self._checks)
+
+    def attempt(self, relation: str) -> list[Found]:
+        """Tries one relation and returns what does not hold; what the environment raises is a finding too."""
+        self._findings = []
+        try:
+            self._checks[relation](relation)
+        except BaseException as error:  # also an environment that exits; this is no thread that Ctrl-C reaches
+            self._add("error", relation, f"it raised {one_line(error)}")
+        return self._findings
+
+    def _add(self, severity: Severity, relation: str, message: str, example: str | None = None) -> None:
+        self._findings.append((severity, relation, message, example))
+
+    def _gymnasium(self, relation: str) -> None:
+        import gymnasium
+        from gymnasium.utils.env_checker import check_env as gymnasium_check
+
+        try:
+            instance = self._bound.make()
+        except BaseException as error:  # also an environment that exits
+            self._add("error", MADE, explain(error))
+            return
+        try:
+            if not isinstance(instance, gymnasium.Env):
+                self._add("error", relation, f"the factory returned a {type(instance).__name__}")
+                return
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                try:
+                    gymnasium_check(instance.unwrapped, skip_render_check=True)
+                except AssertionError as error:
+                    self._add("error", relation, f"it raised {explain(error)}{_charset_hint(instance)}")
+            for warning in caught:
+                if "not having a spec" not in str(warning.message):  # only a registered environment has one
+                    self._add("warning", relation, str(warning.message))
+        finally:
+            if callable(close := getattr(instance, "close", None)):
+                close()
+
+    def _read_rows(self, relation: str) -> None:
+        if self._bound.spec.dataset is None:
+            return
+        for split in ("train", "test"):
+            if not self._bound.rows(split):
+                self._add("error", relation, f"the split '{split}' has no rows")
+        if self._first_rows() != self._first_rows():
+            self._add("error", relation, "loaded twice, the split 'train' has different rows")
+
+    def _first_rows(self) -> list[Mapping[str, Any]]:
+        return list((self._bound.rows("train") or ())[:_ROWS])
+
+    def _starts(self) -> list[dict[str, Any]]:
+        """Returns the arguments of `reset` for the episodes to try."""
+        if self._rows is None:
+            try:
+                self._rows = self._first_rows()
+            except Exception:  # a finding of the relation that is about rows
+                self._rows = []
+        seeds: list[dict[str, Any]] = [{"seed": seed} for seed in range(_SEEDS)]
+        return seeds + [{"seed": 0, "options": {"row": row}} for row in self._rows]
+
+    def _deterministic(self, relation: str) -> None:
+        first, second = self._bound.make(), self._bound.make()
+        for how in self._starts():
+            given = dict(how["options"]["row"]) if "options" in how else None
+            if _described(first.reset(**how)) != _described(second.reset(**how)):
+                self._add("error", relation, f"two instances start differently with seed {how['seed']}")
+            if given is not None and given != dict(how["options"]["row"]):
+                self._add("error", "row unchanged", "reset changed the row that it was given")
+            if _played(first, how, self._said()) != _played(second, how, self._said()):
+                self._add("error", relation, f"the same actions get different observations with seed {how['seed']}")
+        for instance in (first, second):
+            instance.close()
+
+    def _leaks(self, relation: str) -> None:
+        used = self._bound.make()
+        for how in self._starts():
+            fresh = self._bound.make()
+            wanted = _described(fresh.reset(**how))
+            fresh.close()
+            used.reset(**how)
+            used.step("left half-way")
+            if _described(used.reset(**how)) != wanted:
+                self._add("error", relation, "an episode starts differently after another one")
+        used.close()
+
+    def _side_effects(self, relation: str) -> None:
+        """Members of a group stand in the same state side by side; what one does must not show in another."""
+        action = self._said()[0]
+        for how in self._starts():
+            alone, busy, beside = (self._bound.make() for _ in range(3))
+            alone.reset(**how)
+            wanted = _described_step(alone.step(action))
+            busy.reset(**how)
+            beside.reset(**how)
+            busy.step("something else")
+            if _described_step(beside.step(action)) != wanted:
+                self._add("error", relation, "a step has another result after a step of another instance")
+            for instance in (alone, busy, beside):
+                instance.close()
+
+    def _hostile(self, relation: str) -> None:
+        instance = self._bound.make()
+        start = self._starts()[-1]
+        most = self._bound.spec.max_turns if self._bound.spec.max_turns > 1 else _MOST_TURNS
+        for action in _HOSTILE:
+            instance.reset(**start)
+            for _ in range(most):
+                began = time.monotonic()
+                try:
+                    observation, score, terminated, truncated, info = instance.step(action)
+                except Exception as error:
+                    self._add("error", relation, f"step raised {explain(error)}", action[:60])
+                    break
+                if time.monotonic() - began > 1.0:
+                    self._add("warning", relation, "one step took more than a second", action[:60])
+                if self._bound.spec.played and not isinstance(observation, str):
+                    found = type(observation).__name__
+                    self._add("error", relation, f"an observation is a {found}, not text", action[:60])
+                self._check_scores(relation, [score, *dict(info.get("scores", {})).values()], action)
+                if terminated or truncated:
+                    break
+            else:
+                if self._bound.spec.max_turns > 1:  # a rollout ends there anyway
+                    continue
+                self._add("error", relation, f"an episode has no end within {_MOST_TURNS} turns", action[:60])
+        instance.close()
+
+    def _tools(self, relation: str) -> None:
+        start = self._starts()[-1]
+        used = [action for one in self._shown() for action in one.gold_actions if not isinstance(action, str)]
+        for fault in tool_faults(self._bound, start, used):
+            self._add("error", *fault)
+
+    def _check_scores(self, relation: str, scores: Sequence[Any], action: str) -> None:
+        for score in scores:
+            if score is not None and not math.isfinite(float(score)):
+                self._add("error", relation, f"the score {score} is not finite", action[:60])
+
+    def _demonstrations(self, relation: str) -> None:
+        host = Host.discover()
+        rewards, verifier = host.default_rewards(self._bound), host.default_verifier(self._bound)
+        plugins: list[Bound] = [*rewards, *([verifier] if verifier else [])]
+        shown = self._shown()
+        if not shown:
+            self._add("note", relation, "its episodes have no demonstration")
+            return
+        if not plugins:
+            self._add("note", relation, "it names no reward and no verifier of its own")
+            return
+        worked = self._acted([(one, one.gold_actions) for one in shown])
+        silent = self._acted([(one, ("",) * len(one.gold_actions)) for one in shown])
+        swapped = self._acted([(one, shown[index - 1].gold_actions) for index, one in enumerate(shown)])
+        with Scorer(plugins, workers=1) as scorer:
+            golds = judge_golds(scorer, rewards, verifier, worked, silent)
+            others = scorer.score(swapped)
+            for name, failure in scorer.first_failure.items():
+                self._add("error", relation, f"{name} failed: {failure.strip().splitlines()[-1]}")
+        for index, (gold, completion, wrong) in enumerate(zip(golds, worked, swapped, strict=True)):
+            if gold.complaint is not None:
+                self._add("error", relation, gold.complaint, completion.text)
+            if gold.silence_right:
+                self._add("warning", relation, "its verifier accepts silence too", completion.text)
+            other = total(rewards, {name: outcomes[index] for name, outcomes in others.items()})
+            if gold.total < other:
+                told = f"it scores {gold.total:g}, another row's {other:g}"
+                self._add("error", relation, told, completion.text)
+            elif rewards and gold.total == other and completion.text != wrong.text and not self._bound.spec.played:
+                self._add("warning", relation, "another row's demonstration scores as high", wrong.text)
+
+    def _acted(self, wanted: Sequence[Wanted]) -> list[Completion]:
+        found: list[Completion] = []
+        for one in acted(self._bound, wanted):
+            if isinstance(one, Raised):
+                raise one.error
+            found.append(one)
+        return found
+
+    def _shown(self) -> list[Episode]:
+        """Returns the episodes that have a gold solution."""
+        instance = self._bound.make()
+        found: list[Episode] = []
+        for how in self._starts():
+            row = how.get("options", {}).get("row", {})
+            found.append(start_episode(self._bound.name, instance, len(found), how, row, ""))
+        instance.close()
+        return [episode for episode in found if episode.gold_actions]
+
+    def _said(self) -> tuple[str, ...]:
+        """Returns the actions of the first gold solution that says something, or one that may mean nothing."""
+        said = (tuple(action for action in one.gold_actions if isinstance(action, str)) for one in self._shown())
+        return next(filter(None, said), ("7",))
+
+    def _many(self, relation: str) -> None:
+        how = self._starts()[-1]
+        with EnvThreads(self._bound.make, seconds=_CALL) as side_by_side:
+            for what, call in (("start", _start), ("step", _step)):
+                found = side_by_side.call(dict.fromkeys(range(self._instances), partial(call, how, self._said()[0])))
+                failed = [one for one in found.values() if isinstance(one, Raised)]
+                if failed:
+                    self._add("error", relation, f"{len(failed)} cannot {what}: {explain(failed[0].error)}")
+                    return
+                if len(set(found.values())) != 1:
+                    self._add("error", relation, f"side by side they {what} the same episode differently")
+
+
+def _charset_hint(env: Any) -> str:
+    from gymnasium.spaces import Text
+
+    if not isinstance(env.observation_space, Text):
+        return ""
+    return (
+        " A `Text` space holds letters and digits alone, without a `charset`; `grpo.envs.text.spaces.AnyText` any text."
+    )
+
+
+def _played(env: Any, how: Mapping[str, Any], actions: Sequence[str]) -> list[str]:
+    """Returns what an environment answers to actions, until it ends the episode."""
+    answers = [_start(how, "", env)]
+    for action in actions:
+        stepped = env.step(action)
+        answers.append(_described_step(stepped))
+        if stepped[2] or stepped[3]:
+            break
+    return answers
+
+
+def _start(how: Mapping[str, Any], _: str, env: Any) -> str:
+    return repr(_described(env.reset(**how)))
+
+
+def _step(_: Mapping[str, Any], action: str, env: Any) -> str:
+    return _described_step(env.step(action))
+
+
+def _described(started: tuple[Any, Mapping[str, Any]]) -> tuple[Any, ...]:
+    observation, info = started
+    return repr(observation), info.get("prompt"), info.get("row"), info.get("demonstration"), info.get("gold")
+
+
+def _described_step(stepped: tuple[Any, Any, Any, Any, Mapping[str, Any]]) -> str:
+    return repr((*stepped[:4], sorted(stepped[4].items(), key=str)))
+
+
+def tool_faults(
+    bound: BoundEnv, start: Mapping[str, Any], worked: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[str, str, str]]:
+    """Calls the tools of an environment and yields what does not hold: the relation, a sentence, the call."""
+    env = bound.make()
+    try:
+        env.reset(**start)
+        schemas = schemas_of(env, bound.name)
+        if schemas and bound.spec.max_turns == 1:
+            yield "tools", "it offers tools, and max_turns is 1: a call and its answer take a turn each", ""
+        for call in _hostile_calls(schemas):
+            yield from _fault(env, call)
+    finally:
+        env.close()
+    for used in worked:
+        first, second = (_told(bound, start, ToolCall(used["tool"], used["arguments"])) for _ in range(2))
+        if first != second:
+            yield "tools answer alike", "two instances answer the same call differently", str(dict(used))[:60]
+
+
+def _fault(env: Any, call: ToolCall) -> Iterator[tuple[str, str, str]]:
+    shown = f"{call.name}({str(dict(call.arguments))[:40]})"
+    began = time.monotonic()
+    try:
+        answer(functions_of(env), call)
+    except BaseException as error:  # also a tool that lets a program call exit()
+        yield "tools", f"a call raised {explain(error)}", shown
+    if time.monotonic() - began > SLOW:
+        yield "tools", f"a call took more than {SLOW:g} seconds", shown
+
+
+def _told(bound: BoundEnv, start: Mapping[str, Any], call: ToolCall) -> str:
+    env = bound.make()
+    try:
+        env.reset(**start)
+        return answer(functions_of(env), call)
+    finally:
+        env.close()
+
+
+def _hostile_calls(schemas: Sequence[Schema]) -> Iterator[ToolCall]:
+    """Yields calls without arguments, with unknown ones, and with hostile texts in the place of each."""
+    for schema in schemas:
+        function = schema["function"]
+        names = list(function["parameters"]["properties"])
+        yield ToolCall(function["name"], {})
+        yield ToolCall(function["name"], {"no_such_parameter": 1})
+        for hostile in _HOSTILE_ARGUMENTS if names else ():
+            yield ToolCall(function["name"], dict.fromkeys(names, hostile))
