@@ -83,7 +83,6 @@ class Connection:
         """Waits for work, and cancels it when the client goes away.
 
         Args:
-            work: makes the answer.
             pause: seconds after which the response begins as a stream, and between two comments in it; None: the
                 client waits for the response.
 

@@ -68,11 +68,7 @@ class HttpServer:
     """Serves an application.
 
     Args:
-        app: any ASGI application.
         listener: a bound socket, which this object closes in the end.
-        callers: who is answered.
-        limits: what callers cost at most.
-        headers: of every answer.
     """
 
     def __init__(

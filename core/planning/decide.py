@@ -41,8 +41,6 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
     """Decides and checks everything that can be decided without weights.
 
     Args:
-        config: what the user asked for.
-        host: the plugins.
         fresh: the run directory must not exist yet; False for a run that resumes.
         served: rollout servers are there and are asked whether they fit; False for a plan that is only looked at.
 

@@ -65,12 +65,8 @@ class _Measured:
     """A prompt.
 
     Attributes:
-        where: its place.
-        length: its tokens.
         answer: those of its worked answer, where that is learned.
-        index: of its episode.
         ids: a hash of its tokens.
-        highest: the greatest of them.
     """
 
     where: str
@@ -102,7 +98,6 @@ def longest_prompt(
     Args:
         model: whose context they have to fit, and whose tokens they become.
         envs: each with its episodes by the name of their split.
-        limits: what they have to keep to.
 
     Returns:
         The length of the longest prompt in tokens; of many rows the most that it can be.

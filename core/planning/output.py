@@ -33,7 +33,6 @@ def decide_output(config: RunConfig, *, fresh: bool) -> OutputPart:
     """Chooses how many steps there are from one checkpoint to the next.
 
     Args:
-        config: what the user asked for.
         fresh: the run directory must not exist yet.
 
     Raises:

@@ -9,10 +9,6 @@ from grpo.plugins.errors import UsageError
 def refuse_impossible_partial(config: RunConfig, processes: int) -> None:
     """Refuses to carry rollouts from step to step where that would be wrong.
 
-    Args:
-        config: what the user asked for.
-        processes: how many train together.
-
     Raises:
         UsageError: names the setting and the remedy.
     """

@@ -28,10 +28,6 @@ class RolloutPart:
 def decide_rollout(config: RunConfig, processes: int) -> RolloutPart:
     """Chooses how tokens are weighed that engine and policy find differently probable.
 
-    Args:
-        config: what the user asked for.
-        processes: how many train together.
-
     Raises:
         UsageError: the backend is not there, or could not serve what trains; names the setting and the remedy.
     """

@@ -43,7 +43,6 @@ def keys_of(seed: int, step: int, numbers: Iterable[int]) -> tuple[int, ...]:
     """Returns the keys of completions.
 
     Args:
-        seed: of the run.
         step: the optimizer step that first trains on them.
         numbers: theirs in the step, over all processes; members of a group are adjacent. What is sampled in the
             place of others is numbered after all of these.

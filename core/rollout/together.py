@@ -16,7 +16,6 @@ def faulty_anywhere(error: Exception | None, what: str) -> bool:
     """Returns whether an engine of any process lost its weights; each process has to call this.
 
     Args:
-        error: what this process met.
         what: was done, as in "waited for ...".
 
     Raises:

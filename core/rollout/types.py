@@ -28,7 +28,6 @@ class SamplingParams:
     """How to choose tokens.
 
     Attributes:
-        max_tokens: the most new tokens per completion.
         temperature: divides the logits; 0 takes the most probable token.
         top_p, top_k, min_p: the usual filters; 1.0, 0 and 0.0 switch them off.
         eos_ids: any of these tokens ends a completion and is part of it.
@@ -126,8 +125,6 @@ class Rollouts(Protocol):
         """Samples one completion for each prompt; equal neighbours share the work on their prompt.
 
         Args:
-            prompts: token ids.
-            params: how to choose tokens.
             on_done: told of completions as they end, in any order, each of them once.
 
         Raises:

@@ -27,7 +27,6 @@ class StepCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         on_metrics: receives one row per step, on the main process.
         stop: ends the run after the current step, with a checkpoint.
         boundary: a checkpoint can only resume at multiples of this many steps (num_iterations).
-        keep: how many checkpoints stay.
         unsaved: says after each step, on the first process, whether a checkpoint is wanted at once.
     """
 

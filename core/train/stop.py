@@ -27,11 +27,7 @@ _elsewhere: dict[StopRequest, int] = {}  # who listens outside the main thread, 
 
 
 class StopRequest:
-    """Set by the first signal.
-
-    Attributes:
-        asked: somebody asked for a stop.
-    """
+    """Set by the first signal."""
 
     def __init__(self) -> None:
         self.asked = False

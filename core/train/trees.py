@@ -13,10 +13,7 @@ def refuse_trees(loss: BoundLoss, advantage: BoundAdvantage, *, own_head: bool, 
     """Refuses settings that look at rows where rollouts count.
 
     Args:
-        loss: of the run.
-        advantage: of the run.
         own_head: our output layer trains, and not TRL's.
-        partial: rollouts are sampled part by part.
 
     Raises:
         UsageError: names the setting, and what to set instead.

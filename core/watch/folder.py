@@ -30,9 +30,6 @@ DELETED = ".deleted-{}"  # a run on its way out; no list has it
 class WatchedFolder:
     """A folder of runs, or one run.
 
-    Args:
-        path: of the folder or the run.
-
     Raises:
         UsageError: there is no such folder.
     """
@@ -80,7 +77,6 @@ class WatchedFolder:
         """Removes a run that no process works on, here or, as far as its files tell, on another machine.
 
         Args:
-            name: of the run.
             confirmed: what the reader typed, which has to be the name.
 
         Raises:

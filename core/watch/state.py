@@ -36,7 +36,6 @@ class State:
     Attributes:
         version: another one whenever something of the runs changed, or more of them was read.
         summary: the block that the page begins with.
-        waiting: steps that are still to be read.
     """
 
     version: str
@@ -49,10 +48,7 @@ class _Blocks:
     """Where the blocks of texts of a run begin and end; none has rollouts of two steps.
 
     Attributes:
-        reading: the number of what was read of the run.
-        scan: of it.
         starts: the place of the first rollout of each block.
-        known: the rollouts that are in one.
     """
 
     reading: int
@@ -104,9 +100,6 @@ class _Watched:
 class WatchedRuns:
     """The runs of one page.
 
-    Args:
-        runs: one or more.
-
     Raises:
         UsageError: one is no run, or a file of it was damaged.
     """
@@ -141,7 +134,6 @@ class WatchedRuns:
         """Returns a block, None where the runs went on since and it is no more.
 
         Args:
-            name: as the page calls it.
             version: of the state that the page is drawn from.
 
         Raises:

@@ -22,7 +22,6 @@ def read_embedded(level: str, size: int, seed: int, split: str) -> list[Placed]:
         level: "easy", "medium", "mixed" or "hard".
         size: the number of rows, at least 1.
         seed: seeds the train split, at least 0; the test split has a seed derived from it.
-        split: "train" or "test".
 
     Raises:
         OptionError: `size` is too small or too large, or `seed` too small.

@@ -29,7 +29,6 @@ def generated_split(
             below 1.
         size: rows, at least 1.
         seed: at least 0.
-        split: "train" or "test".
         name: what is made up, for places and errors.
 
     Raises:

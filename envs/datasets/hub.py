@@ -21,9 +21,7 @@ def read_hub(name: str, subset: str | None, split: str) -> StoredRows:
     A dataset without a split `test` is divided by `held_out`, as a local file is.
 
     Args:
-        name: "owner/name".
         subset: the configuration of the dataset, or None for its only one ("main" for openai/gsm8k, "full" for MBPP).
-        split: "train", "test" or another split of the dataset.
 
     Raises:
         DatasetError: the hub cannot be reached, or has no such dataset, subset or split, or the split is empty.

@@ -110,8 +110,6 @@ def spooled(rows: Iterable[tuple[int, Any]], path: Path, unit: str) -> JsonLines
 
     Args:
         rows: each with its number in the file that it is from.
-        path: that file, for messages.
-        unit: what a row is there, "line" or "row".
 
     Raises:
         OSError: there is no room for it.

@@ -29,11 +29,9 @@ class Problem:
     """One question with its gold answer.
 
     Attributes:
-        question: the text to answer.
         answer: the gold number without currency sign and thousands commas, such as "72", "-3.5", "3/4", "1 1/2" or
             "12%".
         solution: the worked text as the row has it, or the answer alone when the row has no working.
-        extra: the row's other columns.
     """
 
     question: str
@@ -70,10 +68,7 @@ def read_problem(row: object, where: str, *, question: str = "question", answer:
     the second case a column `solution`, where there is one, is the worked text.
 
     Args:
-        row: a mapping from column to value.
         where: the place to name in errors, such as "rows.jsonl, line 3".
-        question: the column with the question.
-        answer: the column with the answer.
 
     Raises:
         DatasetError: not a mapping, a missing column, a wrong type, an empty or unencodable question, a gold answer

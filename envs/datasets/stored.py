@@ -42,7 +42,6 @@ class StoredRows(Sequence[Placed]):
     """Rows with their places, of one file after the other.
 
     Args:
-        stores: the files.
         first, last: which of all rows; default: all.
     """
 
@@ -111,15 +110,10 @@ class ReadRows(Sequence[dict[str, Any]]):
     """The rows of a split as rewards read them, each made when it is asked for.
 
     Args:
-        placed: the rows as they were written.
         read: makes one of a row and its place.
         sizes: characters of the prompt of each row.
         asked: the same number in this process for rows that ask the same.
         kinds: numbers of rows that between them have every set of columns.
-
-    Attributes:
-        places: where each row was written.
-        sizes, asked, kinds: see above.
     """
 
     def __init__(
@@ -171,7 +165,6 @@ def checked_rows(
     """Reads every row once, in which `read` refuses those that cannot be used, and returns them as they stay on disk.
 
     Args:
-        placed: the rows as they were written.
         read: makes a row of one of these and its place.
         asks: returns what a row asks, as text; default: its column `question`.
     """

@@ -25,9 +25,6 @@ _SPEAKERS = ("role", "from")
 class TableRows:
     """The rows of a `.parquet` or `.arrow` file.
 
-    Args:
-        path: the file.
-
     Raises:
         DatasetError: it is damaged.
         OSError: the system refuses to read it.
@@ -90,7 +87,6 @@ class LibraryRows:
     """The rows of a `datasets.Dataset`.
 
     Args:
-        dataset: whose rows the library maps from disk.
         name: what stands before the number of a row in messages.
     """
 

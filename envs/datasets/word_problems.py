@@ -165,7 +165,6 @@ def generate(count: int, *, seed: int, level: str = "mixed") -> list[dict[str, s
     A longer list with the same seed begins with the shorter one.
 
     Args:
-        count: how many rows.
         seed: the rows are a function of the seed and the level.
         level: "easy" (one step), "medium" (two), "mixed" (one to three; small numbers all), "hard" (three steps,
             numbers up to 300).

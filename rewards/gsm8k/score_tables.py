@@ -71,7 +71,6 @@ def solution_text(completion: str, table: Table, eos: str) -> str | None:
     """Returns what stands in the `<SOLUTION>` block, not stripped, or None when the format does not match.
 
     Args:
-        completion: the text.
         table: whose format; qwen3_4b needs no opening tag and allows the end-of-sequence token after the block.
         eos: that token; "" for none.
     """

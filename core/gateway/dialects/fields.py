@@ -122,11 +122,8 @@ def content_in(
     """Returns the text of a message's content, which is a text or a list of parts.
 
     Args:
-        value: the content.
         where: its name in the request, for errors.
-        kinds: types of parts that hold a text.
         skipped: types of parts that are left out, such as thinking.
-        separator: what stands between two parts.
 
     Raises:
         Refused: a part is an image or anything else that is no text.

@@ -20,7 +20,6 @@ class Gpu:
     """One kind of GPU.
 
     Attributes:
-        name: as people call it.
         memory: bytes.
         products: floating-point operations a second, bfloat16, dense.
         bandwidth: bytes a second of its memory.

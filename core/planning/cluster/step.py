@@ -37,8 +37,6 @@ class Cluster:
     """Machines that are alike.
 
     Attributes:
-        gpu: of each.
-        nodes: machines.
         per_node: GPUs in each.
     """
 
@@ -100,7 +98,6 @@ class Placement:
         memory: bytes at the peak of a GPU that trains.
         seconds: part to seconds of a step: "sample", "update", "communicate", "sync".
         sync_bytes: what is handed over each step: all weights, what changed, or the adapter.
-        ahead: sampling and updating run at the same time.
     """
 
     training: int
@@ -129,9 +126,6 @@ def place(shape: Shape, work: Work, cluster: Cluster, share: Share | None = None
     """Returns the placement with the shortest step.
 
     Args:
-        shape: of the model and how it is trained.
-        work: of a step.
-        cluster: the machines.
         share: of the published figures that is reached.
 
     Raises:

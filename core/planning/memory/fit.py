@@ -33,10 +33,8 @@ class Load:
     """What a run puts into memory beside its model.
 
     Attributes:
-        batch, optimizer, rollout: what was decided before.
         longest_prompt: in tokens.
         processes: that share the machine's memory, or have a GPU each.
-        max_turns: the most turns of each environment.
     """
 
     batch: BatchPart
@@ -59,11 +57,6 @@ class Load:
 
 def decide_memory(config: RunConfig, load: Load, model_config: Any) -> MemoryPart:
     """Chooses the mode of checkpointing; a model that cannot be counted keeps everything and is let through.
-
-    Args:
-        config: what the user asked for.
-        load: what was decided before.
-        model_config: of the policy.
 
     Raises:
         UsageError: this machine's memory cannot hold the run; names both sizes, and the settings that would fit.

@@ -17,7 +17,6 @@ class Spread:
     """How GPUs that train together share a policy.
 
     Attributes:
-        gpus: that train.
         shared: what of the policy each has a part of only.
     """
 

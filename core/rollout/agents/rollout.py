@@ -28,11 +28,7 @@ def trajectory_of(
     """Returns the rollout of an episode whose program is dead.
 
     Args:
-        start: what the environment asked.
-        episode: the calls.
-        ended: how the program ended.
         end: the token that ends a completion; a failed rollout is this token, which nobody chose.
-        training: which calls train.
     """
     tree = episode.tree
     main = main_thread(tree)
@@ -85,7 +81,6 @@ def trains(call: Call, main: str, training: Trains) -> bool:
     """Returns whether a call trains.
 
     Args:
-        call: one that was delivered.
         main: the conversation in which the program does its task.
         training: "main": that one; "tree": also others with tools, sub-agents; "all": every call, also helpers, which
             have no tools where the main conversation has some.
@@ -116,8 +111,6 @@ def _record(episode: AgentEpisode, ended: AgentExit, trained: Sequence[Call]) ->
     """Returns what is recorded of an episode.
 
     Args:
-        episode: with its calls.
-        ended: how its program ended.
         trained: the calls that train, in the order of the rollout's tokens.
     """
     calls = episode.tree.calls

@@ -19,7 +19,6 @@ class EngineLink(Protocol):
     Attributes:
         context: the longest prompt with its completion, in tokens.
         block: tokens in one block of the engine's prefix cache.
-        lora: whether it can serve an adapter beside its weights.
     """
 
     context: int

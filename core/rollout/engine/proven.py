@@ -68,10 +68,8 @@ class Engine:
     """An engine that this process hands weights to, and what is known of it.
 
     Attributes:
-        link: to it.
         epoch: of the last handing over; None: what it holds is not known.
         has_base: its own weights are the frozen ones.
-        tested: it passed the self-test.
         spot: what it completed the fixed prompt with.
         error: why it was left alone for the rest of this attempt.
     """
@@ -96,7 +94,6 @@ class EngineRollouts:
         links: the engines that this process hands weights to.
         guest: the engine of another process that this one samples on, where it has none of its own.
         tolerance: mean difference of log-probabilities that an engine's arithmetic explains, in nats.
-        lora_sync: how an adapter is handed over.
         shared_bytes: of the frozen weights that the engine and the policy both compute with, which are then never
             handed over; None: each has its own.
         types: of the weights as they were loaded, by checkpoint name; those that train in another are handed over so.

@@ -42,7 +42,6 @@ class EngineSettings:
     """How to start an engine.
 
     Attributes:
-        model: a folder or hub id.
         dtype: of the weights; vLLM's own choice would turn float32 checkpoints into bfloat16.
         context: the longest prompt with its completion, in tokens.
         raw_logprobs: report log softmax(logits) instead of that of what is left after temperature and filters.

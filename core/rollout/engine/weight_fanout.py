@@ -36,7 +36,6 @@ def hand_out(tensors: Iterable[Named], takers: Sequence[Callable[[Iterator[Named
 
     Args:
         tensors: the stream; it is read to its end, also without takers.
-        takers: each reads as much of it as it likes.
 
     Raises:
         Exception: what the stream itself raised, once every taker has heard of it.

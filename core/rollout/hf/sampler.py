@@ -44,11 +44,7 @@ SHRINK_AT = 0.75  # of the rows still running: shrink the batch when fewer than 
 
 
 class HfRollouts:
-    """Samples with the training model itself.
-
-    Args:
-        batch_size: completions decoded at once, or None for all.
-    """
+    """Samples with the training model itself."""
 
     exact = True
 
@@ -106,8 +102,6 @@ def sample(
     Args:
         model: a causal language model; it is put into evaluation mode and back.
         prompts: token ids, one sequence per completion; equal neighbours share their prefill.
-        params: how to choose tokens.
-        on_done: told of completions as they end.
         kept: keeps what was computed of the prompts and completions for the next turn, and has what was kept last.
 
     Raises:

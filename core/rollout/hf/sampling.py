@@ -19,7 +19,6 @@ def choose(logits: torch.Tensor, params: SamplingParams, uniforms: torch.Tensor)
 
     Args:
         logits: [B, V].
-        params: how.
         uniforms: [B] float64, random numbers in [0, 1).
 
     Returns:

@@ -47,9 +47,6 @@ class ServerCapabilities:
 
     Attributes:
         model: a folder or hub id, for people: weights are handed over, so another name may be as good.
-        traits: the architecture.
-        tokenizer: fingerprint of the vocabulary.
-        dtype: of the weights.
         context: tokens of prompt and completion; wanted: at least.
         raw_logprobs: it reports log-probabilities before temperature and filters, else after; wanted None: either.
         lora_rank: the largest rank that it serves; wanted: at least; None: no adapters.
@@ -58,7 +55,6 @@ class ServerCapabilities:
         vllm: its version; wanted: empty.
         workers: processes that share its layers; wanted: 1, for any number.
         device: type of the device that it computes on; wanted: empty.
-        protocol: see PROTOCOL.
     """
 
     model: str
@@ -120,12 +116,7 @@ def card_of_model(
     """Returns what a server of a model will be, before it has an engine.
 
     Args:
-        source: a folder or hub id.
-        dtype: of the weights.
         context: tokens of prompt and completion; None: the model's own limit.
-        raw_logprobs: see `ServerCapabilities`.
-        rank: the largest rank of adapters, or None.
-        targets: the modules that they adapt, or "all-linear".
 
     Raises:
         UsageError: the model cannot be read, has no limit of its own, or has not these modules.
@@ -283,9 +274,6 @@ def command_for(wanted: ServerCapabilities, url: str, *, embedded: bool, all_lin
     """Returns the command that starts a server which fits, to be typed where it shall run.
 
     Args:
-        wanted: what the run needs.
-        url: where it shall listen.
-        embedded: the model is the embedded one.
         all_linear: the adapted modules are all linear ones, which needs no telling.
     """
     place = urlsplit(url)

@@ -54,9 +54,6 @@ class ServerLink:
     """An `EngineLink` to a server.
 
     Args:
-        url: where it listens.
-        wanted: what it has to be.
-        command: starts one that is.
         patience: seconds to wait for a server that is gone.
         warned: told when it is gone, and when it is back.
         last: the weights as they went out last, which all links of a run share, so that what changed is all that

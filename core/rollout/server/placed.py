@@ -30,12 +30,7 @@ main()
 
 
 class PlacedServer:
-    """Starts a server.
-
-    Args:
-        command: as `command_for` writes it.
-        token: what its callers have to know.
-    """
+    """Starts a server."""
 
     def __init__(self, command: str, token: str) -> None:
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the object

@@ -108,7 +108,6 @@ class RolloutServer:
 
     Args:
         address: host and port to listen on; taken at once, answered on from `serve`.
-        token: what callers have to know, or None.
         largest: bytes of one tensor, at most, with what says where it changed.
 
     Raises:

@@ -48,7 +48,6 @@ class Unframed:
     """Iterates over the items [tensors on the CPU] of a stream of frames.
 
     Args:
-        source: where the frames come from.
         largest: bytes of a frame, at most.
     """
 

@@ -35,7 +35,6 @@ class Changes:
     """The entries of a tensor that changed.
 
     Attributes:
-        form: how positions are written.
         positions: [P] uint8.
         values: [n] the new entries in the order of their positions, in the tensor's own type, on the CPU.
     """

@@ -76,8 +76,6 @@ class _Entry:
     """A tensor as it went out last.
 
     Attributes:
-        digest: of the tensor.
-        tensor: this process's own copy.
         before: digest of the one before.
         changes: from that one, where they are smaller.
     """
@@ -163,7 +161,6 @@ class HeldWeights:
         """Yields named whole tensors of the items, which the taker must not write to.
 
         Args:
-            items: of a `Sender`.
             keep: more will follow that is made of these.
 
         Raises:

@@ -29,14 +29,7 @@ dist: Any = distributed  # its stores and groups are exported without types
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """Where the members of a group find each other.
-
-    Attributes:
-        host, port: of the first member.
-        key: of this group alone.
-        size: number of members.
-        backend: what carries tensors.
-    """
+    """Where the members of a group find each other."""
 
     host: str
     port: int
@@ -69,8 +62,6 @@ class OpenMeeting:
 
     Args:
         host: the address of this process that the others reach.
-        size: number of members.
-        backend: what carries tensors.
     """
 
     def __init__(self, host: str, size: int, backend: Backend) -> None:
@@ -92,7 +83,6 @@ class TransferGroup:
     """A member of a group.
 
     Args:
-        meeting: where the others are.
         rank: number of this member; 0 sends.
         store: of the one who opened the meeting; None: reached by the network.
 

@@ -34,7 +34,6 @@ class Adapter:
     """A LoRA adapter as an engine takes it: y = W x + B (A x).
 
     Attributes:
-        rank: the largest rank among its modules.
         tensors: name under PEFT's conventions to A [r, in] or B [out, r]; B carries the scaling.
     """
 
@@ -90,9 +89,6 @@ def refuse_unservable_adapter(model: Any) -> None:
 def adapter_of(model: Any) -> Adapter:
     """Copies the adapter of a PEFT model, B already scaled; of a sharded one all processes step together.
 
-    Args:
-        model: the policy.
-
     Raises:
         UsageError: the adapter is of a kind that engines serve wrongly.
     """
@@ -144,8 +140,6 @@ def weight_stream(
     the embedding's update does not reach.
 
     Args:
-        model: the policy.
-        base: leave the adapter out.
         types: of weights that train in another one than engines serve, as FSDP's mixed precision has it.
 
     Raises:
@@ -175,7 +169,6 @@ class Recorder:
     """Passes a stream on and remembers the fingerprint and the size of everything that went through.
 
     Attributes:
-        fingerprints: name to fingerprint.
         bytes: of all tensors; one that comes under two names in a row, as a tied head does, counts once.
     """
 

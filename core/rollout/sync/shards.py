@@ -20,7 +20,6 @@ class Shards:
     """How a model is split; all ranks ask for the same things in the same order.
 
     Attributes:
-        number: ranks of the tensor-parallel group.
         gather: this rank's tensor [...] to those of all ranks [number, ...], in the order of the ranks.
     """
 

@@ -39,7 +39,6 @@ def share_frozen(model: Any, engine_model: Any) -> Shared:
     """Makes the frozen parameters of a policy views of an engine's weights.
 
     Args:
-        model: a PEFT model; only its adapter trains.
         engine_model: unquantised and not sharded.
 
     Raises:

@@ -34,11 +34,7 @@ def adapter_fingerprints(
     """Returns the fingerprints of the adapter that the engine's LoRA layers hold, from their stacked tensors.
 
     Args:
-        manager: the engine's adapter manager.
-        number: of the adapter.
-        seed: of the fingerprints.
         ranks: PEFT name of each tensor to its rank; the stacked ones are padded to the largest.
-        shards: how the layers are split.
     """
     if number not in manager.lora_index_to_id:
         return {}

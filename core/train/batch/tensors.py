@@ -32,9 +32,6 @@ def padded(
 
     Args:
         prompts: token ids, one prompt for each rollout.
-        rollouts: what followed them.
-        pad_id: fills up.
-        device: of the tensors.
     """
     trees = any(one.branches for one in rollouts)
     owners = [number for number, one in enumerate(rollouts) for _ in one.branches or (one,)]

@@ -63,7 +63,6 @@ class _Proven:
     """A batch that one version of the policy sampled.
 
     Attributes:
-        generation: the rollouts.
         mean, largest: difference in nats between the engine that sampled it and that version.
     """
 
@@ -77,7 +76,6 @@ class _Queued:
     """A batch of the queue.
 
     Attributes:
-        episodes: the episodes that were asked for.
         coming: the batch, when it is proven.
         scored: it was handed to the rewards.
     """
@@ -93,14 +91,9 @@ class AheadQueue:
     Args:
         inner: samples what was not sampled ahead, from the policy itself.
         sampler_of: returns what samples from a copy of the policy; with `inner` it shares a turn (`SyncedRollouts`).
-        copies: of the policy.
-        probe: log-probabilities of rollouts under a copy.
         depth: batches ahead, k.
-        seed: of the run.
         tokenizer: of the policy, for the thread that trains.
         tolerance: mean difference in nats that the engine's arithmetic explains.
-        device: where the policy is.
-        episode_at: returns an episode by its place.
     """
 
     def __init__(
@@ -232,10 +225,6 @@ class AheadQueue:
         """Samples a batch from a version of the policy, in the thread, and proves that it came from that.
 
         Args:
-            version: the copy.
-            episodes: the episodes.
-            prompts: their token ids.
-            step: the one that trains on them.
             staleness: how many optimizer steps lie between.
 
         Raises:

@@ -44,9 +44,7 @@ class StepGuard:
 
     Args:
         tolerance: mean difference in nats that the engine's arithmetic explains.
-        cursor: where training stands.
         differing: names the parameters that the engine has other values of.
-        gather: collects tensors of all processes.
     """
 
     def __init__(

@@ -22,10 +22,7 @@ class LogprobCheck:
 
     Args:
         tolerance: mean difference in nats over a step that rounding explains.
-        cursor: where training stands.
         without_dropout: the [n, 3] `difference_sums` of the step's micro batches, computed in evaluation mode.
-        gather: collects tensors of all processes.
-        kind: the type of the model, for people.
     """
 
     def __init__(

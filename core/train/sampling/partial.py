@@ -55,7 +55,6 @@ class Part:
     Attributes:
         tokens: of each rollout.
         groups: the most that train.
-        size: members of a group.
     """
 
     tokens: int
@@ -67,15 +66,8 @@ class PartialSampler:
     """Samples a part of every rollout at each step.
 
     Args:
-        inner: the rollout backend with the policy, and what scores.
-        rollouts: samples the parts.
-        part: how much a step does.
         seed: of the run, where each rollout has random numbers of its own; else None.
-        probe: the policy's log-probabilities of rollouts.
         tolerance: mean difference in nats that the engine's arithmetic explains.
-        device: where the policy is.
-        episode_at: returns an episode by its place.
-        episodes_of: the episodes of a step.
     """
 
     def __init__(
@@ -187,9 +179,6 @@ class PartialSampler:
         """Samples a part, and once more where it did not come from the policy.
 
         Args:
-            going: the rollouts.
-            step: whose policy samples.
-            most: tokens of the part.
             first: the first number of its random draws among those of the step.
             again: the weights that the rollout backend was handed are in doubt.
 

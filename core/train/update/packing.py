@@ -95,9 +95,7 @@ class _Sequence:
     """Tokens of a row of the batch that stand together in the packed row.
 
     Attributes:
-        row: of which they are tokens.
         first: how many stand before them in it; they see these besides.
-        length: how many they are.
         written: how many of them, the last ones, are the row's completion; 0: it is a prefix, which predicts nothing.
         host: the sequence that holds the token before the first one, None where there is none.
     """
@@ -135,7 +133,6 @@ def pack(
         completion: T.
         hidden: the model's hidden size H, to weigh attention against projections; None: plain rows, which any causal
             model takes.
-        dtype: of the model's queries and keys, for the masks.
         trees: prompts may begin as other rows do, and are searched for it; else only equal prompts are computed once.
 
     Returns:
@@ -202,7 +199,6 @@ class _Row:
     """What the packed row holds.
 
     Attributes:
-        sequences: in their order.
         parts: the same, those that one call of attention computes together.
         cost: multiply-adds of a layer; infinite where the masks are too large.
     """
