@@ -26,11 +26,7 @@ class Gone(Exception):
 
 
 class Connection:
-    """One request and its response.
-
-    Attributes:
-        streaming: whether the response has begun as a stream of events.
-    """
+    """One request and its response. `streaming`: whether the response has begun as a stream of events."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.headers = Headers(scope=scope)

@@ -135,9 +135,5 @@ class Desk(Protocol):
         ...
 
     def count(self, key: str, ask: Ask) -> int:
-        """Returns how many tokens a request's prompt has.
-
-        Raises:
-            Refused: as `ask`.
-        """
+        """Returns how many tokens a request's prompt has. Raises Refused: as `ask`."""
         ...

@@ -101,11 +101,7 @@ class Guard:
                 raise
 
     def _refuse_stranger(self, scope: Scope) -> None:
-        """Refuses callers by name, origin and token.
-
-        Raises:
-            HTTPException: with status 431, 403 or 401.
-        """
+        """Refuses callers by name, origin and token. Raises HTTPException: with status 431, 403 or 401."""
         headers = Headers(scope=scope)
         size = len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(k) + len(v) for k, v in scope["headers"])
         if len(headers) > self._limits.head_fields or size > self._limits.head_bytes:

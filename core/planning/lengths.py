@@ -220,11 +220,7 @@ def _longest_of_many(
 def _measured(
     model: ModelFacts, env: BoundEnv, split: str, episodes: Sequence[Episode], *, taught: bool
 ) -> list[_Measured]:
-    """Returns the prompts of episodes.
-
-    Raises:
-        UsageError: the tokenizer belongs to another model.
-    """
+    """Returns the prompts of episodes. Raises UsageError: the tokenizer belongs to another model."""
     tokenizer, context = model.tokenizer, model.context
     found: list[_Measured] = []
     for first in range(0, len(episodes), _BLOCK):

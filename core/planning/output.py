@@ -55,11 +55,7 @@ def decide_output(config: RunConfig, *, fresh: bool) -> OutputPart:
 
 
 def refuse_missing_trackers(trackers: Sequence[str]) -> None:
-    """Refuses trackers that are not installed.
-
-    Raises:
-        UsageError: names the first one and how to install it.
-    """
+    """Refuses trackers that are not installed."""
     for tracker in trackers:
         if not _installed(MODULES.get(tracker, (tracker,))):
             raise UsageError(

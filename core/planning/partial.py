@@ -7,11 +7,7 @@ from grpo.plugins.errors import UsageError
 
 
 def refuse_impossible_partial(config: RunConfig, processes: int) -> None:
-    """Refuses to carry rollouts from step to step where that would be wrong.
-
-    Raises:
-        UsageError: names the setting and the remedy.
-    """
+    """Refuses to carry rollouts from step to step where that would be wrong."""
     if not config.rollout.partial:
         return
     wrong = {

@@ -113,11 +113,7 @@ def trace_of(step: int, rollout: Rollout, record: AgentRecord, ids: Sequence[int
 
 
 def read_trace(values: Mapping[str, Any]) -> Trace:
-    """Returns a trace that was read as JSON.
-
-    Raises:
-        ValueError: it is not of the schema; says where.
-    """
+    """Returns a trace that was read as JSON. Raises ValueError: it is not of the schema; says where."""
     from pydantic import ValidationError
 
     try:

@@ -176,11 +176,7 @@ def refuse_unsafe_rope(config: Any) -> None:
 
 
 def refuse_no_decoder(config: Any) -> None:
-    """Refuses a model that reads in both directions.
-
-    Raises:
-        UsageError: it cannot write a text from left to right.
-    """
+    """Refuses a model that reads in both directions. Raises UsageError: it cannot write a text from left to right."""
     encodes = getattr(config, "is_decoder", None) is False and not getattr(config, "is_encoder_decoder", False)
     if (encodes and config.model_type not in LEFT_TO_RIGHT) or config.model_type in BOTH_WAYS:
         raise UsageError(
@@ -203,11 +199,7 @@ def refuse_miscomputed(config: Any) -> None:
 
 
 def refuse_unfit(prompts: Sequence[Sequence[int]], params: SamplingParams, limit: int | None) -> None:
-    """Refuses prompts that are empty or that do not fit, with the new tokens, into `limit` tokens (None: no limit).
-
-    Raises:
-        UsageError: says which and what to lower.
-    """
+    """Refuses prompts that are empty or that do not fit, with the new tokens, into `limit` tokens (None: no limit)."""
     longest = max(len(prompt) for prompt in prompts)
     if min(len(prompt) for prompt in prompts) == 0:
         raise UsageError("an empty prompt cannot be completed: there is no token to start from")

@@ -28,11 +28,7 @@ DELETED = ".deleted-{}"  # a run on its way out; no list has it
 
 
 class WatchedFolder:
-    """A folder of runs, or one run.
-
-    Raises:
-        UsageError: there is no such folder.
-    """
+    """A folder of runs, or one run. Raises UsageError: there is no such folder."""
 
     def __init__(self, path: Path) -> None:
         list_runs(path)
@@ -66,11 +62,7 @@ class WatchedFolder:
             return self._watched[key]
 
     def label(self, name: str, value: Any) -> None:
-        """Gives a run other labels.
-
-        Raises:
-            UsageError: there is no such run, or these are no labels.
-        """
+        """Gives a run other labels. Raises UsageError: there is no such run, or these are no labels."""
         write_labels(self._run(name), labels_of(value))
 
     def delete(self, name: str, confirmed: str) -> None:

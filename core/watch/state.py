@@ -98,11 +98,7 @@ class _Watched:
 
 
 class WatchedRuns:
-    """The runs of one page.
-
-    Raises:
-        UsageError: one is no run, or a file of it was damaged.
-    """
+    """The runs of one page. Raises UsageError: one is no run, or a file of it was damaged."""
 
     def __init__(self, runs: Sequence[RunDir]) -> None:
         self._names = names_of([run.path for run in runs])

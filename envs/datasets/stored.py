@@ -39,11 +39,7 @@ class Store(Protocol):
 
 
 class StoredRows(Sequence[Placed]):
-    """Rows with their places, of one file after the other.
-
-    Args:
-        first, last: which of all rows; default: all.
-    """
+    """Rows with their places, of one file after the other. `first`, `last`: which of all rows; default: all."""
 
     def __init__(self, stores: Sequence[Store], first: int = 0, last: int | None = None) -> None:
         self._stores = tuple(stores)

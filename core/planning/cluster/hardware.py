@@ -86,11 +86,7 @@ def known_gpu(name: str) -> Gpu | None:
 
 
 def device_of(text: str) -> Device:
-    """Returns the memory of a GPU that goes by its name, or by how much it has.
-
-    Raises:
-        UsageError: it is neither.
-    """
+    """Returns the memory of a GPU that goes by its name, or by how much it has. Raises UsageError: it is neither."""
     known = known_gpu(text)
     if known is not None:
         return known.device

@@ -34,11 +34,7 @@ SPARE = 0.9  # of a GPU's memory, what an engine may fill
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Machines that are alike.
-
-    Attributes:
-        per_node: GPUs in each.
-    """
+    """Machines that are alike. `per_node`: GPUs in each."""
 
     gpu: Gpu
     nodes: int

@@ -89,11 +89,7 @@ def fastest_checkpointing(config: RunConfig, load: Load, measured: Shape, device
 def refuse_no_room(
     config: RunConfig, load: Load, measured: Shape, checkpointing: Checkpointing, device: Device
 ) -> None:
-    """Refuses a run that this machine's memory cannot hold.
-
-    Raises:
-        UsageError: names both sizes, and the settings that would fit.
-    """
+    """Refuses a run that this machine's memory cannot hold."""
     train, rollout = config.train, load.rollout
     if device.kind == "cpu":
         device = replace(device, total=device.total // load.processes)

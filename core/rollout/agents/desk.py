@@ -185,11 +185,7 @@ class AgentDesk:
         return key in self._episodes
 
     async def ask(self, key: str, ask: Ask) -> Answers:
-        """Has a request answered by whoever samples.
-
-        Raises:
-            Refused: see `Desk`.
-        """
+        """Has a request answered by whoever samples. Raises Refused: see `Desk`."""
         self._loop = asyncio.get_running_loop()
         episode = self._episode(key)
         try:

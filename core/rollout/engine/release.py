@@ -11,11 +11,7 @@ FIRST, LAST = (0, 31), (0, 32)  # releases of vLLM that the sync was proven with
 
 
 def refuse_missing_vllm() -> None:
-    """Refuses to go on without a vLLM that the sync was proven with.
-
-    Raises:
-        UsageError: with the line that installs one.
-    """
+    """Refuses to go on without a vLLM that the sync was proven with."""
     found = vllm_version()
     if found is None:
         raise UsageError(f"vLLM is not installed. Install it with: {install_line()}")

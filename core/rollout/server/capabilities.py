@@ -162,11 +162,7 @@ def largest_frame(source: str) -> int:
 
 
 def refuse_unsplittable(source: str, devices: int) -> None:
-    """Refuses to share a model's layers among devices that are not there, or that it cannot be split for.
-
-    Raises:
-        UsageError: says which number would do.
-    """
+    """Refuses to share a model's layers among devices that are not there, or that it cannot be split for."""
     import torch
 
     from grpo.core.policy.load import load_model_config, text_setting
@@ -228,11 +224,7 @@ def card_to_json(card: ServerCapabilities) -> dict[str, Any]:
 
 
 def card_from_json(tree: Mapping[str, Any]) -> ServerCapabilities:
-    """Reads a card; what a newer server adds is left out.
-
-    Raises:
-        UsageError: it is none.
-    """
+    """Reads a card; what a newer server adds is left out. Raises UsageError: it is none."""
     known = {field.name for field in fields(ServerCapabilities)}
     try:
         card = ServerCapabilities(**{name: value for name, value in tree.items() if name in known})

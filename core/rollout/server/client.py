@@ -363,11 +363,7 @@ def state_of(url: str) -> dict[str, Any]:
 
 
 def _answer(url: str, path: str, body: bytes | Iterator[bytes], headers: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """Posts, and yields the lines of the answer.
-
-    Raises:
-        OSError, HTTPException: the connection broke off.
-    """
+    """Posts, and yields the lines of the answer. Raises OSError, HTTPException: the connection broke off."""
     connection = _connection(url, SILENCE)
     chunked = not isinstance(body, bytes)
     sent = {**headers, **_token(), **({"Transfer-Encoding": "chunked"} if chunked else {})}

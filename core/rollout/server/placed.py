@@ -43,11 +43,7 @@ class PlacedServer:
         )
 
     def address(self, _: bytes) -> bytes:
-        """Returns its URL, once it has loaded.
-
-        Raises:
-            RunError: it ended, or takes longer than `LOADING`.
-        """
+        """Returns its URL, once it has loaded. Raises RunError: it ended, or takes longer than `LOADING`."""
         until = time.monotonic() + LOADING
         while time.monotonic() < until:
             self._said.seek(0)

@@ -310,11 +310,7 @@ class _Relayed(StreamingResponse):
 
 
 def refuse_open(host: str, token: str | None) -> None:
-    """Refuses to listen without a token where other machines reach.
-
-    Raises:
-        UsageError: with the remedy.
-    """
+    """Refuses to listen without a token where other machines reach."""
     if token is None and not is_loopback(host):
         raise UsageError(
             f"--host {host}: anybody who reaches this port could replace the weights. Set {TOKEN} to a secret, for the "

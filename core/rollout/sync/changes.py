@@ -132,11 +132,7 @@ def _shortest(positions: Numbers, size: int) -> tuple[Form, Bytes]:
 
 
 def _read(changes: Changes, size: int) -> Numbers:
-    """Returns the positions of changes among `size` entries.
-
-    Raises:
-        ValueError: these are none.
-    """
+    """Returns the positions of changes among `size` entries. Raises ValueError: these are none."""
     data = changes.positions
     if changes.form == "bitmap":
         if len(data) != -(-size // 8):

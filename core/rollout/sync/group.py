@@ -43,11 +43,7 @@ class Meeting:
 
     @classmethod
     def from_json(cls, tree: Mapping[str, Any]) -> Meeting:
-        """Reads what `to_json` wrote.
-
-        Raises:
-            ValueError: it is none.
-        """
+        """Reads what `to_json` wrote. Raises ValueError: it is none."""
         try:
             meeting = cls(str(tree["host"]), int(tree["port"]), str(tree["key"]), int(tree["size"]), tree["backend"])
         except KeyError as error:
@@ -71,11 +67,7 @@ class OpenMeeting:
         self._store = _store(self.meeting, listening)
 
     def join(self) -> TransferGroup:
-        """Waits for all the others.
-
-        Raises:
-            RuntimeError: they did not come in time.
-        """
+        """Waits for all the others. Raises RuntimeError: they did not come in time."""
         return TransferGroup(self.meeting, 0, self._store)
 
 
@@ -111,21 +103,13 @@ class TransferGroup:
             self._group = gloo(place, rank, meeting.size, options)
 
     def send(self, tensor: torch.Tensor) -> None:
-        """Sends a tensor to all the others.
-
-        Raises:
-            RuntimeError: one of them is gone.
-        """
+        """Sends a tensor to all the others. Raises RuntimeError: one of them is gone."""
         bits = tensor.detach().to(self._device).contiguous().reshape(-1).view(torch.uint8)
         if bits.numel():
             self._group.broadcast(bits, 0).wait()
 
     def receive(self, dtype: torch.dtype, shape: Sequence[int]) -> torch.Tensor:
-        """Returns the tensor that the first member sends.
-
-        Raises:
-            RuntimeError: it is gone.
-        """
+        """Returns the tensor that the first member sends. Raises RuntimeError: it is gone."""
         bits = torch.empty(math.prod(shape) * dtype.itemsize, dtype=torch.uint8, device=self._device)
         if bits.numel():
             self._group.broadcast(bits, 0).wait()

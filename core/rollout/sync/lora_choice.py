@@ -29,11 +29,7 @@ class LoraChoice:
         return self._chosen is None
 
     def choose(self, able: bool) -> bool:
-        """Returns whether to fold this time.
-
-        Args:
-            able: whether the engine can serve an adapter at all.
-        """
+        """Returns whether to fold this time. `able`: whether the engine can serve an adapter at all."""
         if not able:
             self._chosen = True
         if self._chosen is None and all(len(times) >= TRIALS for times in self._seconds.values()):

@@ -57,11 +57,7 @@ def has_adapter(model: Any) -> bool:
 
 
 def refuse_unservable_adapter(model: Any) -> None:
-    """Refuses adapters that an engine would serve wrongly or that are more than A and B.
-
-    Raises:
-        UsageError: names the setting.
-    """
+    """Refuses adapters that an engine would serve wrongly or that are more than A and B."""
     config = model.peft_config[ADAPTER]
     extra = {
         "use_dora": bool(getattr(config, "use_dora", False)),

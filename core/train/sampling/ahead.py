@@ -69,11 +69,7 @@ class _Sampling:
         self._thread.start()
 
     def wait(self) -> Generation:
-        """Waits for the batch.
-
-        Raises:
-            BaseException: what the sampling raised.
-        """
+        """Waits for the batch. Raises BaseException: what the sampling raised."""
         self._thread.join()
         self._randomness.close()
         if self._error is not None:
@@ -180,11 +176,7 @@ class AheadSampler:
             write_ahead(checkpoint, 1, found, mean=self._ready.mean, largest=self._ready.largest)
 
     def load(self, checkpoint: Path) -> None:
-        """Reads the batch that was ready.
-
-        Raises:
-            UsageError: the file was damaged.
-        """
+        """Reads the batch that was ready. Raises UsageError: the file was damaged."""
         self._recorded = read_ahead(checkpoint, 1)
 
     def close(self) -> None:

@@ -177,11 +177,7 @@ class AheadQueue:
             write_ahead(checkpoint, turn, proven.generation, mean=proven.mean, largest=proven.largest)
 
     def load(self, checkpoint: Path) -> None:
-        """Reads the batches that were queued.
-
-        Raises:
-            UsageError: a file was damaged.
-        """
+        """Reads the batches that were queued. Raises UsageError: a file was damaged."""
         self._records = []
         while (found := read_ahead(checkpoint, len(self._records) + 1)) is not None:
             self._records.append(found)

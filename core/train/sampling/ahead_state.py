@@ -28,11 +28,7 @@ if TYPE_CHECKING:
 
 
 def file_of(process: int, turn: int = 1) -> str:
-    """Returns the name of the file that a process writes.
-
-    Args:
-        turn: of the batch: 1 comes next.
-    """
+    """Returns the name of the file that a process writes. `turn`: of the batch: 1 comes next."""
     return f"ahead{f'-{process}' if process else ''}{f'.{turn}' if turn > 1 else ''}.json"
 
 

@@ -139,11 +139,7 @@ class PartialSampler:
         write_partial(checkpoint, self._begun, [self._record(group) for group in self._groups])
 
     def load(self, checkpoint: Path) -> None:
-        """Reads what `save` wrote.
-
-        Raises:
-            UsageError: the file was damaged.
-        """
+        """Reads what `save` wrote. Raises UsageError: the file was damaged."""
         self._begun, records = read_partial(checkpoint)
         for record in records:
             start = self._episode_at(record.place)

@@ -148,11 +148,7 @@ class Prompts:
                 unfinished.write_text(json.dumps(seen), encoding="utf-8")
 
     def load(self, checkpoint: Path) -> None:
-        """Reads what `save` wrote.
-
-        Raises:
-            UsageError: the file is missing or was damaged.
-        """
+        """Reads what `save` wrote. Raises UsageError: the file is missing or was damaged."""
         if self._sampler is None:
             return
         seen = read_json(checkpoint / FILE)

@@ -35,11 +35,7 @@ class _Saved:
 
 
 class Offload:
-    """Keeps the tensors of one forward pass at a time.
-
-    Args:
-        smallest: tensors of fewer bytes stay where they are.
-    """
+    """Keeps the tensors of one forward pass at a time. `smallest`: tensors of fewer bytes stay where they are."""
 
     def __init__(self, smallest: int = SMALLEST) -> None:
         self.smallest = smallest
