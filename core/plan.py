@@ -1,4 +1,4 @@
-"""A run that can start: what planning decided, and what everything that runs reads."""
+"""Defines a `Plan`: a run that can start, as planning decided it and everything that runs reads it."""
 
 from __future__ import annotations
 

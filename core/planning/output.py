@@ -1,4 +1,4 @@
-"""Where a run writes, how often and how much: a configuration in, the interval of checkpoints and bytes out."""
+"""Decides where a run writes, how often it saves checkpoints, and how many bytes they take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Partial rollouts (`rollout.partial`): a configuration in, a refusal out where they would be wrong or do nothing."""
+"""Refuses partial rollouts (`rollout.partial`) where they would be wrong or do nothing."""
 
 from __future__ import annotations
 

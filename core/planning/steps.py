@@ -1,4 +1,4 @@
-"""How long a run is: its rows and epochs in, optimizer steps out."""
+"""Decides the number of optimizer steps, from rows and epochs."""
 
 from __future__ import annotations
 

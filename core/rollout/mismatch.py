@@ -1,7 +1,4 @@
-"""Watches how far the log-probabilities of the rollout engine are from those of training, over one optimizer step.
-
-In: differences of every micro batch. Out: whether the engine can have had the policy's weights.
-"""
+"""Watches how far the log-probabilities of the rollout engine are from those of training, over one optimizer step."""
 
 from __future__ import annotations
 

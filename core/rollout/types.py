@@ -1,6 +1,5 @@
-"""What every rollout backend does: how tokens are chosen, what comes out, and what is refused before it is sampled.
+"""Declares what every rollout backend does: how tokens are chosen, what is returned, what is refused.
 
-In: prompts as token ids, one per completion wanted. Out: one `Sampled` each, tokens and their log-probabilities.
 Nothing is truncated: a prompt plus the new tokens that does not fit the context is refused.
 """
 

@@ -1,7 +1,4 @@
-"""What happens around each optimizer step: metrics, checkpoints made whole, a stop that was asked for.
-
-In: the trainer's events. Out: rows of metrics, complete checkpoints, calls of the progress display.
-"""
+"""Reacts to the trainer's events: passes metrics on, makes checkpoints whole, and stops the run when asked."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""The one place where we stand on TRL's GRPOTrainer: its loop, optimizer, checkpoints and processes around our parts.
+"""Subclasses TRL's GRPOTrainer, the only place that does: its loop, optimizer and checkpoints around our parts.
 
-In: a plan, a policy and what samples, scores and records. Out: an updated policy. What is done is done by the parts,
-which are built here and know nothing of TRL or of this class:
+The work is done by parts, which are built here and know nothing of TRL or of this class:
 
     Sampler        core/train/sampling/build.py          episodes → rollouts
     Collector      core/train/collect.py                 rollouts → outcomes → advantages → tensors

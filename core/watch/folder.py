@@ -1,4 +1,4 @@
-"""The runs that are watched: a folder in; lists, what pages hold and changes by the reader's hand out.
+"""Lists the runs of a folder for `grpo watch`, and applies the reader's changes.
 
 A run is named by its folder's name, and a name that is none of a run in the folder is refused: no path that a reader
 makes up is read, written or removed.

@@ -1,4 +1,4 @@
-"""What a page of `grpo watch` holds: runs that go on in, the newest state and blocks of their rollouts out.
+"""Holds what a page of `grpo watch` shows: the newest state of runs and blocks of their rollouts.
 
 A state is what a page begins with: figures, curves, alarms, and what blocks of rollouts there are. Blocks are made when
 a page asks for them, texts from the file of their step, so a long run costs no more than a short one. A block of texts

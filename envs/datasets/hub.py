@@ -1,7 +1,6 @@
-"""Rows from the Hugging Face hub, through the library `datasets`.
+"""Reads rows from the Hugging Face hub, through the library `datasets`.
 
-In: a dataset id, a subset and a split. Out: the rows of the split with the place of each, such as "openai/gsm8k
-(train), row 3". What the library downloads it keeps, so a second run needs no network.
+What the library downloads it keeps, so a second run needs no network.
 """
 
 from __future__ import annotations

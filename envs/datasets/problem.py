@@ -1,8 +1,6 @@
-"""A dataset row as a problem with a known number as its answer.
+"""Reads and checks a dataset row as a problem with a known number as its answer.
 
-In: one raw row (a mapping from a file, the hub or the generator) and where it came from. Out: a checked `Problem`
-with the question, the bare gold number and the worked text. A row that cannot be used raises `DatasetError` with its
-place. Reading a row that was already read changes nothing.
+A row that cannot be used raises `DatasetError` with its place. Reading a row that was already read changes nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How many rows may be made up: an option `size` in; nothing out, or what is wrong with it."""
+"""Refuses an option `size` that is too small or too large."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the rows of an environment come from: its option `dataset` in, the kind of place and the rows out."""
+"""Finds the rows that an environment's option `dataset` names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that stay on disk and are read when they are asked for, in one sequence over several files.
+"""Reads rows from disk when they are asked for, in one sequence over several files.
 
 A million rows then cost the index of where each begins. A pass over all of them, as checks make it, reads block by
 block. What has been read is not kept.

@@ -1,4 +1,4 @@
-"""A seed in, GSM8K-style word problems out: rows with a `question` and a worked `answer`.
+"""Generates GSM8K-style word problems from a seed: rows with a `question` and a worked `answer`.
 
 A problem is a chain: an opening sentence gives a first number, every further sentence applies one operation to the
 number so far, and the last one asks for the result. The worked answer has one line per step, each with its

@@ -1,4 +1,4 @@
-"""Published figures of GPUs and the wires between them: a name in, rates out.
+"""Lists published figures of GPUs and the wires between them.
 
 The figures are those of the makers' data sheets: dense products in bfloat16 with sums in float32, the memory's
 bandwidth, the bandwidth of NVLink or PCIe in one direction, and the network that machines with such a GPU are usually

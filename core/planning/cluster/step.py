@@ -1,4 +1,4 @@
-"""One step of a run on many GPUs, on paper: a model's shape, a batch and a cluster in, seconds and bytes out.
+"""Estimates the seconds and bytes of one step on many GPUs.
 
 Everything is arithmetic on published figures and on assumed shares of them (`hardware.Share`); nothing is measured.
 With P parameters of b bytes, c completions of T sampled tokens after a prompt of Q, N GPUs that sample with t of them

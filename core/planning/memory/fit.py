@@ -1,4 +1,4 @@
-"""Whether a run fits into this machine's memory: its settings and its model's shape in, a mode of checkpointing out."""
+"""Decides whether a run fits into this machine's memory, and with which checkpointing."""
 
 from __future__ import annotations
 

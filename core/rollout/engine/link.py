@@ -1,4 +1,4 @@
-"""What the proof of a sync needs of an engine, whether it runs in this process or behind a server."""
+"""Declares what the proof of a sync needs of an engine, in this process or behind a server."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Rollouts from engines that hold a copy of the policy, every copy proven before it is used.
-
-In: the policy. Out: completions of engines that were shown to serve this policy's weights.
+"""Samples from engines that hold a copy of the policy, and verifies every copy before it is used.
 
 Theory of operation. A copy can be wrong without an error: base weights served for an adapter, one layer of the last
 step, a cache of keys and values of the step before. Each sync is therefore proven in layers, cheapest first:

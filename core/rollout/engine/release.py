@@ -1,4 +1,4 @@
-"""Which vLLM is installed, and whether the sync of weights was proven with it; how to install one that was."""
+"""Says which vLLM is installed, whether weight sync was tested with it, and how to install one that was."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of several engines samples what: prompts in, their completions in the order of the prompts out.
+"""Distributes prompts over several engines and returns the completions in the order of the prompts.
 
 The members of a group go to one engine, which computes their prompt once. Over several turns a rollout stays with the
 engine that has computed what stands before its next turn. Engines sample at the same time.

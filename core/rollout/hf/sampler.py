@@ -1,6 +1,4 @@
-"""The rollout backend that samples with the policy itself, through transformers.
-
-In: prompts as token ids, one per completion wanted. Out: one `Sampled` each, tokens and their log-probabilities.
+"""Implements the rollout backend that samples with the policy itself, through transformers.
 
 Theory of operation of `sample`. Prompts are left-padded and every row carries its own position ids, so a row decodes
 exactly as it would alone; where a model's states would see the padding (core/rollout/hf/states.py), prompts of one

@@ -1,4 +1,4 @@
-"""Chooses the next token of every row: logits and sampling parameters in, tokens and their log-probabilities out."""
+"""Chooses the next token of every row from its logits, and returns its log-probability."""
 
 from __future__ import annotations
 

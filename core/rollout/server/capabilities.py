@@ -1,7 +1,4 @@
-"""What a rollout server is, what a run needs it to be, and the command that starts the one that fits.
-
-In: a plan, or the settings of an engine. Out: a `ServerCapabilities` on either side; the differences in words.
-"""
+"""Compares what a rollout server is with what a run needs, and writes the command that starts one that fits."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""vLLM behind a server of its own: the client of core/rollout/server/serve.py, one engine link like any other.
-
-In: weights and prompts. Out: what the server says, or a fault when it is not the server of the last handing over.
+"""Speaks to a rollout server (core/rollout/server/serve.py) as one engine link like any other.
 
 A server can be killed and started again in the middle of a run; then it holds the weights of its file. Its incarnation
 shows that: `epoch` waits until a server answers, and returns another number when it is another one, so that

@@ -1,4 +1,4 @@
-"""A rollout server that a cluster places: the command that starts it in; where it listens out, until its object ends.
+"""Starts a rollout server on a node of a cluster and says where it listens.
 
 The server is `grpo serve-rollouts` in a process of its own. It ends when the process of this object does, since it
 watches its stdin.

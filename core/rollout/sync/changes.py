@@ -1,4 +1,4 @@
-"""What changed in a tensor, in as few bytes as that takes: two tensors of one kind in, `Changes` out, and back.
+"""Encodes what changed between two tensors in as few bytes as that takes, and applies it.
 
 Theory of operation. A step at a learning rate of 1e-6 moves about one in two hundred bfloat16 weights, mostly by their
 last bit, and those lie scattered: of any 64 in a row every fourth time one moved. So hashes of blocks would not do, and

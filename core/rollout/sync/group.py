@@ -1,6 +1,4 @@
-"""Whole tensors from the process that trains to those that serve, by a collective: NCCL between GPUs, gloo elsewhere.
-
-In: tensors of the first member. Out: the same on all others, one at a time.
+"""Sends whole tensors from the trainer to the engines by a collective: NCCL between GPUs, gloo elsewhere.
 
 Theory of operation. The trainer, member 0, opens a `Meeting` on the address by which the server is reached, and tells
 the server of it by its authenticated wire; the engine's workers are the other members. Who does not know the meeting's

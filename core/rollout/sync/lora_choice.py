@@ -1,4 +1,4 @@
-"""Whether an adapter is handed over alone or folded into the weights: the user's word, or the faster of the two.
+"""Decides whether an adapter is synced alone or merged into the weights: as the user says, or the faster of the two.
 
 Handing the adapter over alone moves far less, but an engine samples more slowly with an adapter beside its weights.
 Which of the two wins depends on the model, the batch and the device, so both are timed on the first batches.

@@ -1,6 +1,5 @@
-"""What a rollout engine must serve: the policy's weights under their checkpoint names, or its adapter alone.
+"""Streams the policy's weights under their checkpoint names, or its adapter alone, with a fingerprint of each.
 
-In: a transformers or PEFT model. Out: a stream of named tensors, or one `Adapter`, with a fingerprint of each.
 Nothing here writes to the model, and only one folded tensor exists at a time.
 
 LoRA is handed over in one of two ways. Folded: each adapted weight as W + scaling * B @ A, computed out of place, so

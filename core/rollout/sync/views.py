@@ -1,7 +1,4 @@
-"""The weights as an engine computes with them, under the names of the checkpoint.
-
-In: a model of vLLM, unquantised, or a rank's shard of one. Out: for each checkpoint name the columns that a fingerprint
-reads, put together from all ranks.
+"""Reads weights as an engine computes with them, under the names of the checkpoint.
 
 Theory of operation. vLLM fuses projections (q, k, v into one matrix), pads the vocabulary, and on CPU repacks matrices
 into a form that cannot be read back. A matrix is therefore read through its own multiplication: one-hot rows times W^T

@@ -1,4 +1,4 @@
-"""What a chat template puts between two turns of the policy: a tokenizer and a prompt in, the tokens of an answer out.
+"""Finds the tokens that a chat template puts between two turns of the policy.
 
 Theory of operation. A conversation goes on from the tokens that were sampled; nothing that the policy said is rendered
 or tokenised again. After a turn only the text between is added: the end of the policy's message, the observation as a

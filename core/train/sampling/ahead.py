@@ -1,6 +1,4 @@
-"""One batch ahead: the next rollouts are sampled while the policy trains on the present ones.
-
-In: the episodes of the next batch. Out: its rollouts, with the proof that they came from the policy.
+"""Samples the next batch while the policy trains on the present one.
 
 Theory of operation. When a batch is about to train, the engine is synced with the policy and a thread samples the next
 batch from it. The engine has weights of its own, so the forward and backward passes go on beside it; nothing is written

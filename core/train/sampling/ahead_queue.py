@@ -1,7 +1,4 @@
-"""Several batches ahead: rollouts wait for the policy, and the policy rarely waits for rollouts.
-
-In: the episodes of the next batches. Out: their rollouts, each batch proven to come from one known version of
-the policy.
+"""Samples several batches ahead, so that the policy rarely waits for rollouts.
 
 Theory of operation. When the batch of a step is about to train, the batch that is k steps later is put into a queue,
 with a frozen copy of the weights as they are (core/train/sampling/frozen_copy.py). One thread takes batch after batch

@@ -1,6 +1,4 @@
-"""Optimizer steps on completions that provably came from the policy: compared, and done again if need be.
-
-In: the micro batches of a step. Out: gradients of completions whose log-probabilities the policy agrees with.
+"""Verifies before each optimizer step that the completions came from the policy, and samples them again if not.
 
 The log-probabilities of the engine's tokens are compared with those that training computes anyway. When they are
 further apart than rounding explains, the gradients gathered so far are thrown away, everything is synced anew, the

@@ -1,8 +1,7 @@
 """Stops a run whose model computes other log-probabilities when it trains than when it sampled by itself.
 
-In: the log-probabilities of a step's completions, computed both ways with the same weights. Out: nothing, or the end of
-the run. A model that cannot tell padding from text is right when it samples rows of one length and wrong when it trains
-on padded ones. Dropout, too, makes both sides differ, and is meant to: so what is too far apart is computed once more
+A model that cannot tell padding from text is right when it samples rows of one length and wrong when it trains on
+padded ones. Dropout, too, makes both sides differ, and is meant to: so what is too far apart is computed once more
 without it, and where that agrees, dropout is the reason and the differences say nothing any more.
 """
 

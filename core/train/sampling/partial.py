@@ -1,6 +1,4 @@
-"""Partial rollouts: each step samples a part of every rollout, and trains on the groups that are whole by then.
-
-In: the episodes of each step. Out: the rollouts of groups that have ended, of this step and of earlier ones.
+"""Samples a part of every rollout in each step, and trains on the groups that are whole by then.
 
 Theory of operation. A step begins as many rollouts as it has prompts, and all that are under way go on for so many
 tokens (core/rollout/turns/partial.py), sampled by the policy as it is. Groups whose members have all ended train, the

@@ -1,4 +1,4 @@
-"""Fills a batch up within its step: sampled rollouts in; out come those with scores, in groups that can teach.
+"""Resamples failed completions and replaces zero-variance groups within a step (DAPO dynamic sampling).
 
 Refilling. A completion that a reward failed on, or that its environment lost, has no score and would leave its group
 smaller. It is sampled again, from the same weights, a bounded number of times. What trains is then a sample of the

@@ -1,8 +1,5 @@
 """Packs prompts and completions for a forward pass, without padding or repeated prompts.
 
-In: rows of prompt and completion. Out: rows in which every token sees exactly what it saw before, and the way back to
-[B, T].
-
 Theory of operation. The plain layout moves each row to the left. What is padding then stands after all real tokens, a
 causal model never looks at it, and no mask is needed: attention runs its fastest kernel. The packed layout puts all
 tokens into one row without any padding. It consists of sequences: a prompt and its completion as they are, or, where
