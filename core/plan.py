@@ -1,4 +1,4 @@
-"""A run that can start: what planning decided, and what everything that runs reads."""
+"""Defines a `Plan`: a run that can start, as planning decided it and everything that runs reads it."""
 
 from __future__ import annotations
 
@@ -23,18 +23,9 @@ class Plan:
 
     Attributes:
         config: the configuration; no value that the run needs is None any more.
-        source: where the policy comes from.
-        model_config: of transformers, of that policy.
-        tokenizer: its tokenizer.
-        envs: the environments with their rewards and episodes.
-        loss: what a step minimises.
-        advantage: what scores are worth.
         train: the episodes of all of them, one environment's after the other's.
-        parameters: of the model.
         longest_prompt: in tokens, over both splits.
         disk_bytes: what checkpoints and the final model take.
-        processes: how many processes train together.
-        canaries: known completions to watch the rewards with.
         sampler: chooses the rows of each step; None: they come in an order that is fixed before.
         agent: the program that answers the environments' tasks; None: the policy answers itself.
         notes: what the user should know about the model and the environments.

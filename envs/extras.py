@@ -1,4 +1,4 @@
-"""Packages that come with an extra: a module's name in; the module out, or the line that installs it."""
+"""Imports a module that comes with an extra, or says how to install it."""
 
 from __future__ import annotations
 

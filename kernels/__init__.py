@@ -1,4 +1,4 @@
-"""Memory-efficient kernels, each with a plain-torch reference. One module for each kernel.
+"""Provides memory-efficient kernels, each with a plain-torch reference. One module for each kernel.
 
 They need torch alone; with triton they run faster on CUDA. Nothing is imported until it is asked for.
 """

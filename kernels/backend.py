@@ -1,4 +1,4 @@
-"""Who makes the passes over a tile: a tensor and its head in, the module out; Triton where it runs, else torch."""
+"""Chooses the module that makes the passes over a tile: Triton where it runs, else torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trainable head of a loss whose coefficients are known: log-probabilities and, in the same pass, every gradient.
+"""Computes log-probabilities with a trained head and, in the same pass, all gradients of a loss of known coefficients.
 
 Theory of operation. Most losses of GRPO give a token a coefficient dL/dlogp_i that follows from its log-probability
 alone. Then a tile of some rows and the whole vocabulary is projected once: its sums are final, the coefficients can be

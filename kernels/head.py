@@ -1,4 +1,4 @@
-"""The output layer as the kernels see it: its parameters in, tiles of logits and products with its rows out.
+"""Computes tiles of logits and products with the rows of the output layer.
 
     y = logit_scale * (h W^T + b + s (h A^T) B^T)        z = softcap * tanh(y / softcap) / T, or y / T
 

@@ -1,4 +1,4 @@
-"""The frozen head: log-probabilities and, in the same pass, their derivative by the hidden states.
+"""Computes log-probabilities with a frozen head and, in the same pass, their derivative by the hidden states.
 
 Theory of operation. For any loss L of log-probabilities, dL/dh_i = (dL/dlogp_i) u_i with the row
 

@@ -1,4 +1,4 @@
-"""A linear layer, with or without an adapter: inputs and parameters in, outputs [..., out] out, with every gradient.
+"""Computes a linear layer with or without an adapter, with every gradient.
 
     y = x W^T + b + s (x A^T) B^T
 

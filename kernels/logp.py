@@ -1,4 +1,4 @@
-"""Log-probabilities of tokens straight from hidden states: hidden [N, H] and a head [V, H] in, logp [N] out.
+"""Computes log-probabilities of tokens straight from hidden states, without logits.
 
 The logits [N, V] never exist; a tile of them does. Four ways to the same numbers, chosen by what needs a gradient:
 

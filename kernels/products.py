@@ -1,4 +1,4 @@
-"""Matrix products in float32 on a CPU by oneDNN: two matrices in, their product out.
+"""Multiplies float32 matrices on a CPU by oneDNN.
 
 torch hands such products to MKL, which takes longer on an AMD EPYC (`python benchmarks/layers.py`). Both are correct to
 float32. oneDNN prepares itself for each shape that it has not seen and takes longer to call, so only matrices of some

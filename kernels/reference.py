@@ -1,4 +1,4 @@
-"""The plain reference: all logits at once, in float64. Hidden states and a head in, log-probabilities and entropy out.
+"""Computes the plain reference: all logits at once, in float64.
 
 It needs O(N V) memory and is what every kernel is tested against.
 """

@@ -1,4 +1,4 @@
-"""The passes over a tile of logits in plain torch: a tile in, sums brought up to date and the tile overwritten.
+"""Implements the passes over a tile of logits in plain torch; the tile is overwritten.
 
 Theory of operation. `fold` runs once per tile on the way through the vocabulary. It overwrites the logits with
 exp(z - m), the weights with which the caller sums rows of W, where m is the row's largest logit so far; what was

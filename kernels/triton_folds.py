@@ -1,4 +1,4 @@
-"""The passes over a tile of logits in Triton: the same functions as torch_folds, one reading of the tile each.
+"""Implements the passes over a tile of logits in Triton, with one reading of the tile each.
 
 Theory of operation. `fold` runs one program per row. A row that fits a block stays in registers: it is read once, its
 largest logit found, exp(z - m) summed and written. A wider one is swept twice, first for the largest logit; each thread

@@ -1,4 +1,4 @@
-"""The contract between plugins and the engine, and the host that finds the plugins.
+"""Defines the contract between plugins and the engine, and the host that finds the plugins.
 
 Authors import these modules, so each stands here under its own name; `_host` and `_spec` hold what they do not.
 """

@@ -1,4 +1,4 @@
-"""The tree of deliberate errors; every one says what happened, why, and what to do next.
+"""Defines the tree of deliberate errors; every one says what happened, why, and what to do next.
 
 GrpoError
 ├── UsageError               the command line, a configuration value, a SPEC (exit code 2)

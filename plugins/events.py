@@ -1,4 +1,4 @@
-"""What a plugin that observes a run is told: frozen values, and nothing that is done with them reaches the run."""
+"""Defines the events that observers of a run receive: frozen values, which cannot change the run."""
 
 from __future__ import annotations
 

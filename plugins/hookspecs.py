@@ -1,4 +1,4 @@
-"""The nine hooks. A plugin package names a module with implementations in the entry-point group "grpo"."""
+"""Declares the nine hooks. A plugin package names a module with implementations in the entry-point group "grpo"."""
 
 from __future__ import annotations
 

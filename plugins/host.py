@@ -1,4 +1,4 @@
-"""The host finds, checks, looks up and binds every installed plugin; a broken one stops nothing else."""
+"""Finds, checks, looks up and binds every installed plugin; a broken one stops nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of a split that know where each was written: places and rows in, a list with both out."""
+"""Defines a list of rows that knows where each was written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rubrics: several rewards that make one, weighted, gated and nested. `_spec.rubric_total` combines their scores."""
+"""Defines rubrics: several rewards in one, weighted, gated and nested. `_spec.rubric_total` combines their scores."""
 
 from __future__ import annotations
 

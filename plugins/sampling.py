@@ -1,4 +1,4 @@
-"""What samplers read: the rows of an environment, and what became of each when it was asked.
+"""Defines what samplers read: the rows of an environment, and what became of each when it was asked.
 
 A sampler is a function of this value alone, so a run that resumes asks the same rows, with no state of its own to keep.
 """

@@ -1,4 +1,4 @@
-"""What a sandbox is asked and what it answers: a `Job` in, a `JobResult` out, and never a score.
+"""Defines a sandbox's `Job` and `JobResult`; neither has a score.
 
 Trouble of the sandbox itself is told apart from trouble of the program, because only the latter may be scored. A job
 may have a peer, a second program in a sandbox of its own; they share nothing but a stream socket, descriptor `CHANNEL`.

@@ -1,4 +1,4 @@
-"""What losses and advantages read and return: tensors with their shapes, and nothing that imports torch.
+"""Defines what losses and advantages read and return, without importing torch.
 
 The trainer fills `GroupScores` for an advantage and `LossTokens` for a loss. What has to hold of every one of them is
 the trainer's part: failed completions, padding and observations are outside, abstentions move nobody, costs are

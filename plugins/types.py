@@ -1,4 +1,4 @@
-"""The values that cross between plugins and the engine. All are frozen; nothing here computes a score."""
+"""Defines the values that cross between plugins and the engine. All are frozen; nothing here computes a score."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Built-in rewards, verifiers and sandboxes: what the entry point `grpo.rewards` offers to the host.
+"""Offers the built-in rewards, verifiers and sandboxes to the host.
 
 The specs are imported when a hook asks for them: at the top, `length` and `format` the rewards would hide the modules
 of the same names.

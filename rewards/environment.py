@@ -1,4 +1,4 @@
-"""The reward and the verifier `environment`: what an environment itself says of a rollout."""
+"""Provides the reward and the verifier `environment`: what an environment itself says of a rollout."""
 
 from __future__ import annotations
 

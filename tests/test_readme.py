@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import re
 import tomllib
 from pathlib import Path
@@ -76,12 +75,6 @@ def test_every_link_is_a_full_address_and_those_to_files_lead_somewhere() -> Non
 
 def test_the_readme_is_short() -> None:
     assert len(README.splitlines()) <= 120
-
-
-def test_what_the_start_page_calls_does_what_it_says() -> None:
-    found = doctest.DocTestParser().get_doctest(START, {}, "start.md", "docs/start.md", 0)
-    assert len(found.examples) >= 4
-    assert doctest.DocTestRunner().run(found).failed == 0
 
 
 def test_every_make_target_it_names_exists() -> None:

@@ -41,7 +41,11 @@ AT_LEAST_ONE = click.IntRange(min=1)
 @click.option("--adapter", metavar="NAME", help="PEFT folder or hub id to apply on top.")
 @click.option("-n", "samples", type=AT_LEAST_ONE, default=1, help="Completions per problem, for pass@k. Default: 1.")
 @click.option("--split", type=click.Choice(["test", "train"]), default="test", help="Split of the rows. Default: test.")
-@click.option("--size", type=AT_LEAST_ONE, help="Use only the first N problems. Default: all.")
+@click.option(
+    "--size",
+    type=AT_LEAST_ONE,
+    help="Use only the first N problems. Default: all; 200 where the environment makes its own.",
+)
 @click.option(
     "--reward",
     "rewards",
@@ -61,7 +65,12 @@ AT_LEAST_ONE = click.IntRange(min=1)
 @click.option(
     "--temperature", type=click.FloatRange(min=0), help="Sampling temperature. Default: 0 (greedy) for -n 1, else 1."
 )
-@click.option("--max-completion-length", "max_tokens", type=AT_LEAST_ONE, help="Longest completion, in tokens.")
+@click.option(
+    "--max-completion-length",
+    "max_tokens",
+    type=AT_LEAST_ONE,
+    help="Longest completion, in tokens. Default: the run's; 96 for the embedded model, 512 else.",
+)
 @click.option("--batch-size", type=AT_LEAST_ONE, default=128, help="Completions decoded at once. Default: 128.")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Seed of the sampling. Default: 0.")
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write every completion as JSON lines.")

@@ -25,7 +25,10 @@ AT_LEAST_ONE = click.IntRange(min=1)
     "--temperature", type=click.FloatRange(min=0), help="Sampling temperature. Default: 0 (greedy) for -n 1, else 1."
 )
 @click.option(
-    "--max-new-tokens", "max_tokens", type=AT_LEAST_ONE, help="Longest completion, in tokens. Default: the run's."
+    "--max-new-tokens",
+    "max_tokens",
+    type=AT_LEAST_ONE,
+    help="Longest completion, in tokens. Default: the run's; 96 for the embedded model, 512 else.",
 )
 @click.option("--env", metavar="SPEC", help="Environment whose prompt to use. Default: the run's.")
 @click.option(

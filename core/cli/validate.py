@@ -20,7 +20,11 @@ from grpo.plugins.specs import KINDS
 @click.option(
     "--split", type=click.Choice(["train", "test"]), default="train", help="Split of the rows. Default: train."
 )
-@click.option("--size", type=click.IntRange(min=1), help="Only the first N rows. Default: all.")
+@click.option(
+    "--size",
+    type=click.IntRange(min=1),
+    help="Only the first N rows. Default: all; 200 where the environment makes its own.",
+)
 @click.option(
     "--reward", "rewards", metavar="SPEC", multiple=True, help="Reward; repeat for several. Default: the environment's."
 )

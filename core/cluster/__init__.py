@@ -1,1 +1,1 @@
-"""Several machines as one: a cluster's address in; objects that live on its nodes and answer messages out."""
+"""Connects several machines: objects live on a cluster's nodes and answer messages."""

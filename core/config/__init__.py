@@ -1,1 +1,1 @@
-"""The configuration: files and flags in, one frozen and checked value out."""
+"""Merges files and flags into one frozen, validated configuration."""

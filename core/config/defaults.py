@@ -1,4 +1,4 @@
-"""Values that stand for settings that are left out, where planning, pages and help have to agree on them."""
+"""Holds the values of settings that are left out, so that planning, pages and help agree on them."""
 
 from __future__ import annotations
 

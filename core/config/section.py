@@ -1,4 +1,4 @@
-"""What every section of settings keeps to, and the numbers that settings are made of."""
+"""Defines what every section of settings keeps to, and the number types that settings are made of."""
 
 # Annotations are evaluated where they stand: written as text, each would be compiled again in every process.
 from collections.abc import Mapping

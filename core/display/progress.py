@@ -1,4 +1,4 @@
-"""What a run tells whoever watches it. The terminal display, a test, or nobody implements it."""
+"""Declares what a run reports while it goes on; the terminal display, the notebook and tests implement it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Why does it not work here: this machine in, a line for each thing that a run needs out."""
+"""Diagnoses a machine: one line for each thing that a run needs."""

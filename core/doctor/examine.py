@@ -1,4 +1,4 @@
-"""All looks, in the order in which trouble in one explains trouble in the next."""
+"""Makes all diagnoses in the order in which trouble in one explains trouble in the next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of one thing that a run needs, and how a look that hangs or raises becomes such a line too."""
+"""Defines a line of a diagnosis, and makes one of a diagnosis that hangs or raises."""
 
 from __future__ import annotations
 

@@ -69,9 +69,6 @@ class Episodes(Sequence[Episode]):
     """The episodes of many rows, each started when it is asked for.
 
     Args:
-        env: the environment with its options.
-        rows: what to start.
-        describe_tools: for a policy.
         opened: returns a place where they are started.
 
     Attributes:
@@ -176,7 +173,6 @@ def episodes_of(
     """Starts one episode per row.
 
     Args:
-        env: the environment with its options.
         split: "train" or "test".
         limit: use only the first rows, or start so many episodes; None for all.
         unbounded: how many episodes to start when the environment has no rows and makes its own.
@@ -361,10 +357,7 @@ def start_episode(
     """Starts one episode and returns what it shows.
 
     Args:
-        name: the environment's.
-        instance: what the environment made.
         index: the episode's number among those of its split.
-        how: the arguments of `reset`.
         row: the row among them, or an empty one.
         place: where the row was written, or what the episode is made from.
 

@@ -210,7 +210,6 @@ def starting_place(env: BoundEnv, count: int, seconds: float) -> Callable[[], En
     """Returns what opens a place to start episodes in before a run does: one may end, hang or hold up its process.
 
     Args:
-        env: the environment with its options.
         count: processes that the run steps it in; 0: threads.
         seconds: the time limit of one call.
     """

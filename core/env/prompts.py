@@ -71,8 +71,6 @@ def text_between(
     """Returns the token ids of a text with messages in it; special tokens that they spell out stay plain text.
 
     Args:
-        tokenizer: of the policy.
-        messages: chat messages.
         render: the same messages, with marks in the place of what they spell out, to the text.
     """
     marked, tokens = _marked(messages, _spelt(tokenizer))

@@ -125,7 +125,6 @@ class _OpenRequests:
     """Counts the open requests of each key.
 
     Attributes:
-        counts: by key.
         reading: held by a request of a key while its body is in memory.
         large: held while a large body is parsed, whoever sent it.
     """

@@ -26,11 +26,7 @@ class Gone(Exception):
 
 
 class Connection:
-    """One request and its response.
-
-    Attributes:
-        streaming: whether the response has begun as a stream of events.
-    """
+    """One request and its response. `streaming`: whether the response has begun as a stream of events."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.headers = Headers(scope=scope)
@@ -83,7 +79,6 @@ class Connection:
         """Waits for work, and cancels it when the client goes away.
 
         Args:
-            work: makes the answer.
             pause: seconds after which the response begins as a stream, and between two comments in it; None: the
                 client waits for the response.
 

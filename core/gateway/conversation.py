@@ -20,7 +20,6 @@ class ToolUse:
     """A call of a tool.
 
     Attributes:
-        name: of the tool.
         arguments: as parsed JSON.
         id: by which an answer names it. Programs show ids to the policy (smolagents writes them into its messages,
             others name files after them), so a desk gives ids that are the same when a run is repeated.
@@ -38,7 +37,6 @@ class ChatTurn:
     Attributes:
         role: who speaks; a developer's message is a system message.
         text: what is said, "" for nothing; what an assistant says is without blanks at its ends.
-        calls: tools that an assistant asks for.
         answers: the id of the call that a tool message answers.
     """
 
@@ -53,12 +51,9 @@ class Ask:
     """What a program asks for.
 
     Attributes:
-        messages: the whole conversation.
         tools: schemas in the form {"type": "function", "function": {"name", "description", "parameters"}}.
-        model: the name that was asked for.
         max_tokens: the most tokens to sample; None: no limit of the program's own.
         stop: texts that end an answer and are not part of it.
-        count: how many answers.
         stream: whether the answer is to be sent in events.
         usage: whether these are to tell how many tokens there were, where the API leaves that open.
         thread: which of its own conversations the program says that this is ("" where it does not say).
@@ -82,9 +77,7 @@ class Reply:
     """One sampled answer.
 
     Attributes:
-        turn: the assistant's message.
         finish: why it ended: the policy ended it, a limit of tokens, or calls of tools.
-        prompt_tokens, sampled_tokens: how many the policy read and wrote.
         stopped_by: the text of `Ask.stop` that ended it; None: another reason.
     """
 
@@ -124,11 +117,7 @@ class Refused(Exception):
 
 
 class Desk(Protocol):
-    """Answers requests. All is called in the event loop of the gateway.
-
-    Attributes:
-        model: the name of the policy, for lists of models.
-    """
+    """Answers requests. All is called in the event loop of the gateway."""
 
     model: str
 
@@ -146,9 +135,5 @@ class Desk(Protocol):
         ...
 
     def count(self, key: str, ask: Ask) -> int:
-        """Returns how many tokens a request's prompt has.
-
-        Raises:
-            Refused: as `ask`.
-        """
+        """Returns how many tokens a request's prompt has. Raises Refused: as `ask`."""
         ...

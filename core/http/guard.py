@@ -38,7 +38,6 @@ def routed(routes: Sequence[BaseRoute], statuses: Mapping[type[Exception], int] 
     """Returns an application of these routes whose errors are answered as `error_response` does.
 
     Args:
-        routes: what it answers.
         statuses: of exceptions of its own, whose text says what is wrong.
     """
 
@@ -59,10 +58,7 @@ def error_response(headers: Headers, status: int, text: str, more: Mapping[str, 
     """Returns the answer that says what is wrong: text to a person, JSON to a program.
 
     Args:
-        headers: of the request.
-        status: of HTTP.
         text: what happened, why, what to do next.
-        more: headers of the answer.
     """
     text = encodable(text)
     if "text/html" in headers.get("accept", ""):
@@ -82,13 +78,7 @@ def same_secret(given: str, secret: str) -> bool:
 
 
 class Guard:
-    """An ASGI application that lets through to another one what may pass.
-
-    Args:
-        app: the other one.
-        callers: who is answered.
-        limits: of heads and bodies.
-    """
+    """An ASGI application that lets through to another one what may pass."""
 
     def __init__(self, app: ASGIApp, callers: Callers, limits: Limits) -> None:
         self._app = app
@@ -111,11 +101,7 @@ class Guard:
                 raise
 
     def _refuse_stranger(self, scope: Scope) -> None:
-        """Refuses callers by name, origin and token.
-
-        Raises:
-            HTTPException: with status 431, 403 or 401.
-        """
+        """Refuses callers by name, origin and token. Raises HTTPException: with status 431, 403 or 401."""
         headers = Headers(scope=scope)
         size = len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(k) + len(v) for k, v in scope["headers"])
         if len(headers) > self._limits.head_fields or size > self._limits.head_bytes:

@@ -16,7 +16,6 @@ class Limits:
     Attributes:
         connections: open at once; one more closes the one that has waited longest for a request.
         head_bytes: of a request line and its headers.
-        head_fields: number of headers.
         head_seconds: in which a connection has to send a whole request line with its headers.
         body_bytes: of a request's body; None: a stream of any length, which the application reads as it goes.
         body_bytes_of: the same for single paths.

@@ -22,13 +22,7 @@ from grpo.core.http.limits import Limits
 
 
 class LimitedConfig(Config):
-    """uvicorn's settings, with the limits of this server and without its logs, signals and trust in proxies.
-
-    Args:
-        app: the ASGI application.
-        limits: of callers.
-        headers: of every answer.
-    """
+    """uvicorn's settings, with the limits of this server and without its logs, signals and trust in proxies."""
 
     def __init__(self, app: ASGIApp, limits: Limits, headers: Mapping[str, str]) -> None:
         super().__init__(

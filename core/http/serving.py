@@ -65,15 +65,7 @@ def bound(host: str, port: int) -> socket.socket:
 
 
 class HttpServer:
-    """Serves an application.
-
-    Args:
-        app: any ASGI application.
-        listener: a bound socket, which this object closes in the end.
-        callers: who is answered.
-        limits: what callers cost at most.
-        headers: of every answer.
-    """
+    """Serves an application. `listener`: a bound socket, which this object closes in the end."""
 
     def __init__(
         self,
@@ -96,11 +88,7 @@ class HttpServer:
         return int(self._address[1])
 
     def start(self) -> None:
-        """Returns once requests are answered.
-
-        Raises:
-            OSError: another process began to listen on the address.
-        """
+        """Returns once requests are answered. Raises OSError: another process began to listen on the address."""
         self._thread.start()
         self._server.ready.wait()
         if self._error is not None:

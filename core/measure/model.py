@@ -46,15 +46,10 @@ class Choices:
     """What the user chose; None stands for the default, which a run directory may have.
 
     Attributes:
-        env, rewards, agent, dataset: as for training.
-        split: "train" or "test".
         size: use only the first rows.
         samples: completions per problem.
         temperature: default: greedy for one sample, 1 for several.
-        max_tokens: new tokens per completion.
-        batch_size: completions decoded at once.
         of_run: the environment is the run's own, and so are the defaults; so it is where `env` is None.
-        chat_template_kwargs: values for variables of the model's chat template.
         fit: of the rewards take those whose columns the environment's rows have.
     """
 

@@ -1,4 +1,4 @@
-"""How a generation is divided: prompts, group size and processes in, the size of a micro batch out."""
+"""Divides a generation into micro batches."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Everything that is decided and refused before a model loads.
+"""Decides and refuses everything that can be known before a model loads.
 
-In: a `RunConfig` and the host. Out: a `Plan`: the settings with every open value chosen, the bound plugins, the
-episodes, and what the run will cost on disk. Whatever cannot work ends here, with the remedy.
+Whatever cannot work ends here, with the remedy.
 
 `make_plan` is the table of contents: facts are gathered once, each topic is decided once, in its module, from the
 facts and from what was decided before it.
@@ -41,8 +40,6 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
     """Decides and checks everything that can be decided without weights.
 
     Args:
-        config: what the user asked for.
-        host: the plugins.
         fresh: the run directory must not exist yet; False for a run that resumes.
         served: rollout servers are there and are asked whether they fit; False for a plan that is only looked at.
 

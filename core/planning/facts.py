@@ -25,14 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the names of a configuration mean.
-
-    Attributes:
-        source: where the policy comes from.
-        envs: the environments with their options.
-        host: the plugins.
-        processes: how many processes train together.
-    """
+    """What the names of a configuration mean."""
 
     source: PolicySource
     envs: tuple[BoundEnv, ...]
@@ -56,7 +49,6 @@ class ModelFacts:
     """What is known of a model without its weights.
 
     Attributes:
-        config: of transformers.
         tokenizer: with left padding, a pad token and a chat template.
         tokenizer_source: where that comes from, for messages.
     """
@@ -99,9 +91,7 @@ def read_model(
     """Reads a model's configuration and tokenizer, and no weights.
 
     Args:
-        source: a folder or hub id.
         tokenizer_source: another one for the tokenizer, or None for the same.
-        variables: values for variables of its chat template.
 
     Raises:
         UsageError: one of them cannot be loaded, the model's positions depend on the rest of a batch, or it

@@ -23,12 +23,7 @@ FEW = 30  # different questions; fewer say little about others
 
 @dataclass(frozen=True, slots=True)
 class HeldOutPart:
-    """How the episodes of an environment are divided.
-
-    Attributes:
-        train, held_out: the episodes.
-        notes: what a user should know of the division.
-    """
+    """How the episodes of an environment are divided."""
 
     train: Sequence[Episode]
     held_out: Sequence[Episode] = ()
@@ -39,7 +34,6 @@ def hold_out(env: BoundEnv, train: Sequence[Episode], size: int | None, *, made:
     """Starts the held-out episodes of an environment.
 
     Args:
-        env: the environment with its options.
         train: its training episodes; of many rows only those are started that may ask the same.
         size: how many to hold out; None for all rows of the split.
         made: how many to hold out where the environment makes its own and `size` is None.

@@ -65,12 +65,8 @@ class _Measured:
     """A prompt.
 
     Attributes:
-        where: its place.
-        length: its tokens.
         answer: those of its worked answer, where that is learned.
-        index: of its episode.
         ids: a hash of its tokens.
-        highest: the greatest of them.
     """
 
     where: str
@@ -102,7 +98,6 @@ def longest_prompt(
     Args:
         model: whose context they have to fit, and whose tokens they become.
         envs: each with its episodes by the name of their split.
-        limits: what they have to keep to.
 
     Returns:
         The length of the longest prompt in tokens; of many rows the most that it can be.
@@ -225,11 +220,7 @@ def _longest_of_many(
 def _measured(
     model: ModelFacts, env: BoundEnv, split: str, episodes: Sequence[Episode], *, taught: bool
 ) -> list[_Measured]:
-    """Returns the prompts of episodes.
-
-    Raises:
-        UsageError: the tokenizer belongs to another model.
-    """
+    """Returns the prompts of episodes. Raises UsageError: the tokenizer belongs to another model."""
     tokenizer, context = model.tokenizer, model.context
     found: list[_Measured] = []
     for first in range(0, len(episodes), _BLOCK):

@@ -1,4 +1,4 @@
-"""What trains, in which numbers and how fast: model, adapter and machine in, data type and learning rates out."""
+"""Decides what trains, with which data type and at which learning rates."""
 
 from __future__ import annotations
 

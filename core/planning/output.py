@@ -1,4 +1,4 @@
-"""Where a run writes, how often and how much: a configuration in, the interval of checkpoints and bytes out."""
+"""Decides where a run writes, how often it saves checkpoints, and how many bytes they take."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ def decide_output(config: RunConfig, *, fresh: bool) -> OutputPart:
     """Chooses how many steps there are from one checkpoint to the next.
 
     Args:
-        config: what the user asked for.
         fresh: the run directory must not exist yet.
 
     Raises:
@@ -56,11 +55,7 @@ def decide_output(config: RunConfig, *, fresh: bool) -> OutputPart:
 
 
 def refuse_missing_trackers(trackers: Sequence[str]) -> None:
-    """Refuses trackers that are not installed.
-
-    Raises:
-        UsageError: names the first one and how to install it.
-    """
+    """Refuses trackers that are not installed."""
     for tracker in trackers:
         if not _installed(MODULES.get(tracker, (tracker,))):
             raise UsageError(

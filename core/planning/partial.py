@@ -1,4 +1,4 @@
-"""Partial rollouts (`rollout.partial`): a configuration in, a refusal out where they would be wrong or do nothing."""
+"""Refuses partial rollouts (`rollout.partial`) where they would be wrong or do nothing."""
 
 from __future__ import annotations
 
@@ -7,15 +7,7 @@ from grpo.plugins.errors import UsageError
 
 
 def refuse_impossible_partial(config: RunConfig, processes: int) -> None:
-    """Refuses to carry rollouts from step to step where that would be wrong.
-
-    Args:
-        config: what the user asked for.
-        processes: how many train together.
-
-    Raises:
-        UsageError: names the setting and the remedy.
-    """
+    """Refuses to carry rollouts from step to step where that would be wrong."""
     if not config.rollout.partial:
         return
     wrong = {

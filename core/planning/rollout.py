@@ -28,10 +28,6 @@ class RolloutPart:
 def decide_rollout(config: RunConfig, processes: int) -> RolloutPart:
     """Chooses how tokens are weighed that engine and policy find differently probable.
 
-    Args:
-        config: what the user asked for.
-        processes: how many train together.
-
     Raises:
         UsageError: the backend is not there, or could not serve what trains; names the setting and the remedy.
     """
@@ -45,11 +41,7 @@ def decide_rollout(config: RunConfig, processes: int) -> RolloutPart:
 
 
 def refuse_impossible_rollouts(config: RunConfig, processes: int) -> None:
-    """Refuses a rollout backend that is not there, or that could not serve what trains.
-
-    Raises:
-        UsageError: names the setting and the remedy.
-    """
+    """Refuses a rollout backend that is not there, or that could not serve what trains."""
     rollout = config.rollout
     if rollout.sleep and rollout.backend != "vllm":
         raise UsageError("rollout.sleep needs the backend vllm. Add --rollout vllm, or leave it out.")
@@ -80,11 +72,7 @@ def refuse_impossible_rollouts(config: RunConfig, processes: int) -> None:
 
 
 def refuse_unusable_urls(urls: str) -> None:
-    """Refuses what are no addresses of servers.
-
-    Raises:
-        UsageError: says how to write them.
-    """
+    """Refuses what are no addresses of servers."""
     each = urls.split(",")
     for url in each:
         try:
@@ -102,11 +90,7 @@ def refuse_unusable_urls(urls: str) -> None:
 
 
 def refuse_unfit_server(plan: Plan) -> None:
-    """Refuses to go on without a server that fits, where the plan samples with one.
-
-    Raises:
-        UsageError: with the command that starts one.
-    """
+    """Refuses to go on without a server that fits, where the plan samples with one."""
     if plan.config.rollout.backend == "vllm-server":
         from grpo.core.rollout.server.capabilities import servers_of
         from grpo.core.rollout.server.client import found_server

@@ -77,11 +77,7 @@ def start_envs(config: RunConfig, facts: Facts, rows: Rows, steps: StepsPart) ->
 
 
 def refuse_no_demonstrations(config: RunConfig, envs: Sequence[RunEnv]) -> None:
-    """Refuses a supervised warm-up where no row has a worked answer.
-
-    Raises:
-        UsageError: names the environments.
-    """
+    """Refuses a supervised warm-up where no row has a worked answer."""
     if config.train.warmup_steps and not any(episode.actions for part in envs for episode in sample_of(part.train)):
         names = ", ".join(f"'{part.name}'" for part in envs)
         rows = any(part.name == "rows" for part in envs)

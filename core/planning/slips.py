@@ -17,14 +17,7 @@ HOTTEST = 3.0  # temperature at which a policy still says what it has learned
 
 
 def slips(config: RunConfig, facts: Facts, optimizer: OptimizerPart, model_config: Any) -> Iterator[str]:
-    """Yields a sentence for each number that is likely to be a slip.
-
-    Args:
-        config: what the user asked for.
-        facts: where the policy comes from.
-        optimizer: the learning rates that were decided.
-        model_config: of the model, as transformers has it.
-    """
+    """Yields a sentence for each number that is likely to be a slip."""
     usual = usual_rate(config, facts)
     if round(optimizer.lr / usual) > MOST_TIMES_USUAL:
         yield (

@@ -1,4 +1,4 @@
-"""How long a run is: its rows and epochs in, optimizer steps out."""
+"""Decides the number of optimizer steps, from rows and epochs."""
 
 from __future__ import annotations
 
@@ -30,8 +30,6 @@ def decide_steps(config: RunConfig, facts: Facts, rows: Mapping[str, Sequence[Ep
     makes as many whatever its steps.
 
     Args:
-        config: what the user asked for.
-        facts: where the policy comes from, and the environments.
         rows: the episodes of the environments that have rows, by name.
     """
     train, iterations = config.train, config.loss.num_iterations

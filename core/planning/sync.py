@@ -27,10 +27,6 @@ def decide_sync(config: RunConfig, dtype: Dtype) -> SyncPart:
     Where a step is smaller than what 16 bits can tell apart, most weights keep their bits, and what changed is little.
     In float32 nearly all of them change, so looking for the others would cost time and memory for nothing.
 
-    Args:
-        config: what the user asked for.
-        dtype: of the weights.
-
     Raises:
         UsageError: the weights that sample could not be those that train, or not in time.
     """
@@ -45,11 +41,7 @@ def decide_sync(config: RunConfig, dtype: Dtype) -> SyncPart:
 
 
 def refuse_impossible_sync(config: RunConfig) -> None:
-    """Refuses an engine whose weights could not be those that train, or not in time.
-
-    Raises:
-        UsageError: names the setting and the remedy.
-    """
+    """Refuses an engine whose weights could not be those that train, or not in time."""
     if config.rollout.ahead:
         refuse_impossible_ahead(config)
     if config.rollout.share_weights:
@@ -64,11 +56,7 @@ def refuse_impossible_sync(config: RunConfig) -> None:
 
 
 def refuse_impossible_ahead(config: RunConfig) -> None:
-    """Refuses to sample batches ahead where that would be wrong.
-
-    Raises:
-        UsageError: names the setting and the remedy.
-    """
+    """Refuses to sample batches ahead where that would be wrong."""
     if config.rollout.backend == "hf":
         raise UsageError(
             "--ahead: the backend hf samples with the weights that train, so it cannot sample during training. "
@@ -110,11 +98,7 @@ def refuse_impossible_ahead(config: RunConfig) -> None:
 
 
 def refuse_impossible_sharing(config: RunConfig) -> None:
-    """Refuses one copy of the frozen weights where it cannot hold.
-
-    Raises:
-        UsageError: names the setting and the remedy.
-    """
+    """Refuses one copy of the frozen weights where it cannot hold."""
     wrong = {
         f"--rollout {config.rollout.backend}": (config.rollout.backend != "vllm", "it is for vLLM in this process"),
         "full fine-tuning": (not config.lora.enabled, "every weight trains, so none can be shared; add --lora"),
@@ -131,11 +115,7 @@ def refuse_impossible_sharing(config: RunConfig) -> None:
 
 
 def refuse_weights_that_stay(config: RunConfig) -> None:
-    """Refuses a way to hand over weights that do not travel.
-
-    Raises:
-        UsageError: says what they do instead.
-    """
+    """Refuses a way to hand over weights that do not travel."""
     asked = f"rollout.weight_sync='{config.rollout.weight_sync}'"
     if config.rollout.backend != "vllm-server":
         raise UsageError(

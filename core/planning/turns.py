@@ -42,9 +42,6 @@ def decide_turns(
     Of several environments that with the most turns decides; the others keep to their own.
 
     Args:
-        rollout: the user's budgets.
-        envs: the environments.
-        lengths: where a turn is cut.
         room: tokens of the model's context beside the longest prompt, or None when nobody knows the context.
         agent: a program answers the tasks; a turn is a call of the policy then.
 
@@ -83,14 +80,7 @@ def decide_turns(
 
 
 def short_of_turns(rollout: RolloutSection, part: TurnsPart, lengths: LengthsPart, context: int | None) -> list[str]:
-    """Says where the context ends rollouts before they had the turns that they may have.
-
-    Args:
-        rollout: the user's budgets.
-        part: what was decided.
-        lengths: where a turn is cut.
-        context: of the model, in tokens.
-    """
+    """Says where the context ends rollouts before they had the turns that they may have."""
     if context is None or part.max_turns is None or part.max_rollout_length is None or rollout.max_rollout_length:
         return []
     turn, length = lengths.max_completion_length, part.max_rollout_length

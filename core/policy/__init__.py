@@ -1,1 +1,1 @@
-"""The policy: names in, a tokenizer and weights out, and the way back into a folder."""
+"""Loads and saves the policy: tokenizer and weights."""

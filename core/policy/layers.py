@@ -1,4 +1,4 @@
-"""Which layers of a model may be computed in another way: a module in, yes or no out."""
+"""Decides which layers of a model may be computed in another way."""
 
 from __future__ import annotations
 

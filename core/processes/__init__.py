@@ -1,1 +1,1 @@
-"""Several processes that behave as one run."""
+"""Makes several processes behave as one run."""

@@ -1,4 +1,4 @@
-"""Which of the processes that train together this one is: what a launcher set in, a number out."""
+"""Reads the rank of this process from the launcher's environment variables."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The run directory: what a run leaves behind, and who reads it."""
+"""Writes and reads the run directory."""

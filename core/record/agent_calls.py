@@ -44,13 +44,10 @@ class RecordedCall:
         root: why it is one; None: it is none.
         thread: which conversation of the program it belongs to.
         trains: its sampled tokens do.
-        delivered: the program received the answer.
-        prompt_tokens, sampled_tokens: how many the policy read and wrote.
         finish: why the answer ended; None: there is none.
         seconds: from the request to the answer.
         ignored: parameters of the request without effect.
         new: messages that its conversation did not have before.
-        said: the answer.
         new_ids: token ids of the prompt behind those of the parent and its answer.
         ids: that were sampled and do not train.
         at: where those that train begin in the token ids of the rollout; None: it does not train.
@@ -78,16 +75,11 @@ class AgentRecord:
     """What an agent did in an episode.
 
     Attributes:
-        calls: how many it made.
         roots: how many of them began a conversation, by reason.
-        tokens_trained, tokens_untrained: of those that were sampled.
         model_seconds, own_seconds: in which it waited for the policy, and all others.
         exit: its status; None where it did not start.
-        timed_out: its time limit ended it.
         refused: what it was told instead of an answer, the first few.
         stdout, stderr: the last characters of each.
-        tree: its calls, in their order.
-        files_omitted: how many changed files are not recorded.
     """
 
     calls: int

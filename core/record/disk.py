@@ -1,4 +1,4 @@
-"""What the disk must offer before anything is loaded: a folder that may be written and room for what will be."""
+"""Checks, before anything loads, that the run directory can be written and that its disk has room."""
 
 from __future__ import annotations
 

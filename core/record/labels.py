@@ -1,4 +1,4 @@
-"""What a person says of a run: tags, a note, and whether lists leave it out; in and out of the run directory."""
+"""Reads and writes what a person says of a run: tags, a note, and whether lists leave it out."""
 
 from __future__ import annotations
 

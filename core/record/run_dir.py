@@ -1,4 +1,4 @@
-"""The run directory: everything that a run leaves behind, written so that kill -9 at any moment loses nothing.
+"""Writes the run directory, so that kill -9 at any moment loses nothing.
 
     config.json         the resolved configuration; `grpo run --config` reads it too
     versions.json       when it started, versions of python and of the libraries, and the lock of every plugin

@@ -69,13 +69,6 @@ class Trace:
 def trace_of(step: int, rollout: Rollout, record: AgentRecord, ids: Sequence[int], nats: Sequence[float]) -> Trace:
     """Returns the trace of a recorded rollout.
 
-    Args:
-        step: of it.
-        rollout: as it was recorded.
-        record: of its agent.
-        ids: of its tokens that train.
-        nats: their log-probabilities.
-
     Raises:
         ValueError: the record does not hold the token ids of the prompts, or a log-probability is missing.
     """
@@ -120,11 +113,7 @@ def trace_of(step: int, rollout: Rollout, record: AgentRecord, ids: Sequence[int
 
 
 def read_trace(values: Mapping[str, Any]) -> Trace:
-    """Returns a trace that was read as JSON.
-
-    Raises:
-        ValueError: it is not of the schema; says where.
-    """
+    """Returns a trace that was read as JSON. Raises ValueError: it is not of the schema; says where."""
     from pydantic import ValidationError
 
     try:

@@ -1,4 +1,4 @@
-"""The libraries underneath: their versions, how two records of versions and plugins differ, their noise."""
+"""Records the versions of the libraries, compares two such records, and silences the libraries' noise."""
 
 from __future__ import annotations
 

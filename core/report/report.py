@@ -91,8 +91,6 @@ def write_report(
     """Writes the page of some runs.
 
     Args:
-        paths: run directories.
-        output: the file.
         limit: bytes that the page should not exceed; it does where failures alone take more.
         new: SPECs of rewards that everything is scored with again, to be compared with the runs' own.
         public: the settings of a single run as `public_config` returns them; then the page names no folder, address or
@@ -116,7 +114,6 @@ def report_of(
     """Makes what the page of some runs holds.
 
     Args:
-        paths: run directories.
         limit: bytes that the page should not exceed; it does where failures alone take more.
         new: SPECs of rewards that everything is scored with again, to be compared with the runs' own.
         public: the settings of a single run as `public_config` returns them; then the page names no folder, address or

@@ -1,4 +1,4 @@
-"""What the policy read and wrote, token by token: chat messages and ids in, the texts of its own tokenizer out."""
+"""Decodes what the policy read and wrote, token by token, with its own tokenizer."""
 
 from __future__ import annotations
 

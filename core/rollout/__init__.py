@@ -1,1 +1,1 @@
-"""Sampling, by the policy or an engine with a proven copy: token ids in, token ids and log-probabilities out."""
+"""Samples completions, by the policy or by an engine with a verified copy of its weights."""

@@ -1,4 +1,4 @@
-"""The random numbers of a completion, its own: where it stands in a run in, numbers between 0 and 1 out.
+"""Gives each completion random numbers of its own, by its place in the run.
 
 A completion that is sampled by the same policy gets the same tokens, however the batch is shared among processes or
 divided. The generator counts (Philox), so a stream needs no state but its key.
@@ -43,7 +43,6 @@ def keys_of(seed: int, step: int, numbers: Iterable[int]) -> tuple[int, ...]:
     """Returns the keys of completions.
 
     Args:
-        seed: of the run.
         step: the optimizer step that first trains on them.
         numbers: theirs in the step, over all processes; members of a group are adjacent. What is sampled in the
             place of others is numbered after all of these.

@@ -1,4 +1,4 @@
-"""How exact a rollout engine has to be, and how much context it needs: a plan in, numbers out."""
+"""Computes how exact a rollout engine has to be and how much context it needs."""
 
 from __future__ import annotations
 

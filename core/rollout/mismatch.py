@@ -1,7 +1,4 @@
-"""Watches how far the log-probabilities of the rollout engine are from those of training, over one optimizer step.
-
-In: differences of every micro batch. Out: whether the engine can have had the policy's weights.
-"""
+"""Watches how far the log-probabilities of the rollout engine are from those of training, over one optimizer step."""
 
 from __future__ import annotations
 
@@ -30,11 +27,7 @@ class Mismatch:
         self.largest = 0.0
 
     def add(self, sums: torch.Tensor) -> None:
-        """Adds a micro batch.
-
-        Args:
-            sums: [processes, 3] sum, number and largest of the differences in nats.
-        """
+        """Adds a micro batch. `sums`: [processes, 3] sum, number and largest of the differences in nats."""
         self._sum += float(sums[:, 0].sum())
         self._count += float(sums[:, 1].sum())
         largest = float(sums[:, 2].max())

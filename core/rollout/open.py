@@ -29,9 +29,7 @@ def open_rollouts(plan: Plan, model: Any, warned: Callable[[str], None] = lambda
     """Starts the backend of a plan.
 
     Args:
-        plan: a run that can start.
         model: its policy as it was loaded, for the names of the adapted modules and the types of its weights.
-        warned: told what needs attention while the run goes on.
 
     Raises:
         UsageError: vLLM cannot serve the model.
@@ -68,11 +66,7 @@ def open_agents(
     """Starts what an agent needs, while it lasts; None without an agent.
 
     Args:
-        agent: what answers tasks; None: the policy does.
-        rollout: how far episodes may go.
-        tokenizer: of the policy.
         context: of the model, in tokens; None: it does not say.
-        warned: told what a user should know of this machine.
 
     Raises:
         UsageError: the agent cannot be imported.
@@ -89,11 +83,6 @@ def open_agents(
 
 def dealt(servers: Sequence[Server], number: int, processes: int) -> tuple[Sequence[Server], Server | None]:
     """Deals servers out among the processes that train together.
-
-    Args:
-        servers: of the plan.
-        number: of this process.
-        processes: how many there are.
 
     Returns:
         The servers that this process hands weights to and samples on; and where there are none, the one of another

@@ -1,4 +1,4 @@
-"""A rollout backend together with the policy that it serves: what samples in, what it returned out, never stale.
+"""Couples a rollout backend with the policy that it serves, so that no sample is stale.
 
 Whoever samples says how; that the backend has the policy's weights as they are now is seen to here. Processes that
 train together sync together, and each samples its own part; where an engine of one of them lost its weights meanwhile,

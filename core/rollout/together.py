@@ -1,4 +1,4 @@
-"""What becomes of sampling on any process becomes of the run: an outcome of each process in, one outcome on all.
+"""Makes what happens to sampling on one process happen to the run: all ranks share one outcome.
 
 A process that goes on alone would wait for the others where nobody comes. So whoever met an error says so, and all of
 them end with it, or repeat together what an engine lost.
@@ -16,7 +16,6 @@ def faulty_anywhere(error: Exception | None, what: str) -> bool:
     """Returns whether an engine of any process lost its weights; each process has to call this.
 
     Args:
-        error: what this process met.
         what: was done, as in "waited for ...".
 
     Raises:

@@ -1,6 +1,5 @@
-"""What every rollout backend does: how tokens are chosen, what comes out, and what is refused before it is sampled.
+"""Declares what every rollout backend does: how tokens are chosen, what is returned, what is refused.
 
-In: prompts as token ids, one per completion wanted. Out: one `Sampled` each, tokens and their log-probabilities.
 Nothing is truncated: a prompt plus the new tokens that does not fit the context is refused.
 """
 
@@ -28,7 +27,6 @@ class SamplingParams:
     """How to choose tokens.
 
     Attributes:
-        max_tokens: the most new tokens per completion.
         temperature: divides the logits; 0 takes the most probable token.
         top_p, top_k, min_p: the usual filters; 1.0, 0 and 0.0 switch them off.
         eos_ids: any of these tokens ends a completion and is part of it.
@@ -126,8 +124,6 @@ class Rollouts(Protocol):
         """Samples one completion for each prompt; equal neighbours share the work on their prompt.
 
         Args:
-            prompts: token ids.
-            params: how to choose tokens.
             on_done: told of completions as they end, in any order, each of them once.
 
         Raises:
@@ -179,11 +175,7 @@ def refuse_unsafe_rope(config: Any) -> None:
 
 
 def refuse_no_decoder(config: Any) -> None:
-    """Refuses a model that reads in both directions.
-
-    Raises:
-        UsageError: it cannot write a text from left to right.
-    """
+    """Refuses a model that reads in both directions. Raises UsageError: it cannot write a text from left to right."""
     encodes = getattr(config, "is_decoder", None) is False and not getattr(config, "is_encoder_decoder", False)
     if (encodes and config.model_type not in LEFT_TO_RIGHT) or config.model_type in BOTH_WAYS:
         raise UsageError(
@@ -206,11 +198,7 @@ def refuse_miscomputed(config: Any) -> None:
 
 
 def refuse_unfit(prompts: Sequence[Sequence[int]], params: SamplingParams, limit: int | None) -> None:
-    """Refuses prompts that are empty or that do not fit, with the new tokens, into `limit` tokens (None: no limit).
-
-    Raises:
-        UsageError: says which and what to lower.
-    """
+    """Refuses prompts that are empty or that do not fit, with the new tokens, into `limit` tokens (None: no limit)."""
     longest = max(len(prompt) for prompt in prompts)
     if min(len(prompt) for prompt in prompts) == 0:
         raise UsageError("an empty prompt cannot be completed: there is no token to start from")

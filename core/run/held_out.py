@@ -43,9 +43,6 @@ class HeldOut:
     """The held-out episodes of a run.
 
     Args:
-        plan: the environments, and how often they are evaluated.
-        tokenizer: of the policy.
-        end_ids: the tokens that end a completion.
         judge: says of completions whether they are right, None where nobody knows.
         told: receives step, accuracy and environment ("" for all of them together).
         agents: plays all episodes; None: each environment has its own way.

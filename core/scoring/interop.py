@@ -44,9 +44,6 @@ class LentReward:
     Args:
         source: a SPEC, its table, what `@reward` or `rubric` returned, or a bound reward.
 
-    Attributes:
-        bound: the reward.
-
     Raises:
         UsageError: a SPEC that names no reward, or options that it does not take.
     """

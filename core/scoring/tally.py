@@ -1,4 +1,4 @@
-"""Counts and moments of the outcomes of one reward, for the table that ends a scoring command."""
+"""Computes counts and moments of one reward's outcomes, for the table that ends a scoring command."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Small things about text, random numbers and figures that every folder may use."""
+"""Handles text, random numbers and statistics for every folder."""

@@ -1,4 +1,4 @@
-"""Finds secrets in texts by their look and by what stands before them: a string in, one with marks in their places out.
+"""Masks secrets in texts, by their look and by what stands before them.
 
 All patterns are linear in the length of a text, which may be anybody's.
 """

@@ -1,4 +1,4 @@
-"""Streams of text that outlive their readers: a closed pipe or terminal or a full disk ends nobody who prints."""
+"""Defines text streams that outlive their readers: a closed pipe, terminal or full disk ends nobody who prints."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What happens around each optimizer step: metrics, checkpoints made whole, a stop that was asked for.
-
-In: the trainer's events. Out: rows of metrics, complete checkpoints, calls of the progress display.
-"""
+"""Reacts to the trainer's events: passes metrics on, makes checkpoints whole, and stops the run when asked."""
 
 from __future__ import annotations
 
@@ -27,7 +24,6 @@ class StepCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         on_metrics: receives one row per step, on the main process.
         stop: ends the run after the current step, with a checkpoint.
         boundary: a checkpoint can only resume at multiples of this many steps (num_iterations).
-        keep: how many checkpoints stay.
         unsaved: says after each step, on the first process, whether a checkpoint is wanted at once.
     """
 

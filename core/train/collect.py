@@ -40,8 +40,6 @@ class Collected:
         batch: the rollouts of all processes.
         tensors: this process's own, with advantages; see core/train/batch/tensors.py.
         staleness: optimizer steps between the policy that sampled and the one that trains.
-        tokens: of prompts and completions, of all processes.
-        metrics: what all of this says about itself.
     """
 
     batch: Batch
@@ -55,12 +53,7 @@ class Collector:
     """Makes batches.
 
     Args:
-        plan: what is trained on.
-        sampler: samples the rollouts.
-        scoring: scores them.
         end_ids: the tokens that end a completion, and what fills up.
-        pad_id: fills up.
-        device: where the policy is.
         own_head: our output layer trains, and not TRL's.
     """
 

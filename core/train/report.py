@@ -1,4 +1,4 @@
-"""What a step says about itself: named numbers in as they come up, one mean for each name out."""
+"""Collects the figures of a step by name and averages each."""
 
 from __future__ import annotations
 

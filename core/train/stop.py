@@ -1,4 +1,4 @@
-"""A stop that was asked for from outside: signals in, a word to whoever trains out.
+"""Turns signals into a request to stop after the current step.
 
 Before the first step a signal ends the run at once, as there is nothing to keep. From then on the step that is under
 way still ends, and a checkpoint is written; a second signal ends the run at once there, too.
@@ -27,11 +27,7 @@ _elsewhere: dict[StopRequest, int] = {}  # who listens outside the main thread, 
 
 
 class StopRequest:
-    """Set by the first signal.
-
-    Attributes:
-        asked: somebody asked for a stop.
-    """
+    """Set by the first signal."""
 
     def __init__(self) -> None:
         self.asked = False

@@ -1,7 +1,6 @@
-"""The one place where we stand on TRL's GRPOTrainer: its loop, optimizer, checkpoints and processes around our parts.
+"""Subclasses TRL's GRPOTrainer, the only place that does: its loop, optimizer and checkpoints around our parts.
 
-In: a plan, a policy and what samples, scores and records. Out: an updated policy. What is done is done by the parts,
-which are built here and know nothing of TRL or of this class:
+The work is done by parts, which are built here and know nothing of TRL or of this class:
 
     Sampler        core/train/sampling/build.py          episodes → rollouts
     Collector      core/train/collect.py                 rollouts → outcomes → advantages → tensors
@@ -90,16 +89,10 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
     """`trl.GRPOTrainer` around our parts.
 
     Args:
-        model: the policy, a transformers or PEFT model.
-        tokenizer: its tokenizer.
-        plan: what to train on and how.
         rollouts: samples completions; it is not the trainer's to close.
-        output_dir: where checkpoints go.
-        scoring: scores completions.
         received: is handed every batch, on every process; returns metrics of the step.
         trained: is handed the first optimizer step on a batch and what its tokens were trained with, on every process.
         between_steps: is called after each step with its number and what samples; returns metrics of the step.
-        callbacks: of transformers.
         agents: plays all episodes; None: each environment has its own way.
 
     Attributes:

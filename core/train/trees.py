@@ -10,17 +10,7 @@ _TREE = "rollouts of this run are trees of several rows (an agent that compacts,
 
 
 def refuse_trees(loss: BoundLoss, advantage: BoundAdvantage, *, own_head: bool, partial: bool) -> None:
-    """Refuses settings that look at rows where rollouts count.
-
-    Args:
-        loss: of the run.
-        advantage: of the run.
-        own_head: our output layer trains, and not TRL's.
-        partial: rollouts are sampled part by part.
-
-    Raises:
-        UsageError: names the setting, and what to set instead.
-    """
+    """Refuses settings that look at rows where rollouts count. `own_head`: our output layer trains, and not TRL's."""
     if not own_head:
         raise UsageError(
             f"{_TREE}, but TRL's head averages over rows. Leave train.head='trl' out. Mixture-of-experts models always "

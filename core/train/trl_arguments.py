@@ -95,11 +95,7 @@ def loss_arguments(loss: BoundLoss) -> dict[str, Any]:
 
 
 def refuse_unfit_head(head: str, loss: BoundLoss) -> None:
-    """Refuses to let TRL's head compute a loss that TRL does not have.
-
-    Raises:
-        UsageError: says which it has.
-    """
+    """Refuses to let TRL's head compute a loss that TRL does not have."""
     if head == "trl" and not loss_arguments(loss):
         raise UsageError(
             f"TRL's head has no loss '{loss.name}' of {loss.distribution}. Choose one of {', '.join(TRL_LOSSES)} with "

@@ -32,9 +32,6 @@ class Wasted:
 
     Attributes:
         group: the number of the group of the batch that it was sampled for.
-        start: the episode that it answers.
-        prompt: token ids.
-        rollout: what followed.
         outcomes: what each reward said of it: a failure, or what the others of its group were given too.
     """
 
@@ -50,14 +47,8 @@ class Generation:
     """The rollouts of one batch.
 
     Attributes:
-        episodes: the episodes that they answer.
-        prompts: token ids.
-        rollouts: one for each prompt.
-        early: the calls of rewards that were begun for them.
         staleness: optimizer steps between the policy that sampled them and the one that they were asked for.
-        metrics: what sampling says about itself.
         outcomes: reward name to one outcome per rollout; None where they were not scored yet.
-        wasted: what was sampled beside them in vain.
         score_seconds: wall time of these outcomes.
         waiting: completions whose scores were begun and had not come when the last one ended, before any outcome.
         tokens: that were sampled when it was asked for, where these are others than its own; else None.

@@ -1,1 +1,1 @@
-"""Runs looked at in a browser while they go on: a folder in, pages that follow it out."""
+"""Shows runs in a browser while they go on."""

@@ -1,4 +1,4 @@
-"""The runs that are watched: a folder in; lists, what pages hold and changes by the reader's hand out.
+"""Lists the runs of a folder for `grpo watch`, and applies the reader's changes.
 
 A run is named by its folder's name, and a name that is none of a run in the folder is refused: no path that a reader
 makes up is read, written or removed.
@@ -28,14 +28,7 @@ DELETED = ".deleted-{}"  # a run on its way out; no list has it
 
 
 class WatchedFolder:
-    """A folder of runs, or one run.
-
-    Args:
-        path: of the folder or the run.
-
-    Raises:
-        UsageError: there is no such folder.
-    """
+    """A folder of runs, or one run. Raises UsageError: there is no such folder."""
 
     def __init__(self, path: Path) -> None:
         list_runs(path)
@@ -69,18 +62,13 @@ class WatchedFolder:
             return self._watched[key]
 
     def label(self, name: str, value: Any) -> None:
-        """Gives a run other labels.
-
-        Raises:
-            UsageError: there is no such run, or these are no labels.
-        """
+        """Gives a run other labels. Raises UsageError: there is no such run, or these are no labels."""
         write_labels(self._run(name), labels_of(value))
 
     def delete(self, name: str, confirmed: str) -> None:
         """Removes a run that no process works on, here or, as far as its files tell, on another machine.
 
         Args:
-            name: of the run.
             confirmed: what the reader typed, which has to be the name.
 
         Raises:

@@ -52,12 +52,8 @@ class _Reading:
 class FollowedRun:
     """A run directory, looked at again and again.
 
-    Args:
-        run: the directory.
-
     Attributes:
         line: what the list of runs says of it.
-        config, versions: as the run wrote them.
         alarms: what to look at, by step; of runs that are still being read the first time, none.
 
     Raises:

@@ -42,7 +42,6 @@ class WatchServer(HttpServer):
     """Serves the runs of a folder.
 
     Args:
-        folder: the runs.
         port: where to listen; 0: any free one.
         edit: readers may label, hide and delete runs.
 

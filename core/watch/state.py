@@ -1,4 +1,4 @@
-"""What a page of `grpo watch` holds: runs that go on in, the newest state and blocks of their rollouts out.
+"""Holds what a page of `grpo watch` shows: the newest state of runs and blocks of their rollouts.
 
 A state is what a page begins with: figures, curves, alarms, and what blocks of rollouts there are. Blocks are made when
 a page asks for them, texts from the file of their step, so a long run costs no more than a short one. A block of texts
@@ -36,7 +36,6 @@ class State:
     Attributes:
         version: another one whenever something of the runs changed, or more of them was read.
         summary: the block that the page begins with.
-        waiting: steps that are still to be read.
     """
 
     version: str
@@ -49,10 +48,7 @@ class _Blocks:
     """Where the blocks of texts of a run begin and end; none has rollouts of two steps.
 
     Attributes:
-        reading: the number of what was read of the run.
-        scan: of it.
         starts: the place of the first rollout of each block.
-        known: the rollouts that are in one.
     """
 
     reading: int
@@ -102,14 +98,7 @@ class _Watched:
 
 
 class WatchedRuns:
-    """The runs of one page.
-
-    Args:
-        runs: one or more.
-
-    Raises:
-        UsageError: one is no run, or a file of it was damaged.
-    """
+    """The runs of one page. Raises UsageError: one is no run, or a file of it was damaged."""
 
     def __init__(self, runs: Sequence[RunDir]) -> None:
         self._names = names_of([run.path for run in runs])
@@ -141,7 +130,6 @@ class WatchedRuns:
         """Returns a block, None where the runs went on since and it is no more.
 
         Args:
-            name: as the page calls it.
             version: of the state that the page is drawn from.
 
         Raises:

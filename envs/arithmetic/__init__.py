@@ -1,1 +1,1 @@
-"""The environment `arithmetic`."""
+"""Provides the environment `arithmetic`."""

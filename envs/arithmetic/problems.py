@@ -1,4 +1,4 @@
-"""Calculations of five levels: a level and random choices in, a row with question, answer and worked solution out."""
+"""Makes calculations of five levels, each with a worked solution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The environment `arithmetic`: calculations that may get harder from the first row to the last.
+"""Provides the environment `arithmetic`: calculations that may get harder from the first row to the last.
 
 This module is light; gymnasium is imported when an environment is made.
 """

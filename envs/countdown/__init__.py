@@ -1,1 +1,1 @@
-"""The environment `countdown`."""
+"""Provides the environment `countdown`."""

@@ -1,4 +1,4 @@
-"""The environment `countdown`: some numbers and a target in, an expression that reaches it is asked for.
+"""Provides the environment `countdown`, which asks for an expression of given numbers that reaches a target.
 
 This module is light; gymnasium is imported when an environment is made.
 """

@@ -1,4 +1,4 @@
-"""Data sets: what reads rows from files, folders and the hub, or makes them with a seed.
+"""Reads rows from files, folders and the hub, or makes them from a seed.
 
 One module for each source of rows.
 """

@@ -1,4 +1,4 @@
-"""Random choices that a seed fixes for good: a seed in, whole numbers and picks out.
+"""Makes random choices that a seed fixes for good.
 
 Only `Random.random` is drawn from, the one method whose sequence Python promises to keep, so that a seed means the same
 rows with every version of Python.

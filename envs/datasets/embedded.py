@@ -1,7 +1,6 @@
-"""The embedded rows: made-up word problems in the form of GSM8K, without network or files.
+"""Makes the embedded rows: word problems in the form of GSM8K, without network or files.
 
-In: a level, a number of rows and a seed. Out: the rows of a split with their places. No question of the test split
-occurs in the train split of the same level, size and seed.
+No question of the test split occurs in the train split of the same level, size and seed.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ def read_embedded(level: str, size: int, seed: int, split: str) -> list[Placed]:
         level: "easy", "medium", "mixed" or "hard".
         size: the number of rows, at least 1.
         seed: seeds the train split, at least 0; the test split has a seed derived from it.
-        split: "train" or "test".
 
     Raises:
         OptionError: `size` is too small or too large, or `seed` too small.

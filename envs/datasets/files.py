@@ -114,11 +114,7 @@ def _has_json_lines(path: Path) -> bool:
 
 
 def some(rows: T, where: str) -> T:
-    """Returns the rows.
-
-    Raises:
-        DatasetError: there are none.
-    """
+    """Returns the rows. Raises DatasetError: there are none."""
     if not rows:
         raise DatasetError(f"{where}: no rows. Give a dataset with at least one row.")
     return rows

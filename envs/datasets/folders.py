@@ -26,8 +26,6 @@ def read_split(path: Path, split: str, subset: str | None = None) -> StoredRows:
     divided by `held_out`.
 
     Args:
-        path: the file or folder.
-        split: "train" or "test".
         subset: the configuration of a clone; None for its only one.
 
     Raises:
@@ -58,10 +56,7 @@ def _chosen(
     """Returns the rows of a split, of those that a folder or a data set has; without `test`, `train` is divided.
 
     Args:
-        split: "train" or "test".
         splits: what can be read, by name; what is empty is not there.
-        read: reads one.
-        where: the folder, for messages.
         train: the name of the split that stands for `train`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The splits of rows that are made up: a way to draw a row in, the rows of one split with their places out.
+"""Makes the rows of one split from a function that draws a row.
 
 A row belongs to the test split when the checksum of its question says so, which is true of one question in ten. So no
 question is in both splits, whatever the seeds and sizes, and none of the two needs to be made to make the other.
@@ -29,7 +29,6 @@ def generated_split(
             below 1.
         size: rows, at least 1.
         seed: at least 0.
-        split: "train" or "test".
         name: what is made up, for places and errors.
 
     Raises:

@@ -1,7 +1,6 @@
-"""Rows from the Hugging Face hub, through the library `datasets`.
+"""Reads rows from the Hugging Face hub, through the library `datasets`.
 
-In: a dataset id, a subset and a split. Out: the rows of the split with the place of each, such as "openai/gsm8k
-(train), row 3". What the library downloads it keeps, so a second run needs no network.
+What the library downloads it keeps, so a second run needs no network.
 """
 
 from __future__ import annotations
@@ -21,9 +20,7 @@ def read_hub(name: str, subset: str | None, split: str) -> StoredRows:
     A dataset without a split `test` is divided by `held_out`, as a local file is.
 
     Args:
-        name: "owner/name".
         subset: the configuration of the dataset, or None for its only one ("main" for openai/gsm8k, "full" for MBPP).
-        split: "train", "test" or another split of the dataset.
 
     Raises:
         DatasetError: the hub cannot be reached, or has no such dataset, subset or split, or the split is empty.

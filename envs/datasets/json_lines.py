@@ -50,11 +50,7 @@ class JsonLines:
         return f"{self._path}, {self._unit} {self._numbers[index]}"
 
     def row(self, index: int) -> Any:
-        """Reads one row.
-
-        Raises:
-            DatasetError: it is no JSON, or the file is not the one that it was.
-        """
+        """Reads one row. Raises DatasetError: it is no JSON, or the file is not the one that it was."""
         self._refuse_changed()
         start = self._starts[index]
         return self._parsed(os.pread(self._file, self._ends[index] - start, start), index)
@@ -110,8 +106,6 @@ def spooled(rows: Iterable[tuple[int, Any]], path: Path, unit: str) -> JsonLines
 
     Args:
         rows: each with its number in the file that it is from.
-        path: that file, for messages.
-        unit: what a row is there, "line" or "row".
 
     Raises:
         OSError: there is no room for it.

@@ -18,10 +18,8 @@ def read_number_problems(split: str, options: Sequence[Option], given: Mapping[s
     """Returns the checked rows of a split, each with the columns `question`, `answer` and `solution`.
 
     Args:
-        split: "train" or "test".
         options: those of the environment, `dataset`, `subset`, `level`, `size`, `data_seed`, `question` and `answer`
             among them.
-        given: their values.
 
     Raises:
         OptionError: an option has a value that cannot be used.

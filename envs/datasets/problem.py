@@ -1,8 +1,6 @@
-"""A dataset row as a problem with a known number as its answer.
+"""Reads and checks a dataset row as a problem with a known number as its answer.
 
-In: one raw row (a mapping from a file, the hub or the generator) and where it came from. Out: a checked `Problem`
-with the question, the bare gold number and the worked text. A row that cannot be used raises `DatasetError` with its
-place. Reading a row that was already read changes nothing.
+A row that cannot be used raises `DatasetError` with its place. Reading a row that was already read changes nothing.
 """
 
 from __future__ import annotations
@@ -29,11 +27,9 @@ class Problem:
     """One question with its gold answer.
 
     Attributes:
-        question: the text to answer.
         answer: the gold number without currency sign and thousands commas, such as "72", "-3.5", "3/4", "1 1/2" or
             "12%".
         solution: the worked text as the row has it, or the answer alone when the row has no working.
-        extra: the row's other columns.
     """
 
     question: str
@@ -70,10 +66,7 @@ def read_problem(row: object, where: str, *, question: str = "question", answer:
     the second case a column `solution`, where there is one, is the worked text.
 
     Args:
-        row: a mapping from column to value.
         where: the place to name in errors, such as "rows.jsonl, line 3".
-        question: the column with the question.
-        answer: the column with the answer.
 
     Raises:
         DatasetError: not a mapping, a missing column, a wrong type, an empty or unencodable question, a gold answer

@@ -1,4 +1,4 @@
-"""How many rows may be made up: an option `size` in; nothing out, or what is wrong with it."""
+"""Refuses an option `size` that is too small or too large."""
 
 from __future__ import annotations
 
@@ -9,10 +9,6 @@ MOST_ROWS = 1_000_000  # about 1 kB of memory each; they are made before a run b
 
 def refuse_size(size: int, name: str) -> None:
     """Refuses a number of rows that cannot be made.
-
-    Args:
-        size: rows that a user asks for.
-        name: what makes them.
 
     Raises:
         OptionError: below 1, or more than memory is meant to hold.

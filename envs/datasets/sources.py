@@ -1,4 +1,4 @@
-"""Where the rows of an environment come from: its option `dataset` in, the kind of place and the rows out."""
+"""Finds the rows that an environment's option `dataset` names."""
 
 from __future__ import annotations
 
@@ -47,10 +47,7 @@ def refuse_unused(
     """Refuses options that mean nothing for a kind of dataset.
 
     Args:
-        options: the environment's.
-        given: their values.
         used_by: option to the kinds that it is for, set apart by blanks; an option that is missing is for all.
-        kind: the dataset's.
 
     Raises:
         OptionError: one of them was set.

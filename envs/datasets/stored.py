@@ -1,4 +1,4 @@
-"""Rows that stay on disk and are read when they are asked for, in one sequence over several files.
+"""Reads rows from disk when they are asked for, in one sequence over several files.
 
 A million rows then cost the index of where each begins. A pass over all of them, as checks make it, reads block by
 block. What has been read is not kept.
@@ -39,12 +39,7 @@ class Store(Protocol):
 
 
 class StoredRows(Sequence[Placed]):
-    """Rows with their places, of one file after the other.
-
-    Args:
-        stores: the files.
-        first, last: which of all rows; default: all.
-    """
+    """Rows with their places, of one file after the other. `first`, `last`: which of all rows; default: all."""
 
     def __init__(self, stores: Sequence[Store], first: int = 0, last: int | None = None) -> None:
         self._stores = tuple(stores)
@@ -111,15 +106,10 @@ class ReadRows(Sequence[dict[str, Any]]):
     """The rows of a split as rewards read them, each made when it is asked for.
 
     Args:
-        placed: the rows as they were written.
         read: makes one of a row and its place.
         sizes: characters of the prompt of each row.
         asked: the same number in this process for rows that ask the same.
         kinds: numbers of rows that between them have every set of columns.
-
-    Attributes:
-        places: where each row was written.
-        sizes, asked, kinds: see above.
     """
 
     def __init__(
@@ -171,7 +161,6 @@ def checked_rows(
     """Reads every row once, in which `read` refuses those that cannot be used, and returns them as they stay on disk.
 
     Args:
-        placed: the rows as they were written.
         read: makes a row of one of these and its place.
         asks: returns what a row asks, as text; default: its column `question`.
     """

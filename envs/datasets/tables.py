@@ -25,9 +25,6 @@ _SPEAKERS = ("role", "from")
 class TableRows:
     """The rows of a `.parquet` or `.arrow` file.
 
-    Args:
-        path: the file.
-
     Raises:
         DatasetError: it is damaged.
         OSError: the system refuses to read it.
@@ -53,11 +50,7 @@ class TableRows:
         return next(self.scan(index, index + 1))
 
     def scan(self, first: int, last: int) -> Iterator[Any]:
-        """Reads rows from `first` to before `last`.
-
-        Raises:
-            DatasetError: the file is damaged there.
-        """
+        """Reads rows from `first` to before `last`. Raises DatasetError: the file is damaged there."""
         while first < last:
             at = bisect_right(self._ends, first)
             begin = self._ends[at] - self._batches[at].num_rows
@@ -87,12 +80,7 @@ class TableRows:
 
 
 class LibraryRows:
-    """The rows of a `datasets.Dataset`.
-
-    Args:
-        dataset: whose rows the library maps from disk.
-        name: what stands before the number of a row in messages.
-    """
+    """The rows of a `datasets.Dataset`. `name`: what stands before the number of a row in messages."""
 
     def __init__(self, dataset: Any, name: str) -> None:
         self._dataset = dataset

@@ -31,7 +31,6 @@ def read_csv(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, str]]]
     """Yields the number of a line and its fields by the names in the first line.
 
     Args:
-        path: the file.
         delimiter: what its name promises; another one counts where it divides the first lines better.
 
     Raises:
@@ -75,11 +74,7 @@ def read_json_list(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 class _Window:
-    """The part of a JSON text that is being read.
-
-    Args:
-        file: the text.
-    """
+    """The part of a JSON text that is being read."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""A seed in, GSM8K-style word problems out: rows with a `question` and a worked `answer`.
+"""Generates GSM8K-style word problems from a seed: rows with a `question` and a worked `answer`.
 
 A problem is a chain: an opening sentence gives a first number, every further sentence applies one operation to the
 number so far, and the last one asks for the result. The worked answer has one line per step, each with its
@@ -165,7 +165,6 @@ def generate(count: int, *, seed: int, level: str = "mixed") -> list[dict[str, s
     A longer list with the same seed begins with the shorter one.
 
     Args:
-        count: how many rows.
         seed: the rows are a function of the seed and the level.
         level: "easy" (one step), "medium" (two), "mixed" (one to three; small numbers all), "hard" (three steps,
             numbers up to 300).

@@ -1,1 +1,1 @@
-"""The environment `email`."""
+"""Provides the environment `email`."""

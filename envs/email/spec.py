@@ -1,4 +1,4 @@
-"""The environment `email`: write an e-mail that holds what its row asks for.
+"""Provides the environment `email`, which asks for an e-mail that holds what its row names.
 
 This module is light; gymnasium is imported when an environment is made.
 """

@@ -1,1 +1,1 @@
-"""Graders of other libraries: requests in, what their graders say out, from sandboxed processes of their own."""
+"""Runs graders of other libraries in sandboxed processes of their own."""

@@ -1,1 +1,1 @@
-"""The environment `gsm8k`."""
+"""Provides the environment `gsm8k`."""

@@ -1,4 +1,4 @@
-"""The environment `gsm8k`: grade-school word problems whose answer is one number.
+"""Provides the environment `gsm8k`: grade-school word problems whose answer is one number.
 
 This module is light; gymnasium is imported when an environment is made.
 """

@@ -1,1 +1,1 @@
-"""The environment `guess`."""
+"""Provides the environment `guess`."""

@@ -1,4 +1,4 @@
-"""The game of `guess`: the last whole number of a text is the guess; one outside the range is a lost turn."""
+"""Plays the game of `guess`: the last whole number of a text is the guess; one outside the range is a lost turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The environment `guess`: find a number by the hints "higher" and "lower".
+"""Provides the environment `guess`: find a number by the hints "higher" and "lower".
 
 This module is light; gymnasium is imported when an environment is made.
 """

@@ -1,1 +1,1 @@
-"""The environments `gym:ID`: any registered gymnasium environment, played by text."""
+"""Provides the environments `gym:ID`: any registered gymnasium environment, played by text."""

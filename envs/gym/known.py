@@ -1,4 +1,4 @@
-"""What a policy has to be told about well-known environments: the name of a class in, its rules and words out."""
+"""Lists what a policy has to be told about well-known environments: rules and words for actions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The environments `gym:ID`: any registered gymnasium environment, played by text.
+"""Provides the environments `gym:ID`: any registered gymnasium environment, played by text.
 
 This module is light; gymnasium is imported when an id is looked up.
 """

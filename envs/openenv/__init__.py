@@ -1,1 +1,1 @@
-"""The environments `openenv:URL`: sessions on an OpenEnv server."""
+"""Provides the environments `openenv:URL`: sessions on an OpenEnv server."""

@@ -1,4 +1,4 @@
-"""The environments `openenv:URL`: an environment that a server offers by OpenEnv's protocol, and its tasks as rows."""
+"""Provides the environments `openenv:URL`: what a server offers by OpenEnv's protocol, with its tasks as rows."""
 
 from __future__ import annotations
 

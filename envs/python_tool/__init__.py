@@ -1,1 +1,1 @@
-"""The environment `python-tool`."""
+"""Provides the environment `python-tool`."""

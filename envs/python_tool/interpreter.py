@@ -72,10 +72,7 @@ class InterpreterEnv(QuestionEnv):
     Args:
         template: the system message, and how an answer is laid out.
         rows: returns the rows to pick from when `reset` is given none.
-        interpreter: runs the programs.
         calls: how many turns may call the tool; a later call is told to answer.
-        question: the column with the question.
-        answer: the column with the gold answer.
     """
 
     def __init__(

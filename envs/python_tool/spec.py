@@ -1,4 +1,4 @@
-"""The environment `python-tool`: word problems to solve with a code interpreter as a tool.
+"""Provides the environment `python-tool`: word problems to solve with a code interpreter as a tool.
 
 This module is light; gymnasium is imported when an environment is made.
 """

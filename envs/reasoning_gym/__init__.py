@@ -1,1 +1,1 @@
-"""The environments `reasoning_gym:NAME`: procedural problems with their own graders."""
+"""Provides the environments `reasoning_gym:NAME`: procedural problems with their own graders."""

@@ -1,4 +1,4 @@
-"""The environments `reasoning_gym:NAME`: the procedural datasets of reasoning-gym, graded by their own graders.
+"""Provides the environments `reasoning_gym:NAME`: the procedural datasets of reasoning-gym with their own graders.
 
 This module is light; the library, which takes seconds to import, is imported when a name is looked up.
 """

@@ -1,1 +1,1 @@
-"""Rows of a prompt and an answer, as they are."""
+"""Provides the environment `rows`: prompts and answers of the user's own."""

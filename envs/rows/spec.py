@@ -1,4 +1,4 @@
-"""The environment `rows`: prompts and answers of your own, with the verifier and rewards that fit them."""
+"""Provides the environment `rows`: the user's own prompts and answers, with a fitting verifier and rewards."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Built-in samplers: what became of rows in, the rows to ask next out."""
+"""Provides the built-in samplers."""

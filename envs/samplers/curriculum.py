@@ -1,4 +1,4 @@
-"""`curriculum`: rows that the policy gets right now and then, by their running pass rates."""
+"""Implements `curriculum`, which prefers rows that the policy gets right now and then."""
 
 from __future__ import annotations
 

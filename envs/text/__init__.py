@@ -1,4 +1,4 @@
-"""Environments that speak in texts: the space of strings, prompts, one question and one completion."""
+"""Defines environments that speak in texts: the space of strings, prompts, one question and one completion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gymnasium environments of one question and one completion, which the run's rewards score."""
+"""Defines environments of one question and one completion, which the run's rewards score."""
 
 from __future__ import annotations
 

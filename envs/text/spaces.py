@@ -1,4 +1,4 @@
-"""The gymnasium space of every string; gymnasium's own `Text` needs a fixed alphabet and a greatest length.
+"""Defines the gymnasium space of every string; gymnasium's own `Text` needs a fixed alphabet and a maximum length.
 
 In the memory that the processes of an `AsyncVectorEnv` share, a text has room for `SHARED` bytes.
 """

@@ -1,4 +1,4 @@
-"""Prompt templates: how a completion should be laid out.
+"""Defines prompt templates: the layout that a completion should have.
 
 Rewards that check a layout are separate plugins; a template only asks for one and demonstrates it.
 """

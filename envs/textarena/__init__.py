@@ -1,1 +1,1 @@
-"""The environments `textarena:NAME`: games of TextArena for one player."""
+"""Provides the environments `textarena:NAME`: games of TextArena for one player."""

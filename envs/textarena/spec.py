@@ -1,4 +1,4 @@
-"""The environments `textarena:NAME`: the games for one player of TextArena.
+"""Provides the environments `textarena:NAME`: the games for one player of TextArena.
 
 This module is light; the library is imported when a name is looked up.
 """

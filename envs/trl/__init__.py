@@ -1,1 +1,1 @@
-"""The environments `trl:MODULE:CLASS`: classes written for TRL's `environment_factory`."""
+"""Provides the environments `trl:MODULE:CLASS`: classes written for TRL's `environment_factory`."""

@@ -1,4 +1,4 @@
-"""The environments `trl:MODULE:CLASS`: classes written for the `environment_factory` of TRL's GRPOTrainer.
+"""Provides the environments `trl:MODULE:CLASS`: classes written for the `environment_factory` of TRL's GRPOTrainer.
 
 TRL itself is not imported.
 """

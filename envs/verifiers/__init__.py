@@ -1,1 +1,1 @@
-"""The environments `verifiers:ID`: tasksets of the verifiers library."""
+"""Provides the environments `verifiers:ID`: tasksets of the verifiers library."""

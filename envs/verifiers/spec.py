@@ -1,4 +1,4 @@
-"""The environments `verifiers:ID`: tasksets of the verifiers library, with their tools and environments.
+"""Provides the environments `verifiers:ID`: tasksets of the verifiers library, with their tools and environments.
 
 This module is light; the library is imported when an id is looked up.
 """

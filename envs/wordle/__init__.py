@@ -1,1 +1,1 @@
-"""The environment `wordle`."""
+"""Provides the environment `wordle`."""

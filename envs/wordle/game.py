@@ -1,4 +1,4 @@
-"""The game of `wordle`: the last word of five letters in a text is the guess; without one the turn is lost.
+"""Plays the game of `wordle`: the last word of five letters in a text is the guess; without one the turn is lost.
 
 A mark is `+` for a letter in its place, `?` for one that is elsewhere, `-` for one that is not there (any more).
 """

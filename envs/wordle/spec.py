@@ -1,4 +1,4 @@
-"""The environment `wordle`: find a word of five letters by marks for each letter.
+"""Provides the environment `wordle`: find a word of five letters by marks for each letter.
 
 This module is light; gymnasium is imported when an environment is made.
 """

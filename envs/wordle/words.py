@@ -1,4 +1,4 @@
-"""Common English words of five letters, in alphabetical order: what `wordle` picks from. In: nothing. Out: `WORDS`."""
+"""Lists the common English words of five letters from which `wordle` picks."""
 
 from __future__ import annotations
 

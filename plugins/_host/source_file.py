@@ -102,11 +102,7 @@ def _is_plain(value: object) -> TypeGuard[Callable[..., Any]]:
 def _spec_of_plain(
     kind: Kind, function: Callable[..., Any], where: str, name: str
 ) -> RewardSpec | VerifierSpec | AgentSpec:
-    """Makes a spec of a plain function that was named for a kind.
-
-    Raises:
-        UsageError: it cannot be one.
-    """
+    """Makes a spec of a plain function that was named for a kind. Raises UsageError: it cannot be one."""
     try:
         if kind == "agent":
             return agent_of(function, name=name)

@@ -1,1 +1,1 @@
-"""The e-mail rubric and its parts: a completion and the row's expectations in, scores out."""
+"""Scores e-mails by a rubric and its parts."""

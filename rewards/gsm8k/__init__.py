@@ -1,1 +1,1 @@
-"""Rewards and the verifier for word problems whose answer is a number."""
+"""Provides rewards and the verifier for word problems whose answer is a number."""

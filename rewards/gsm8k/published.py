@@ -1,8 +1,7 @@
-"""The five GSM8K demo rewards (correctness, integer, strict and soft format, xmlcount), published and corrected.
+"""Implements the five GSM8K demo rewards, published and corrected: correctness, integer, both formats, xmlcount.
 
-In: a completion and, for correctness, the gold answer. Out: a score per reward. The variants "gist" and "unsloth_copy"
-score exactly as the two published texts do, quirks included; "corrected" (the default) scores what they meant.
-docs/rewards.md shows the three side by side.
+The variants "gist" and "unsloth_copy" score exactly as the two published texts do, quirks included; "corrected" (the
+default) scores what they meant. docs/rewards.md shows the three side by side.
 """
 
 from __future__ import annotations

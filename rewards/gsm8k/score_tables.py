@@ -1,4 +1,4 @@
-"""The three published proximity score tables: a completion in, the scores of their four functions out.
+"""Implements the three published proximity score tables, each with its four functions.
 
 Source: the GRPO notebooks of Unsloth (Gemma3_(1B), Advanced_Llama3, Qwen3_(4B)), re-implemented from a description.
 Their expressions are written as forward searches, which find the same match in linear time: after the first opening
@@ -71,7 +71,6 @@ def solution_text(completion: str, table: Table, eos: str) -> str | None:
     """Returns what stands in the `<SOLUTION>` block, not stripped, or None when the format does not match.
 
     Args:
-        completion: the text.
         table: whose format; qwen3_4b needs no opening tag and allows the end-of-sequence token after the block.
         eos: that token; "" for none.
     """

@@ -1,1 +1,1 @@
-"""The reward `judge`: a completion and a rubric in, the score of a language model out."""
+"""Provides the reward `judge`: a language model's score by a rubric."""

@@ -1,4 +1,4 @@
-"""Text that a model wrote, quoted for another model: any text in, lines out that cannot be taken for anything else.
+"""Quotes text that a model wrote for another model, so that no line can be taken for anything else.
 
 Every line of the quotation starts with "| ", so none can be a heading, a delimiter or a turn of its own. Characters
 that cannot be seen and pieces that a tokenizer may take for its control tokens are written out as `\\u{...}`: what is

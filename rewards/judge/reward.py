@@ -1,4 +1,4 @@
-"""The reward `judge`: a language model scores a completion by a rubric, over any OpenAI-compatible endpoint."""
+"""Provides the reward `judge`: a language model scores by a rubric, over any OpenAI-compatible endpoint."""
 
 from __future__ import annotations
 

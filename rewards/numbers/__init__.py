@@ -1,1 +1,1 @@
-"""Numbers and quantities in what people and models write: text in, exact values out."""
+"""Reads numbers and quantities in what people and models write, exactly."""

@@ -1,1 +1,1 @@
-"""Countdown and knights and knaves: a completion and a puzzle in, whether it is solved out."""
+"""Judges Countdown puzzles and knights and knaves."""

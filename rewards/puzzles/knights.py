@@ -1,4 +1,4 @@
-"""The verifier and the reward for knights and knaves, which read statements such as "Zoey is a knave"."""
+"""Provides the verifier and the reward for knights and knaves, which read statements such as "Zoey is a knave"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logic-RL's score for knights and knaves, as published, re-implemented from a description."""
+"""Re-implements Logic-RL's published score for knights and knaves from a description."""
 
 from __future__ import annotations
 

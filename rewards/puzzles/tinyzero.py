@@ -1,4 +1,4 @@
-"""TinyZero's countdown score, as published, re-implemented from a description.
+"""Re-implements TinyZero's published countdown score from a description.
 
 The published function hands the text to `eval`; here expressions are parsed, and what grows beyond `_BITS` bits is
 wrong.

@@ -1,4 +1,4 @@
-"""Sandboxes: untrusted programs in, what happened to them out.
+"""Runs untrusted programs in isolation and reports what happened to each.
 
 Theory of operation. A pool (`local`) has slots. A slot (`slot`) is one sandbox: its launcher (`launcher`) makes the
 namespaces and a root of read-only copies (`plan`, `interpreter`, `profiles`), and becomes a zygote (`zygote`), which

@@ -1,4 +1,4 @@
-"""Runs the sandboxes of a container, as its first process: frames with jobs in, frames with results out.
+"""Runs the sandboxes of a container, as its first process; jobs and results travel as frames.
 
 It is the same pool as outside (`pool.LocalPool`). A reader that stops reading would block the engine's own copy of the
 stream, so the agent ends the container when a frame cannot be written for `_PATIENCE` seconds, and when its input ends.

@@ -1,4 +1,4 @@
-"""How many programs may run at once: a count and jobs in, turns and results out, for tasks, threads and event loops."""
+"""Limits how many programs run at once, for tasks, threads and event loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sandbox `docker` as a plugin; what runs it is loaded when a pool is made."""
+"""Provides the sandbox `docker` as a plugin; what runs it is loaded when a pool is made."""
 
 from __future__ import annotations
 

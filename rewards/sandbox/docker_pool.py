@@ -1,4 +1,4 @@
-"""The sandbox `docker`: programs in warm containers of a container engine, reached through its SDK.
+"""Runs programs in warm containers of a container engine, reached through its SDK (the sandbox `docker`).
 
 A container that ends, or an engine that restarts, costs a retry; when the engine stays away the jobs are "unavailable".
 """

@@ -1,4 +1,4 @@
-"""The sandbox `local` as a plugin: programs on this machine, isolated by the kernel, as root or as an ordinary user."""
+"""Provides the sandbox `local` as a plugin: programs on this machine, isolated by the kernel."""
 
 from __future__ import annotations
 

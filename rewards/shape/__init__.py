@@ -1,1 +1,1 @@
-"""The shape of a completion, whatever it says: its text in, a score for layout, length or repetition out."""
+"""Scores the shape of a completion, whatever it says: layout, length, repetition."""

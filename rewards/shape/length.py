@@ -1,4 +1,4 @@
-"""How long a completion is: a completion in, 1 within the wanted length and less outside it out."""
+"""Scores the length of a completion: 1 within the wanted length, less outside."""
 
 from __future__ import annotations
 

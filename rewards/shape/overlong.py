@@ -1,4 +1,4 @@
-"""The soft penalty for completions that come near the length limit: a completion in, 0 down to -1 out."""
+"""Penalises completions softly that come near the length limit."""
 
 from __future__ import annotations
 

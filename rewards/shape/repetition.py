@@ -1,4 +1,4 @@
-"""How much a completion repeats itself: a completion in, a penalty out, 0 without any repetition."""
+"""Penalises a completion for how much it repeats itself."""
 
 from __future__ import annotations
 

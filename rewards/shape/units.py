@@ -1,4 +1,4 @@
-"""What lengths are counted in: a completion and a unit in, its pieces out."""
+"""Splits a completion into the units in which lengths are counted."""
 
 from __future__ import annotations
 

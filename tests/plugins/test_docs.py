@@ -49,8 +49,8 @@ def test_the_public_names_can_be_had() -> None:
 
 
 @pytest.mark.parametrize("name", grpo.__all__)
-def test_every_public_name_is_documented(name: str) -> None:
-    assert f"`grpo.{name}`" in TEXT
+def test_every_public_name_has_a_docstring(name: str) -> None:
+    assert inspect.getdoc(getattr(grpo, name))
 
 
 def test_the_hooks_are_pinned_and_each_is_documented() -> None:
@@ -83,26 +83,27 @@ def test_every_event_prefix_state_and_reserved_key_is_documented() -> None:
         assert f"`{key}`" in TEXT
 
 
-DECORATORS = [grpo.reward, grpo.verifier, grpo.env, grpo.loss, grpo.advantage]
-TITLES = {"env": "An environment", "loss": "A loss", "advantage": "An advantage"}
+def keywords_of(decorator: Callable[..., Any]) -> list[str]:
+    return [name for name, it in inspect.signature(decorator).parameters.items() if it.kind is it.KEYWORD_ONLY]
 
 
-@pytest.mark.parametrize("decorator", DECORATORS, ids=lambda it: it.__name__)
-def test_every_argument_of_the_decorators_is_documented(decorator: Callable[..., Any]) -> None:
-    title = TITLES.get(decorator.__name__, "A reward")
-    table = TEXT.partition(f"## {title}\n")[2].partition("\n## ")[0]
-    told = [
-        name for line in table.splitlines() for name in re.findall(r"`(\w+)`", line.partition("| ")[2].split(" |")[0])
-    ]
-    for name, parameter in inspect.signature(decorator).parameters.items():
-        by_name = parameter.kind not in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY)
-        assert not by_name or name in told
+@pytest.mark.parametrize("decorator", [grpo.reward, grpo.verifier], ids=lambda it: it.__name__)
+def test_every_argument_of_a_reward_is_in_the_table(decorator: Callable[..., Any]) -> None:
+    table = TEXT.partition("## A reward\n")[2].partition("\n## ")[0]
+    documented = {
+        name for cell in re.findall(r"^\| (.+?) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", cell)
+    }
+    assert set(keywords_of(decorator)) <= documented
 
 
-def test_every_public_method_of_the_host_is_documented() -> None:
-    for name in vars(Host):
-        if not name.startswith("_"):
-            assert f"host.{name}" in TEXT.lower()
+@pytest.mark.parametrize("decorator", [grpo.env, grpo.loss, grpo.advantage, grpo.sampler, grpo.agent])
+def test_every_argument_of_the_other_decorators_is_in_the_docstrings(decorator: Callable[..., Any]) -> None:
+    text = f"{decorator.__doc__}{grpo.EnvSpec.__doc__ if decorator is grpo.env else ''}"
+    assert [name for name in keywords_of(decorator) if not re.search(rf"^ +{name}: ", text, re.MULTILINE)] == []
+
+
+def test_every_public_method_of_the_host_has_a_docstring() -> None:
+    assert [name for name in vars(Host) if not name.startswith("_") and not inspect.getdoc(getattr(Host, name))] == []
 
 
 def test_every_field_of_a_completion_is_documented() -> None:

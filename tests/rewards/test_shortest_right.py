@@ -1,6 +1,5 @@
-"""examples/shortest_right.py does what docs/rewards.md says of it, and keeps every relation."""
+"""examples/shortest_right.py pays right answers, the shortest one a bonus, and keeps every relation."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from grpo.plugins.host import Host
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "shortest_right.py"
-PAGE = (ROOT / "docs" / "rewards.md").read_text(encoding="utf-8").partition("## A bonus")[2].partition("\n## ")[0]
 
 
 def test_the_score_can_be_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,22 +19,19 @@ def test_the_score_can_be_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"permuted members", "equal members", "member alone", "other groups", "group order"} <= set(report.relations)
 
 
-def test_the_table_of_the_page_is_what_it_scores() -> None:
-    rows = [re.findall(r"`(.*?)` \| (\S+) \|", line) for line in PAGE.splitlines() if line.startswith("| `")]
-    texts, scores = zip(*(row[0] for row in rows), strict=True)
+def test_the_shortest_right_answer_of_a_group_gets_the_bonus() -> None:
+    scores = {"6 * 12 is 72, so\n#### 72": 1.0, "<answer>$72.00</answer>": 1.5, "#### 71": 0.0, "I do not know.": 0.0}
     bound = Host([]).reward(f"{EXAMPLE}:shortest_right")
-    members = [Completion(text.replace("\\n", "\n"), row={"answer": "72"}, group=0) for text in texts]
+    members = [Completion(text, row={"answer": "72"}, group=0) for text in scores]
     with Scorer([bound]) as scorer:
-        found = scorer.score(members)["shortest_right"]
-    assert [outcome.score for outcome in found] == [float(score) for score in scores]
-    assert len(texts) == 4
+        outcomes = scorer.score(members)["shortest_right"]
+    assert [outcome.score for outcome in outcomes] == list(scores.values())
 
 
-def test_the_rubric_of_the_page_pays_the_bonus_only_in_the_layout(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_behind_a_gate_only_answers_in_the_layout_are_compared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
-    text = re.search(r"```toml\n(.*?)```", PAGE, re.DOTALL)[1].replace("./examples", str(EXAMPLE.parent))
+    gate = '[[components]]\nreward = "format"\ngate = true\n'
+    text = f'version = 1\n{gate}[[components]]\nreward = "{EXAMPLE}:shortest_right"\n'
     (tmp_path / "brief.toml").write_text(text, encoding="utf-8")
     wordy = "<reasoning>\n6 * 12 is 72\n</reasoning>\n<answer>\n72\n</answer>"
     brief = "<reasoning>\n72\n</reasoning>\n<answer>\n72\n</answer>"

@@ -37,11 +37,7 @@ THOUGHTS = ("thinking", "reasoning")
 
 
 def read(body: Body, headers: Mapping[str, str]) -> Ask:
-    """Reads a request.
-
-    Raises:
-        Refused: it is malformed, or asks for what the policy cannot do.
-    """
+    """Reads a request. Raises Refused: it is malformed, or asks for what the policy cannot do."""
     if body.get("functions"):
         raise malformed("The request has 'functions', the old form of tools", "Send them as 'tools'")
     tools, others = _tools(body)

@@ -12,11 +12,7 @@ class Dialect(Protocol):
     """An API; each is a module with these functions."""
 
     def read(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> Ask:
-        """Reads a request.
-
-        Raises:
-            Refused: it is malformed, or asks for what the policy cannot do.
-        """
+        """Reads a request. Raises Refused: it is malformed, or asks for what the policy cannot do."""
         ...
 
     def whole(self, ask: Ask, replies: Sequence[Reply]) -> Mapping[str, Any]:

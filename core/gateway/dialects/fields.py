@@ -48,11 +48,7 @@ def _no_number(name: str) -> NoReturn:
 
 
 def body_of(data: bytes) -> Body:
-    """Parses the body of a request.
-
-    Raises:
-        Refused: it is no JSON object.
-    """
+    """Parses the body of a request. Raises Refused: it is no JSON object."""
     try:
         body = parsed(data.decode("utf-8"))
     except ValueError as error:
@@ -80,22 +76,14 @@ def arguments_of(value: Any) -> Body:
 
 
 def object_in(value: Any, where: str) -> Body:
-    """Returns a JSON object.
-
-    Raises:
-        Refused: it is none.
-    """
+    """Returns a JSON object. Raises Refused: it is none."""
     if not isinstance(value, Mapping):
         raise malformed(f"{where} is {_kind(value)}", "Send an object")
     return value
 
 
 def objects_in(value: Any, where: str) -> Sequence[Body]:
-    """Returns a list of JSON objects; nothing is an empty list.
-
-    Raises:
-        Refused: it is something else.
-    """
+    """Returns a list of JSON objects; nothing is an empty list. Raises Refused: it is something else."""
     if value is None or value == "":
         return ()
     if not isinstance(value, list):
@@ -104,11 +92,7 @@ def objects_in(value: Any, where: str) -> Sequence[Body]:
 
 
 def text_in(value: Any, where: str) -> str:
-    """Returns a text; nothing is "".
-
-    Raises:
-        Refused: it is something else.
-    """
+    """Returns a text; nothing is "". Raises Refused: it is something else."""
     if value is None:
         return ""
     if not isinstance(value, str):
@@ -122,11 +106,8 @@ def content_in(
     """Returns the text of a message's content, which is a text or a list of parts.
 
     Args:
-        value: the content.
         where: its name in the request, for errors.
-        kinds: types of parts that hold a text.
         skipped: types of parts that are left out, such as thinking.
-        separator: what stands between two parts.
 
     Raises:
         Refused: a part is an image or anything else that is no text.
@@ -167,11 +148,7 @@ def whole_number(body: Body, names: Sequence[str], most: int | None = None) -> i
 
 
 def flag(body: Body, name: str) -> bool:
-    """Returns whether a field is true.
-
-    Raises:
-        Refused: it is neither true nor false.
-    """
+    """Returns whether a field is true. Raises Refused: it is neither true nor false."""
     value = body.get(name)
     if value is not None and not isinstance(value, bool):
         raise malformed(f"{name} is {_kind(value)}", "Send true or false")

@@ -35,11 +35,7 @@ BILLING = "x-anthropic-billing-header:"  # begins a block of Claude Code's that 
 
 
 def read(body: Body, headers: Mapping[str, str]) -> Ask:
-    """Reads a request.
-
-    Raises:
-        Refused: it is malformed, or asks for what the policy cannot do.
-    """
+    """Reads a request. Raises Refused: it is malformed, or asks for what the policy cannot do."""
     tools, others = _tools(body)
     system = _system(body.get("system"))
     turns = [ChatTurn("system", system)] if system else []

@@ -35,11 +35,7 @@ DROPPED = ("reasoning",)
 
 
 def read(body: Body, headers: Mapping[str, str]) -> Ask:
-    """Reads a request.
-
-    Raises:
-        Refused: it is malformed, or asks for what the policy cannot do.
-    """
+    """Reads a request. Raises Refused: it is malformed, or asks for what the policy cannot do."""
     for name in STORED:
         if body.get(name):
             raise malformed(

@@ -1,1 +1,1 @@
-"""What a step costs on a cluster that nobody has to own: published figures of hardware in, seconds and bytes out."""
+"""Estimates what a step costs on a cluster, from published figures of hardware."""

@@ -1,4 +1,4 @@
-"""Published figures of GPUs and the wires between them: a name in, rates out.
+"""Lists published figures of GPUs and the wires between them.
 
 The figures are those of the makers' data sheets: dense products in bfloat16 with sums in float32, the memory's
 bandwidth, the bandwidth of NVLink or PCIe in one direction, and the network that machines with such a GPU are usually
@@ -20,7 +20,6 @@ class Gpu:
     """One kind of GPU.
 
     Attributes:
-        name: as people call it.
         memory: bytes.
         products: floating-point operations a second, bfloat16, dense.
         bandwidth: bytes a second of its memory.
@@ -87,11 +86,7 @@ def known_gpu(name: str) -> Gpu | None:
 
 
 def device_of(text: str) -> Device:
-    """Returns the memory of a GPU that goes by its name, or by how much it has.
-
-    Raises:
-        UsageError: it is neither.
-    """
+    """Returns the memory of a GPU that goes by its name, or by how much it has. Raises UsageError: it is neither."""
     known = known_gpu(text)
     if known is not None:
         return known.device

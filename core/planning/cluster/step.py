@@ -1,4 +1,4 @@
-"""One step of a run on many GPUs, on paper: a model's shape, a batch and a cluster in, seconds and bytes out.
+"""Estimates the seconds and bytes of one step on many GPUs.
 
 Everything is arithmetic on published figures and on assumed shares of them (`hardware.Share`); nothing is measured.
 With P parameters of b bytes, c completions of T sampled tokens after a prompt of Q, N GPUs that sample with t of them
@@ -34,13 +34,7 @@ SPARE = 0.9  # of a GPU's memory, what an engine may fill
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Machines that are alike.
-
-    Attributes:
-        gpu: of each.
-        nodes: machines.
-        per_node: GPUs in each.
-    """
+    """Machines that are alike. `per_node`: GPUs in each."""
 
     gpu: Gpu
     nodes: int
@@ -100,7 +94,6 @@ class Placement:
         memory: bytes at the peak of a GPU that trains.
         seconds: part to seconds of a step: "sample", "update", "communicate", "sync".
         sync_bytes: what is handed over each step: all weights, what changed, or the adapter.
-        ahead: sampling and updating run at the same time.
     """
 
     training: int
@@ -129,9 +122,6 @@ def place(shape: Shape, work: Work, cluster: Cluster, share: Share | None = None
     """Returns the placement with the shortest step.
 
     Args:
-        shape: of the model and how it is trained.
-        work: of a step.
-        cluster: the machines.
         share: of the published figures that is reached.
 
     Raises:

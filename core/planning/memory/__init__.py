@@ -1,1 +1,1 @@
-"""Memory before anything is loaded: shapes and settings in, bytes and settings that fit out."""
+"""Counts the memory of a run before anything loads, and finds settings that fit."""

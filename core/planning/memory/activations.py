@@ -37,7 +37,6 @@ class Activations:
         layer: of one decoder layer.
         outside: embedding, final norm and hidden states.
         boundary: the input of one layer, all that checkpointing keeps of it.
-        layers: how many there are.
         made: bytes of the weights that one layer makes anew, however many tokens there are.
     """
 
@@ -55,7 +54,6 @@ class Activations:
         """Bytes at the end of the forward pass, or while one layer is computed again.
 
         Args:
-            tokens: in the micro batch.
             checkpointing: "none"; "full", which keeps the inputs of the layers and computes each again; "offload",
                 which keeps these in host memory, but for the one in use and the one on its way.
         """
@@ -101,9 +99,6 @@ def count_cache(policy: Any) -> float:
 
     They are those of its cache after a few tokens. So layers may differ, and states, which do not grow, are counted as
     if they did: too much rather than too little.
-
-    Args:
-        policy: as for `count_activations`.
 
     Raises:
         Exception: the model cannot be counted this way; its own code raises anything.

@@ -45,9 +45,7 @@ class Fit:
     """Settings that fit.
 
     Attributes:
-        checkpointing: which activations are kept.
         micro_batch: completions per forward and backward pass.
-        decoded: sequences decoded at once.
         update, rollout: bytes at the peaks of the two phases.
         host: bytes of pinned host memory, with offloading.
     """
@@ -62,13 +60,7 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Settings of a user that are not to be chosen; None where they are.
-
-    Attributes:
-        checkpointing: which activations are kept.
-        micro_batch: completions per forward and backward pass.
-        decoded: sequences decoded at once.
-    """
+    """Settings of a user that are not to be chosen; None where they are."""
 
     checkpointing: Checkpointing | None = None
     micro_batch: int | None = None
@@ -92,7 +84,6 @@ class Job:
         context: tokens of a sequence, prompt and completion.
         share: completions that one process trains on per generation; a micro batch divides it.
         engine: "hf" or "vllm".
-        shared: vLLM uses the policy's weights.
         reserved: bytes that vLLM takes for its weights and cache, in which sequences wait for each other; None: it has
             no such limit.
     """
@@ -165,11 +156,7 @@ def best_fit(model: Shape, job: Job, device: Device, given: Given = FREE, spread
     """Returns the settings with the least recomputation, and then the largest batches, that fit; or None.
 
     Args:
-        model: what trains.
-        job: how much of it there is at once.
-        device: whose memory has to hold it.
         given: settings that are not to be chosen.
-        spread: how GPUs share the policy.
     """
 
     def rollout(sequences: int) -> int:

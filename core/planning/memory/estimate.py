@@ -42,17 +42,10 @@ class Shape:
     """What memory depends on in a model and how it is trained; bytes unless it says otherwise.
 
     Attributes:
-        parameters: count, of the base model.
-        hidden, vocabulary, layers: sizes.
         itemsize: of a weight and an activation.
         weights: of the base model as it is held.
-        adapter: of its trained matrices.
-        gradients, optimizer: of what trains.
         reference: of the frozen copy that a KL term needs; 0 for an adapter, which is switched off instead.
-        head_trains: whether the output layer gets gradients.
         cache: keys and values of one token.
-        activations: what a forward pass keeps.
-        packs: whether rows are packed, with attention masks.
         sent: of the copy of the weights as a rollout server was sent them last, where it is in the same memory.
         versions: of the copies of what trains from which batches ahead are sampled.
     """
@@ -84,7 +77,6 @@ class Shape:
 
         Args:
             tokens: completion tokens that are computed at once.
-            head: "naive", "trl" or "grpo".
             device: type of the device, which chooses grpo's tile.
         """
         row = self.hidden * self.itemsize
@@ -129,10 +121,8 @@ class Shape:
 
         Args:
             tokens: of all sequences that are decoded at once, prompts included.
-            device: its kind.
             engine: "hf" uses the policy itself, and in float32 a copy of its weights where it folds an adapter or, on a
                 CPU, lays them out for decoding; "vllm" holds its own.
-            shared: vLLM uses the policy's weights.
         """
         whole = self.parameters * self.itemsize
         copies = (self.adapter > 0 or device == "cpu") and self.itemsize == 4 and self.weights == whole
@@ -142,12 +132,6 @@ class Shape:
 
 def shape(config: Any, dtype: str, lora: LoraSection, *, reference: bool = False) -> Shape:
     """Measures a model from its configuration.
-
-    Args:
-        config: of transformers, for a causal language model.
-        dtype: of the weights: "float32", "bfloat16" or "float16".
-        lora: the adapter, and whether the weights are quantised.
-        reference: a KL term is used.
 
     Raises:
         UsageError: the model's activations, or what it keeps while it samples, cannot be counted.

@@ -1,4 +1,4 @@
-"""Whether a run fits into this machine's memory: its settings and its model's shape in, a mode of checkpointing out."""
+"""Decides whether a run fits into this machine's memory, and with which checkpointing."""
 
 from __future__ import annotations
 
@@ -33,10 +33,8 @@ class Load:
     """What a run puts into memory beside its model.
 
     Attributes:
-        batch, optimizer, rollout: what was decided before.
         longest_prompt: in tokens.
         processes: that share the machine's memory, or have a GPU each.
-        max_turns: the most turns of each environment.
     """
 
     batch: BatchPart
@@ -59,11 +57,6 @@ class Load:
 
 def decide_memory(config: RunConfig, load: Load, model_config: Any) -> MemoryPart:
     """Chooses the mode of checkpointing; a model that cannot be counted keeps everything and is let through.
-
-    Args:
-        config: what the user asked for.
-        load: what was decided before.
-        model_config: of the policy.
 
     Raises:
         UsageError: this machine's memory cannot hold the run; names both sizes, and the settings that would fit.
@@ -96,11 +89,7 @@ def fastest_checkpointing(config: RunConfig, load: Load, measured: Shape, device
 def refuse_no_room(
     config: RunConfig, load: Load, measured: Shape, checkpointing: Checkpointing, device: Device
 ) -> None:
-    """Refuses a run that this machine's memory cannot hold.
-
-    Raises:
-        UsageError: names both sizes, and the settings that would fit.
-    """
+    """Refuses a run that this machine's memory cannot hold."""
     train, rollout = config.train, load.rollout
     if device.kind == "cpu":
         device = replace(device, total=device.total // load.processes)

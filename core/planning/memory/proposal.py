@@ -17,9 +17,7 @@ class Proposal:
     """Machines that hold a run, with settings.
 
     Attributes:
-        nodes: machines.
         per_node: GPUs of each that train.
-        fit: the settings, for each GPU.
         served: the policy is too large to sample by itself or beside an engine: rollout servers on other GPUs do.
     """
 
@@ -38,11 +36,7 @@ def proposed(model: Shape, job: Job, device: Device, per_node: int, given: Given
     """Returns the fewest GPUs that hold a run whose weights, gradients and optimizer are sharded; None: too few do.
 
     Args:
-        model: what trains.
         job: of the whole run: `share` is what all processes train on per generation.
-        device: each of the GPUs.
-        per_node: GPUs in a machine.
-        given: settings that are not to be chosen.
     """
     if model.weights != model.parameters * model.itemsize:  # 4 bits, which are not sharded
         return None

@@ -1,4 +1,4 @@
-"""Configurations of well-known models: a name in, a configuration of transformers out, without a network.
+"""Lists the configurations of well-known models, so that no network is needed.
 
 The figures are those of the models' published config.json files; the tests hold them to the published parameter counts.
 """

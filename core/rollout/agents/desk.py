@@ -48,15 +48,10 @@ class AgentEpisode:
     """The calls of one program in one episode.
 
     Attributes:
-        number: of its rollout in the batch.
-        key: what the program shows.
-        table: where its requests wait.
-        tree: its calls.
         ended: nothing is answered any more.
         refused: the refusals that it was told, in order, the first few.
         limited: a limit of calls, tokens or the context cut it off.
         waited: seconds in which at least one request waited, until the last time that none did.
-        open: how many wait.
         since: when the first of them came, by the monotonic clock.
     """
 
@@ -81,8 +76,6 @@ class Waiting:
     """A call that waits to be sampled.
 
     Attributes:
-        episode: whose it is.
-        call: not answered yet.
         room: the most tokens that the run would sample here.
         most: those that the program wants, too.
     """
@@ -98,7 +91,6 @@ class Table:
 
     Attributes:
         changed: notified when the first request comes, and when so many episodes wait as are wanted.
-        waiting: the requests.
         wanted: episodes that have to wait before whoever samples can do something: each time that it is woken, the
             gateway waits for Python's lock.
         first, last: when the first and the last of them came, by the monotonic clock.
@@ -149,7 +141,6 @@ class AgentDesk:
     Args:
         model: the name by which programs ask for the policy.
         splice: renders and reads messages, in the event loop of the gateway only.
-        limits: of each episode.
     """
 
     def __init__(self, model: str, splice: Splice, limits: CallLimits) -> None:
@@ -194,11 +185,7 @@ class AgentDesk:
         return key in self._episodes
 
     async def ask(self, key: str, ask: Ask) -> Answers:
-        """Has a request answered by whoever samples.
-
-        Raises:
-            Refused: see `Desk`.
-        """
+        """Has a request answered by whoever samples. Raises Refused: see `Desk`."""
         self._loop = asyncio.get_running_loop()
         episode = self._episode(key)
         try:

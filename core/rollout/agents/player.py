@@ -50,7 +50,6 @@ class AgentLimits:
 
     Attributes:
         seconds: that a program may take in an episode, without the time in which it waits for the policy.
-        at_once: how many run side by side.
         window: seconds after which a round of sampling begins though some programs do not wait; None: it waits for all.
         choice: which of their calls train.
     """
@@ -78,10 +77,6 @@ class AgentPlayer:
     """Plays rollouts by a program; it has the form of `Player` (core/rollout/turns/play.py).
 
     Attributes:
-        desk: takes the requests.
-        url: of the gateway.
-        programs: starts and ends programs.
-        limits: of each.
         end: the token that ends a completion.
     """
 
@@ -106,7 +101,6 @@ class AgentPlayer:
             episodes: one per rollout.
             prompts: of the environment, which agents replace by their own.
             sample: token ids in, one completion each out.
-            params: how to choose tokens.
             on_ended: told the number of a rollout when it ends, and what rewards see of it.
         """
         table = Table()

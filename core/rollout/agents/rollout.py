@@ -73,9 +73,6 @@ def trajectory_of(
     """Returns the rollout of an episode whose program is dead.
 
     Args:
-        start: what the environment asked.
-        episode: the calls.
-        ended: how the program ended.
         end: the token that ends a completion; a failed rollout is this token, which nobody chose.
         choice: which calls train.
     """
@@ -138,13 +135,7 @@ def _failure(episode: AgentEpisode, ended: AgentExit, *, heard: bool) -> str:
 
 
 def _record(episode: AgentEpisode, ended: AgentExit, trained: Sequence[Call]) -> AgentRecord:
-    """Returns what is recorded of an episode.
-
-    Args:
-        episode: with its calls.
-        ended: how its program ended.
-        trained: the calls that train, in the order of the rollout's tokens.
-    """
+    """Returns what is recorded of an episode. `trained`: the calls that train, in the order of the rollout's tokens."""
     calls = episode.tree.calls
     ends = list(accumulate((len(call.ids) for call in trained), initial=0))
     starts = {id(call): start for call, start in zip(trained, ends, strict=False)}

@@ -65,8 +65,6 @@ class Splice:
 
         Args:
             said: what was sampled, as the program was told.
-            new: the messages that followed.
-            tools: that the program offers.
             before: the messages before `said`; answers of tools may be to calls in them.
             last: the last token that was sampled; where it is the one that ends a message, it is not repeated.
 
@@ -90,8 +88,6 @@ class Splice:
         """Returns what the policy said, with the calls of tools that it asks for.
 
         Args:
-            ids: that were sampled.
-            tools: that the program offers.
             name: the beginning of the ids of calls.
         """
         calls, text = self.format(tools).read(self._tokenizer, ids) if tools else ([], "")

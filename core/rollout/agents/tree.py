@@ -27,9 +27,6 @@ class Call:
     """One request of a program, and what was sampled for it.
 
     Attributes:
-        number: in the order in which they came.
-        ask: the request.
-        prompt: token ids.
         parent: the call that it goes on from; None: it is a root.
         reason: why it is a root: the first one, another thread of the program, other tools, another system message, a
             shorter history, a changed one, a template that cannot go on, or the same question once more; None: no root.
@@ -37,8 +34,6 @@ class Call:
         turn: which one it is among those of the episode with the same prompt.
         ids, logprobs: what was sampled; of `said`, in nats.
         said: the answer; None while it is not sampled.
-        reply: what the program is sent.
-        delivered: whether the program received it.
         seconds: from the request to the answer.
         waiters: who waits for the answer, in the event loop of the gateway.
     """
@@ -69,11 +64,7 @@ class Call:
 
 @dataclass(slots=True)
 class CallTree:
-    """The calls of one episode.
-
-    Attributes:
-        calls: in the order in which they came.
-    """
+    """The calls of one episode."""
 
     calls: list[Call] = field(default_factory=list)
     _ends: dict[bytes, Call] = field(default_factory=dict)
@@ -127,11 +118,7 @@ class CallTree:
         return self._last[1]
 
     def branches(self, trains: Callable[[Call], bool]) -> list[tuple[Branch, list[Call]]]:
-        """Returns the rows of the calls that train, each with the calls whose tokens train in it.
-
-        Args:
-            trains: which calls do, of those that were delivered.
-        """
+        """Returns the rows of the calls that train, each with the calls whose tokens train in it."""
         chosen = [call for call in self.calls if call.delivered and call.ids and trains(call)]
         inner = {id(above) for call in chosen for above in _above(call)}
         taken: set[int] = set()

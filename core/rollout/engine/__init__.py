@@ -1,1 +1,1 @@
-"""Rollouts by vLLM, in this process: prompts in, completions of a proven copy of the policy out."""
+"""Samples with vLLM in this process, from a verified copy of the policy."""

@@ -1,4 +1,4 @@
-"""What the proof of a sync needs of an engine, whether it runs in this process or behind a server."""
+"""Declares what the proof of a sync needs of an engine, in this process or behind a server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ class EngineLink(Protocol):
     Attributes:
         context: the longest prompt with its completion, in tokens.
         block: tokens in one block of the engine's prefix cache.
-        lora: whether it can serve an adapter beside its weights.
     """
 
     context: int

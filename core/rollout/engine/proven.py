@@ -1,6 +1,4 @@
-"""Rollouts from engines that hold a copy of the policy, every copy proven before it is used.
-
-In: the policy. Out: completions of engines that were shown to serve this policy's weights.
+"""Samples from engines that hold a copy of the policy, and verifies every copy before it is used.
 
 Theory of operation. A copy can be wrong without an error: base weights served for an adapter, one layer of the last
 step, a cache of keys and values of the step before. Each sync is therefore proven in layers, cheapest first:
@@ -68,10 +66,8 @@ class Engine:
     """An engine that this process hands weights to, and what is known of it.
 
     Attributes:
-        link: to it.
         epoch: of the last handing over; None: what it holds is not known.
         has_base: its own weights are the frozen ones.
-        tested: it passed the self-test.
         spot: what it completed the fixed prompt with.
         error: why it was left alone for the rest of this attempt.
     """
@@ -96,7 +92,6 @@ class EngineRollouts:
         links: the engines that this process hands weights to.
         guest: the engine of another process that this one samples on, where it has none of its own.
         tolerance: mean difference of log-probabilities that an engine's arithmetic explains, in nats.
-        lora_sync: how an adapter is handed over.
         shared_bytes: of the frozen weights that the engine and the policy both compute with, which are then never
             handed over; None: each has its own.
         types: of the weights as they were loaded, by checkpoint name; those that train in another are handed over so.

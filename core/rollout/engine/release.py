@@ -1,4 +1,4 @@
-"""Which vLLM is installed, and whether the sync of weights was proven with it; how to install one that was."""
+"""Says which vLLM is installed, whether weight sync was tested with it, and how to install one that was."""
 
 from __future__ import annotations
 
@@ -11,11 +11,7 @@ FIRST, LAST = (0, 31), (0, 32)  # releases of vLLM that the sync was proven with
 
 
 def refuse_missing_vllm() -> None:
-    """Refuses to go on without a vLLM that the sync was proven with.
-
-    Raises:
-        UsageError: with the line that installs one.
-    """
+    """Refuses to go on without a vLLM that the sync was proven with."""
     found = vllm_version()
     if found is None:
         raise UsageError(f"vLLM is not installed. Install it with: {install_line()}")

@@ -1,7 +1,7 @@
-"""vLLM on several devices, a process for each of them (tensor parallel): weights in one by one, completions out.
+"""Runs vLLM on several devices, with a process for each (tensor parallel).
 
-In: what `VllmEngine` takes. Out: the same. A stream of weights cannot go to other processes, so they are sent one by
-one within a session, whole, and each rank keeps its part. Fingerprints are of the whole, put together by the ranks.
+A stream of weights cannot go to other processes, so they are sent one by one within a session, whole, and each rank
+keeps its part. Fingerprints are of the whole, put together by the ranks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which of several engines samples what: prompts in, their completions in the order of the prompts out.
+"""Distributes prompts over several engines and returns the completions in the order of the prompts.
 
 The members of a group go to one engine, which computes their prompt once. Over several turns a rollout stays with the
 engine that has computed what stands before its next turn. Engines sample at the same time.
@@ -18,11 +18,7 @@ Generate = Callable[[Sequence[Sequence[int]], SamplingParams, "OnDone | None"], 
 
 
 class Seats:
-    """Remembers which engine has computed which prompts, from one turn to the next.
-
-    Args:
-        number: of engines.
-    """
+    """Remembers which engine has computed which prompts, from one turn to the next."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -54,11 +50,7 @@ class Seats:
 
 
 class Spread:
-    """Several engines that hold the same policy, as one.
-
-    Args:
-        engines: what samples on each.
-    """
+    """Several engines that hold the same policy, as one."""
 
     def __init__(self, engines: Sequence[Generate]) -> None:
         self._engines = list(engines)

@@ -1,4 +1,4 @@
-"""vLLM inside this process: prompts as token ids in, sampled token ids and their log-probabilities out.
+"""Runs vLLM inside this process: samples token ids and returns their log-probabilities.
 
 The engine shares the machine with the trainer. On a GPU it gives up its memory between rollouts and takes it back; on
 a CPU there is nothing to give up. It is handed weights through vLLM's weight-transfer session and adapters as tensors,
@@ -42,7 +42,6 @@ class EngineSettings:
     """How to start an engine.
 
     Attributes:
-        model: a folder or hub id.
         dtype: of the weights; vLLM's own choice would turn float32 checkpoints into bfloat16.
         context: the longest prompt with its completion, in tokens.
         raw_logprobs: report log softmax(logits) instead of that of what is left after temperature and filters.

@@ -1,4 +1,4 @@
-"""One stream of weights for several engines at once: named tensors in, each taker has seen all of them.
+"""Hands one stream of weights to several engines at once.
 
 Theory of operation. Making the next tensor may be a step that all processes of a run take together (a sharded policy
 is put together tensor by tensor), so the stream is always read to its end, by the thread that asked for it, however
@@ -36,7 +36,6 @@ def hand_out(tensors: Iterable[Named], takers: Sequence[Callable[[Iterator[Named
 
     Args:
         tensors: the stream; it is read to its end, also without takers.
-        takers: each reads as much of it as it likes.
 
     Raises:
         Exception: what the stream itself raised, once every taker has heard of it.

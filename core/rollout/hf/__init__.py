@@ -1,1 +1,1 @@
-"""Rollouts by the policy itself, through transformers."""
+"""Samples with the policy itself, through transformers."""

@@ -32,7 +32,6 @@ class Started:
         mask: [B, W], 1 for the slots of the cache, or of prompts that are held apart, that count.
         position: [B], of the last token.
         logits: [B, V], for the next token.
-        prompts: keys and values that completions share.
     """
 
     carries: Carried
@@ -66,7 +65,6 @@ class KeptTurns:
         """Takes rows of a cache.
 
         Args:
-            cache: of transformers.
             rows: which, [N], copied; or a slice of them, of a cache that nobody uses any more.
             counts: [N, W], whether a slot of the cache holds a token of the context.
             contexts: the tokens of those slots, for each row.
@@ -97,7 +95,6 @@ class KeptTurns:
             model: the one whose cache was kept, with the same weights.
             prompts: token ids, each longer than what was kept of it.
             pad_id: fills the left of what is new.
-            prefill: computes prompts of which nothing was kept.
         """
         parts, where = self._parts, self._where
         self._parts, self._where = [], {}

@@ -20,7 +20,6 @@ class PreallocatedLayer(DynamicLayer):  # type: ignore[misc]
 
     Args:
         layer: whose keys and values it goes on from.
-        most: slots that it will ever need.
     """
 
     def __init__(self, layer: DynamicLayer, most: int) -> None:

@@ -28,7 +28,6 @@ def folded(model: Any, *, packs: bool = False) -> Iterator[None]:
     """Adds the adapter of a model to its weights while this lasts; gradients are not needed meanwhile.
 
     Args:
-        model: a model of transformers, or of PEFT around one.
         packs: also lay weights out for products of few rows, and make fewer calls of many small ones.
     """
     packs = packs and not hasattr(model, "_original_forward")  # of accelerate, whose forward rounds

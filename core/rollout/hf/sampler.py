@@ -1,6 +1,4 @@
-"""The rollout backend that samples with the policy itself, through transformers.
-
-In: prompts as token ids, one per completion wanted. Out: one `Sampled` each, tokens and their log-probabilities.
+"""Implements the rollout backend that samples with the policy itself, through transformers.
 
 Theory of operation of `sample`. Prompts are left-padded and every row carries its own position ids, so a row decodes
 exactly as it would alone; where a model's states would see the padding (core/rollout/hf/states.py), prompts of one
@@ -44,11 +42,7 @@ SHRINK_AT = 0.75  # of the rows still running: shrink the batch when fewer than 
 
 
 class HfRollouts:
-    """Samples with the training model itself.
-
-    Args:
-        batch_size: completions decoded at once, or None for all.
-    """
+    """Samples with the training model itself."""
 
     exact = True
 
@@ -106,8 +100,6 @@ def sample(
     Args:
         model: a causal language model; it is put into evaluation mode and back.
         prompts: token ids, one sequence per completion; equal neighbours share their prefill.
-        params: how to choose tokens.
-        on_done: told of completions as they end.
         kept: keeps what was computed of the prompts and completions for the next turn, and has what was kept last.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Chooses the next token of every row: logits and sampling parameters in, tokens and their log-probabilities out."""
+"""Chooses the next token of every row from its logits, and returns its log-probability."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ def choose(logits: torch.Tensor, params: SamplingParams, uniforms: torch.Tensor)
 
     Args:
         logits: [B, V].
-        params: how.
         uniforms: [B] float64, random numbers in [0, 1).
 
     Returns:

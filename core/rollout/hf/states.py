@@ -21,7 +21,6 @@ class Carried:
     """A cache, and the argument of the model that takes it.
 
     Attributes:
-        name: of the argument.
         cache: of transformers, [B, ...]; None where the model gives none away, so that every step begins anew.
     """
 

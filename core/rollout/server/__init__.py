@@ -1,1 +1,1 @@
-"""A rollout engine behind HTTP: its server, its client, and what both say to each other."""
+"""Serves a rollout engine over HTTP: server, client and protocol."""

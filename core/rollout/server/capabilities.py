@@ -1,7 +1,4 @@
-"""What a rollout server is, what a run needs it to be, and the command that starts the one that fits.
-
-In: a plan, or the settings of an engine. Out: a `ServerCapabilities` on either side; the differences in words.
-"""
+"""Compares what a rollout server is with what a run needs, and writes the command that starts one that fits."""
 
 from __future__ import annotations
 
@@ -47,9 +44,6 @@ class ServerCapabilities:
 
     Attributes:
         model: a folder or hub id, for people: weights are handed over, so another name may be as good.
-        traits: the architecture.
-        tokenizer: fingerprint of the vocabulary.
-        dtype: of the weights.
         context: tokens of prompt and completion; wanted: at least.
         raw_logprobs: it reports log-probabilities before temperature and filters, else after; wanted None: either.
         lora_rank: the largest rank that it serves; wanted: at least; None: no adapters.
@@ -58,7 +52,6 @@ class ServerCapabilities:
         vllm: its version; wanted: empty.
         workers: processes that share its layers; wanted: 1, for any number.
         device: type of the device that it computes on; wanted: empty.
-        protocol: see PROTOCOL.
     """
 
     model: str
@@ -120,12 +113,7 @@ def card_of_model(
     """Returns what a server of a model will be, before it has an engine.
 
     Args:
-        source: a folder or hub id.
-        dtype: of the weights.
         context: tokens of prompt and completion; None: the model's own limit.
-        raw_logprobs: see `ServerCapabilities`.
-        rank: the largest rank of adapters, or None.
-        targets: the modules that they adapt, or "all-linear".
 
     Raises:
         UsageError: the model cannot be read, has no limit of its own, or has not these modules.
@@ -171,11 +159,7 @@ def largest_frame(source: str) -> int:
 
 
 def refuse_unsplittable(source: str, devices: int) -> None:
-    """Refuses to share a model's layers among devices that are not there, or that it cannot be split for.
-
-    Raises:
-        UsageError: says which number would do.
-    """
+    """Refuses to share a model's layers among devices that are not there, or that it cannot be split for."""
     import torch
 
     from grpo.core.policy.load import load_model_config, text_setting
@@ -237,11 +221,7 @@ def card_to_json(card: ServerCapabilities) -> dict[str, Any]:
 
 
 def card_from_json(tree: Mapping[str, Any]) -> ServerCapabilities:
-    """Reads a card; what a newer server adds is left out.
-
-    Raises:
-        UsageError: it is none.
-    """
+    """Reads a card; what a newer server adds is left out. Raises UsageError: it is none."""
     known = {field.name for field in fields(ServerCapabilities)}
     try:
         card = ServerCapabilities(**{name: value for name, value in tree.items() if name in known})
@@ -283,9 +263,6 @@ def command_for(wanted: ServerCapabilities, url: str, *, embedded: bool, all_lin
     """Returns the command that starts a server which fits, to be typed where it shall run.
 
     Args:
-        wanted: what the run needs.
-        url: where it shall listen.
-        embedded: the model is the embedded one.
         all_linear: the adapted modules are all linear ones, which needs no telling.
     """
     place = urlsplit(url)

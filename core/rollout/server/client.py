@@ -1,6 +1,4 @@
-"""vLLM behind a server of its own: the client of core/rollout/server/serve.py, one engine link like any other.
-
-In: weights and prompts. Out: what the server says, or a fault when it is not the server of the last handing over.
+"""Speaks to a rollout server (core/rollout/server/serve.py) as one engine link like any other.
 
 A server can be killed and started again in the middle of a run; then it holds the weights of its file. Its incarnation
 shows that: `epoch` waits until a server answers, and returns another number when it is another one, so that
@@ -54,9 +52,6 @@ class ServerLink:
     """An `EngineLink` to a server.
 
     Args:
-        url: where it listens.
-        wanted: what it has to be.
-        command: starts one that is.
         patience: seconds to wait for a server that is gone.
         warned: told when it is gone, and when it is back.
         last: the weights as they went out last, which all links of a run share, so that what changed is all that
@@ -366,11 +361,7 @@ def state_of(url: str) -> dict[str, Any]:
 
 
 def _answer(url: str, path: str, body: bytes | Iterator[bytes], headers: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """Posts, and yields the lines of the answer.
-
-    Raises:
-        OSError, HTTPException: the connection broke off.
-    """
+    """Posts, and yields the lines of the answer. Raises OSError, HTTPException: the connection broke off."""
     connection = _connection(url, SILENCE)
     chunked = not isinstance(body, bytes)
     sent = {**headers, **_token(), **({"Transfer-Encoding": "chunked"} if chunked else {})}

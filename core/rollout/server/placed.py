@@ -1,4 +1,4 @@
-"""A rollout server that a cluster places: the command that starts it in; where it listens out, until its object ends.
+"""Starts a rollout server on a node of a cluster and says where it listens.
 
 The server is `grpo serve-rollouts` in a process of its own. It ends when the process of this object does, since it
 watches its stdin.
@@ -30,12 +30,7 @@ main()
 
 
 class PlacedServer:
-    """Starts a server.
-
-    Args:
-        command: as `command_for` writes it.
-        token: what its callers have to know.
-    """
+    """Starts a server."""
 
     def __init__(self, command: str, token: str) -> None:
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the object
@@ -48,11 +43,7 @@ class PlacedServer:
         )
 
     def address(self, _: bytes) -> bytes:
-        """Returns its URL, once it has loaded.
-
-        Raises:
-            RunError: it ended, or takes longer than `LOADING`.
-        """
+        """Returns its URL, once it has loaded. Raises RunError: it ended, or takes longer than `LOADING`."""
         until = time.monotonic() + LOADING
         while time.monotonic() < until:
             self._said.seek(0)

@@ -108,7 +108,6 @@ class RolloutServer:
 
     Args:
         address: host and port to listen on; taken at once, answered on from `serve`.
-        token: what callers have to know, or None.
         largest: bytes of one tensor, at most, with what says where it changed.
 
     Raises:
@@ -311,11 +310,7 @@ class _Relayed(StreamingResponse):
 
 
 def refuse_open(host: str, token: str | None) -> None:
-    """Refuses to listen without a token where other machines reach.
-
-    Raises:
-        UsageError: with the remedy.
-    """
+    """Refuses to listen without a token where other machines reach."""
     if token is None and not is_loopback(host):
         raise UsageError(
             f"--host {host}: anybody who reaches this port could replace the weights. Set {TOKEN} to a secret, for the "

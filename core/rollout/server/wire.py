@@ -45,12 +45,7 @@ def frames(items: Iterable[Item | Announced], *, end: bool = True) -> Iterator[b
 
 
 class Unframed:
-    """Iterates over the items [tensors on the CPU] of a stream of frames.
-
-    Args:
-        source: where the frames come from.
-        largest: bytes of a frame, at most.
-    """
+    """Iterates over the items [tensors on the CPU] of a stream of frames. `largest`: bytes of a frame, at most."""
 
     def __init__(self, source: Readable, largest: int = LARGEST) -> None:
         self._source = source
@@ -58,11 +53,7 @@ class Unframed:
         self._ended = False
 
     def __iter__(self) -> Iterator[Item]:
-        """Yields the items that are left.
-
-        Raises:
-            ConnectionError: the stream broke off, or is none of items.
-        """
+        """Yields the items that are left. Raises ConnectionError: the stream broke off, or is none of items."""
         for item in self._all():
             if isinstance(item, Announced):
                 raise ConnectionError(f"{item.name} was announced, and no group was joined")
@@ -85,11 +76,7 @@ class Unframed:
             self._frame()
 
     def _all(self) -> Iterator[Item | Announced]:
-        """Yields whatever is left.
-
-        Raises:
-            ConnectionError: the stream broke off, or is none of frames.
-        """
+        """Yields whatever is left. Raises ConnectionError: the stream broke off, or is none of frames."""
         while blob := self._frame():
             try:
                 item = _unpacked(blob)
@@ -133,11 +120,7 @@ def _packed(item: Item | Announced) -> bytes:
 
 
 def _unpacked(blob: bytes) -> Item | Announced:
-    """Reads the safetensors file of an item.
-
-    Raises:
-        SafetensorError, KeyError, ValueError: it is none.
-    """
+    """Reads the safetensors file of an item. Raises SafetensorError, KeyError, ValueError: it is none."""
     tensors = load(blob)  # looks at the header before anything else does
     notes: Mapping[str, str] = json.loads(blob[8 : 8 + int.from_bytes(blob[:8], "little")])["__metadata__"]
     name, kind = notes["name"], notes["kind"]
@@ -161,11 +144,7 @@ def _unpacked(blob: bytes) -> Item | Announced:
 
 
 def _announced(name: str, dtype: str, shape: list[int]) -> Announced:
-    """Returns an announcement of a tensor that can be.
-
-    Raises:
-        ValueError: it cannot.
-    """
+    """Returns an announcement of a tensor that can be. Raises ValueError: it cannot."""
     kind = getattr(torch, dtype, None)
     fits = all(isinstance(size, int) and size >= 0 for size in shape)
     if not isinstance(kind, torch.dtype) or not fits or math.prod(shape) * kind.itemsize > LARGEST:
@@ -174,11 +153,7 @@ def _announced(name: str, dtype: str, shape: list[int]) -> Announced:
 
 
 def exactly(read: Callable[[int], bytes], size: int) -> bytes:
-    """Reads so many bytes, and takes memory for them as they arrive.
-
-    Raises:
-        ConnectionError: there are fewer.
-    """
+    """Reads so many bytes, and takes memory for them as they arrive. Raises ConnectionError: there are fewer."""
     parts: list[bytes] = []
     left = size
     while left:

@@ -1,1 +1,1 @@
-"""New weights to a rollout engine, and the proof that they arrived."""
+"""Syncs new weights to a rollout engine and verifies that they arrived."""

@@ -1,4 +1,4 @@
-"""What changed in a tensor, in as few bytes as that takes: two tensors of one kind in, `Changes` out, and back.
+"""Encodes what changed between two tensors in as few bytes as that takes, and applies it.
 
 Theory of operation. A step at a learning rate of 1e-6 moves about one in two hundred bfloat16 weights, mostly by their
 last bit, and those lie scattered: of any 64 in a row every fourth time one moved. So hashes of blocks would not do, and
@@ -35,7 +35,6 @@ class Changes:
     """The entries of a tensor that changed.
 
     Attributes:
-        form: how positions are written.
         positions: [P] uint8.
         values: [n] the new entries in the order of their positions, in the tensor's own type, on the CPU.
     """
@@ -133,11 +132,7 @@ def _shortest(positions: Numbers, size: int) -> tuple[Form, Bytes]:
 
 
 def _read(changes: Changes, size: int) -> Numbers:
-    """Returns the positions of changes among `size` entries.
-
-    Raises:
-        ValueError: these are none.
-    """
+    """Returns the positions of changes among `size` entries. Raises ValueError: these are none."""
     data = changes.positions
     if changes.form == "bitmap":
         if len(data) != -(-size // 8):

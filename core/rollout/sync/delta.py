@@ -1,8 +1,6 @@
-"""What of the weights has to travel to an engine far away: a stream of tensors in, items out, and back.
+"""Sends only the changed weights to an engine far away.
 
-In: named tensors, and what the other side was shown to hold. Out: for each tensor an item: the whole of it, what
-changed in it, that it is the same, or that it is the one before under another name (a tied head). The other side makes
-whole tensors of them again.
+The other side makes whole tensors of them again.
 
 Theory of operation. Weights are known by the digest of their bits, type and shape, not by the number of a step. The
 sender has a copy of the weights that went out last and notes for each engine the digests of what it holds; the receiver
@@ -76,8 +74,6 @@ class _Entry:
     """A tensor as it went out last.
 
     Attributes:
-        digest: of the tensor.
-        tensor: this process's own copy.
         before: digest of the one before.
         changes: from that one, where they are smaller.
     """
@@ -163,7 +159,6 @@ class HeldWeights:
         """Yields named whole tensors of the items, which the taker must not write to.
 
         Args:
-            items: of a `Sender`.
             keep: more will follow that is made of these.
 
         Raises:

@@ -1,4 +1,4 @@
-"""A copy of the weights that did not arrive: caught, repeated once, and only then an error of the run."""
+"""Defines the error of a copy of the weights that did not arrive; a sync is repeated once before it is raised."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Whole tensors from the process that trains to those that serve, by a collective: NCCL between GPUs, gloo elsewhere.
-
-In: tensors of the first member. Out: the same on all others, one at a time.
+"""Sends whole tensors from the trainer to the engines by a collective: NCCL between GPUs, gloo elsewhere.
 
 Theory of operation. The trainer, member 0, opens a `Meeting` on the address by which the server is reached, and tells
 the server of it by its authenticated wire; the engine's workers are the other members. Who does not know the meeting's
@@ -29,14 +27,7 @@ dist: Any = distributed  # its stores and groups are exported without types
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """Where the members of a group find each other.
-
-    Attributes:
-        host, port: of the first member.
-        key: of this group alone.
-        size: number of members.
-        backend: what carries tensors.
-    """
+    """Where the members of a group find each other."""
 
     host: str
     port: int
@@ -50,11 +41,7 @@ class Meeting:
 
     @classmethod
     def from_json(cls, tree: Mapping[str, Any]) -> Meeting:
-        """Reads what `to_json` wrote.
-
-        Raises:
-            ValueError: it is none.
-        """
+        """Reads what `to_json` wrote. Raises ValueError: it is none."""
         try:
             meeting = cls(str(tree["host"]), int(tree["port"]), str(tree["key"]), int(tree["size"]), tree["backend"])
         except KeyError as error:
@@ -69,8 +56,6 @@ class OpenMeeting:
 
     Args:
         host: the address of this process that the others reach.
-        size: number of members.
-        backend: what carries tensors.
     """
 
     def __init__(self, host: str, size: int, backend: Backend) -> None:
@@ -80,11 +65,7 @@ class OpenMeeting:
         self._store = _store(self.meeting, listening)
 
     def join(self) -> TransferGroup:
-        """Waits for all the others.
-
-        Raises:
-            RuntimeError: they did not come in time.
-        """
+        """Waits for all the others. Raises RuntimeError: they did not come in time."""
         return TransferGroup(self.meeting, 0, self._store)
 
 
@@ -92,7 +73,6 @@ class TransferGroup:
     """A member of a group.
 
     Args:
-        meeting: where the others are.
         rank: number of this member; 0 sends.
         store: of the one who opened the meeting; None: reached by the network.
 
@@ -121,21 +101,13 @@ class TransferGroup:
             self._group = gloo(place, rank, meeting.size, options)
 
     def send(self, tensor: torch.Tensor) -> None:
-        """Sends a tensor to all the others.
-
-        Raises:
-            RuntimeError: one of them is gone.
-        """
+        """Sends a tensor to all the others. Raises RuntimeError: one of them is gone."""
         bits = tensor.detach().to(self._device).contiguous().reshape(-1).view(torch.uint8)
         if bits.numel():
             self._group.broadcast(bits, 0).wait()
 
     def receive(self, dtype: torch.dtype, shape: Sequence[int]) -> torch.Tensor:
-        """Returns the tensor that the first member sends.
-
-        Raises:
-            RuntimeError: it is gone.
-        """
+        """Returns the tensor that the first member sends. Raises RuntimeError: it is gone."""
         bits = torch.empty(math.prod(shape) * dtype.itemsize, dtype=torch.uint8, device=self._device)
         if bits.numel():
             self._group.broadcast(bits, 0).wait()

@@ -1,4 +1,4 @@
-"""Whether an adapter is handed over alone or folded into the weights: the user's word, or the faster of the two.
+"""Decides whether an adapter is synced alone or merged into the weights: as the user says, or the faster of the two.
 
 Handing the adapter over alone moves far less, but an engine samples more slowly with an adapter beside its weights.
 Which of the two wins depends on the model, the batch and the device, so both are timed on the first batches.
@@ -29,11 +29,7 @@ class LoraChoice:
         return self._chosen is None
 
     def choose(self, able: bool) -> bool:
-        """Returns whether to fold this time.
-
-        Args:
-            able: whether the engine can serve an adapter at all.
-        """
+        """Returns whether to fold this time. `able`: whether the engine can serve an adapter at all."""
         if not able:
             self._chosen = True
         if self._chosen is None and all(len(times) >= TRIALS for times in self._seconds.values()):

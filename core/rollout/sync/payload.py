@@ -1,6 +1,5 @@
-"""What a rollout engine must serve: the policy's weights under their checkpoint names, or its adapter alone.
+"""Streams the policy's weights under their checkpoint names, or its adapter alone, with a fingerprint of each.
 
-In: a transformers or PEFT model. Out: a stream of named tensors, or one `Adapter`, with a fingerprint of each.
 Nothing here writes to the model, and only one folded tensor exists at a time.
 
 LoRA is handed over in one of two ways. Folded: each adapted weight as W + scaling * B @ A, computed out of place, so
@@ -34,7 +33,6 @@ class Adapter:
     """A LoRA adapter as an engine takes it: y = W x + B (A x).
 
     Attributes:
-        rank: the largest rank among its modules.
         tensors: name under PEFT's conventions to A [r, in] or B [out, r]; B carries the scaling.
     """
 
@@ -58,11 +56,7 @@ def has_adapter(model: Any) -> bool:
 
 
 def refuse_unservable_adapter(model: Any) -> None:
-    """Refuses adapters that an engine would serve wrongly or that are more than A and B.
-
-    Raises:
-        UsageError: names the setting.
-    """
+    """Refuses adapters that an engine would serve wrongly or that are more than A and B."""
     config = model.peft_config[ADAPTER]
     extra = {
         "use_dora": bool(getattr(config, "use_dora", False)),
@@ -89,9 +83,6 @@ def refuse_unservable_adapter(model: Any) -> None:
 
 def adapter_of(model: Any) -> Adapter:
     """Copies the adapter of a PEFT model, B already scaled; of a sharded one all processes step together.
-
-    Args:
-        model: the policy.
 
     Raises:
         UsageError: the adapter is of a kind that engines serve wrongly.
@@ -144,8 +135,6 @@ def weight_stream(
     the embedding's update does not reach.
 
     Args:
-        model: the policy.
-        base: leave the adapter out.
         types: of weights that train in another one than engines serve, as FSDP's mixed precision has it.
 
     Raises:
@@ -175,7 +164,6 @@ class Recorder:
     """Passes a stream on and remembers the fingerprint and the size of everything that went through.
 
     Attributes:
-        fingerprints: name to fingerprint.
         bytes: of all tensors; one that comes under two names in a row, as a tied head does, counts once.
     """
 

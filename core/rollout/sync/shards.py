@@ -1,6 +1,4 @@
-"""Weights of a tensor-parallel engine, put together from the shards that its ranks hold.
-
-In: what one rank holds of a matrix, a bias or an adapter. Out: the whole of it, on every rank.
+"""Puts the weights of a tensor-parallel engine together from the shards of its ranks.
 
 Layers are split in one of two ways: by their outputs (rows of W; each of several fused matrices by itself) or by their
 inputs (columns of W). What is not split is the same on every rank.
@@ -20,7 +18,6 @@ class Shards:
     """How a model is split; all ranks ask for the same things in the same order.
 
     Attributes:
-        number: ranks of the tensor-parallel group.
         gather: this rank's tensor [...] to those of all ranks [number, ...], in the order of the ranks.
     """
 

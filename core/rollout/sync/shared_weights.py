@@ -1,7 +1,4 @@
-"""One copy of the frozen weights for an adapter's training and for the engine that samples beside it.
-
-In: a PEFT model, and the model of an engine in this process. Out: the frozen parameters of the first are views of the
-second's tensors, and their own memory is given back.
+"""Makes the policy's frozen parameters views of the engine's tensors, so that one copy serves both.
 
 The engine fuses matrices (q, k and v into one) and pads the vocabulary, so a parameter becomes some rows of a larger
 tensor; rows are contiguous, so nothing computes differently. Each view must equal its parameter bit for bit before any
@@ -39,7 +36,6 @@ def share_frozen(model: Any, engine_model: Any) -> Shared:
     """Makes the frozen parameters of a policy views of an engine's weights.
 
     Args:
-        model: a PEFT model; only its adapter trains.
         engine_model: unquantised and not sharded.
 
     Raises:

@@ -1,7 +1,4 @@
-"""The weights as an engine computes with them, under the names of the checkpoint.
-
-In: a model of vLLM, unquantised, or a rank's shard of one. Out: for each checkpoint name the columns that a fingerprint
-reads, put together from all ranks.
+"""Reads weights as an engine computes with them, under the names of the checkpoint.
 
 Theory of operation. vLLM fuses projections (q, k, v into one matrix), pads the vocabulary, and on CPU repacks matrices
 into a form that cannot be read back. A matrix is therefore read through its own multiplication: one-hot rows times W^T
@@ -34,11 +31,7 @@ def adapter_fingerprints(
     """Returns the fingerprints of the adapter that the engine's LoRA layers hold, from their stacked tensors.
 
     Args:
-        manager: the engine's adapter manager.
-        number: of the adapter.
-        seed: of the fingerprints.
         ranks: PEFT name of each tensor to its rank; the stacked ones are padded to the largest.
-        shards: how the layers are split.
     """
     if number not in manager.lora_index_to_id:
         return {}

@@ -1,6 +1,4 @@
-"""The engine's side of a sync: methods that join vLLM's worker, in this process or in a server's.
-
-In: a stream of weights, or an adapter. Out: the model that the engine serves has them; fingerprints say so.
+"""Adds the engine's side of a sync to vLLM's worker, in this process or in a server's.
 
 vLLM mixes `WorkerExtension` into its worker (`worker_extension_cls`), which makes its methods callable by name over
 `collective_rpc`. Weights go through vLLM's own weight-transfer session, which reloads layer by layer and repacks what

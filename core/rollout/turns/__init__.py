@@ -1,1 +1,1 @@
-"""Rollouts of several turns: episodes in, tokens of which some were sampled and some observed out."""
+"""Plays rollouts of several turns, whose tokens are sampled or observed."""

@@ -1,4 +1,4 @@
-"""What a chat template puts between two turns of the policy: a tokenizer and a prompt in, the tokens of an answer out.
+"""Finds the tokens that a chat template puts between two turns of the policy.
 
 Theory of operation. A conversation goes on from the tokens that were sampled; nothing that the policy said is rendered
 or tokenised again. After a turn only the text between is added: the end of the policy's message, the observation as a
@@ -50,7 +50,6 @@ class TurnFormat:
         """Returns the tokens between two turns.
 
         Args:
-            tokenizer: the policy's.
             observation: what the environment answered; special tokens that it spells out stay plain text.
             last: the last token of the turn before; when it is the one that ends a message, it is not repeated.
         """
@@ -68,11 +67,6 @@ def turn_format(
     tokenizer: PreTrainedTokenizerBase, prompt: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()
 ) -> TurnFormat:
     """Finds the text between two turns of a conversation that begins with `prompt`.
-
-    Args:
-        tokenizer: the policy's.
-        prompt: chat messages.
-        tools: schemas of the functions that the policy may call.
 
     Raises:
         UsageError: the template cannot go on with a conversation, or renders what came before otherwise then.
@@ -99,10 +93,6 @@ def turn_format(
 
 def after_text(tokenizer: PreTrainedTokenizerBase, following: Sequence[Mapping[str, Any]]) -> str:
     """Returns what the chat template writes after a text of the policy: the end of its message and what follows.
-
-    Args:
-        tokenizer: the policy's.
-        following: chat messages.
 
     Raises:
         UsageError: the template refuses the messages, or leaves out the text.

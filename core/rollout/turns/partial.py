@@ -32,9 +32,6 @@ class PartialRollout:
     """A rollout that is under way, or has ended and waits for the others of its group.
 
     Attributes:
-        start: the episode that it answers.
-        prompt: token ids.
-        state: what followed so far.
         sampled_by: (step, tokens): how many tokens the policy of which optimizer step sampled, in order.
         whole: it came back from a checkpoint whole, with what its environment made of it.
     """
@@ -94,7 +91,6 @@ class PartialRollouts:
 
     Args:
         players: each environment's name to what plays its rollouts, None where it is answered once.
-        tokenizer: of the policy.
         params: how tokens are chosen; the length is that of an answer, or of one turn.
     """
 
@@ -124,7 +120,6 @@ class PartialRollouts:
 
         Args:
             members: those that have not ended; each has begun its part.
-            rollouts: samples, with the weights of one version.
             most: tokens of a part; a turn that was begun is finished.
             keys: of the random numbers of each member, where it has its own.
         """

@@ -48,7 +48,6 @@ class TurnLimits:
     """How far a rollout may go.
 
     Attributes:
-        turns: how often the policy may speak.
         tokens: after the prompt, sampled and observed ones; a turn begins only where a whole one fits.
         seconds: for one call of an environment.
     """
@@ -119,9 +118,6 @@ class Player:
 
     Attributes:
         env: makes a fresh environment for each rollout.
-        tokenizer: of the policy.
-        form: the text between turns.
-        limits: of each rollout.
         tools: how the policy calls the environment's tools; None where it offers none.
         processes: where environments are stepped; None: in threads of this process.
     """
@@ -183,9 +179,6 @@ class Player:
 
         Args:
             alive: the rollouts; the turns that they have had may differ.
-            sample: token ids in, one completion each out.
-            params: of this turn, for these rollouts.
-            envs: where their environments are.
         """
         self._speak(alive, sample, params)
         callers = self._called(alive, envs)
@@ -284,11 +277,7 @@ class PlayedRollout:
     """A rollout while it is played.
 
     Attributes:
-        number: of its environment.
-        episode: what it answers.
-        prompt: token ids.
         tokens, logprobs, sampled: as of a `Trajectory`, so far.
-        turns: how often the policy has spoken.
         finish: why it has ended, None while it has not.
     """
 

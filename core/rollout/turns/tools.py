@@ -36,7 +36,6 @@ class ToolFormat:
     """The form of calls and answers.
 
     Attributes:
-        schemas: of the tools.
         opening: how the template begins a message that the policy is to write.
         end: the token with which the template ends a message that asks for a call; "" where it has none.
         template: what reads a message, for `parse_response`.
@@ -72,8 +71,6 @@ class ToolFormat:
         """Returns the tokens from a turn with calls to the next one.
 
         Args:
-            tokenizer: the policy's.
-            calls: what the turn asked for.
             answers: one text for each call; special tokens that they spell out stay plain text.
             last: the last token of the turn; when it is the one that ends a message, it is not repeated.
         """
@@ -122,8 +119,6 @@ def tool_format(
     """Finds how the chat template speaks of tools, and gives the tokenizer what reads calls where it has none.
 
     Args:
-        tokenizer: the policy's.
-        schemas: of the tools, at least one.
         known: tokenizer to a response template for its chat template, or None; where its own reads no calls.
 
     Raises:
@@ -169,8 +164,6 @@ def after_calls(tokenizer: Any, calls: Sequence[ToolCall], following: Sequence[A
     """Returns what the chat template writes after calls: the end of their message and what follows.
 
     Args:
-        tokenizer: the policy's.
-        calls: what the policy asked for.
         following: chat messages, first of all the answers.
 
     Raises:

@@ -1,4 +1,4 @@
-"""`grpo.compare`: sets two runs side by side: the settings that differ, how far each came, the metrics by step."""
+"""Implements `grpo.compare`: the settings of two runs that differ, how far each came, the metrics by step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run from Python: a run directory in; its metrics, rollouts, curves and model out, read when they are asked for."""
+"""Gives Python access to a run directory: metrics, rollouts, curves and model, each read on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`grpo.train` does in scripts and notebooks what `grpo run` does, also with plugins that are objects."""
+"""Implements `grpo.train`, which is `grpo run` for scripts and notebooks and also takes plugins that are objects."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Rewards on the nodes of a cluster: tasks in, results out; a lost node costs nobody a score."""
+"""Scores on the nodes of a cluster; a lost node costs nobody a score."""

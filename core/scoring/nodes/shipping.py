@@ -43,11 +43,7 @@ class Sources(Place):
     sources: Mapping[str, Source]  # of that module and of the local ones that it imports, by name
 
     def resolve(self) -> Callable[..., Any]:
-        """Imports the function from the sources.
-
-        Raises:
-            Exception: what the modules raise.
-        """
+        """Imports the function from the sources. Raises Exception: what the modules raise."""
         if not any(isinstance(one, _Finder) and one.sources == self.sources for one in sys.meta_path):
             sys.meta_path.append(_Finder(self.sources))
         return function_in(importlib.import_module(self.module), self.qualname)

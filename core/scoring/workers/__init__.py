@@ -1,1 +1,1 @@
-"""Rewards in processes of their own: tasks in, results out; a crash costs one completion."""
+"""Runs rewards in processes of their own; a crash costs one completion."""

@@ -1,4 +1,4 @@
-"""Runs in a worker process: rows come in over a socket, results go out, one message a call.
+"""Runs in a worker process: reads rows from a socket and answers one message a call.
 
 Theory of operation. It is started as in plugins/child_process.py. The kernel kills it when its parent dies (Linux), and
 it is the first to go when memory runs out. A result is sent before the next row begins, so the parent always knows

@@ -62,8 +62,6 @@ class Job:
     """One task in the pool.
 
     Attributes:
-        task: the task.
-        payload: its plugin.
         in_flight: how many chunks the workers have.
         load_deaths: how many workers died while they loaded the plugin.
     """

@@ -38,11 +38,7 @@ class Place:
     __slots__ = ()
 
     def resolve(self) -> Callable[..., Any]:
-        """Returns the function.
-
-        Raises:
-            Exception: what importing or rebuilding it raises.
-        """
+        """Returns the function. Raises Exception: what importing or rebuilding it raises."""
         raise NotImplementedError
 
 
@@ -55,11 +51,7 @@ class Reference(Place):
     file: str | None  # the file to load the module from when its name cannot be imported, or None
 
     def resolve(self) -> Callable[..., Any]:
-        """Imports the function.
-
-        Raises:
-            Exception: the module cannot be imported, or has no such function.
-        """
+        """Imports the function. Raises Exception: the module cannot be imported, or has no such function."""
         module = _loaded(self.module, self.file) if self.file else importlib.import_module(self.module)
         return function_in(module, self.qualname)
 
@@ -71,11 +63,7 @@ class Value(Place):
     data: bytes  # of cloudpickle
 
     def resolve(self) -> Callable[..., Any]:
-        """Rebuilds the function.
-
-        Raises:
-            Exception: what it needs is missing here.
-        """
+        """Rebuilds the function. Raises Exception: what it needs is missing here."""
         function: Callable[..., Any] = pickle.loads(self.data)
         return function
 

@@ -1,4 +1,4 @@
-"""The built-in advantages, offered through a hook as those of any package are. Importing them loads no torch."""
+"""Offers the built-in advantages through a hook, as any package does. Importing them loads no torch."""
 
 from __future__ import annotations
 

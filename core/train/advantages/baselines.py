@@ -1,4 +1,4 @@
-"""Advantages as totals less a baseline: that of the group, of its other members, or of the batch.
+"""Computes advantages as totals less a baseline: that of the group, of its other members, or of the batch.
 
 R is the total of a completion, G the number of completions of its group that have one. Standard deviations are
 unbiased, and divide with 1e-4 added.

@@ -1,7 +1,6 @@
 """Computes the advantages of a batch from its scores. A score of zero and a missing score differ.
 
-In: one score per completion and reward, NaN where the reward abstained, and which completions failed to be scored.
-Out: totals, and what the run's advantage makes of them (core/train/advantages/, or a plugin's). The rules, whichever:
+Rules:
 
 - A failed completion has no total and no advantage, and nobody is compared with it.
 - An abstention counts as that reward's mean over the group's scored members, so it moves nobody.

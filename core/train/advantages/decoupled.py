@@ -1,4 +1,4 @@
-"""Advantages of several rewards, each of which is normalised by itself."""
+"""Computes advantages of several rewards, each of which is normalised by itself."""
 
 from __future__ import annotations
 

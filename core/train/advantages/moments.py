@@ -1,4 +1,4 @@
-"""Moments of scores of which some are missing: NaN stands for none and is outside everything."""
+"""Computes moments of scores of which some are missing (NaN)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Advantages for rewards that say right or wrong, which look at how many of a group are right."""
+"""Computes advantages for rewards of 0 and 1 from how many of a group are right."""
 
 from __future__ import annotations
 

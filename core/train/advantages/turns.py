@@ -1,4 +1,4 @@
-"""Advantages of single turns: what a rollout still earned from a turn on, less what others earned from there."""
+"""Computes advantages of single turns: what a rollout earned from a turn on, less what others earned from there."""
 
 from __future__ import annotations
 

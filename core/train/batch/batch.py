@@ -32,8 +32,6 @@ class Batch:
         step: the first optimizer step that trains on it, from 1.
         completions: N of them; members of a group are adjacent.
         outcomes: reward name to N outcomes; the components of a rubric are among them, as `rubric.component`.
-        advantages: what the policy is trained with.
-        group_size: members per group.
         generate_seconds, score_seconds: wall time on this process.
         wasted: what was sampled beside them in vain, of all processes.
         places: the environment of each completion, and the number of its row there.
@@ -79,10 +77,6 @@ def advantages_of(
 
     Args:
         outcomes: reward name to N outcomes.
-        rewards: those that are added up.
-        group_size: members of a group are adjacent.
-        advantage: of the run.
-        device: of the result.
         turns: how many each rollout has; None: they do not count.
     """
     columns = [score_column(outcomes[reward.name]) for reward in rewards]
@@ -157,7 +151,6 @@ def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float)
     """Stops a run whose environment or rewards fail too often.
 
     Args:
-        batch: the generation.
         rewards: those that scored it; the components of rubrics are looked at too, and named before their rubric.
         limit: the share of rollouts that the environment may fail on, and of those that came to an end, one reward.
 
@@ -247,9 +240,7 @@ def sampling_metrics(batch: Batch, size: int, *, filled: bool) -> dict[str, floa
     """Returns which share of all sampled tokens taught nothing, and what was sampled to fill the batch up.
 
     Args:
-        batch: what was sampled.
         size: completions of a step that asks all prompts that it may.
-        filled: it was filled up.
 
     A token taught nothing where its group has no advantages, or where it was sampled in vain.
     """

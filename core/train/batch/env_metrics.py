@@ -21,8 +21,6 @@ def env_metrics(batch: Batch, names: Iterable[str], right: Sequence[bool | None]
     """Returns the metrics of each environment; NaN for a mean of nothing.
 
     Args:
-        batch: a generation.
-        names: the environments of the run.
         right: whether each completion is right, None where nobody knows.
     """
     totals: list[float] = batch.advantages.totals.tolist()

@@ -28,14 +28,7 @@ _NARROWEST = 2  # columns of a batch with trees: [N, 1] is a number for a whole 
 def padded(
     prompts: Sequence[Sequence[int]], rollouts: Sequence[Trajectory], pad_id: int, device: torch.device
 ) -> Tensors:
-    """Lays rollouts out.
-
-    Args:
-        prompts: token ids, one prompt for each rollout.
-        rollouts: what followed them.
-        pad_id: fills up.
-        device: of the tensors.
-    """
+    """Lays rollouts out. `prompts`: token ids, one prompt for each rollout."""
     trees = any(one.branches for one in rollouts)
     owners = [number for number, one in enumerate(rollouts) for _ in one.branches or (one,)]
     rows: list[tuple[Sequence[int], Trajectory | Branch]] = []

@@ -1,4 +1,4 @@
-"""What each token was trained with: micro batches in; out, its advantage and how far policy and sampler were apart."""
+"""Records what each token was trained with: its advantage and how far policy and sampler were apart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clipped objectives of PPO's family: they differ in how the trainer averages what tokens cost.
+"""Implements the clipped objectives of PPO's family, which differ in how the trainer averages what tokens cost.
 
 With r the probability ratio of the policy to the one that sampled, a token with the advantage A costs
 

@@ -1,4 +1,4 @@
-"""Objectives that look at the policy's entropy: a bonus for it, or a gradient for the tokens with most of it alone."""
+"""Implements objectives with the policy's entropy: a bonus for it, or only the tokens with most of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objectives whose probability ratio is that of a completion, the geometric mean over its tokens."""
+"""Implements objectives whose probability ratio is that of a completion, the geometric mean over its tokens."""
 
 from __future__ import annotations
 

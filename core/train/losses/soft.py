@@ -1,4 +1,4 @@
-"""Objectives without a clip: the further a ratio is from 1, the less its token pulls."""
+"""Implements objectives without a clip: the further a ratio is from 1, the less its token pulls."""
 
 from __future__ import annotations
 

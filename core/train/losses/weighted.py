@@ -1,4 +1,4 @@
-"""Objectives that weigh log-probabilities: the weight has no gradient, so that no token is clipped out."""
+"""Implements objectives that weigh log-probabilities; the weight has no gradient, so no token is clipped out."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""One batch ahead: the next rollouts are sampled while the policy trains on the present ones.
-
-In: the episodes of the next batch. Out: its rollouts, with the proof that they came from the policy.
+"""Samples the next batch while the policy trains on the present one.
 
 Theory of operation. When a batch is about to train, the engine is synced with the policy and a thread samples the next
 batch from it. The engine has weights of its own, so the forward and backward passes go on beside it; nothing is written
@@ -52,16 +50,7 @@ Probe = Callable[[Tensors], torch.Tensor]  # padded rollouts to their log-probab
 
 
 class _Sampling:
-    """A batch that a thread samples.
-
-    Args:
-        episodes: the episodes of its rollouts.
-        prompts: their token ids.
-        sample: samples it.
-
-    Attributes:
-        seed: of the random numbers that it is sampled with.
-    """
+    """A batch that a thread samples."""
 
     def __init__(
         self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]], sample: Callable[[], Generation]
@@ -78,11 +67,7 @@ class _Sampling:
         self._thread.start()
 
     def wait(self) -> Generation:
-        """Waits for the batch.
-
-        Raises:
-            BaseException: what the sampling raised.
-        """
+        """Waits for the batch. Raises BaseException: what the sampling raised."""
         self._thread.join()
         self._randomness.close()
         if self._error is not None:
@@ -110,7 +95,6 @@ class _Ready:
 
     Attributes:
         episodes: the episodes that were asked for; some may have given their place to others.
-        generation: the rollouts.
         mean, largest: difference in nats between the engine that sampled it and the policy.
     """
 
@@ -125,11 +109,7 @@ class AheadSampler:
 
     Args:
         inner: samples what was not sampled ahead, and does the work of what is.
-        probe: the policy's log-probabilities of rollouts.
         tolerance: mean difference in nats that the engine's arithmetic explains.
-        device: where the policy is.
-        gather: collects tensors of all processes.
-        episode_at: returns an episode by its place.
     """
 
     def __init__(
@@ -194,11 +174,7 @@ class AheadSampler:
             write_ahead(checkpoint, 1, found, mean=self._ready.mean, largest=self._ready.largest)
 
     def load(self, checkpoint: Path) -> None:
-        """Reads the batch that was ready.
-
-        Raises:
-            UsageError: the file was damaged.
-        """
+        """Reads the batch that was ready. Raises UsageError: the file was damaged."""
         self._recorded = read_ahead(checkpoint, 1)
 
     def close(self) -> None:
@@ -257,14 +233,7 @@ class AheadSampler:
 
 
 def probed(generation: Generation, probe: Probe, pad_id: int, device: torch.device) -> torch.Tensor:
-    """Returns the `difference_sums` [1, 3] of some rollouts and of the policy that sampled them.
-
-    Args:
-        generation: the rollouts.
-        probe: that policy's log-probabilities.
-        pad_id: fills up.
-        device: where that policy is.
-    """
+    """Returns the `difference_sums` [1, 3] of some rollouts and of the policy that sampled them."""
     count = min(PROBED, len(generation.rollouts))
     chosen = [number * len(generation.rollouts) // count for number in range(count)]
     prompts = [generation.prompts[number] for number in chosen]
@@ -277,7 +246,6 @@ def refuse_unfit_policy(model: Any, *, corrects: bool) -> None:
     """Refuses a policy that draws random numbers while it trains, or whose loss does not correct.
 
     Args:
-        model: the policy.
         corrects: its loss weighs rollouts of earlier steps.
 
     Raises:

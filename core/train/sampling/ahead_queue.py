@@ -1,7 +1,4 @@
-"""Several batches ahead: rollouts wait for the policy, and the policy rarely waits for rollouts.
-
-In: the episodes of the next batches. Out: their rollouts, each batch proven to come from one known version of
-the policy.
+"""Samples several batches ahead, so that the policy rarely waits for rollouts.
 
 Theory of operation. When the batch of a step is about to train, the batch that is k steps later is put into a queue,
 with a frozen copy of the weights as they are (core/train/sampling/frozen_copy.py). One thread takes batch after batch
@@ -63,7 +60,6 @@ class _Proven:
     """A batch that one version of the policy sampled.
 
     Attributes:
-        generation: the rollouts.
         mean, largest: difference in nats between the engine that sampled it and that version.
     """
 
@@ -77,7 +73,6 @@ class _Queued:
     """A batch of the queue.
 
     Attributes:
-        episodes: the episodes that were asked for.
         coming: the batch, when it is proven.
         scored: it was handed to the rewards.
     """
@@ -93,14 +88,9 @@ class AheadQueue:
     Args:
         inner: samples what was not sampled ahead, from the policy itself.
         sampler_of: returns what samples from a copy of the policy; with `inner` it shares a turn (`SyncedRollouts`).
-        copies: of the policy.
-        probe: log-probabilities of rollouts under a copy.
         depth: batches ahead, k.
-        seed: of the run.
         tokenizer: of the policy, for the thread that trains.
         tolerance: mean difference in nats that the engine's arithmetic explains.
-        device: where the policy is.
-        episode_at: returns an episode by its place.
     """
 
     def __init__(
@@ -184,11 +174,7 @@ class AheadQueue:
             write_ahead(checkpoint, turn, proven.generation, mean=proven.mean, largest=proven.largest)
 
     def load(self, checkpoint: Path) -> None:
-        """Reads the batches that were queued.
-
-        Raises:
-            UsageError: a file was damaged.
-        """
+        """Reads the batches that were queued. Raises UsageError: a file was damaged."""
         self._records = []
         while (found := read_ahead(checkpoint, len(self._records) + 1)) is not None:
             self._records.append(found)
@@ -232,10 +218,6 @@ class AheadQueue:
         """Samples a batch from a version of the policy, in the thread, and proves that it came from that.
 
         Args:
-            version: the copy.
-            episodes: the episodes.
-            prompts: their token ids.
-            step: the one that trains on them.
             staleness: how many optimizer steps lie between.
 
         Raises:

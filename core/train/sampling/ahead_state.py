@@ -28,12 +28,7 @@ if TYPE_CHECKING:
 
 
 def file_of(process: int, turn: int = 1) -> str:
-    """Returns the name of the file that a process writes.
-
-    Args:
-        process: its number.
-        turn: of the batch: 1 comes next.
-    """
+    """Returns the name of the file that a process writes. `turn`: of the batch: 1 comes next."""
     return f"ahead{f'-{process}' if process else ''}{f'.{turn}' if turn > 1 else ''}.json"
 
 
@@ -42,14 +37,11 @@ class AheadRecord:
     """A batch as it was written.
 
     Attributes:
-        prompts: token ids, one prompt for each rollout.
         rollouts: what `rollouts_of` makes rollouts of.
         mean, largest: difference in nats between the engine that sampled it and the policy.
         staleness: optimizer steps between the policy that sampled it and the one that it is for.
-        metrics: what sampling said about itself.
         places: environment and number of the episode of each rollout, where some were replaced; else empty.
         outcomes: of a batch that was filled up, reward name to what it said of each rollout; else None.
-        wasted: what was sampled in vain.
     """
 
     prompts: list[list[int]]
@@ -68,13 +60,7 @@ class AheadRecord:
         tokenizer: PreTrainedTokenizerBase,
         episode_at: Callable[[Place], Episode],
     ) -> Generation | None:
-        """Returns the batch, its scoring yet to begin unless it was filled up; None where these have other prompts.
-
-        Args:
-            asked: the episodes that were asked for.
-            tokenizer: of the policy.
-            episode_at: returns an episode by its place.
-        """
+        """Returns the batch, its scoring yet to begin unless it was filled up; None where these have other prompts."""
         episodes = self.episodes_of(asked, episode_at)
         prompts = encode_episodes(tokenizer, episodes)
         rollouts = self.rollouts_of(episodes, prompts)
@@ -92,12 +78,7 @@ class AheadRecord:
         )
 
     def episodes_of(self, asked: Sequence[Episode], episode_at: Callable[[Place], Episode]) -> list[Episode]:
-        """Returns the episodes that the rollouts answer.
-
-        Args:
-            asked: those that were asked for.
-            episode_at: returns an episode by its place.
-        """
+        """Returns the episodes that the rollouts answer."""
         if len(self.places) != len(asked):
             return list(asked)
         places = [(env, index) for env, index in self.places]
@@ -123,12 +104,7 @@ class AheadRecord:
         return tuple(found)
 
     def rollouts_of(self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]]) -> list[Trajectory] | None:
-        """Returns the rollouts, or None when these are not the prompts that they answer.
-
-        Args:
-            episodes: the episodes of the batch.
-            prompts: their token ids.
-        """
+        """Returns the rollouts, or None when these are not the prompts that they answer."""
         if [list(prompt) for prompt in prompts] != self.prompts:
             return None
         return [restored_rollout(episode, one) for episode, one in zip(episodes, self.rollouts, strict=True)]
@@ -138,9 +114,7 @@ def write_ahead(folder: Path, turn: int, found: Generation, *, mean: float, larg
     """Writes a batch into a checkpoint.
 
     Args:
-        folder: of the checkpoint.
         turn: 1 for the batch that comes next.
-        found: the batch.
         mean, largest: difference in nats between the engine that sampled it and the policy.
     """
     written: dict[str, Any] = {

@@ -47,8 +47,6 @@ class PolicyAccess:
         attach: gives a frozen copy the output layer of training.
         logps: returns the log-probabilities that a model gives rollouts.
         probe: returns those of the policy between two steps.
-        gather: collects a tensor from all processes.
-        device: of tensors.
     """
 
     rollouts: SyncedRollouts
@@ -81,15 +79,7 @@ def build_sampler(
     """Builds what samples the batches of a run.
 
     Args:
-        plan: says how.
-        policy: what is sampled from.
-        backend: of the rollouts.
         turn: see `turn_of`.
-        tokenizer: of the policy.
-        end_ids: the tokens that end a completion.
-        scoring: scores completions as they end.
-        prompts: chooses the rows that replace others.
-        episodes_of: returns this process's episodes of a step.
         agents: plays all episodes; None: each environment has its own way.
     """
     config = plan.config

@@ -18,7 +18,6 @@ class FrozenCopies:
     """Copies of a policy.
 
     Args:
-        policy: returns it, unwrapped.
         attach: gives a copy the way to be called that belongs to one model object (core/train/update/head.py).
     """
 

@@ -1,6 +1,4 @@
-"""Optimizer steps on completions that provably came from the policy: compared, and done again if need be.
-
-In: the micro batches of a step. Out: gradients of completions whose log-probabilities the policy agrees with.
+"""Verifies before each optimizer step that the completions came from the policy, and samples them again if not.
 
 The log-probabilities of the engine's tokens are compared with those that training computes anyway. When they are
 further apart than rounding explains, the gradients gathered so far are thrown away, everything is synced anew, the
@@ -44,9 +42,7 @@ class StepGuard:
 
     Args:
         tolerance: mean difference in nats that the engine's arithmetic explains.
-        cursor: where training stands.
         differing: names the parameters that the engine has other values of.
-        gather: collects tensors of all processes.
     """
 
     def __init__(

@@ -1,8 +1,7 @@
 """Stops a run whose model computes other log-probabilities when it trains than when it sampled by itself.
 
-In: the log-probabilities of a step's completions, computed both ways with the same weights. Out: nothing, or the end of
-the run. A model that cannot tell padding from text is right when it samples rows of one length and wrong when it trains
-on padded ones. Dropout, too, makes both sides differ, and is meant to: so what is too far apart is computed once more
+A model that cannot tell padding from text is right when it samples rows of one length and wrong when it trains on
+padded ones. Dropout, too, makes both sides differ, and is meant to: so what is too far apart is computed once more
 without it, and where that agrees, dropout is the reason and the differences say nothing any more.
 """
 
@@ -22,10 +21,7 @@ class LogprobCheck:
 
     Args:
         tolerance: mean difference in nats over a step that rounding explains.
-        cursor: where training stands.
         without_dropout: the [n, 3] `difference_sums` of the step's micro batches, computed in evaluation mode.
-        gather: collects tensors of all processes.
-        kind: the type of the model, for people.
     """
 
     def __init__(

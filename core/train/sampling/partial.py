@@ -1,6 +1,4 @@
-"""Partial rollouts: each step samples a part of every rollout, and trains on the groups that are whole by then.
-
-In: the episodes of each step. Out: the rollouts of groups that have ended, of this step and of earlier ones.
+"""Samples a part of every rollout in each step, and trains on the groups that are whole by then.
 
 Theory of operation. A step begins as many rollouts as it has prompts, and all that are under way go on for so many
 tokens (core/rollout/turns/partial.py), sampled by the policy as it is. Groups whose members have all ended train, the
@@ -55,7 +53,6 @@ class Part:
     Attributes:
         tokens: of each rollout.
         groups: the most that train.
-        size: members of a group.
     """
 
     tokens: int
@@ -67,15 +64,8 @@ class PartialSampler:
     """Samples a part of every rollout at each step.
 
     Args:
-        inner: the rollout backend with the policy, and what scores.
-        rollouts: samples the parts.
-        part: how much a step does.
         seed: of the run, where each rollout has random numbers of its own; else None.
-        probe: the policy's log-probabilities of rollouts.
         tolerance: mean difference in nats that the engine's arithmetic explains.
-        device: where the policy is.
-        episode_at: returns an episode by its place.
-        episodes_of: the episodes of a step.
     """
 
     def __init__(
@@ -147,11 +137,7 @@ class PartialSampler:
         write_partial(checkpoint, self._begun, [self._record(group) for group in self._groups])
 
     def load(self, checkpoint: Path) -> None:
-        """Reads what `save` wrote.
-
-        Raises:
-            UsageError: the file was damaged.
-        """
+        """Reads what `save` wrote. Raises UsageError: the file was damaged."""
         self._begun, records = read_partial(checkpoint)
         for record in records:
             start = self._episode_at(record.place)
@@ -187,9 +173,6 @@ class PartialSampler:
         """Samples a part, and once more where it did not come from the policy.
 
         Args:
-            going: the rollouts.
-            step: whose policy samples.
-            most: tokens of the part.
             first: the first number of its random draws among those of the step.
             again: the weights that the rollout backend was handed are in doubt.
 

@@ -28,8 +28,6 @@ class GroupRecord:
     """A group as it was written.
 
     Attributes:
-        place: of its episode.
-        prompt: token ids.
         members: of each rollout what it was `sampled_by`, and `tokens` and `logprobs` so far or what it is `whole`.
     """
 
@@ -51,13 +49,7 @@ class GroupRecord:
         return cls((start.env, start.index), list(group[0].prompt), members)
 
     def restored(self, begun: Begun, start: Episode, prompts: Sequence[Sequence[int]]) -> list[PartialRollout]:
-        """Returns the group; one whose prompt is another now begins again.
-
-        Args:
-            begun: begins rollouts.
-            start: its episode.
-            prompts: its token ids, for each member.
-        """
+        """Returns the group; one whose prompt is another now begins again."""
         group = begun([start] * len(self.members), prompts)
         if list(prompts[0]) != list(self.prompt):
             return group

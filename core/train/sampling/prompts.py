@@ -37,7 +37,6 @@ class _Scale:
     """What the totals of an environment's rewards can be.
 
     Attributes:
-        rewards: its own.
         low, high: the lowest and the highest total; infinite where a reward has no such score.
     """
 
@@ -65,11 +64,7 @@ class _Scale:
 
 
 class Prompts:
-    """The prompts of a run, step by step.
-
-    Args:
-        plan: the environments, and the sampler if there is one.
-    """
+    """The prompts of a run, step by step."""
 
     def __init__(self, plan: Plan) -> None:
         self._sampler = plan.sampler
@@ -113,10 +108,7 @@ class Prompts:
         """Returns the rows of an environment that the sampler chooses; as many as there are.
 
         Args:
-            env: its name.
-            count: how many.
             step: the optimizer step that they are for.
-            taken: not these.
         """
         assert self._sampler is not None
         self._forget(step)
@@ -156,11 +148,7 @@ class Prompts:
                 unfinished.write_text(json.dumps(seen), encoding="utf-8")
 
     def load(self, checkpoint: Path) -> None:
-        """Reads what `save` wrote.
-
-        Raises:
-            UsageError: the file is missing or was damaged.
-        """
+        """Reads what `save` wrote. Raises UsageError: the file is missing or was damaged."""
         if self._sampler is None:
             return
         seen = read_json(checkpoint / FILE)

@@ -1,4 +1,4 @@
-"""Fills a batch up within its step: sampled rollouts in; out come those with scores, in groups that can teach.
+"""Resamples failed completions and replaces zero-variance groups within a step (DAPO dynamic sampling).
 
 Refilling. A completion that a reward failed on, or that its environment lost, has no score and would leave its group
 smaller. It is sampled again, from the same weights, a bounded number of times. What trains is then a sample of the
@@ -62,11 +62,7 @@ class _Filling:
 
     Attributes:
         members: this process's own.
-        size: members of a group.
         sample: samples from the weights that sampled the batch.
-        used: the rows that were asked.
-        wasted: what was sampled in vain.
-        rounds: how often more was sampled.
         seconds: that scoring took.
     """
 
@@ -99,10 +95,6 @@ class Refiller:
     Args:
         config: how often a completion is sampled again (`rollout.refill`), and for how many tokens groups are
             replaced (`rollout.dynamic`).
-        rewards: of the run.
-        advantage: what makes their scores advantages.
-        scoring: scores completions.
-        replacements: the prompts that take the place of others.
     """
 
     def __init__(
@@ -198,9 +190,6 @@ class Refiller:
         """Samples these episodes for these members, in whose place they come; returns False where that cannot be.
 
         Args:
-            filling: the batch.
-            numbers: of the members.
-            episodes: one for each.
             scored: at once, or with their groups, in which some rewards compare them.
         """
         filling.rounds += 1

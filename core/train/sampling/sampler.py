@@ -35,9 +35,7 @@ class PolicySampler:
     """Samples from the policy as it is now, when it is asked.
 
     Args:
-        rollouts: the backend and the policy.
         players: each environment's name to what plays its rollouts, None where it is answered once.
-        tokenizer: of the policy.
         params: how tokens are chosen; the length is that of one turn.
         begin_scoring: returns what begins to score the completions of a batch as they end.
         seed: of the run, where each completion can have random numbers of its own; None where the backend draws.
@@ -72,7 +70,6 @@ class PolicySampler:
         """Fills a batch up from the weights that sampled it.
 
         Args:
-            found: the batch.
             step: the first optimizer step that trains on it, from 1.
             unsynced: these weights were handed over last, and the policy is not to be touched.
         """

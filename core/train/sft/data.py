@@ -46,9 +46,6 @@ def taught_rows(
     """`wanted` worked answers in order, of each environment that has some its share.
 
     Args:
-        plan: the environments.
-        tokenizer: of the policy.
-        wanted: how many.
         warned: told of worked answers that an environment failed at; others of it take their place.
 
     Raises:
@@ -99,9 +96,6 @@ def worked_answers(
     """Tokenised demonstrations: the prompt's tokens, then the answer's and the end token, which alone are learned.
 
     Args:
-        episodes: with demonstrations.
-        tokenizer: of the policy.
-        turn_tokens: what a turn of the policy may have.
         player: plays the environment for what stands between several turns; None: it is not stepped.
 
     Returns:
@@ -160,7 +154,6 @@ def unfinished_note(masks: Iterable[Sequence[int]], limit: int) -> str | None:
 
     Args:
         masks: of each row, 1 for the tokens to be learned; what stands together is a turn.
-        limit: tokens that a turn may have.
     """
     turns = [max((sum(run) for learned, run in groupby(mask) if learned), default=0) for mask in masks]
     longer = sum(turn > limit for turn in turns)

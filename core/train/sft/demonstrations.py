@@ -24,8 +24,6 @@ def demonstrated(player: Player, episodes: Sequence[Episode], turn_tokens: int) 
     """Returns the tokens of demonstrations, or why one cannot be played.
 
     Args:
-        player: plays rollouts of the environment.
-        episodes: with demonstrations.
         turn_tokens: what a turn of the policy may have; the next turn begins only where that fits.
     """
     # Nobody reads what becomes of the last action.

@@ -23,7 +23,6 @@ def without_prefix(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Computes what all rows begin with, and returns what is left to compute.
 
     Args:
-        model: a causal language model.
         inputs: of the model: `input_ids`, `labels` and `attention_mask`, [B, L] each, padded on the right.
 
     Returns:

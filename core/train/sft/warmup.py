@@ -19,11 +19,7 @@ from grpo.core.train.update.adamw import compensated_for
 
 
 class WarmUpTrainer(SFTTrainer):  # type: ignore[misc]  # trl is not typed
-    """`trl.SFTTrainer` that computes once what all rows of a batch begin with.
-
-    Attributes:
-        shares_prompts: it does so.
-    """
+    """`trl.SFTTrainer` that computes once what all rows of a batch begin with."""
 
     shares_prompts: bool
 
@@ -50,12 +46,9 @@ def warm_up(
     """Trains and saves the policy on the environment's worked answers, before GRPO; returns whether it got to the end.
 
     Args:
-        model: the policy.
-        tokenizer: its tokenizer.
         plan: `train.warmup_steps` steps of `prompts_per_step * group_size` answers each.
         output_dir: a folder for what the trainer insists on writing.
         folder: where the policy goes when it got to the end.
-        callbacks: of transformers.
         warned: told of worked answers that completions are too short for, or that an environment failed at.
     """
     train, longest = plan.config.train, plan.config.rollout.max_completion_length

@@ -29,7 +29,6 @@ class CompensatedAdamW(torch.optim.Optimizer):
 
     Args:
         params: as of any optimizer of torch; floating point, on any device.
-        lr: the learning rate.
         betas: decay of the mean gradient and of the mean squared one.
         eps: added to the root of the latter.
         weight_decay: decoupled, per unit of the learning rate.
@@ -126,7 +125,6 @@ def compensated_for(model: Any, args: Any) -> tuple[type[torch.optim.Optimizer],
     """Returns the optimizer class and arguments for a model that trains weights in bfloat16; None for any other.
 
     Args:
-        model: the policy.
         args: of transformers' trainer. DeepSpeed holds exact weights of its own, and None is returned.
     """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]

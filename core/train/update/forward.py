@@ -89,8 +89,6 @@ class LogProbs:
 
     Args:
         pack_for: the hidden size of a model that takes packed rows, else None.
-        rollouts: of one forward pass.
-        autocast: the arithmetic of training.
     """
 
     def __init__(

@@ -44,7 +44,6 @@ def attach_logps(model: Any, temperature: float, gather: Gather = already_whole)
 
     Args:
         model: a causal language model of transformers, not wrapped by PEFT.
-        temperature: divides the logits.
         gather: given parameters, a context in which they are whole (ZeRO-3).
     """
     if can_pack(model.config):

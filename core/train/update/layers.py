@@ -1,4 +1,4 @@
-"""The linear layers of a policy while it is trained: a model in, the same with faster layers for a while.
+"""Replaces the linear layers of a policy by faster ones while it is trained.
 
 Most of an update is products by weight matrices. On a CPU, in float32, they and the arithmetic around a LoRA adapter
 take less time by `grpo.kernels.linear`; the numbers are the same but for rounding. All else is computed as it was:

@@ -11,12 +11,7 @@ from typing import Any
 
 
 def rise_from_above_zero(scheduler: Any, steps: int) -> None:
-    """Changes a schedule in place.
-
-    Args:
-        scheduler: torch's LambdaLR, at its first step.
-        steps: how many optimizer steps it rises.
-    """
+    """Changes a schedule in place."""
     scheduler.lr_lambdas = [partial(_risen, factor, steps) for factor in scheduler.lr_lambdas]
     at = scheduler.last_epoch
     for group, base, factor in zip(

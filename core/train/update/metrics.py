@@ -25,7 +25,6 @@ def update_sums(
     1, entropy, KL, clipped low, clipped high, clipped either way, weights, and M metrics of the loss, in its order.
 
     Args:
-        value: of the loss.
         entropy: [B, T].
         mask: [B, T].
         importance: [B, T] or [B, 1], or None.
@@ -67,12 +66,7 @@ def update_metrics(sums: torch.Tensor, names: Sequence[str] = (), *, kl: bool, w
 
 
 class UpdateFigures:
-    """The figures of one optimizer step, added up micro batch by micro batch.
-
-    Args:
-        kl: whether the loss has a KL term.
-        weighted: whether it corrects for a rollout backend.
-    """
+    """The figures of one optimizer step, added up micro batch by micro batch."""
 
     def __init__(self, *, kl: bool, weighted: bool) -> None:
         self._kl = kl

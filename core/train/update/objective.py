@@ -72,13 +72,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """What `policy_loss` minimises.
-
-    Attributes:
-        loss: what tokens cost.
-        beta: weight of the KL term.
-        corrects_kl: that is multiplied by the ratio.
-    """
+    """What `policy_loss` minimises."""
 
     loss: BoundLoss
     beta: float = 0.0
@@ -141,8 +135,6 @@ def policy_loss(objective: Objective, tokens: Tokens, counts: Counts) -> LossVal
 
     Args:
         objective: what tokens cost, and the weight of the KL term.
-        tokens: the completions.
-        counts: what averages are taken over.
 
     Raises:
         PluginError: the loss returned what are no costs of these tokens.
@@ -202,9 +194,6 @@ def importance_weights(
         logps: [B, T] under the policy that sampled, computed by training; no gradient flows through it.
         sampled: [B, T] as the engine reported them; NaN where it did not, which corrects nothing.
         mask: [B, T].
-        correction: which of the six, or none.
-        cap: the largest weight.
-        floor: the smallest.
         owner: [B] the number of each row's completion; None: each row is one.
 
     Returns:
@@ -228,10 +217,7 @@ class PassLoss:
     """The loss of a forward pass as a function of its log-probabilities; fields as in `Tokens`.
 
     Attributes:
-        objective: what is minimised.
-        counts: what averages are taken over.
         sampled: [B, T] as the rollout engine reported them.
-        correction, cap, floor: of `importance_weights`.
     """
 
     objective: Objective

@@ -1,4 +1,4 @@
-"""Activations in host memory: what autograd saves in a forward pass in, the same tensors back in the backward pass.
+"""Moves what autograd saves in a forward pass to host memory, and back in the backward pass.
 
 Theory of operation. With checkpointing, a forward pass saves one tensor of hidden states per layer, [B, L, H]; for long
 completions these alone fill a GPU. `offloaded` hooks what autograd saves. On CUDA each large tensor is copied to a
@@ -35,11 +35,7 @@ class _Saved:
 
 
 class Offload:
-    """Keeps the tensors of one forward pass at a time.
-
-    Args:
-        smallest: tensors of fewer bytes stay where they are.
-    """
+    """Keeps the tensors of one forward pass at a time. `smallest`: tensors of fewer bytes stay where they are."""
 
     def __init__(self, smallest: int = SMALLEST) -> None:
         self.smallest = smallest

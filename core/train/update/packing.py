@@ -1,8 +1,5 @@
 """Packs prompts and completions for a forward pass, without padding or repeated prompts.
 
-In: rows of prompt and completion. Out: rows in which every token sees exactly what it saw before, and the way back to
-[B, T].
-
 Theory of operation. The plain layout moves each row to the left. What is padding then stands after all real tokens, a
 causal model never looks at it, and no mask is needed: attention runs its fastest kernel. The packed layout puts all
 tokens into one row without any padding. It consists of sequences: a prompt and its completion as they are, or, where
@@ -95,9 +92,7 @@ class _Sequence:
     """Tokens of a row of the batch that stand together in the packed row.
 
     Attributes:
-        row: of which they are tokens.
         first: how many stand before them in it; they see these besides.
-        length: how many they are.
         written: how many of them, the last ones, are the row's completion; 0: it is a prefix, which predicts nothing.
         host: the sequence that holds the token before the first one, None where there is none.
     """
@@ -135,7 +130,6 @@ def pack(
         completion: T.
         hidden: the model's hidden size H, to weigh attention against projections; None: plain rows, which any causal
             model takes.
-        dtype: of the model's queries and keys, for the masks.
         trees: prompts may begin as other rows do, and are searched for it; else only equal prompts are computed once.
 
     Returns:
@@ -202,7 +196,6 @@ class _Row:
     """What the packed row holds.
 
     Attributes:
-        sequences: in their order.
         parts: the same, those that one call of attention computes together.
         cost: multiply-adds of a layer; infinite where the masks are too large.
     """

@@ -34,7 +34,6 @@ class PolicyLossValue:
         mask: [B', T'], 1 for tokens that the policy chose.
         sums: [7 + M] over the tokens that were trained on (`update_sums`).
         padding: how many of the computed positions hold no token.
-        positions: how many were computed.
         names: of the M metrics of the loss.
     """
 
@@ -53,14 +52,10 @@ class PolicyLoss:
     """What a run minimises.
 
     Args:
-        loss: what tokens cost.
-        settings: the section `loss` of the configuration.
         correction: how tokens are weighed that engine and policy find differently probable.
         longest: the most tokens that the policy chooses in one rollout.
         accumulation: micro batches per optimizer step.
-        processes: how many train together.
         pack_for: the hidden size of a model that takes packed rows, else None.
-        autocast: the arithmetic of training.
     """
 
     def __init__(
@@ -89,7 +84,6 @@ class PolicyLoss:
         """Makes a forward pass.
 
         Args:
-            model: what `attach_logps` was given, possibly wrapped.
             batch: a micro batch; the first of several passes leaves `old_per_token_logps` in it.
             first_pass: before any optimizer step on this batch.
         """

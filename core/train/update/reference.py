@@ -19,8 +19,6 @@ class Reference:
     Args:
         logps: a model and rollouts in, log-probabilities [N, T] without a gradient out.
         frozen: a model of its own, or None: it is the policy with another adapter, or with none.
-        wrapped: the policy, as it is called.
-        policy: the policy itself.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a program may do with files and the network, as a Landlock ruleset: folders in, a ruleset descriptor out.
+"""Makes a Landlock ruleset that limits what a program may do with files and the network.
 
 Beneath the root it may read and execute, beneath its own folder it may do everything but make device files, and it
 may use no TCP port, no abstract socket and no signal to the outside. Applied beside the mounts and namespaces that

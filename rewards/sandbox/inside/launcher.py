@@ -1,4 +1,4 @@
-"""Makes the sandbox of one slot and becomes its zygote: a plan on a descriptor in, a new program in new namespaces out.
+"""Makes the namespaces of one slot and becomes its zygote.
 
 Theory of operation, in this order: (1) new user, mount, pid, network, IPC, UTS and cgroup namespaces; (2) the user is
 mapped; (3) detached read-only copies of everything that the sandbox may see are taken while the host's files are in

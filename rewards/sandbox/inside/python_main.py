@@ -1,4 +1,4 @@
-"""Runs a Python program as `__main__` in this process: source in, exit code out, ended as the interpreter would.
+"""Runs a Python program as `__main__` in this process, and ends as the interpreter would.
 
 Exit codes, `SystemExit`, uncaught exceptions on stderr, threads that are waited for, `atexit`, a flush that fails:
 all as in `python program.py`. What differs: `__del__` is not called at the end, though files that globals hold are

@@ -1,4 +1,4 @@
-"""Turns a freshly forked child into one untrusted program: a request and descriptors in, an exit status out.
+"""Turns a freshly forked child into one untrusted program.
 
 Theory of operation: everything that needs a right comes first, each right is then given up for good, and the program
 is looked at only when none is left. Order matters: descriptors, limits, user, capabilities, Landlock, seccomp, program;

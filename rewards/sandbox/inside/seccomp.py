@@ -1,4 +1,4 @@
-"""The system calls that a program may make: a list of permissions in, a classic BPF filter for the kernel out.
+"""Compiles the list of permitted system calls to a classic BPF filter for the kernel.
 
 Theory of operation: the filter is an allow-list. What is not on it answers EPERM, so that an honest program sees an
 ordinary error. A few calls that no honest program makes (`DEADLY`) end the process with SIGSYS, which is reported as

@@ -1,4 +1,4 @@
-"""The process from which every program of a slot is forked: requests with descriptors in, one answer for each out.
+"""Forks every program of a slot, and answers each request with how its program ended.
 
 Theory of operation: process 1 of its pid namespace, alone in its mount, network and IPC namespaces. For each request
 it forks; the child (`runner`) gives up every right and only then reads the program from its memory file. The zygote
