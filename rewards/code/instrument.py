@@ -15,8 +15,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from grpo.rewards.code.guest.plain import NotPlain, encode
-from grpo.rewards.code.syntax import called, called_by_name, find, mentions, names_in, words
+from grpo.rewards.code.syntax import called, called_by_name, find, literal, mentions, names_in, words
 
 _EQUAL = words("assertEqual assertEquals assertListEqual assertDictEqual assertTupleEqual assertSetEqual")
 _EXPECTING = ("raises", "warns", "deprecated_call", "assertRaises", "assertWarns", "assertLogs", "assertNoLogs")
@@ -26,7 +25,6 @@ _CONVERSIONS = words("int float complex str repr bytes len bool abs round hash")
 _ORDERS = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
 _ORDERED = {"assertLess": "lt", "assertLessEqual": "le", "assertGreater": "gt", "assertGreaterEqual": "ge"}
 _LIKE = words("assertAlmostEqual assertAlmostEquals assertCountEqual assertSequenceEqual assertMultiLineEqual")
-_LARGEST_BASE, _LARGEST_FACTOR = 200, 10_000
 _FAR = 17
 _STEPS = (1, -1, 2)
 
@@ -394,7 +392,7 @@ class Instrument(ast.NodeTransformer):
 
     def _kept(self, node: ast.expr) -> int | None:
         """Takes a value out of the tests, if the node is one; returns its place."""
-        wire = _literal(node)
+        wire = literal(node)
         if wire is None:
             return None
         self.prepared.literals.append(wire[0])
@@ -418,33 +416,10 @@ class _Other(ast.NodeTransformer):
         return node
 
 
-def _literal(node: ast.expr) -> tuple[Any] | None:
-    """Returns the value that stands in a node, as `encode` writes it."""
-    if not all(map(_is_cheap, ast.walk(node))):
-        return None
-    try:
-        value = eval(compile(ast.fix_missing_locations(ast.Expression(node)), "<tests>", "eval"), {"__builtins__": {}})
-        return (encode(value),)
-    except (NotPlain, SyntaxError, ValueError, TypeError, ArithmeticError, RecursionError, MemoryError, NameError):
-        return None
-
-
 def _number(node: ast.expr) -> int | float | None:
     """Returns the number that stands in a node."""
-    wire = _literal(node)
+    wire = literal(node)
     return wire[0] if wire is not None and type(wire[0]) in (int, float) else None
-
-
-def _is_cheap(node: ast.AST) -> bool:
-    """Returns whether a node may stand in a value that is computed here: no name, and no number of a million digits."""
-    if isinstance(node, ast.BinOp):
-        sizes = [each.value for each in find(node, ast.Constant) if type(each.value) is int]
-        most = max(map(abs, sizes), default=0)
-        if isinstance(node.op, ast.Pow):
-            return most <= _LARGEST_BASE and len(sizes) == 2
-        return isinstance(node.op, ast.Add | ast.Sub) or most <= _LARGEST_FACTOR
-    known = (ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.Set, ast.UnaryOp, ast.expr_context, ast.operator)
-    return isinstance(node, (*known, ast.unaryop))
 
 
 def _expects(node: ast.expr) -> bool:
@@ -484,7 +459,7 @@ def _asks_for_change(body: Sequence[ast.stmt], functions: Collection[str]) -> bo
     """Returns whether tests want answers that differ: one is asked for again and again, or is true and then is not."""
     for node in find(body, ast.Compare):
         unequal = isinstance(node.ops[0], ast.NotEq | ast.IsNot)
-        if unequal and _literal(node.left) is None and _literal(node.comparators[0]) is None:
+        if unequal and literal(node.left) is None and literal(node.comparators[0]) is None:
             return True
     if any(called(node) in _UNEQUAL for node in find(body, ast.Call)):
         return True
@@ -525,7 +500,7 @@ def _pinned_sides(node: ast.Compare) -> list[ast.expr]:
     if len(node.ops) > 1 or not isinstance(node.ops[0], ast.Eq | ast.Is):
         return []
     left, right = node.left, node.comparators[0]
-    return [side for side, other in ((left, right), (right, left)) if _literal(other) is not None]
+    return [side for side, other in ((left, right), (right, left)) if literal(other) is not None]
 
 
 def _lone_methods(every: Sequence[ast.stmt], names: Collection[str]) -> set[str]:

@@ -115,6 +115,11 @@ class CodeResult:
         return "; ".join(" ".join(part.split()) for part in parts)
 
 
+def failed_loading(why: str) -> UnitResult:
+    """Returns what each test is of a program that failed before the first one."""
+    return UnitResult("compile_error" if why.startswith(SYNTAX_ERRORS) else "runtime_error", f"on loading: {why}")
+
+
 def all_failed(
     result: UnitResult, count: int, degraded: Sequence[str] = (), *, assurance: Assurance = "split"
 ) -> CodeResult:

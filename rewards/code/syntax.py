@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from grpo.rewards.code.guest.plain import NotPlain, encode
 
 Node = TypeVar("Node", bound=ast.AST)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_LARGEST_BASE, _LARGEST_FACTOR = 200, 10_000
 
 
 def words(text: str) -> frozenset[str]:
@@ -40,3 +43,26 @@ def called(node: ast.AST) -> str:
 def called_by_name(node: ast.AST) -> str:
     """Returns the name of the function that a call calls, "" where it calls a method or is none."""
     return node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+
+
+def literal(node: ast.expr) -> tuple[Any] | None:
+    """Returns the value that stands in a node, as `encode` writes it."""
+    if not all(map(_is_cheap, ast.walk(node))):
+        return None
+    try:
+        value = eval(compile(ast.fix_missing_locations(ast.Expression(node)), "<tests>", "eval"), {"__builtins__": {}})
+        return (encode(value),)
+    except (NotPlain, SyntaxError, ValueError, TypeError, ArithmeticError, RecursionError, MemoryError, NameError):
+        return None
+
+
+def _is_cheap(node: ast.AST) -> bool:
+    """Returns whether a node may stand in a value that is computed here: no name, and no number of a million digits."""
+    if isinstance(node, ast.BinOp):
+        sizes = [each.value for each in find(node, ast.Constant) if type(each.value) is int]
+        most = max(map(abs, sizes), default=0)
+        if isinstance(node.op, ast.Pow):
+            return most <= _LARGEST_BASE and len(sizes) == 2
+        return isinstance(node.op, ast.Add | ast.Sub) or most <= _LARGEST_FACTOR
+    known = ast.Constant | ast.List | ast.Tuple | ast.Dict | ast.Set | ast.Starred | ast.UnaryOp
+    return isinstance(node, known | ast.expr_context | ast.operator | ast.unaryop)

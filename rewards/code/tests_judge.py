@@ -25,12 +25,12 @@ from grpo.rewards.code.allowance import PATIENCE, Allowance, retry_lock, starved
 from grpo.rewards.code.guest_program import arguments, guest, preloaded_by
 from grpo.rewards.code.results import (
     OUTCOME_OF_JOB,
-    SYNTAX_ERRORS,
     Assurance,
     CodeResult,
     Outcome,
     UnitResult,
     UnusableTests,
+    failed_loading,
 )
 from grpo.rewards.code.tests_plan import Plan
 
@@ -223,7 +223,7 @@ class _Run:
         profile = "pytest" if plan.pytest or "pytest" in self.program else library
         if plan.kind == "calls":
             trusted |= {**tests, "numbers": plan.numbers, "in_place": plan.in_place}
-            theirs |= {"setup": plan.setup, "names": plan.names}
+            theirs |= {"setup": plan.setup, "names": plan.names, "calls": []}
             peer = Job(guest("served", preloaded), stdin=arguments(**theirs), limits=limits, profile=profile)
             return Job(guest("calling", preloaded), stdin=arguments(**trusted), limits=own, profile=library, peer=peer)
         token = secrets.token_hex(16)
@@ -273,7 +273,7 @@ def _ended(how: str, why: str, peer: JobResult, allowance: Allowance, *, loading
     if how in ("late", "gone", "garbled"):
         return UnitResult(_outcome_of_end(how, peer, allowance), peer.reason)
     if loading:
-        return UnitResult("compile_error" if why.startswith(SYNTAX_ERRORS) else "runtime_error", f"on loading: {why}")
+        return failed_loading(why)
     return UnitResult("runtime_error" if how == "raised" else "wrong_answer", why)
 
 

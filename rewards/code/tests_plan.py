@@ -21,6 +21,7 @@ from typing import Literal
 
 from grpo.rewards.code.guest.customs import SOLUTION_MODULES
 from grpo.rewards.code.instrument import Instrument, Prepared
+from grpo.rewards.code.known_calls import KnownCall, known_calls
 from grpo.rewards.code.names import free_names, missing_imports, mutates, solution_aliases, wanted_names
 from grpo.rewards.code.plain_calls import calls_only
 from grpo.rewards.code.results import UnusableTests
@@ -49,6 +50,7 @@ class Plan:
         forgiving: the units that pass although an assertion in them fails.
         numbers: the tests say nothing of what is not a number.
         in_place: what a call does to its arguments matters.
+        known: the calls of each unit, where all units of `calls` do nothing but compare answers with known values.
     """
 
     kind: Kind
@@ -63,6 +65,7 @@ class Plan:
     forgiving: tuple[int, ...] = ()
     numbers: bool = True
     in_place: bool = False
+    known: tuple[tuple[KnownCall, ...], ...] = ()
 
 
 @functools.lru_cache(maxsize=4096)
@@ -102,10 +105,12 @@ def plan_tests(tests: tuple[str, ...], *, before: str = "", prompt: str = "", en
     in_place = mutates(every, names)
     stand_ins = {*names, *solution_aliases(every), *({"candidate"} if entry else ())}
     instrument = Instrument(stand_ins, every, split=split, sure=sure)
+    items: dict[str, int] = {}
+    known: list[tuple[KnownCall, ...]] = []
     if by_pytest:
         top, items = _for_pytest([*imports, *every], instrument)
     else:
-        top, items = _in_units(bodies, [*imports, *leading], every, names, entry_point, instrument), {}
+        top, known = _in_units(bodies, [*imports, *leading], every, names, entry_point, instrument)
     count = len(items) if by_pytest else instrument.units
     if count == 0:
         raise UnusableTests("the tests assert nothing")
@@ -123,6 +128,7 @@ def plan_tests(tests: tuple[str, ...], *, before: str = "", prompt: str = "", en
         tuple(range(count)) if re.search(_FORGIVES, "\n".join(tests)) else (),
         "nan" not in " ".join((*tests, before)).lower(),
         in_place,
+        tuple(known) if split and all(known) else (),
     )
 
 
@@ -222,14 +228,14 @@ def _in_units(
     names: set[str],
     entry_point: str,
     instrument: Instrument,
-) -> list[ast.stmt]:
-    """Returns tests that are run as they stand, in units."""
+) -> tuple[list[ast.stmt], list[tuple[KnownCall, ...]]]:
+    """Returns tests that are run as they stand, in units, and the known calls of each."""
     arranged = _Arranged(every, names, entry_point, instrument)
     arranged.top.extend(leading)
     for body in bodies:
         arranged.add(body, whole=len(bodies) > 1)
     arranged.finish(arranged.top)
-    return arranged.top
+    return arranged.top, arranged.known
 
 
 class _Arranged:
@@ -237,6 +243,8 @@ class _Arranged:
 
     def __init__(self, every: Sequence[ast.stmt], names: set[str], entry_point: str, instrument: Instrument) -> None:
         self.top: list[ast.stmt] = []
+        self.known: list[tuple[KnownCall, ...]] = []
+        self._functions = names
         self._instrument = instrument
         self._pending: list[ast.stmt] = []
         self._open: tuple[list[ast.stmt], list[ast.stmt]] | None = None
@@ -265,7 +273,7 @@ class _Arranged:
                     self.top.append(self._instrument.visit(node))
                     continue
                 self._close()
-                unit = self._instrument.next_unit()
+                unit = self._next_unit(node.body)
                 node.body = self._instrument.unit(unit, node.body, sure=_is_sure(node))
                 self.top.append(node)
                 call = f"__import__('asyncio').run({node.name}())" if isinstance(node, ast.AsyncFunctionDef) else ""
@@ -316,8 +324,12 @@ class _Arranged:
         declared = [node for node in statements if isinstance(node, ast.Global | ast.Nonlocal)]
         kept = [node for node in statements if node not in declared] or [ast.Pass()]
         body.extend(declared)
-        number = self._instrument.next_unit()
+        number = self._next_unit(kept)
         body.append(self._instrument.block(number, self._instrument.unit(number, kept)))
+
+    def _next_unit(self, body: list[ast.stmt]) -> int:
+        self.known.append(known_calls(body, self._functions))
+        return self._instrument.next_unit()
 
     def _spread_function(self, node: ast.FunctionDef) -> ast.FunctionDef:
         """Returns a function whose assertions are units of their own."""

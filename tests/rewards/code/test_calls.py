@@ -49,6 +49,57 @@ def test_the_tests_choose_the_judge(tests: str, kind: str) -> None:
     assert plan_tests((tests,)).kind == kind
 
 
+KNOWN = [
+    "assert f(1) == 2",
+    "assert [2] == f(-1, [*'ab'], k={1: (2,)})",
+    "assert f(1)\nassert not f(2)",
+    "assert f(1) is True, 'no'",
+    "import math\ndef test():\n    'It is two.'\n    assert f(1) == 2\n    assert f(2) == 2 ** 10",
+]
+UNKNOWN = ["assert f(x) == 2", "assert f(1) < 2", "assert f(f(1)) == 2", "x = f(1)\nassert x == 2", "assert f(1) != 2"]
+
+
+@pytest.mark.parametrize(("tests", "known"), [*((t, True) for t in KNOWN), *((t, False) for t in UNKNOWN)])
+def test_calls_are_known_where_all_that_is_asked_stands_in_the_tests(tests: str, known: bool) -> None:
+    assert bool(plan_tests((f"x = 3\n{tests}",)).known) is known
+
+
+@pytest.mark.parametrize(
+    ("program", "passed", "reason"),
+    [
+        ("def f(n): return n + 1", 3, "accepted"),
+        ("def f(n): return n + 1.0", 3, "accepted"),
+        ("def f(n): return 2", 1, "another value"),
+        ("def f(n):\n    if n == 2: raise KeyError('two')\n    return n + 1", 2, "runtime_error: KeyError: 'two'"),
+        ("def f(n) return", 0, "compile_error: on loading: SyntaxError"),
+        ("g = 3", 0, "NameError: name 'f' is not defined"),
+        ("import os\ndef f(n):\n    if n == 2: os._exit(0)\n    return n + 1", 2, "test 2 runtime_error"),
+        ("def f(n):\n    while n == 2: pass\n    return n + 1", 2, "time_cpu"),
+        ("class Yes(int):\n    __eq__ = lambda *a: True\ndef f(n): return Yes(9)", 0, "another value"),
+        ("class Yes:\n    __eq__ = lambda *a: True\ndef f(n): return Yes()", 0, "no plain data"),
+        (
+            "import threading, time\nthreading.Thread(target=time.sleep, args=(99,)).start()\ndef f(n): return n + 1",
+            3,
+            "accepted",
+        ),
+        (
+            "import os\nfor n in range(9):\n    try: os.write(n, b' [\"value\", 3, []]\\n')\n    except OSError: pass\n"
+            "def f(n): return 0",
+            0,
+            "",
+        ),
+        ("def f(n): return [0] * 10**5", 0, "AssertionError"),
+        ("def f(n):\n    n = []\n    for _ in range(999): n = [n]\n    return n", 0, "no plain data"),
+    ],
+)
+def test_known_calls_are_judged_as_the_tests_would_judge_them(
+    program: str, passed: int, reason: str, judged: Callable[..., CodeResult]
+) -> None:
+    result = judged(program, tests=["assert f(1) == 2", "assert f(2) == 3", "assert f(3) == 4"], seconds=2.0)
+    assert (result.passed, result.assurance) == (passed, "split"), result.line()
+    assert reason in result.line()
+
+
 VALUES: list[Any] = [
     *(None, True, 0, -(2**70), 1.5, float("inf"), 3 + 4j, "\ud800é", b"\xff", bytearray(b"a"), [], [1, [2]], (1,)),
     *(
