@@ -125,6 +125,7 @@ class Host:
         from grpo.plugins._spec.binding import BoundReward
 
         text = parse(source)
+        _refuse(text, "reward", mcp=text.mcp)
         known, options = self._bound("reward", text, home)
         spec: Any = known.spec
         bound = BoundReward(
@@ -162,7 +163,7 @@ class Host:
         from grpo.plugins._spec.binding import BoundVerifier
 
         text = parse(source)
-        _refuse(text, "verifier", weight=text.weight)
+        _refuse(text, "verifier", weight=text.weight, mcp=text.mcp)
         known, options = self._bound("verifier", text, home)
         spec: Any = known.spec
         timeout = spec.timeout if text.timeout is None else text.timeout
@@ -173,7 +174,7 @@ class Host:
         return bound
 
     def env(self, source: Source) -> BoundEnv:
-        """Binds an environment; it takes `as` and `weight`, and raises what `reward` raises."""
+        """Binds an environment; it takes `as`, `weight` and `mcp`, and raises what `reward` raises."""
         from grpo.plugins._spec.binding import BoundEnv
 
         text = parse(source)
@@ -181,7 +182,14 @@ class Host:
         known, options = self._bound("env", text, "")
         spec: Any = known.spec
         weight = 1.0 if text.weight is None else text.weight
-        return BoundEnv(spec, known.distribution, options, alias=text.alias, weight=weight)
+        bound = BoundEnv(spec, known.distribution, options, alias=text.alias, weight=weight)
+        if text.mcp is None:
+            return bound
+        from grpo.plugins.mcp.attach import with_servers
+        from grpo.plugins.mcp.servers import read_servers
+
+        servers = read_servers(text.mcp, text.written)
+        return replace(bound, spec=with_servers(spec, servers), servers=servers)
 
     def sandbox(self, source: Source) -> BoundSandbox:
         """Binds a sandbox, which takes none of the reserved keys; raises what `reward` raises."""
@@ -309,7 +317,8 @@ class Host:
     def _without_reserved(self, kind: Kind, source: Source) -> tuple[Any, str, dict[str, Any]]:
         """Returns spec, distribution and options of a plugin that takes none of the reserved keys."""
         text = parse(source)
-        _refuse(text, kind, weight=text.weight, timeout=text.timeout, reads=text.reads, **{"as": text.alias or None})
+        reserved = {"weight": text.weight, "timeout": text.timeout, "reads": text.reads, "mcp": text.mcp}
+        _refuse(text, kind, **reserved, **{"as": text.alias or None})
         known, options = self._bound(kind, text, "")
         return known.spec, known.distribution, options
 

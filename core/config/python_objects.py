@@ -64,7 +64,13 @@ def _said_of(ref: PluginRef) -> dict[str, str]:
     """Returns what a SPEC or a table says of a plugin beside its name."""
     text = parse(ref)
     said = {name: json.dumps(value.parsed, sort_keys=True, default=str) for name, value in text.options.items()}
-    more = {"weight": text.weight, "as": text.alias or None, "timeout": text.timeout, "reads": text.reads}
+    more = {
+        "weight": text.weight,
+        "as": text.alias or None,
+        "timeout": text.timeout,
+        "reads": text.reads,
+        "mcp": text.mcp,
+    }
     return said | {name: str(value) for name, value in more.items() if value is not None}
 
 

@@ -23,6 +23,7 @@ PLUGIN_TABLE = {
         "as": {"type": "string", "description": "Its name in this run."},
         "timeout": {"type": "number", "exclusiveMinimum": 0, "description": "Seconds for one call."},
         "reads": {"enum": ["turn", "rollout"], "description": "What a reward sees of several turns."},
+        "mcp": {"type": ["string", "object", "array"], "description": "MCP servers whose tools an environment offers."},
     },
     "required": ["name"],
     "additionalProperties": False,

@@ -7,6 +7,7 @@ anew for the next batch. Calls and answers travel pickled; an exception travels 
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
 import pickle
@@ -15,6 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -28,10 +30,12 @@ from grpo.core.env.episodes import Episode
 from grpo.core.env.threads import AT_ONCE, Call, Raised
 from grpo.core.env.tools import ToolCall
 from grpo.core.scoring.nodes.shipping import place_of
+from grpo.core.scoring.workers.transport import Place
 from grpo.plugins import errors
 from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins._spec.signature import written_function
 from grpo.plugins.errors import GrpoError
+from grpo.plugins.mcp.attach import ServedFactory
 
 KIND = "grpo.core.env.processes:EnvHost"
 _LOAD_LIMIT = 120.0  # seconds to start a process and load an environment
@@ -81,11 +85,29 @@ class EnvHost:
         return pickle.dumps({number: _written(one) for number, one in found.items()}, protocol=5)
 
 
+@dataclass(frozen=True, slots=True)
+class _Served(Place):
+    """An environment with MCP servers: where it is made without them, and what gives them to it."""
+
+    inner: Place
+    factory: ServedFactory
+
+    def resolve(self) -> Callable[..., Any]:
+        return replace(self.factory, make=self.inner.resolve())
+
+
+def _place_of_factory(factory: Callable[..., Any]) -> Place:
+    """Returns what stands for the factory of an environment in another process."""
+    if isinstance(factory, ServedFactory):
+        return _Served(_place_of_factory(factory.make), replace(factory, make=dict))
+    return place_of(factory)[0]
+
+
 class EnvProcesses:
     """Processes that environments are stepped in, for one batch after the other."""
 
     def __init__(self, env: BoundEnv, count: int) -> None:
-        self._place = place_of(env.spec.factory)[0]
+        self._place = _place_of_factory(env.spec.factory)
         self._options = dict(env.options)
         self._here: list[LocalObject | None] = [None] * count
         self._numbers = itertools.count()
@@ -218,7 +240,7 @@ def starting_place(env: BoundEnv, count: int, seconds: float) -> Callable[[], En
 
 def all_ours(env: BoundEnv) -> bool:
     """Tells whether all code of an environment is ours; the member of a family is somebody else's."""
-    module = getattr(written_function(env.spec.factory), "__module__", None) or ""
+    module = getattr(written_function(inspect.unwrap(env.spec.factory)), "__module__", None) or ""
     return module.startswith("grpo.") and ":" not in env.spec.name
 
 
@@ -240,7 +262,7 @@ def processes_of(env: BoundEnv, count: int) -> EnvProcesses | None:
     """Returns the processes of an environment, the same for whoever plays it; None for none."""
     if not count:
         return None
-    key = (env.name, cloudpickle.dumps(dict(env.options)), count)
+    key = (env.name, cloudpickle.dumps((dict(env.options), env.servers)), count)
     found = _shared.get(key)
     if found is None:
         _shared[key] = found = EnvProcesses(env, count)

@@ -53,7 +53,7 @@ def player_of(
     limits = TurnLimits(
         turns=min(rollout.turns, env.spec.max_turns),
         tokens=rollout.length,
-        seconds=rollout.step_timeout,
+        seconds=max([rollout.step_timeout, *(server.longest_call for server in env.servers)]),
     )
     return Player(env, tokenizer, form, limits, tools, processes_of(env, rollout.env_processes))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from grpo.plugins._host.source_file import source_sha256
@@ -22,6 +23,7 @@ _COMPARED = (
     "combine",
     "weight",
     "reads",
+    "mcp",
     "gate",
     "passes",
     "sha256",
@@ -33,9 +35,9 @@ def lock_of(bound: Bound, distribution_version: str) -> dict[str, Any]:
 
     Its keys: kind, name (the alias, if there is one), plugin (the spec's name), version, distribution,
     distribution_version, options (defaults included), weight (None where there is none), reads (where it is not the
-    last turn), sha256 (None where the source is not at hand), of a reward given (which of the options were), columns
-    (that it reads; None where it reads the whole row) and scope (where it is "group"), and for a rubric combine and
-    components (their records, with the weights and gates inside the rubric).
+    last turn), mcp (where there are servers), sha256 (None where the source is not at hand), of a reward given (which
+    of the options were), columns (that it reads; None where it reads the whole row) and scope (where it is "group"),
+    and for a rubric combine and components (their records, with the weights and gates inside the rubric).
     """
     from pydantic_core import to_json
 
@@ -55,6 +57,8 @@ def lock_of(bound: Bound, distribution_version: str) -> dict[str, Any]:
     }
     if getattr(bound, "reads", "turn") != "turn":
         record["reads"] = "rollout"
+    if isinstance(bound, BoundEnv) and bound.servers:
+        record["mcp"] = [asdict(server) for server in bound.servers]
     if isinstance(bound, BoundReward):
         names = [name for column in bound.spec.columns for name in column.names]
         record |= {"given": list(bound.options), "columns": None if bound.spec.any_column else names}

@@ -12,6 +12,7 @@ from typing import Any
 
 from grpo.plugins.agents import Access, AgentTask, Command, search_path
 from grpo.plugins.errors import GrpoError, NotInstalled, PluginError
+from grpo.plugins.mcp.servers import McpServer
 from grpo.plugins.sampling import RowsSeen
 from grpo.plugins.specs import (
     AdvantageSpec,
@@ -162,13 +163,14 @@ class BoundVerifier(_BoundFunction):
 
 @dataclass(frozen=True, slots=True)
 class BoundEnv:
-    """An environment with its options."""
+    """An environment with its options, and the MCP servers whose tools its spec offers as well."""
 
     spec: EnvSpec
     distribution: str
     options: Mapping[str, Any] = field(default_factory=dict)
     alias: str = ""
     weight: float = 1.0
+    servers: tuple[McpServer, ...] = ()
 
     @property
     def name(self) -> str:

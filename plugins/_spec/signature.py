@@ -13,7 +13,7 @@ from grpo.plugins.errors import SpecError
 from grpo.plugins.specs import REQUIRED, Column, Option
 from grpo.plugins.types import Completion, Scope, Verdict
 
-RESERVED_OPTIONS = ("weight", "as", "timeout", "reads")
+RESERVED_OPTIONS = ("weight", "as", "timeout", "reads", "mcp")
 
 
 @dataclass(frozen=True, slots=True)

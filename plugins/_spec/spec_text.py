@@ -23,7 +23,7 @@ from grpo.plugins.types import Reads
 PYTHON = "python:"
 """Stands before a file's function where a SPEC names an agent; it may be left out."""
 SYNTAX = "[dist/]name[@version][:key=value,...], ./file.py:function[:key=value,...] or ./rubric.toml[:key=value,...]"
-TABLE_KEYS = ("name", "weight", "as", "timeout", "reads", "options")
+TABLE_KEYS = ("name", "weight", "as", "timeout", "reads", "mcp", "options")
 _FILE = lazy_pattern(r"(?P<path>.*?\.py)(?::(?P<function>[^:]*)(?::(?P<options>.*))?)?", re.DOTALL)
 _RUBRIC = lazy_pattern(r"(?P<path>[^:]*\.toml)(?::(?P<options>.*))?", re.DOTALL)
 _MEMBER = lazy_pattern(r"(?P<member>[^=,\s]+?)(?::(?P<options>[\w.]+\s*=.*))?", re.DOTALL)
@@ -55,6 +55,7 @@ class SpecText:
     alias: str = ""  # the value of `as`, or ""
     timeout: float | None = None  # seconds, or None when not given
     reads: Reads | None = None  # "turn" or "rollout", or None when not given
+    mcp: Any = None  # the MCP servers whose tools an environment offers as well, as written, or None when not given
 
 
 def parse(source: str | Mapping[str, Any]) -> SpecText:
@@ -187,10 +188,10 @@ def _parse_table(table: Mapping[str, Any]) -> SpecText:
     if inline is not None:
         raise UsageError(f"plugin '{name}': put the options of a table under options, not into its name.")
     for key in options:
-        if key in TABLE_KEYS[1:5]:
+        if key in TABLE_KEYS[1:-1]:
             raise UsageError(f"plugin '{name}': '{key}' is not an option; write it beside name, not under options.")
     values = {key: Value(value) for key, value in options.items()}
-    values |= {key: Value(table[key]) for key in TABLE_KEYS[1:5] if key in table}
+    values |= {key: Value(table[key]) for key in TABLE_KEYS[1:-1] if key in table}
     return _complete(_named(head, name), values)
 
 
@@ -217,7 +218,8 @@ def _complete(named: SpecText, values: dict[str, Value]) -> SpecText:
             raise UsageError(
                 f"'{named.written}': as={alias!r} must be a name without '/' and blanks, in plain letters."
             )
-    return replace(named, options=values, weight=weight, alias=alias, timeout=timeout, reads=reads)
+    mcp = values.pop("mcp").parsed if "mcp" in values else None
+    return replace(named, options=values, weight=weight, alias=alias, timeout=timeout, reads=reads, mcp=mcp)
 
 
 def _number(named: SpecText, values: dict[str, Value], key: str, expected: str) -> float | None:

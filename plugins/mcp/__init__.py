@@ -1,0 +1,1 @@
+"""Gives environments the tools of MCP servers, one server for each episode."""

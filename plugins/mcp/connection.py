@@ -1,0 +1,248 @@
+"""Keeps the connection to one MCP server, in an event loop that all connections of this process share.
+
+What is lost with a server (it does not start, ends, hangs or breaks the protocol) is a `TransientError`: the episode is
+a failure. What a call comes to is a text for the policy: a result, an error of the tool, a call that takes too long
+while the server still answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from typing import Any
+
+from grpo.plugins.errors import TransientError
+from grpo.plugins.mcp.messages import message_streams
+from grpo.plugins.mcp.process import ServerProcess, start_server, write_files
+from grpo.plugins.mcp.results import error_text, text_of
+from grpo.plugins.mcp.servers import ALIVE, STARTING, McpServer
+
+_ENDING = 5.0
+_MOST_PAGES = 100  # of a list of tools
+_LONGEST = 300  # characters of a reason
+
+_lock = threading.Lock()
+_loop: asyncio.AbstractEventLoop | None = None
+
+
+def on_loop(work: Coroutine[Any, Any, Any]) -> Future[Any]:
+    """Runs a coroutine on the event loop of the connections, in a thread that is started with the first one."""
+    global _loop
+    with _lock:
+        if _loop is None:
+            _loop = asyncio.new_event_loop()
+            threading.Thread(target=_loop.run_forever, name="grpo-mcp", daemon=True).start()
+        return asyncio.run_coroutine_threadsafe(work, _loop)
+
+
+class Connection:
+    """A session with one server, which begins to start. It is used on the event loop, but for `call` and `close`.
+
+    Attributes:
+        server: what was started, or is asked.
+        tools: the tools that the server listed when it started, as the package mcp has them.
+    """
+
+    def __init__(self, server: McpServer) -> None:
+        self.server = server
+        self.tools: tuple[Any, ...] = ()
+        self._session: Any = None
+        self._process: ServerProcess | None = None
+        self._closing = asyncio.Event()
+        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._live())
+        self._lost = ""
+
+    @property
+    def lost(self) -> bool:
+        """Whether the server is gone."""
+        return bool(self._lost)
+
+    def give_files(self, files: Mapping[str, str]) -> None:
+        """Writes files into the server's working directory; those of a server at an address have no place."""
+        if self._process is not None:
+            write_files(self._process.folder, files)
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Calls a tool, from any thread, and returns what the policy is shown.
+
+        Raises:
+            TransientError: the server is lost.
+        """
+        text: str = on_loop(self._call(name, arguments)).result()
+        return text
+
+    def close(self) -> Future[None]:
+        """Ends the session, and a server that was started with all its processes; the future tells when they are dead.
+
+        From any thread.
+        """
+        return on_loop(self._close())
+
+    async def ready(self) -> None:
+        """Waits until the server has listed its tools. Raises TransientError."""
+        try:
+            async with asyncio.timeout(STARTING):
+                await asyncio.shield(self._ready)
+        except TimeoutError:
+            self._lost = self._lost or f"it did not answer within {STARTING:g} s"
+            self._closing.set()
+            self._task.cancel()
+            raise self._failure("did not start", self._lost) from None
+
+    async def _live(self) -> None:
+        """Holds the session open from start to end: what is entered and left in one task."""
+        from mcp import ClientSession
+
+        try:
+            async with self._streams() as streams, ClientSession(*streams) as session:
+                await _greet(session)
+                self.tools = await _listed(session)
+                self._session = session
+                self._ready.set_result(None)
+                await self._closing.wait()
+        except BaseException as error:
+            self._lost = self._lost or _reason(error)
+            if not self._ready.done():
+                self._ready.set_exception(self._failure("did not start", self._lost))
+                self._ready.exception()  # nobody may be waiting any more
+            if isinstance(error, asyncio.CancelledError):
+                raise
+        finally:
+            self._lost = self._lost or "its episode is over"
+
+    @asynccontextmanager
+    async def _streams(self) -> AsyncIterator[tuple[Any, Any]]:
+        if self.server.url:
+            from mcp.client.streamable_http import streamable_http_client
+
+            async with streamable_http_client(self.server.url) as streams:
+                yield streams
+            return
+        starting = asyncio.ensure_future(asyncio.to_thread(start_server, self.server))
+        try:
+            self._process = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            starting.add_done_callback(_end_started)
+            raise
+        try:
+            async with message_streams(self._process, self._ended) as streams:
+                yield streams
+        finally:
+            self._process.end()
+
+    def _ended(self) -> None:
+        """Notes that the process closed its output."""
+        self._lost = self._lost or "its process ended"
+
+    async def _call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        from mcp import MCPError
+        from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult, InputRequiredResult
+        from pydantic import TypeAdapter, ValidationError
+
+        seconds, shown = self.server.seconds, self.server.shown
+        try:
+            json.dumps(arguments, ensure_ascii=False, allow_nan=False).encode()
+        except (ValueError, TypeError, RecursionError) as error:
+            return error_text(f"the arguments cannot be sent: {error}", shown)
+        if self.lost:
+            raise self._failure("is lost", self._lost)
+        request = CallToolRequest(params=CallToolRequestParams(name=name, arguments=dict(arguments)))
+        try:
+            async with asyncio.timeout(seconds):
+                result = await self._session.send_request(request, TypeAdapter(CallToolResult | InputRequiredResult))
+        except TimeoutError:
+            if await self._answers():
+                return error_text(f"the call took longer than {seconds:g} s and was given up", shown)
+            raise self._failure("hangs", f"'{name}' gave no answer within {seconds:g} s, and nor did a ping") from None
+        except MCPError as error:
+            if self.lost:
+                raise self._failure("is lost", self._lost) from None
+            return error_text(error.message, shown)
+        except ValidationError as error:
+            reason = f"what it answered to '{name}' is no result: {error.errors(include_url=False)[0]['msg']}"
+            raise self._failure("breaks the protocol", reason) from None
+        except Exception as error:  # of the transport, whichever it is
+            raise self._failure("is lost", _reason(error)) from None
+        if isinstance(result, InputRequiredResult):
+            return error_text("the tool asks for an answer of a user, and there is none here", shown)
+        return text_of(result, shown)
+
+    async def _answers(self) -> bool:
+        """Returns whether the server still answers."""
+        from mcp import MCPError
+
+        try:
+            async with asyncio.timeout(ALIVE):
+                await self._session.send_ping()
+        except MCPError:
+            return not self.lost  # an answer, too
+        except Exception:
+            return False
+        return True
+
+    async def _close(self) -> None:
+        self._closing.set()
+        if self._session is None:
+            self._task.cancel()  # it has not started yet
+        _, unended = await asyncio.wait([self._task], timeout=_ENDING)
+        for task in unended:
+            task.cancel()
+        if self._process is not None:
+            self._process.end()
+            async with asyncio.timeout(_ENDING):
+                while not self._process.gone():
+                    await asyncio.sleep(0.02)
+
+    def _failure(self, what: str, reason: str) -> TransientError:
+        said = "" if self._process is None else self._process.last_lines()
+        said = f". The end of its error output: {said}" if said else ""
+        return TransientError(f"MCP server '{self.server.name}' {what}: {reason}{said}")
+
+
+def _end_started(starting: asyncio.Future[ServerProcess]) -> None:
+    """Ends a process that nobody waits for any more."""
+    if starting.exception() is None:
+        starting.result().end()
+
+
+async def _greet(session: Any) -> None:
+    """Agrees with a server on the version of the protocol."""
+    from mcp import MCPError
+    from mcp_types import METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION
+
+    try:
+        await session.initialize()
+    except MCPError as error:
+        if error.code not in (METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION):
+            raise
+        await session.discover()
+
+
+async def _listed(session: Any) -> tuple[Any, ...]:
+    """Returns all tools of a server, page by page."""
+    from mcp_types import PaginatedRequestParams
+
+    tools: list[Any] = []
+    cursor = None
+    for _ in range(_MOST_PAGES):
+        page = await session.list_tools(params=None if cursor is None else PaginatedRequestParams(cursor=cursor))
+        tools += page.tools
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    return tuple(tools)
+
+
+def _reason(error: BaseException) -> str:
+    """Returns why something failed, in one line; of a group, why its first member did."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    words = " ".join(str(error).split())
+    if isinstance(error, TransientError):
+        return words.partition(": ")[2] or words
+    return f"{type(error).__name__}: {words}"[:_LONGEST] if words else type(error).__name__

@@ -1,0 +1,89 @@
+"""Gives any environment the tools of MCP servers, beside its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gymnasium
+
+from grpo.plugins.errors import DatasetError
+from grpo.plugins.mcp.process import refuse_bad_files
+from grpo.plugins.mcp.servers import McpServer
+from grpo.plugins.mcp.tools import Seat, tools_of
+
+
+class EnvWithServers(gymnasium.Env[str, str]):
+    """An environment and the servers of its episode.
+
+    An episode begins with `reset`; its servers are those of its first calls and end with it. Attributes that are not
+    written here are the environment's own.
+
+    Args:
+        env: the environment.
+        name: what messages call it.
+        servers: whose tools it offers.
+        stepped: the environment is stepped; otherwise the policy's answer ends the episode.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any], name: str, servers: Sequence[McpServer], *, stepped: bool) -> None:
+        self.inner = env
+        self.observation_space = env.observation_space
+        self.action_space = env.action_space
+        self._name = name
+        self._servers = tuple(servers)
+        self._stepped = stepped
+        self._seats: list[tuple[McpServer, Seat]] = []
+        self._files: Mapping[str, str] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "inner":  # not made yet
+            raise AttributeError(name)
+        return getattr(self.inner.unwrapped, name)
+
+    @property
+    def tools(self) -> list[Callable[..., Any]]:
+        """The functions that the policy may call; what asks for them begins to start the episode's servers.
+
+        Raises:
+            OptionError: a server does not start, or two tools have one name.
+        """
+        own = tuple(getattr(self.inner.unwrapped, "tools", None) or ())
+        if not self._seats:
+            self._seats = [(server, Seat(server, self._files)) for server in self._servers]
+        return tools_of(own, self._seats, self._name)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """Starts an episode. The column `files` of its row (path to text) is what its servers have to begin with.
+
+        Raises:
+            DatasetError: that column is none.
+        """
+        self._release()
+        observation, info = self.inner.reset(seed=seed, options=options)
+        row = info.get("row", (options or {}).get("row")) or {}
+        self._files = row.get("files") or {}
+        try:
+            refuse_bad_files(self._files)
+        except ValueError as error:
+            raise DatasetError(f"the column 'files': {error}. It maps paths to texts.") from error
+        return observation, info
+
+    def step(self, action: str) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        if not self._stepped:
+            return "", 0.0, True, False, {}
+        observation, reward, terminated, truncated, info = self.inner.step(action)
+        return observation, float(reward), terminated, truncated, info
+
+    def close(self) -> None:
+        self._release()
+        self.inner.close()
+
+    def __del__(self) -> None:
+        if "_seats" in vars(self):
+            self._release()
+
+    def _release(self) -> None:
+        for _, seat in self._seats:
+            seat.close()
+        self._seats = []

@@ -1,0 +1,134 @@
+"""Starts the process of an MCP server, with pipes to its standard streams."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from grpo.plugins.agents import search_path
+from grpo.plugins.child_process import ChildProcess, receive_message
+from grpo.plugins.errors import TransientError
+from grpo.plugins.mcp.servers import FOLDER, STARTING, McpServer
+
+_GIVEN = ("HOME", "LANG", "LC_ALL", "USER", "LOGNAME", "TZ", "SSL_CERT_FILE")
+_WORK, _TEMPORARY = "work", "tmp"
+_KEPT = 20  # lines of the error output
+_LONGEST_LINE = 500
+_MOST_FILES, _MOST_TEXT = 1000, 16 << 20
+
+
+class ServerProcess:
+    """A program that was started.
+
+    Attributes:
+        stdin, stdout: descriptors of pipes to it, open until `end`.
+        folder: its working directory.
+    """
+
+    def __init__(self, child: ChildProcess, stdin: int, stdout: int, stderr: int, home: Path) -> None:
+        self.stdin, self.stdout, self.folder = stdin, stdout, str(home / _WORK)
+        self._home = home
+        self._child = child
+        self._lines: deque[str] = deque(maxlen=_KEPT)
+        self._reading = threading.Thread(target=self._read, args=(stderr,), name="grpo-mcp-stderr", daemon=True)
+        self._reading.start()
+
+    def last_lines(self) -> str:
+        """Returns the end of what the program wrote to its error output, for messages."""
+        self._reading.join(0.2)  # of a program that has just ended
+        return " ".join(line for line in self._lines if line)[-_LONGEST_LINE:]
+
+    def end(self) -> None:
+        """Closes the pipes; the program, and all that it started, then end within moments."""
+        for descriptor in (self.stdin, self.stdout):
+            with suppress(OSError):
+                os.close(descriptor)
+        self._child.channel.close()
+
+    def gone(self) -> bool:
+        """Returns whether the program and all that it started are dead; clears up after them."""
+        if not self._child.gone():
+            return False
+        self._child.reap()
+        shutil.rmtree(self._home, ignore_errors=True)  # a guard that was killed has not
+        return True
+
+    def _read(self, descriptor: int) -> None:
+        with open(descriptor, "rb") as stream:
+            while line := stream.readline(1 << 16):
+                self._lines.append(line[:_LONGEST_LINE].decode("utf-8", "replace").strip())
+
+
+def start_server(server: McpServer) -> ServerProcess:
+    """Starts the program of a server in an empty folder of its own.
+
+    Raises:
+        TransientError: it cannot be started.
+    """
+    home = Path(tempfile.mkdtemp(prefix="grpo-mcp-")).resolve()
+    folder = str(home / _WORK)
+    for name in (_WORK, _TEMPORARY):
+        (home / name).mkdir()
+    argv = [part.replace(FOLDER, folder) for part in server.command]
+    environment = {
+        "PATH": search_path(),
+        "TMPDIR": str(home / _TEMPORARY),
+        **{name: os.environ[name] for name in (*_GIVEN, *server.variables) if name in os.environ},
+        **{name: text.replace(FOLDER, folder) for name, text in server.environment},
+    }
+    pipes = [os.pipe() for _ in range(3)]
+    theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
+    ours = [pipes[0][1], pipes[1][0], pipes[2][0]]
+    try:
+        child = ChildProcess(
+            "grpo.plugins.mcp.guard",
+            [argv, environment, str(home), folder, theirs],
+            environment={"PATH": search_path()},
+            descriptors=theirs,
+        )
+    finally:
+        for descriptor in theirs:
+            os.close(descriptor)
+    process = ServerProcess(child, ours[0], ours[1], ours[2], home)
+    child.channel.settimeout(STARTING)
+    try:
+        problem: str = json.loads(receive_message(child.channel))
+    except OSError as error:
+        problem = f"its guard did not start: {error}"
+    if problem:
+        process.end()
+        shutil.rmtree(home, ignore_errors=True)
+        raise TransientError(f"MCP server '{server.name}': {problem}")
+    return process
+
+
+def refuse_bad_files(files: Any) -> None:
+    """Refuses what cannot be the files of a working directory.
+
+    Raises:
+        ValueError: it does not map paths below the directory to texts, or has too much of them.
+    """
+    if not isinstance(files, Mapping) or not all(isinstance(text, str) for pair in files.items() for text in pair):
+        raise ValueError("it does not map texts to texts")
+    for path in files:
+        parts = PurePosixPath(path).parts
+        if not parts or parts[0] == "/" or ".." in parts or "\0" in path or path.endswith("/"):
+            raise ValueError(f"the path {path!r} is not that of a file below the working directory")
+    if len(files) > _MOST_FILES or sum(map(len, files.values())) > _MOST_TEXT:
+        raise ValueError(f"there are more than {_MOST_FILES} files or {_MOST_TEXT} characters")
+
+
+def write_files(folder: str, files: Mapping[str, str]) -> None:
+    """Writes files below a folder. Raises OSError."""
+    for path, text in files.items():
+        place = Path(folder, path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text, encoding="utf-8", errors="surrogatepass", newline="")
