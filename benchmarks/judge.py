@@ -35,6 +35,7 @@ from typing import Any
 
 from sandbox import COMPLETION, TASK, processor
 
+from grpo.plugins import kernel
 from grpo.plugins.errors import TransientError
 from grpo.plugins.sandbox_job import Job, SandboxPool
 from grpo.rewards.code.allowance import Allowance
@@ -42,7 +43,6 @@ from grpo.rewards.code.guest.customs import SOLUTION_MODULES
 from grpo.rewards.code.judge import judge
 from grpo.rewards.code.results import UnusableTests
 from grpo.rewards.code.task import Columns, Task, task_of
-from grpo.rewards.sandbox.inside import kernel
 from grpo.rewards.sandbox.interpreter import default_python
 from grpo.rewards.sandbox.local import local
 

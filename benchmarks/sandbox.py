@@ -36,6 +36,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from grpo.plugins import kernel
 from grpo.plugins.errors import SandboxUnavailable
 from grpo.plugins.sandbox_job import Job, Limits, SandboxPool
 from grpo.rewards.code.allowance import Allowance
@@ -45,7 +46,6 @@ from grpo.rewards.code.task import Columns, task_of
 from grpo.rewards.sandbox.docker import docker as make_docker
 from grpo.rewards.sandbox.docker_pool import DockerPool, connected
 from grpo.rewards.sandbox.engine_image import made_image
-from grpo.rewards.sandbox.inside import kernel
 from grpo.rewards.sandbox.interpreter import default_python
 from grpo.rewards.sandbox.local import local
 

@@ -11,6 +11,8 @@ GrpoError
 │   └── SpecError            a decorated function whose signature the contract does not allow
 ├── RunError                 a run that had to stop (exit code 1); its directory resumes
 ├── SandboxUnavailable       this machine cannot isolate programs (names what is missing and the remedy)
+├── SessionError             a session cannot do what it was asked (the caller's fault, or a file that is not there)
+├── SessionLost              a session is gone or never came up: nothing is known about its episode
 └── TransientError           raised by plugins for trouble worth a retry (network, rate limit)
 """
 
@@ -61,6 +63,14 @@ class RunError(GrpoError):
 
 class SandboxUnavailable(GrpoError):
     """A sandbox cannot run on this machine: a protection or a service is missing."""
+
+
+class SessionError(GrpoError):
+    """A session cannot do what it was asked: a file is not there, or it lacks the capability."""
+
+
+class SessionLost(GrpoError):
+    """A session is gone, or never came up; nothing is known about the episode that it was for."""
 
 
 class TransientError(GrpoError):

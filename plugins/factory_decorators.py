@@ -1,4 +1,4 @@
-"""Provides `@env` and `@sandbox`, which turn a factory into a callable spec and keep its types.
+"""Provides `@env`, `@sandbox` and `@session`, which turn a factory into a callable spec and keep its types.
 
 A factory is a function with its options as keyword-only parameters, or a class of which they make an instance. A class
 whose instances are no environments but the options of one has the method `env()`, which makes the environment; where it
@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from grpo.plugins._spec.signature import options_of
 from grpo.plugins.decorators import refuse_faults, refuse_positional
 from grpo.plugins.errors import SpecError
-from grpo.plugins.specs import EnvFunction, EnvSpec, Option, Parameters, SandboxFunction
+from grpo.plugins.specs import EnvFunction, EnvSpec, Option, Parameters, SandboxFunction, SessionFunction
 from grpo.plugins.types import Row
 
 if TYPE_CHECKING:
     import gymnasium
 
     from grpo.plugins.sandbox_job import SandboxPool
+    from grpo.plugins.session import SessionPool
 
 
 class EnvOptions(Protocol):
@@ -45,6 +46,12 @@ class SandboxDecorator(Protocol):
     """Makes a sandbox's spec of its factory."""
 
     def __call__(self, factory: Callable[Parameters, SandboxPool], /) -> SandboxFunction[Parameters]: ...
+
+
+class SessionDecorator(Protocol):
+    """Makes a session's spec of its factory."""
+
+    def __call__(self, factory: Callable[Parameters, SessionPool], /) -> SessionFunction[Parameters]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +152,28 @@ def sandbox(*misplaced: object, version: int = 0, name: str | None = None) -> Sa
         options = _options(factory, family=False)
         doc = inspect.cleandoc(factory.__doc__ or "")
         spec: SandboxFunction[Parameters] = SandboxFunction(name or factory.__name__, version, factory, doc, options)
+        refuse_faults(spec)
+        return spec
+
+    return decorate
+
+
+def session(*misplaced: object, version: int = 0, name: str | None = None) -> SessionDecorator:
+    """Makes a session's spec of its factory; name, documentation and options are those of the factory.
+
+    Args:
+        version: raise it when commands come out otherwise.
+        name: the public name; default: the factory's.
+
+    Raises:
+        SpecError: the factory, its options or the metadata are not allowed.
+    """
+    refuse_positional("session", misplaced)
+
+    def decorate(factory: Callable[Parameters, SessionPool], /) -> SessionFunction[Parameters]:
+        options = _options(factory, family=False)
+        doc = inspect.cleandoc(factory.__doc__ or "")
+        spec: SessionFunction[Parameters] = SessionFunction(name or factory.__name__, version, factory, doc, options)
         refuse_faults(spec)
         return spec
 

@@ -1,4 +1,4 @@
-"""Declares the nine hooks. A plugin package names a module with implementations in the entry-point group "grpo"."""
+"""Declares the ten hooks. A plugin package names a module with implementations in the entry-point group "grpo"."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         RewardSpec,
         SamplerSpec,
         SandboxSpec,
+        SessionSpec,
         VerifierSpec,
     )
 
@@ -44,6 +45,11 @@ def grpo_envs() -> list[EnvSpec]:  # type: ignore[empty-body]
 @hookspec
 def grpo_sandboxes() -> list[SandboxSpec]:  # type: ignore[empty-body]
     """Returns the sandboxes that this plugin offers."""
+
+
+@hookspec
+def grpo_sessions() -> list[SessionSpec]:  # type: ignore[empty-body]
+    """Returns the sessions that this plugin offers."""
 
 
 @hookspec

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         BoundReward,
         BoundSampler,
         BoundSandbox,
+        BoundSession,
         BoundVerifier,
     )
     from grpo.plugins.events import Event
@@ -42,6 +43,7 @@ ARGUMENT: dict[Kind, str] = {
     "verifier": "verifier",
     "env": "env",
     "sandbox": "sandbox",
+    "session": "session",
     "loss": "loss",
     "advantage": "advantage",
     "sampler": "sampler",
@@ -196,6 +198,12 @@ class Host:
         from grpo.plugins._spec.binding import BoundSandbox
 
         return BoundSandbox(*self._without_reserved("sandbox", source))
+
+    def session(self, source: Source) -> BoundSession:
+        """Binds a session, which takes none of the reserved keys; raises what `reward` raises."""
+        from grpo.plugins._spec.binding import BoundSession
+
+        return BoundSession(*self._without_reserved("session", source))
 
     def loss(self, source: Source) -> BoundLoss:
         """Binds a loss, which takes none of the reserved keys; raises what `reward` raises."""

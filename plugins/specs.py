@@ -14,11 +14,22 @@ if TYPE_CHECKING:
     import gymnasium
 
     from grpo.plugins.sandbox_job import SandboxPool
+    from grpo.plugins.session import SessionPool
 
 Parameters = ParamSpec("Parameters")
 Returned = TypeVar("Returned")
-Kind = Literal["reward", "verifier", "env", "sandbox", "loss", "advantage", "sampler", "agent"]
-KINDS: tuple[Kind, ...] = ("reward", "verifier", "env", "sandbox", "loss", "advantage", "sampler", "agent")
+Kind = Literal["reward", "verifier", "env", "sandbox", "session", "loss", "advantage", "sampler", "agent"]
+KINDS: tuple[Kind, ...] = (
+    "reward",
+    "verifier",
+    "env",
+    "sandbox",
+    "session",
+    "loss",
+    "advantage",
+    "sampler",
+    "agent",
+)
 
 
 class _Required:
@@ -295,6 +306,31 @@ class SandboxFunction(_FactoryOf[Parameters, "SandboxPool"], SandboxSpec, Generi
 
 
 @dataclass(frozen=True, slots=True)
+class SessionSpec:
+    """A place to open sessions, each the machine of one episode.
+
+    Attributes:
+        factory: `(**options) -> SessionPool`.
+    """
+
+    kind: ClassVar[Kind] = "session"
+    name: str
+    version: int
+    factory: Callable[..., SessionPool]
+    doc: str = ""
+    options: tuple[Option, ...] = ()
+
+    def __call__(self, *args: Any, **options: Any) -> SessionPool:
+        return self.factory(*args, **options)
+
+
+class SessionFunction(_FactoryOf[Parameters, "SessionPool"], SessionSpec, Generic[Parameters]):
+    """What `@session` makes of a factory."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
 class LossSpec:
     """What a policy is trained to make small.
 
@@ -436,4 +472,6 @@ class AgentFunction(AgentSpec, Generic[Parameters, Returned]):
         return self.function(*args, **kwargs)
 
 
-Spec = RewardSpec | VerifierSpec | EnvSpec | SandboxSpec | LossSpec | AdvantageSpec | SamplerSpec | AgentSpec
+Spec = (
+    RewardSpec | VerifierSpec | EnvSpec | SandboxSpec | SessionSpec | LossSpec | AdvantageSpec | SamplerSpec | AgentSpec
+)

@@ -1,4 +1,4 @@
-"""Offers the built-in rewards, verifiers and sandboxes to the host.
+"""Offers the built-in rewards, verifiers, sandboxes and sessions to the host.
 
 The specs are imported when a hook asks for them: at the top, `length` and `format` the rewards would hide the modules
 of the same names.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from grpo.plugins.contract import CONTRACT
 from grpo.plugins.hookspecs import hookimpl
-from grpo.plugins.specs import RewardSpec, SandboxSpec, VerifierSpec
+from grpo.plugins.specs import RewardSpec, SandboxSpec, SessionSpec, VerifierSpec
 
 grpo_contract = CONTRACT
 
@@ -86,6 +86,14 @@ def grpo_sandboxes() -> list[SandboxSpec]:
     from grpo.rewards.sandbox.local import local
 
     return [local, docker]
+
+
+@hookimpl
+def grpo_sessions() -> list[SessionSpec]:
+    """Returns the built-in sessions."""
+    from grpo.rewards.session.local import local
+
+    return [local]
 
 
 if __name__ == "rewards":

@@ -17,6 +17,7 @@ from grpo.core.check.report import Finding, Report, Severity
 from grpo.core.check.reward import check_env, check_reward, check_verifier
 from grpo.core.check.sampler import check_sampler
 from grpo.core.check.sandbox import check_sandbox
+from grpo.core.check.session import check_session
 from grpo.core.cli.show import found, hits_of
 from grpo.plugins.errors import GrpoError, NotInstalled, OptionError, SandboxUnavailable, UsageError, with_article
 from grpo.plugins.host import Host, Registration
@@ -119,6 +120,8 @@ def _checked(host: Host, kind: Kind, spec: str, env: str | None = None) -> Repor
     if kind == "agent":
         return check_agent(host.agent(spec))
     try:
+        if kind == "session":
+            return check_session(host.session(spec), attacks=())
         return check_sandbox(host.sandbox(spec), attacks=())
     except SandboxUnavailable as error:
         return _skipped(host.find(kind, spec), str(error))

@@ -23,7 +23,7 @@ from grpo.plugins.specs import KINDS, Kind
     help="Parent folder.  [default: here]",
 )
 def new(kind: Kind, name: str, parent: Path) -> None:
-    """Create a plugin package: KIND is reward, verifier, env, sandbox, loss, advantage, sampler or agent.
+    """Create a plugin package: KIND is reward, verifier, env, sandbox, session, loss, advantage, sampler or agent.
 
     The package installs, passes its own tests and is listed by grpo plugins.
     """

@@ -84,17 +84,21 @@ def run(
 
 
 @sandbox.command()
-@_backend
+@click.option("--backend", metavar="SPEC", help="Sandbox. Default: local, unless a session is named.")
+@click.option("--session", metavar="SPEC", help="Session to attack instead of a sandbox.")
 @_as_json
 @click.pass_context
-def check(ctx: click.Context, backend: str, as_json: bool) -> None:
-    """Attack a sandbox: run hostile programs and programs of known result.
+def check(ctx: click.Context, backend: str | None, session: str | None, as_json: bool) -> None:
+    """Attack a sandbox or a session: run hostile programs and programs of known result.
 
     The exit code is 1 if a relation that matters does not hold.
     """
     from grpo.core.check.sandbox import check_sandbox
+    from grpo.core.check.session import check_session
 
-    report = check_sandbox(backend)
+    if backend is not None and session is not None:
+        raise UsageError("--backend names a sandbox and --session a session. Check one of them at a time.")
+    report = check_session(session) if session is not None else check_sandbox(backend or "local")
     click.echo(json.dumps(report.as_json(), indent=2) if as_json else str(report))
     ctx.exit(0 if report.ok else 1)
 

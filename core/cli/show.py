@@ -22,6 +22,7 @@ from grpo.plugins.specs import (
     LossSpec,
     RewardSpec,
     SandboxSpec,
+    SessionSpec,
     VerifierSpec,
 )
 from grpo.plugins.types import Case
@@ -205,7 +206,7 @@ def _use(known: Registration) -> str:
         name = known.distribution
     elif not known.distribution_version:
         name = f"{known.distribution}:{name}"
-    if isinstance(known.spec, SandboxSpec):
+    if isinstance(known.spec, SandboxSpec | SessionSpec):
         return name
     command = _COMMANDS[known.kind]
     if isinstance(known.spec, EnvSpec) and known.spec.resolve is not None:

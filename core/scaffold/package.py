@@ -19,6 +19,7 @@ EXAMPLE: dict[Kind, str] = {
     "verifier": "stated_answer",
     "env": "small_sums",
     "sandbox": "second_try",
+    "session": "logged",
     "sampler": "oldest_first",
     "loss": "clipped_ratio",
     "advantage": "leave_one_out",
@@ -31,6 +32,7 @@ _LONGEST = 30
 _TAKEN = {
     *("reward", "verifier", "env", "sandbox", "sampler", "case", "verdict", "hookimpl", "grpo", "re", "random"),
     *("rows", "environment", "asyncio", "shaky"),
+    *("session", "inner", "job", "argv", "path", "time", "commands"),
     *("loss", "advantage", "tokens", "scores", "torch"),
     *("agent", "task", "access", "json", "subprocess", "urllib", "messages"),
 }

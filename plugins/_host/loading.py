@@ -28,6 +28,7 @@ HOOK_OF_KIND: dict[Kind, str] = {
     "verifier": "grpo_verifiers",
     "env": "grpo_envs",
     "sandbox": "grpo_sandboxes",
+    "session": "grpo_sessions",
     "loss": "grpo_losses",
     "advantage": "grpo_advantages",
     "sampler": "grpo_samplers",

@@ -14,6 +14,7 @@ from grpo.plugins.agents import Access, AgentTask, Command, search_path
 from grpo.plugins.errors import GrpoError, NotInstalled, PluginError
 from grpo.plugins.mcp.servers import McpServer
 from grpo.plugins.sampling import RowsSeen
+from grpo.plugins.session import SessionPool
 from grpo.plugins.specs import (
     AdvantageSpec,
     AgentSpec,
@@ -22,6 +23,7 @@ from grpo.plugins.specs import (
     RewardSpec,
     SamplerSpec,
     SandboxSpec,
+    SessionSpec,
     VerifierSpec,
 )
 from grpo.plugins.training import GroupScores, LossTokens, TokenCosts
@@ -204,6 +206,24 @@ class BoundSandbox:
 
     def make(self) -> Any:
         """Makes the pool."""
+        return self.spec.factory(**self.options)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundSession:
+    """A session with its options."""
+
+    spec: SessionSpec
+    distribution: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The spec's name."""
+        return self.spec.name
+
+    def make(self) -> SessionPool:
+        """Makes the pool. Raises what the plugin raises: `SandboxUnavailable` where this machine cannot run it."""
         return self.spec.factory(**self.options)
 
 

@@ -22,6 +22,7 @@ from grpo.plugins.specs import (
     RewardSpec,
     SamplerSpec,
     SandboxSpec,
+    SessionSpec,
     Spec,
     VerifierSpec,
 )
@@ -33,6 +34,7 @@ SPEC_OF_KIND: dict[Kind, type[Any]] = {
     "verifier": VerifierSpec,
     "env": EnvSpec,
     "sandbox": SandboxSpec,
+    "session": SessionSpec,
     "loss": LossSpec,
     "advantage": AdvantageSpec,
     "sampler": SamplerSpec,
@@ -42,6 +44,7 @@ COMMAND_LINE = "cmd"
 """Names a command line in a SPEC, `cmd:python agent.py {instruction}`, and the built-in agent that starts it."""
 RESERVED_PREFIXES = ("gym", "reasoning_gym", "textarena", "trl", "openenv", "verifiers")
 _SEPARATORS = "/@:,= \t\n"
+_OF_FACTORIES: tuple[Kind, ...] = ("env", "sandbox", "session")
 
 
 _EXPECTED: dict[Kind, str] = {
@@ -58,7 +61,7 @@ def spec_fault(kind: Kind, spec: object) -> str:
         hint = ""
         if inspect.isfunction(spec):
             hint = f"; decorate it with @{kind}(version=1)"
-        elif inspect.isclass(spec) and kind in ("env", "sandbox"):
+        elif inspect.isclass(spec) and kind in _OF_FACTORIES:
             hint = f"; make a spec of it: {kind}(version=1)({spec.__name__})"
         return f"expected {_EXPECTED.get(kind, f'what @{kind} makes of a function')}, got {_described(spec)}{hint}"
     known: Any = spec
@@ -69,7 +72,7 @@ def spec_fault(kind: Kind, spec: object) -> str:
     fault = "" if special else metadata_fault(known.name, known.version, getattr(known, "timeout", 1.0))
     if fault:
         return fault
-    function = known.factory if kind in ("env", "sandbox") else known.function
+    function = known.factory if kind in _OF_FACTORIES else known.function
     if not callable(function):
         return f"'{known.name}': {_described(function)} is not callable"
     return _fields_fault(known)

@@ -21,9 +21,9 @@ _PACKAGE = "grpo.rewards.sandbox"
 _WALL = f"{_PACKAGE}.inside"
 _JUDGE = "grpo.rewards.code.guest"
 _PACKAGES = ("grpo", "grpo.plugins", "grpo.rewards", _PACKAGE, _WALL, "grpo.rewards.code", _JUDGE)
-# In the order of their imports; each imports the standard library and those before it.
+_CONTRACT = tuple(f"grpo.plugins.{name}" for name in ("errors", "sandbox_job", "kernel"))
+# In the order of their imports; each imports the standard library, the kernel's calls and those before it.
 _INSIDE = (
-    "kernel",
     "syscall_numbers",
     "seccomp",
     "landlock",
@@ -126,7 +126,7 @@ def _sources() -> dict[str, str | None]:
         for name in names
     }
     plugins = os.path.join(os.path.dirname(os.path.dirname(here)), "plugins")
-    first = {f"grpo.plugins.{name}": os.path.join(plugins, f"{name}.py") for name in ("errors", "sandbox_job")}
+    first = {name: os.path.join(plugins, f"{name.rpartition('.')[2]}.py") for name in _CONTRACT}
     found: dict[str, str | None] = dict.fromkeys(_PACKAGES)
     return found | {name: loader.get_data(path).decode() for name, path in {**first, **paths}.items()}
 
@@ -145,7 +145,7 @@ def packed(plan: Mapping[str, Any], *, around: bool = False) -> bytes:
     modules = _sources()
     if not around:
         names = [f"{_WALL}.{name}" for name in _INSIDE] + [f"{_JUDGE}.{name}" for name in JUDGE_MODULES]
-        modules = {name: modules[name] for name in (*_PACKAGES, *names)}
+        modules = {name: modules[name] for name in (*_PACKAGES, "grpo.plugins.kernel", *names)}
     return json.dumps({"modules": modules, "plan": dict(plan)}).encode()
 
 

@@ -89,14 +89,14 @@ def places() -> dict[str, str]:
     return {}
 
 
-def reap() -> int:
-    """Removes the groups of processes that are gone, and returns how many."""
+def reap(process: int = 0) -> int:
+    """Removes the groups of processes that are gone, and of one more where it is named; returns how many."""
     count = 0
     for folder in set(places().values()):
         for name in os.listdir(folder):
             # One of another pid namespace may be mistaken for a dead one; while it has processes it stays.
             made_by = _NAME.fullmatch(name)
-            if made_by and not os.path.exists(f"/proc/{made_by[1]}"):
+            if made_by and (int(made_by[1]) == process or not os.path.exists(f"/proc/{made_by[1]}")):
                 count += _remove(f"{folder}/{name}", tries=1)
     return count
 

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from grpo.plugins import kernel
 from grpo.plugins.errors import SandboxUnavailable
 from grpo.plugins.sandbox_job import Limits
 from grpo.rewards.sandbox import profiles
 from grpo.rewards.sandbox.bundle import KNOWN, SERVE
 from grpo.rewards.sandbox.cgroup import Group, places
-from grpo.rewards.sandbox.inside import kernel
 from grpo.rewards.sandbox.inside.launcher import NAMESPACES, OWN, PROGRAM_ID, ZYGOTE_ID
 from grpo.rewards.sandbox.inside.syscall_numbers import known_architecture
 from grpo.rewards.sandbox.interpreter import LIBRARIES, find_interpreter, find_packages, pytest_packages

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from grpo.core.check.reward import check_env, check_reward, check_verifier
     from grpo.core.check.sampler import check_sampler
     from grpo.core.check.sandbox import check_sandbox
+    from grpo.core.check.session import check_session
     from grpo.core.run.python.comparison import Comparison, compare
     from grpo.core.run.python.result import Run, load
     from grpo.core.run.python.train import train
@@ -35,12 +36,14 @@ if TYPE_CHECKING:
         PluginNotFound,
         RunError,
         SandboxUnavailable,
+        SessionError,
+        SessionLost,
         SpecError,
         TransientError,
         UsageError,
     )
     from grpo.plugins.events import RunEnded, RunStarted, StepEnded
-    from grpo.plugins.factory_decorators import env, sandbox
+    from grpo.plugins.factory_decorators import env, sandbox, session
     from grpo.plugins.from_trl import from_trl
     from grpo.plugins.hookspecs import hookimpl
     from grpo.plugins.host import Host
@@ -49,6 +52,8 @@ if TYPE_CHECKING:
     from grpo.plugins.sampling import RowsSeen, Visit
     from grpo.plugins.sandbox_job import Job, JobResult, Limits, SandboxPool
     from grpo.plugins.sandbox_pools import pool_of, run_jobs
+    from grpo.plugins.session import Exit, Process, Session, SessionJob, SessionLimits, SessionPool
+    from grpo.plugins.session_pools import sessions_of
     from grpo.plugins.specs import (
         AdvantageSpec,
         AgentSpec,
@@ -57,6 +62,7 @@ if TYPE_CHECKING:
         RewardSpec,
         SamplerSpec,
         SandboxSpec,
+        SessionSpec,
         VerifierSpec,
     )
     from grpo.plugins.training import GroupScores, LossTokens, TokenCosts
@@ -80,6 +86,7 @@ __all__ = [
     "Component",
     "DatasetError",
     "EnvSpec",
+    "Exit",
     "GroupScores",
     "GrpoError",
     "Host",
@@ -93,6 +100,7 @@ __all__ = [
     "PlacedRows",
     "PluginError",
     "PluginNotFound",
+    "Process",
     "RewardSpec",
     "RowsSeen",
     "RubricSpec",
@@ -106,6 +114,13 @@ __all__ = [
     "SandboxUnavailable",
     "Scored",
     "Scorer",
+    "Session",
+    "SessionError",
+    "SessionJob",
+    "SessionLimits",
+    "SessionLost",
+    "SessionPool",
+    "SessionSpec",
     "SpecError",
     "StepEnded",
     "TokenCosts",
@@ -123,6 +138,7 @@ __all__ = [
     "check_reward",
     "check_sampler",
     "check_sandbox",
+    "check_session",
     "check_verifier",
     "compare",
     "env",
@@ -136,6 +152,8 @@ __all__ = [
     "run_jobs",
     "sampler",
     "sandbox",
+    "session",
+    "sessions_of",
     "to_inspect",
     "to_trl",
     "to_verifiers",
@@ -159,6 +177,7 @@ _HOMES = {
     "Component": "plugins.rubric",
     "DatasetError": "plugins.errors",
     "EnvSpec": "plugins.specs",
+    "Exit": "plugins.session",
     "GroupScores": "plugins.training",
     "GrpoError": "plugins.errors",
     "Host": "plugins.host",
@@ -172,6 +191,7 @@ _HOMES = {
     "PlacedRows": "plugins.placed_rows",
     "PluginError": "plugins.errors",
     "PluginNotFound": "plugins.errors",
+    "Process": "plugins.session",
     "RewardSpec": "plugins.specs",
     "RowsSeen": "plugins.sampling",
     "RubricSpec": "plugins.rubric",
@@ -185,6 +205,13 @@ _HOMES = {
     "SandboxUnavailable": "plugins.errors",
     "Scored": "plugins.types",
     "Scorer": "core.scoring.scorer",
+    "Session": "plugins.session",
+    "SessionError": "plugins.errors",
+    "SessionJob": "plugins.session",
+    "SessionLimits": "plugins.session",
+    "SessionLost": "plugins.errors",
+    "SessionPool": "plugins.session",
+    "SessionSpec": "plugins.specs",
     "SpecError": "plugins.errors",
     "StepEnded": "plugins.events",
     "TokenCosts": "plugins.training",
@@ -202,6 +229,7 @@ _HOMES = {
     "check_reward": "core.check.reward",
     "check_sampler": "core.check.sampler",
     "check_sandbox": "core.check.sandbox",
+    "check_session": "core.check.session",
     "check_verifier": "core.check.reward",
     "compare": "core.run.python.comparison",
     "env": "plugins.factory_decorators",
@@ -215,6 +243,8 @@ _HOMES = {
     "run_jobs": "plugins.sandbox_pools",
     "sampler": "plugins.training_decorators",
     "sandbox": "plugins.factory_decorators",
+    "session": "plugins.factory_decorators",
+    "sessions_of": "plugins.session_pools",
     "to_inspect": "core.scoring.interop",
     "to_trl": "core.scoring.interop",
     "to_verifiers": "core.scoring.interop",

@@ -60,6 +60,7 @@ def test_the_hooks_are_pinned_and_each_is_documented() -> None:
         "grpo_verifiers",
         "grpo_envs",
         "grpo_sandboxes",
+        "grpo_sessions",
         "grpo_losses",
         "grpo_advantages",
         "grpo_samplers",

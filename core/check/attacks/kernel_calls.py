@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grpo.core.check.attacks import ENDED, SEVERAL, Attack, tried
 
-_CALL = """
+SETUP = """
 import ctypes, os, platform
 libc = ctypes.CDLL(None, use_errno=True)
 def call(number, *arguments):
@@ -13,7 +13,7 @@ def call(number, *arguments):
     return result
 """
 # Numbers on x86_64; from 424 on they are the same everywhere.
-_FORBIDDEN = {
+FORBIDDEN = {
     "ptrace": "call(101, 0, 0, 0, 0)",
     "mount": "call(165, b'none', b'/tmp', b'tmpfs', 0, 0)",
     "umount": "call(166, b'/tmp', 2)",
@@ -82,9 +82,9 @@ def raised(kind):
 _RAISED = [f"raised(resource.RLIMIT_{name})" for name in ("AS", "CPU", "NPROC", "NOFILE", "FSIZE", "MEMLOCK")]
 
 KERNEL_CALLS = (
-    *(Attack(f"call: {name}", tried(_CALL, text)) for name, text in _FORBIDDEN.items()),
+    *(Attack(f"call: {name}", tried(SETUP, text)) for name, text in FORBIDDEN.items()),
     *(
-        Attack(f"call: {name}, where processes are allowed", tried(_CALL, _FORBIDDEN[name]), limits=SEVERAL)
+        Attack(f"call: {name}, where processes are allowed", tried(SETUP, FORBIDDEN[name]), limits=SEVERAL)
         for name in ("new user namespace", "clone into a user namespace", "mount", "ptrace", "setns", "bpf", "io_uring")
     ),
     Attack("raising limits", tried(_LIMITS, *_RAISED)),

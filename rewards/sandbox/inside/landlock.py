@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from grpo.rewards.sandbox.inside.kernel import landlock_allow, landlock_ruleset, landlock_version
+from grpo.plugins.kernel import landlock_allow, landlock_ruleset, landlock_version
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
 _REMOVE_DIR, _REMOVE_FILE, _MAKE_CHAR, _MAKE_DIR, _MAKE_REG = 16, 32, 64, 128, 256

@@ -20,7 +20,7 @@ import socket
 import sys
 from typing import Any
 
-from grpo.rewards.sandbox.inside import kernel
+from grpo.plugins import kernel
 
 NAMESPACES = {
     "user namespace": kernel.NEWUSER,

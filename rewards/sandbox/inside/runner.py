@@ -19,7 +19,8 @@ import resource
 import traceback
 from typing import Any, NoReturn
 
-from grpo.rewards.sandbox.inside import kernel, wire
+from grpo.plugins import kernel
+from grpo.rewards.sandbox.inside import wire
 from grpo.rewards.sandbox.inside.python_main import prepare_main, run_python
 from grpo.rewards.sandbox.inside.seccomp import Filters
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import struct
 
-from grpo.rewards.sandbox.inside.kernel import FilterProgram
-from grpo.rewards.sandbox.inside.syscall_numbers import audit_number, numbers
+from grpo.plugins.kernel import FilterProgram
+from grpo.rewards.sandbox.inside.syscall_numbers import audit_number, known_architecture, numbers
 
 Code = tuple[bytes, ...]
 
@@ -73,6 +73,12 @@ MAKING = """
     setgid setgroups memfd_create pidfd_open pidfd_send_signal sendmsg recvmsg sched_setaffinity
 """
 
+# Of `DEADLY`, what programs of a session may need: debuggers, emulators, and programs that confine themselves.
+HARMLESS = """
+    ptrace process_vm_readv process_vm_writev chroot modify_ldt kcmp seccomp landlock_create_ruleset landlock_add_rule
+    landlock_restrict_self
+"""
+
 # Calls that are allowed or not by their arguments, and that the agent needs too.
 JUDGED = """
     kill tkill tgkill setrlimit prlimit64 setpgid
@@ -122,6 +128,22 @@ def filter_code(more: str = "", *, threads: bool = False) -> bytes:
         judged |= dict.fromkeys(numbers("clone"), clone)
     # The flags of clone3 are out of sight; the C library then uses clone.
     judged |= dict.fromkeys(numbers("clone3"), (_op(_RETURN, _ERRNO | _ENOSYS),))
+    return _judging(judged, _op(_RETURN, _ERRNO | _EPERM))
+
+
+def session_filter() -> FilterProgram | None:
+    """Returns the filter of a session's programs, None on an unknown machine: it refuses the calls of no honest one."""
+    if not known_architecture():
+        return None
+    refused = numbers(DEADLY)
+    judged: dict[int, Code] = dict.fromkeys(refused, (_op(_RETURN, _ERRNO | _EPERM),))
+    for number in numbers(HARMLESS):
+        del judged[number]
+    return _installable(_judging(judged, _op(_RETURN, _ALLOW)))
+
+
+def _judging(judged: dict[int, Code], otherwise: bytes) -> bytes:
+    """Returns the instructions that judge each call as told, and all others alike; other machines' calls are deadly."""
     code = [
         _op(_LOAD, _ARCHITECTURE),
         _op(_JUMP_EQ, audit_number(), 1, 0),
@@ -129,7 +151,7 @@ def filter_code(more: str = "", *, threads: bool = False) -> bytes:
         _op(_LOAD, _NUMBER),
         _op(_JUMP_GE, _X32, 0, 1),
         _op(_RETURN, _KILL),
-        *_searched(_segments(judged)),
+        *_searched(_segments(judged, otherwise)),
     ]
     return b"".join(code)
 
@@ -176,12 +198,11 @@ def engine_profile() -> dict[str, object]:
     }
 
 
-def _segments(judged: dict[int, Code]) -> list[tuple[int, Code]]:
+def _segments(judged: dict[int, Code], otherwise: bytes) -> list[tuple[int, Code]]:
     """Returns the first number of each run of calls that are judged alike, with the code that judges them."""
-    refused = (_op(_RETURN, _ERRNO | _EPERM),)
     segments: list[tuple[int, Code]] = []
     for number in range(max(judged) + 2):
-        body = judged.get(number, refused)
+        body = judged.get(number, (otherwise,))
         if not segments or segments[-1][1] != body:
             segments.append((number, body))
     return segments

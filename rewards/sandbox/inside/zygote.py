@@ -31,7 +31,8 @@ import sys
 import time
 from typing import Any
 
-from grpo.rewards.sandbox.inside import kernel, landlock, waiting, wire
+from grpo.plugins import kernel
+from grpo.rewards.sandbox.inside import landlock, waiting, wire
 from grpo.rewards.sandbox.inside.runner import Runner
 
 # What programs for tests import most: an import then costs a look-up. Each module more makes every fork dearer.

@@ -24,7 +24,7 @@ from grpo.rewards.sandbox.profiles import find_profile
 # kernel without the feature does; then a sandbox is made.
 WITHOUT = """
 import asyncio, ctypes, json, struct, sys
-from grpo.rewards.sandbox.inside import kernel
+from grpo.plugins import kernel
 number, bits, options, program = json.loads(sys.argv[1])
 def op(code, value, yes=0, no=0): return struct.pack("=HBBI", code, yes, no, value)
 refuse, allow = op(0x06, 0x00050001), op(0x06, 0x7FFF0000)

@@ -1,6 +1,6 @@
 """Wraps the Linux calls that isolation needs and Python does not offer, through ctypes; failures are `OSError`s.
 
-It runs outside and inside the sandbox and imports the standard library only.
+Sandboxes, sessions and agents use it, outside and inside of their namespaces; it imports the standard library only.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+import sys
 
 NEWNS, NEWCGROUP, NEWUTS, NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
 NEWUSER, NEWPID, NEWNET = 0x10000000, 0x20000000, 0x40000000
@@ -25,11 +26,13 @@ _OWN_CAPABILITIES = struct.pack("=Ii", 0x20080522, 0)
 _NO_CAPABILITIES = bytes(24)
 LAST_CAPABILITY = 63
 
+LINUX = sys.platform == "linux"
 MACHINE = os.uname().machine
 # These calls have one number on every architecture; only pivot_root and capset predate that rule.
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 _CLOSE_RANGE = 436
+_AT_RECURSIVE = 0x8000
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}.get(MACHINE, -1)
 _CAPSET = {"x86_64": 126, "aarch64": 91}.get(MACHINE, -1)
 
@@ -38,7 +41,7 @@ _syscall = _libc.syscall
 _fork = ctypes.PyDLL(None, use_errno=True).fork  # keeps the interpreter's lock, which the child then holds
 _syscall.restype = ctypes.c_long
 # What every program calls has typed arguments: to convert them costs fewer pages of the forked process.
-_prctl = _libc.prctl
+_prctl = _libc.prctl if LINUX else _libc.getpid  # so that other systems import this module
 _prctl.argtypes = (ctypes.c_int, *(ctypes.c_ulong,) * 4)
 _call_with_numbers = _libc["syscall"]
 _call_with_numbers.argtypes = (ctypes.c_long, *(ctypes.c_ulong,) * 3)
@@ -91,12 +94,15 @@ def unmount(target: str) -> None:
     _checked(f"umount {target}", _libc.umount2(ctypes.c_char_p(target.encode()), MNT_DETACH))
 
 
-def read_only_copy(path: str) -> int:
-    """Returns a descriptor of a detached, read-only mount of a file or folder (Linux 5.12)."""
-    cloexec, clone = os.O_CLOEXEC, 1
-    tree = _call(f"open_tree {path}", _OPEN_TREE, -100, ctypes.c_char_p(path.encode()), clone | cloexec)
+def read_only_copy(path: str, *, recursive: bool = False) -> int:
+    """Returns a descriptor of a detached, read-only mount of a file or folder (Linux 5.12).
+
+    With `recursive`, what is mounted below the folder is copied as well.
+    """
+    cloexec, clone, below = os.O_CLOEXEC, 1, _AT_RECURSIVE if recursive else 0
+    tree = _call(f"open_tree {path}", _OPEN_TREE, -100, ctypes.c_char_p(path.encode()), clone | cloexec | below)
     attributes = struct.pack("=QQQQ", ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV, 0, 0, 0)
-    _mount_setattr(tree, attributes)
+    _mount_setattr(tree, attributes, below)
     return tree
 
 
@@ -107,10 +113,10 @@ def device_copy(path: str) -> int:
     return tree
 
 
-def _mount_setattr(tree: int, attributes: bytes) -> None:
+def _mount_setattr(tree: int, attributes: bytes, below: int = 0) -> None:
     empty_path = 0x1000
     size = ctypes.c_size_t(len(attributes))
-    _call("mount_setattr", _MOUNT_SETATTR, tree, ctypes.c_char_p(b""), empty_path, attributes, size)
+    _call("mount_setattr", _MOUNT_SETATTR, tree, ctypes.c_char_p(b""), empty_path | below, attributes, size)
 
 
 def attach(tree: int, target: str) -> None:
@@ -138,6 +144,13 @@ def set_capabilities(mask: int) -> None:
     """Makes the effective, permitted and inheritable capabilities the bits of `mask`."""
     low, high = mask & 0xFFFFFFFF, mask >> 32
     sets = struct.pack("=6I", low, low, low, high, high, high) if mask else _NO_CAPABILITIES
+    _checked("capset", int(_call_with_bytes(_CAPSET, _OWN_CAPABILITIES, sets)))
+
+
+def set_effective_capabilities(mask: int) -> None:
+    """Changes which of all capabilities of this process are in force; it keeps the right to change them again."""
+    full = 2**32 - 1
+    sets = struct.pack("=6I", mask & full, full, 0, mask >> 32 & full, full, 0)
     _checked("capset", int(_call_with_bytes(_CAPSET, _OWN_CAPABILITIES, sets)))
 
 

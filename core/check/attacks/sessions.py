@@ -1,0 +1,407 @@
+"""Hostile programs that every session must contain: what they leave, whom they see, what they use up."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from grpo.core.check.attacks import BREACH, tried
+from grpo.core.check.attacks.kernel_calls import FORBIDDEN, SETUP
+from grpo.plugins.errors import SessionError
+from grpo.plugins.session import Exit, Session, SessionJob, SessionLimits, SessionPool
+
+Told = Callable[[str], None]
+_PATIENCE = 60.0
+_BRIEF = 5.0
+SMALL = SessionLimits(memory_bytes=256 * 2**20, disk_bytes=32 * 2**20, processes=64, output_bytes=1 << 16)
+_HARMLESS = (
+    *("ptrace", "process_vm_readv", "chroot", "SysV shared memory", "SysV semaphores", "SysV messages", "inotify"),
+    *(
+        "POSIX messages",
+        "memfd_create",
+        "pidfd_open",
+        "another namespace's capabilities",
+        "a seccomp filter of its own",
+    ),
+    *("flock on a shared file", "a lock on a shared file", "an open-file lock on a shared file", "nice"),
+    *("a lease on a shared file", "setuid root", "setresuid root", "setgroups", "chown", "new mount namespace"),
+)
+"""What a sandbox refuses and a session need not: it reaches nothing but the session."""
+_SECRETS = (
+    *("/etc/shadow", "/root/.ssh/id_rsa", "/root/.bash_history", "/proc/1/environ", "/proc/1/mem", "/proc/1/fd"),
+    *("/proc/kcore", "/dev/mem", "/dev/kmem", "/dev/port", "/dev/sda", "/dev/vda", "/dev/kmsg"),
+    *("/dev/fuse", "/dev/kvm", "/dev/nvme0n1", "/run/docker.sock", "/var/run/docker.sock", "/run/secrets", "/boot"),
+    *("/proc/sysrq-trigger", "/sys/kernel/debug", "/sys/fs/cgroup/memory", "/proc/sys/fs/binfmt_misc/register"),
+)
+_LOOK = """
+import os
+def look(path):
+    if os.path.isdir(path):
+        return os.listdir(path)[0]
+    content = open(path, 'rb').read(40)
+    return content if content.strip(b'\\0 0123456789abcdef\\nTtDdRrWwAaBbVv_') else None.x
+def write(path, content=b'x'):
+    with open(path, 'ab') as file:
+        file.write(content)
+    return 'written'
+def connect(family, address):
+    import socket
+    s = socket.socket(family, socket.SOCK_STREAM)
+    s.settimeout(1)
+    s.connect(address)
+    return 'connected'
+"""
+_FORK_BOMB = """
+import os
+while True:
+    try: os.fork()
+    except OSError: pass
+"""
+_COUNT = """
+import os, time
+n = 1
+for _ in range(300):
+    try:
+        if os.fork() == 0: time.sleep(60)
+        n += 1
+    except OSError: break
+print(n, flush=True)
+os._exit(0)
+"""
+_MEMORY = "x = []\nwhile True: x.append(bytearray(b'x') * 2**22)"
+_FAMILY = """
+import os, time
+for _ in range(8):
+    if os.fork() == 0:
+        x = bytearray(b'x') * (80 * 2**20)
+        time.sleep(3)
+        open('held', 'a').write('x')
+        os._exit(0)
+try:
+    while True: os.wait()
+except ChildProcessError: pass
+"""
+_FILL = """
+n = 0
+with open('big', 'wb', buffering=0) as f:
+    try:
+        while n < 2**30: n += f.write(b'x' * 2**20)
+    except OSError: pass
+print(n)
+"""
+_MANY = """
+n = 0
+try:
+    while n < 200_000:
+        open(str(n), 'x').close(); n += 1
+except OSError: pass
+print(n)
+"""
+_DAEMON = """
+import os, signal
+for n in range(1, 32):
+    try: signal.signal(n, signal.SIG_IGN)
+    except (OSError, ValueError): pass
+for _ in range(8):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.execvp('sh', ['sh', '-c', 'sleep 600', MARK])
+        os._exit(0)
+"""
+_SYSTEM = "/usr /usr/bin /usr/lib /etc / /bin /lib /opt /srv /root"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionAttack:
+    """Something hostile that is done in sessions.
+
+    Attributes:
+        name: what it tries.
+        tried: does it in sessions of a pool, and tells what got through, a line each.
+    """
+
+    name: str
+    tried: Callable[[SessionPool, Told], None]
+
+
+def all_session_attacks() -> tuple[SessionAttack, ...]:
+    """Returns every attack, in the order in which they are tried."""
+    return (
+        SessionAttack("a daemon that outlives its session", _daemon),
+        SessionAttack("files for the next session", _files_left),
+        SessionAttack("the processes, files and sockets of another session", _another_session),
+        SessionAttack("secrets of the host", _secrets),
+        SessionAttack("files of the host", _host_files),
+        SessionAttack("the network", _network),
+        SessionAttack("an address beside the one that may be reached", _reach),
+        SessionAttack("calls of the kernel", _calls),
+        SessionAttack("writing where the machine's programs are", _writing),
+        SessionAttack("links and pipes in the place of files", _links),
+        SessionAttack("killing everything", _killing),
+        SessionAttack("fork bomb", _fork_bomb),
+        SessionAttack("memory", lambda pool, told: _memory(pool, told, _MEMORY)),
+        SessionAttack("memory split over children", lambda pool, told: _memory(pool, told, _FAMILY)),
+        SessionAttack("filling the disk", lambda pool, told: _disk(pool, told, _FILL, SMALL.disk_bytes * 2)),
+        SessionAttack("200,000 files", lambda pool, told: _disk(pool, told, _MANY, 100_000)),
+        SessionAttack("output flood", _flood),
+    )
+
+
+@contextlib.contextmanager
+def _opened(pool: SessionPool, **job: object) -> Iterator[Session]:
+    session = pool.open(SessionJob(**{"limits": SMALL, **job}))  # type: ignore[arg-type]
+    try:
+        yield session
+    finally:
+        session.close()
+
+
+def _python(session: Session, program: str, timeout: float = _PATIENCE) -> Exit:
+    return session.run(["python3", "-c", program], timeout=timeout)
+
+
+def _breaches(left: Exit, told: Told) -> None:
+    """Tells what a program got; one that did not come to its end tried nothing."""
+    for line in left.stdout.split(b"\n"):
+        if BREACH in line:
+            told(f"it got through: {line[:300].decode(errors='replace')}")
+    if not left.stdout.rstrip().endswith(b"tried"):
+        why = left.problem or left.stderr.decode(errors="replace")[-200:]
+        told(f"the attack did not come to its end: {left.code} {why}")
+
+
+def _goes_on(session: Session, told: Told) -> None:
+    """Tells where an honest command suffers in the session of the attack."""
+    session.stop()
+    left = session.run(["sh", "-c", "echo honest"], timeout=_PATIENCE)
+    if left.stdout != b"honest\n":
+        told(f"an honest command suffered: {left.code} {left.problem or left.stderr[-120:]!r}")
+
+
+def _with_mark(mark: str) -> list[str]:
+    """Returns the processes of this machine that have a mark in their command line."""
+    held = []
+    for folder in Path("/proc").iterdir() if Path("/proc").is_dir() else ():
+        if folder.name.isdecimal():
+            with contextlib.suppress(OSError):
+                if mark.encode() in (folder / "cmdline").read_bytes():
+                    held.append(folder.name)
+    return held
+
+
+def _daemon(pool: SessionPool, told: Told) -> None:
+    mark = f"mark-{secrets.token_hex(8)}"
+    before = _mounts()
+    with _opened(pool) as session:
+        _python(session, _DAEMON.replace("MARK", repr(mark)))
+    end = time.monotonic() + _BRIEF
+    while _with_mark(mark) and time.monotonic() < end:
+        time.sleep(0.05)
+    if left := _with_mark(mark):
+        told(f"{len(left)} processes outlive their session")
+    if more := _mounts() - before:
+        told(f"{len(more)} mounts are left: {sorted(more)[0]}")
+
+
+def _mounts() -> set[str]:
+    path = Path("/proc/self/mountinfo")
+    return {line.split()[4] for line in path.read_text(encoding="utf-8").splitlines()} if path.exists() else set()
+
+
+def _files_left(pool: SessionPool, told: Told) -> None:
+    write = "for d in . ~ /tmp /var/tmp /dev/shm /run /opt; do echo x > $d/left 2>/dev/null; done; true"
+    with _opened(pool) as session:
+        session.run(["sh", "-c", write], timeout=_PATIENCE)
+    with _opened(pool) as session:
+        look = "for d in . ~ /tmp /var/tmp /dev/shm /run /opt; do ls -a $d; done"
+        if b"left" in session.run(["sh", "-c", look], timeout=_PATIENCE).stdout:
+            told("files of one session are in the next")
+
+
+def _another_session(pool: SessionPool, told: Told) -> None:
+    mark = f"mark-{secrets.token_hex(8)}"
+    serve = (
+        "import os, socket, sys, time\n"
+        "for d in ('.', '/tmp', '/dev/shm', os.path.expanduser('~')):\n"
+        f"    open(d + '/{mark}', 'w').write('secret')\n"
+        f"a = socket.socket(socket.AF_UNIX); a.bind('\\0{mark}'); a.listen()\n"
+        "b = socket.create_server(('127.0.0.1', 45789))\nprint('ready', flush=True)\ntime.sleep(600)"
+    )
+    look = (
+        f"import glob, os\nfor path in glob.glob('/proc/[0-9]*/cmdline'):\n"
+        f"    if b'sleep(6' + b'00)' in open(path, 'rb').read(): print('BREACH', path)\n"
+        f"for d in ('.', '/tmp', '/dev/shm', os.path.expanduser('~')):\n"
+        f"    if os.path.exists(d + '/{mark}'): print('BREACH', d)\n"
+    )
+    attempts = (f"connect(socket.AF_UNIX, '\\0{mark}')", "connect(socket.AF_INET, ('127.0.0.1', 45789))")
+    with _opened(pool) as one, _opened(pool) as other:
+        server = one.start(["python3", "-c", serve])
+        try:
+            if server.stdout.read(5) != b"ready":
+                told(f"the first session's server did not start: {server.stderr.read(300)!r}")
+            _breaches(_python(other, look + tried(f"{_LOOK}\nimport socket", *attempts)), told)
+        finally:
+            server.close()
+
+
+def _secrets(pool: SessionPool, told: Told) -> None:
+    with _opened(pool) as session:
+        attempts = [f"look({path!r})" for path in _SECRETS]
+        canary = "[open(p, 'rb').read() for p in __import__('glob').glob('/proc/[0-9]*/environ')]"
+        attempts.append(f"b'GRPO_CANARY' in b''.join({canary}) or None.x")
+        _breaches(_python(session, tried(_LOOK, *attempts)), told)
+
+
+def _host_files(pool: SessionPool, told: Told) -> None:
+    """A folder of the host, such as a run's, with a file that everybody may read."""
+    places = [None, *(place for place in (Path.cwd(), Path.home()) if os.access(place, os.W_OK))]
+    with _opened(pool) as session, contextlib.ExitStack() as stack:
+        for place in places:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="grpo-canary-", dir=place)))
+            folder.chmod(0o755)
+            (folder / "metrics.jsonl").write_text("secret of the run", encoding="utf-8")
+            attempts = (f"look({str(folder)!r})", f"look({str(folder / 'metrics.jsonl')!r})")
+            _breaches(_python(session, tried(_LOOK, *attempts)), told)
+
+
+def _network(pool: SessionPool, told: Told) -> None:
+    name = f"grpo-{secrets.token_hex(8)}"
+    with socket.create_server(("127.0.0.1", 0)) as listener, contextlib.ExitStack() as stack:
+        attempts = [f"connect(socket.AF_INET, ('127.0.0.1', {listener.getsockname()[1]}))"]
+        if os.uname().sysname == "Linux":
+            hidden = stack.enter_context(socket.socket(socket.AF_UNIX))
+            hidden.bind(f"\0{name}")
+            hidden.listen()
+            attempts.append(f"connect(socket.AF_UNIX, '\\0{name}')")
+        attempts += ["connect(socket.AF_INET, ('169.254.169.254', 80))", "socket.getaddrinfo('example.com', 80)"]
+        attempts += [
+            "socket.socket(40, socket.SOCK_STREAM).connect((2, 1))",
+            "connect(socket.AF_INET, ('1.1.1.1', 53))",
+        ]
+        with _opened(pool) as session:
+            _breaches(_python(session, tried(f"{_LOOK}\nimport socket", *attempts)), told)
+
+
+def _reach(pool: SessionPool, told: Told) -> None:
+    if not pool.capabilities().get("reach"):
+        return
+    with socket.create_server(("127.0.0.1", 0)) as gateway, socket.create_server(("127.0.0.1", 0)) as other:
+        ports = [each.getsockname()[1] for each in (gateway, other)]
+        with _opened(pool, reach={ports[0]: f"127.0.0.1:{ports[0]}"}) as session:
+            attempt = f"connect(socket.AF_INET, ('127.0.0.1', {ports[1]}))"
+            _breaches(_python(session, tried(f"{_LOOK}\nimport socket", attempt)), told)
+            ask = f"import socket; s = socket.create_connection(('127.0.0.1', {ports[0]}), 30)"
+            ask += "; s.send(b'hi'); print(s.recv(9))"
+            process = session.start(["python3", "-c", ask])
+            try:
+                gateway.settimeout(_PATIENCE)
+                caller, _ = gateway.accept()
+                with caller:
+                    caller.settimeout(_PATIENCE)
+                    caller.sendall(caller.recv(2).upper())
+                    if process.stdout.read(5) != b"b'HI'":
+                        told("the address that may be reached does not answer")
+            finally:
+                process.close()
+
+
+def _calls(pool: SessionPool, told: Told) -> None:
+    with _opened(pool) as session:
+        for name, text in FORBIDDEN.items():
+            if name not in _HARMLESS:
+                left = _python(session, tried(SETUP, text))
+                if BREACH in left.stdout:
+                    told(f"{name} got through: {left.stdout[:200]!r}")
+        limits = "import resource\ndef raised(kind): resource.setrlimit(kind, (-1, -1)); return 'raised'"
+        _breaches(_python(session, tried(limits, "raised(resource.RLIMIT_NPROC)")), told)
+
+
+def _writing(pool: SessionPool, told: Told) -> None:
+    """What a session changes of its own system must be its own: the next session and the host do not have it."""
+    name = f"grpo-{secrets.token_hex(8)}"
+    with _opened(pool) as session:
+        folders = "/usr /usr/bin /usr/lib /etc / /bin /lib /opt /srv /root"
+        session.run(
+            ["sh", "-c", f"for d in {folders}; do echo x > $d/{name}; done 2>/dev/null; true"], timeout=_PATIENCE
+        )
+        attempts = ("write('/proc/sys/kernel/core_pattern')", "write('/proc/sys/user/max_user_namespaces', b'9')")
+        _breaches(_python(session, tried(_LOOK, *attempts)), told)
+    host = [folder for folder in _SYSTEM.split() if Path(folder, name).exists()]
+    if host:
+        told(f"a session wrote to the host's {host[0]}")
+    with _opened(pool) as session:
+        left = session.run(["sh", "-c", f"for d in {_SYSTEM}; do ls $d/{name}; done 2>/dev/null"], timeout=_PATIENCE)
+        if left.stdout:
+            told(f"a session wrote to what the next one sees: {left.stdout!r}")
+
+
+def _links(pool: SessionPool, told: Told) -> None:
+    with tempfile.TemporaryDirectory() as folder, _opened(pool) as session:
+        secret = Path(folder, "secret")
+        secret.write_text("secret", encoding="utf-8")
+        session.run(
+            ["sh", "-c", f"ln -s {secret} link; ln -s {folder} folder; mkfifo pipe; mkdir d; ln -s {secret} d/l"]
+        )
+        for path in ("link", "folder/secret", "pipe"):
+            with contextlib.suppress(SessionError):
+                told(f"reading {path!r} gave {session.read(path)[:40]!r}")
+        with contextlib.suppress(SessionError):
+            session.write("link", b"changed")
+        if secret.read_text(encoding="utf-8") != "secret":
+            told("writing through a link changed a file of the host")
+        with session.tar() as packed:
+            if b"secret" in packed.read().replace(str(secret).encode(), b"").replace(b"folder", b""):
+                told("an archive has what a link points to")
+
+
+def _killing(pool: SessionPool, told: Told) -> None:
+    program = "import os\nfor n in (9, 15, 19, 2, 1):\n    try: os.kill(1, n)\n    except OSError: pass\n"
+    with _opened(pool) as session:
+        _python(session, f"{program}os.kill(-1, 9)", _BRIEF)
+        _goes_on(session, told)
+
+
+def _fork_bomb(pool: SessionPool, told: Told) -> None:
+    with _opened(pool) as session:
+        left = _python(session, _FORK_BOMB, _BRIEF)
+        if not left.timed_out:
+            told(f"a fork bomb ended by itself: {left.code} {left.stderr[-120:]!r}")
+        _goes_on(session, told)
+        most = _python(session, _COUNT, _PATIENCE).stdout.split()
+        if not most or int(most[0]) > SMALL.processes + 32:
+            told(f"{most} processes live at once where {SMALL.processes} may")
+
+
+def _memory(pool: SessionPool, told: Told, program: str) -> None:
+    with _opened(pool) as session:
+        left = _python(session, program)
+        held = session.run(["sh", "-c", "cat held 2>/dev/null"], timeout=_PATIENCE).stdout
+        if left.code == 0 and len(held) > 4:
+            told(f"programs held more than the limit of {SMALL.memory_bytes >> 20} MB: {held!r}")
+        _goes_on(session, told)
+
+
+def _disk(pool: SessionPool, told: Told, program: str, most: int) -> None:
+    if not pool.capabilities().get("disk limit"):
+        return
+    with _opened(pool) as session:
+        left = _python(session, program)
+        if left.code == 0 and int(left.stdout or b"0") > most:
+            told(f"it wrote {left.stdout!r}, and at most {most} were expected")
+        _goes_on(session, told)
+
+
+def _flood(pool: SessionPool, told: Told) -> None:
+    with _opened(pool) as session:
+        left = session.run(["sh", "-c", "cat /dev/zero"], timeout=1.0)
+        if len(left.stdout) > SMALL.output_bytes or not left.omitted:
+            told(f"{len(left.stdout)} bytes of a flood are kept, {left.omitted} are omitted")
+        _goes_on(session, told)

@@ -1,0 +1,231 @@
+"""Checks a session: commands, files, limits, snapshots and ends come out as the contract says, and nothing is left."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from collections.abc import Callable, Iterable
+
+from grpo.core.check.attacks.sessions import SessionAttack, all_session_attacks
+from grpo.core.check.report import Findings, Report
+from grpo.plugins._spec.binding import BoundSession
+from grpo.plugins.errors import SandboxUnavailable, SessionError, UsageError
+from grpo.plugins.host import Host
+from grpo.plugins.session import Exit, Process, Session, SessionJob, SessionLimits, SessionPool
+from grpo.plugins.specs import SessionSpec
+
+_PATIENCE = 60.0
+_LIMITS = SessionLimits(memory_bytes=256 * 2**20, disk_bytes=32 * 2**20, processes=64, output_bytes=1000)
+_JOB = SessionJob(files={"a/b.txt": b"x\n", "~/c.txt": b"y\n"}, limits=_LIMITS)
+
+
+def check_session(
+    session: str | SessionSpec | BoundSession, *, attacks: Iterable[SessionAttack] | None = None
+) -> Report:
+    """Checks a session.
+
+    Args:
+        session: a SPEC ("local", "docker:image=NAME"), a `SessionSpec` or a bound session.
+        attacks: the hostile programs to run; default: all of them.
+
+    Returns:
+        What does not hold. Whatever the session does, nothing is raised on its account.
+
+    Raises:
+        UsageError: a SPEC that names no session, or options that it does not take.
+        SandboxUnavailable: this machine cannot run it.
+    """
+    if isinstance(session, str):
+        session = Host.discover().session(session)
+    bound = BoundSession(session, "") if isinstance(session, SessionSpec) else session
+    findings = Findings()
+    title = f"session {bound.name}" + "".join(f" {name}={value}" for name, value in bound.options.items())
+    canary = f"GRPO_CANARY_{os.getpid()}"
+    os.environ[canary] = "a secret of the host"
+    try:
+        pool = bound.make()
+        if not isinstance(pool, SessionPool):
+            kind = type(pool).__name__
+            findings.add("error", "interface", f"the factory returned a {kind}, which is not a SessionPool")
+            return findings.report(title)
+        try:
+            check = _Check(pool, findings)
+            check.all()
+            for attack in all_session_attacks() if attacks is None else attacks:
+                relation = f"attack: {attack.name}"
+                findings.tried(relation)
+                check.guarded(relation, lambda told, attack=attack: attack.tried(pool, told))
+        finally:
+            pool.close()
+            pool.close()  # twice is allowed
+    except (SandboxUnavailable, UsageError):
+        raise
+    except Exception as error:
+        findings.add("error", "interface", f"it raised {type(error).__name__}: {error}")
+    finally:
+        del os.environ[canary]
+    return findings.report(title)
+
+
+Told = Callable[[str], None]
+
+
+class _Check:
+    """The relations of one pool."""
+
+    def __init__(self, pool: SessionPool, findings: Findings) -> None:
+        self._pool, self._findings = pool, findings
+        self._capable = dict(pool.capabilities())
+
+    def all(self) -> None:
+        checks: tuple[tuple[str, str, Callable[[Session, Told], None]], ...] = (
+            ("commands", "", _commands),
+            ("files", "", _files),
+            ("servers", "", _servers),
+            ("time", "", _time),
+            ("stop", "", _stop),
+            ("snapshot and fork", "snapshot", _snapshot),
+            ("ports", "port", _ports),
+        )
+        for relation, needs, check in checks:
+            self._findings.tried(relation)
+            if needs and not self._capable.get(needs):
+                self._findings.add("note", relation, f"not tried: it has no {needs}")
+                continue
+            self.guarded(relation, lambda told, check=check: self._in_session(check, told))
+
+    def guarded(self, relation: str, check: Callable[[Told], None]) -> None:
+        """Runs a check; whatever it raises is a finding."""
+        try:
+            check(lambda line: self._findings.add("error", relation, line))
+        except Exception as error:
+            self._findings.add("error", relation, f"it raised {type(error).__name__}: {error}")
+
+    def _in_session(self, check: Callable[[Session, Told], None], told: Told) -> None:
+        session = self._pool.open(_JOB)
+        try:
+            check(session, told)
+        finally:
+            session.close()
+            session.close()  # twice is allowed
+
+
+def _commands(session: Session, told: Told) -> None:
+    expected: tuple[tuple[str, list[str], int, bytes], ...] = (
+        ("the working directory", ["pwd"], 0, f"{session.directory}\n".encode()),
+        ("HOME", ["sh", "-c", "echo $HOME"], 0, f"{session.home}\n".encode()),
+        ("exit code 7", ["sh", "-c", "echo so far; exit 7"], 7, b"so far\n"),
+        ("arguments as they are", ["printf", "%s", "a b'\"$HOME"], 0, b"a b'\"$HOME"),
+        ("a signal", ["sh", "-c", "kill -9 $$"], -9, b""),
+    )
+    for name, argv, code, stdout in expected:
+        left = session.run(argv, timeout=_PATIENCE)
+        if (left.code, left.stdout) != (code, stdout):
+            told(f"{name}: expected {code} {stdout!r}, got {_words(left)}")
+    left = session.run(["sh", "-c", "cat; echo $X >&2"], stdin=b"in\0\xff", env={"X": "é"}, timeout=_PATIENCE)
+    if (left.stdout, left.stderr) != (b"in\0\xff", "é\n".encode()):
+        told(f"input and a variable: {_words(left)}")
+    left = session.run(["sh", "-c", "head -c 3000 /dev/zero"], timeout=_PATIENCE)
+    if len(left.stdout) != _LIMITS.output_bytes or left.omitted != 3000 - _LIMITS.output_bytes:
+        told(f"output over its limit: {len(left.stdout)} bytes kept and {left.omitted} omitted of 3000")
+    left = session.run(["no-such-program"], timeout=_PATIENCE)
+    if left.code is not None or not left.problem:
+        told(f"a program that is not there: {_words(left)}")
+    left = session.run(["sh", "-c", "env"], timeout=_PATIENCE)
+    if b"GRPO_CANARY" in left.stdout:
+        told("programs see the variables of the host")
+
+
+def _files(session: Session, told: Told) -> None:
+    left = session.run(["sh", "-c", "cat a/b.txt ~/c.txt; echo new > d; chmod 755 d; ln -s /etc/passwd l"])
+    if left.stdout != b"x\ny\n":
+        told(f"the files of the job: {_words(left)}")
+    session.write("e/f.bin", bytes(range(256)) * 4096)
+    if session.read("e/f.bin") != bytes(range(256)) * 4096 or session.read(f"{session.directory}/d") != b"new\n":
+        told("a file that was written is not read as it was")
+    for path in ("nothing", "e", "/proc/self/environ"):
+        try:
+            session.read(path)
+            told(f"reading {path!r} raises no SessionError")
+        except SessionError:
+            pass
+    with session.tar() as packed, tarfile.open(fileobj=io.BytesIO(packed.read())) as archive:
+        names = {name.removeprefix("./").partition("/")[2] for name in archive.getnames()}
+        links = {entry.name.rpartition("/")[2]: entry.linkname for entry in archive if entry.issym()}
+    if not {"a/b.txt", "d", "e/f.bin"} <= names or links.get("l") != "/etc/passwd":
+        told(f"the archive has {sorted(names)} and the links {links}")
+
+
+def _servers(session: Session, told: Told) -> None:
+    process = session.start(["cat"])
+    try:
+        if not isinstance(process, Process):
+            told(f"start returned a {type(process).__name__}, which is not a Process")
+        process.stdin.write(b"one\n")
+        if process.stdout.read(4) != b"one\n" or process.wait(0.0) is not None:
+            told("a started program does not answer and go on")
+        process.stdin.close()
+        if process.wait(_PATIENCE) != 0:
+            told("a started program does not end with its input")
+    finally:
+        process.close()
+
+
+def _time(session: Session, told: Told) -> None:
+    left = session.run(["sh", "-c", "echo so far; sleep 600"], timeout=1.0)
+    if not left.timed_out or left.stdout != b"so far\n":
+        told(f"a command over its time: {_words(left)}")
+    if session.run(["echo", "on"], timeout=_PATIENCE).stdout != b"on\n":
+        told("the session does not go on after a command over its time")
+
+
+def _stop(session: Session, told: Told) -> None:
+    session.run(["sh", "-c", "echo kept > kept; (setsid sleep 600 &) ; sleep 0.1"], timeout=_PATIENCE)
+    session.stop()
+    left = session.run(["sh", "-c", "cat kept; ls /proc | grep -c '^[0-9]'"], timeout=_PATIENCE)
+    lines = left.stdout.split()
+    if lines[:1] != [b"kept"]:
+        told(f"files after a stop: {_words(left)}")
+    if len(lines) > 1 and int(lines[1]) > 4:  # process 1, the shell, ls and grep
+        told(f"{lines[1].decode()} processes are there after a stop")
+
+
+def _snapshot(session: Session, told: Told) -> None:
+    session.run(["sh", "-c", "echo 1 > state; mkdir -p deep/er; ln -s state link; echo h > ~/h; echo t > /tmp/t"])
+    kept = session.snapshot()
+    session.run(["sh", "-c", "echo 2 > state; rm -r deep"], timeout=_PATIENCE)
+    copies = [session.fork(kept) for _ in range(2)]
+    try:
+        copies[0].write("state", b"3\n")
+        texts = [each.run(["sh", "-c", "cat state link ~/h /tmp/t; ls deep"]).stdout for each in (*copies, session)]
+        if texts != [b"3\n3\nh\nt\ner\n", b"1\n1\nh\nt\ner\n", b"2\n2\nh\nt\n"]:
+            told(f"two forks and the session that goes on: {texts}")
+        try:
+            session.fork("no such snapshot")
+            told("a fork of no snapshot raises no SessionError")
+        except SessionError:
+            pass
+    finally:
+        for copy in copies:
+            copy.close()
+
+
+def _ports(session: Session, told: Told) -> None:
+    import urllib.request
+
+    session.write("index.html", b"page")
+    server = session.start(["python3", "-u", "-m", "http.server", "8123", "--bind", "127.0.0.1"])
+    try:
+        server.stdout.read(7)  # "Serving": it listens
+        with urllib.request.urlopen(f"http://{session.port(8123)}/index.html", timeout=_PATIENCE) as answer:
+            if answer.read() != b"page":
+                told("a server of the session answers something else")
+    finally:
+        server.close()
+
+
+def _words(left: Exit) -> str:
+    more = left.problem or left.stderr.decode(errors="replace").strip()[-120:]
+    more = ", timed out" * left.timed_out + (f", {more}" if more else "")
+    return f"{left.code}, stdout {left.stdout[:80]!r}{more}"

@@ -1,0 +1,39 @@
+"""Packs the files that a session begins with, at the paths that they have in it."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from grpo.plugins.errors import SessionError
+
+
+def absolute(path: str, directory: str, home: str) -> str:
+    """Returns the path in a session that a path stands for: below the working directory, HOME after `~/`, or as it is.
+
+    Raises:
+        SessionError: it cannot be a path.
+    """
+    if not path or "\0" in path:
+        raise SessionError(f"{path!r} is no path in a session.")
+    return str(PurePosixPath(home, path[2:]) if path.startswith("~/") else PurePosixPath(directory, path))
+
+
+def packed(files: Mapping[str, bytes], directory: str, home: str) -> bytes:
+    """Returns files as a tar archive over the root.
+
+    Raises:
+        SessionError: a path leads out of the working directory or names no file.
+    """
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for path, content in files.items():
+            whole = absolute(path, directory, home)
+            if path.endswith("/") or ".." in PurePosixPath(whole).parts or whole == "/":
+                raise SessionError(f"{path!r} cannot be the path of a file in a session.")
+            entry = tarfile.TarInfo(whole.lstrip("/"))
+            entry.size, entry.mode = len(content), 0o644
+            tar.addfile(entry, io.BytesIO(content))
+    return archive.getvalue()

@@ -1,0 +1,111 @@
+"""Forks a keeper for each local session, which makes the namespaces and starts their process 1.
+
+The owner of the pool sends the descriptor of a socket for each session; the keeper reads its plan there. When the owner
+ends or dies, its sockets close and every session ends. Control groups that it left are then removed. When the launcher
+is killed, the kernel kills every keeper, and with it its session.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+import socket
+import traceback
+from typing import Any, NoReturn
+
+from grpo.plugins import kernel
+from grpo.rewards.sandbox import cgroup
+from grpo.rewards.session import root
+from grpo.rewards.session.process_one import serve
+from grpo.rewards.session.wire import receive, send
+
+_NAMESPACES = kernel.NEWUSER | kernel.NEWNS | kernel.NEWPID | kernel.NEWIPC | kernel.NEWUTS | kernel.NEWCGROUP
+_PATIENCE = 10  # seconds for sessions whose owner is gone
+
+
+def main(descriptor: int, owner: int) -> None:
+    """Serves until the socket closes; `owner`: the process of the pool."""
+    channel = socket.socket(fileno=descriptor)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:
+        score.write("500")  # when memory runs out, the kernel shall end sessions first
+    os.umask(0o022)
+    gc.collect()
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombies
+    launcher = os.getpid()
+    while True:
+        try:
+            _, descriptors, _, _ = socket.recv_fds(channel, 1, 1, socket.MSG_CMSG_CLOEXEC)
+        except OSError:
+            descriptors = []
+        if not descriptors:
+            break
+        if os.fork() == 0:
+            channel.close()
+            _keep(socket.socket(fileno=descriptors[0]), launcher)
+        os.close(descriptors[0])
+    signal.alarm(_PATIENCE)  # its end kills the keepers that are left
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(-1, 0)  # with SIGCHLD ignored, until the last one has ended
+    cgroup.reap(owner)
+
+
+def _keep(control: socket.socket, launcher: int) -> NoReturn:
+    """Makes the namespaces of a session and waits for the end of their process 1."""
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        message, _ = receive(control)
+        plan: dict[str, Any] = message
+        groups = [os.open(f"{folder}/cgroup.procs", os.O_WRONLY) for folder in plan["cgroups"]]
+        try:
+            _enter(plan, launcher)
+            first = os.fork()
+            if first == 0:
+                _become_first(control, plan, groups)
+        except OSError as error:
+            send(control, {"error": f"{error}"})
+            os._exit(1)
+        control.close()
+        os.waitpid(first, 0)
+    except ConnectionError:
+        pass  # the owner ended before it had sent a plan
+    finally:
+        os._exit(0)
+
+
+def _enter(plan: dict[str, Any], launcher: int) -> None:
+    """Becomes the session's user in namespaces of its own."""
+    user, group = plan["user"], plan["group"]
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setresgid(group, group, group)
+        os.setresuid(user, user, user)
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # else the maps below belong to root
+    kernel.unshare(_NAMESPACES | (0 if plan["network"] else kernel.NEWNET))
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)  # after the last change of rights, which undoes it
+    if os.getppid() != launcher:
+        os._exit(0)
+    maps = {"setgroups": "deny", "uid_map": f"{root.USER} {user} 1", "gid_map": f"{root.USER} {group} 1"}
+    for name, text in maps.items():
+        with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+            file.write(text)
+
+
+def _become_first(control: socket.socket, plan: dict[str, Any], groups: list[int]) -> NoReturn:
+    try:
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+        os.setsid()
+        root.build(plan)
+        socket.sethostname("session")
+        if not plan["network"]:
+            root.raise_loopback()
+        serve(control, plan, groups)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            send(control, {"error": f"{error}"})
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(0)

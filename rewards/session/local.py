@@ -1,0 +1,28 @@
+"""The session `local` as a plugin: machines made of this one's system folders, in namespaces, without a daemon."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grpo.plugins.factory_decorators import session
+
+if TYPE_CHECKING:
+    from grpo.plugins.session import SessionPool
+
+
+@session(version=1)
+def local(*, allow_degraded: bool = False) -> SessionPool:
+    """Opens sessions on this machine, in namespaces: its programs read-only, with files and processes of their own.
+
+    Needs Linux that allows user namespaces. There is no network but 127.0.0.1 of the session. Files are kept in memory.
+
+    Args:
+        allow_degraded: run although a limit on the memory of all programs together is missing, which needs control
+            groups; the memory is then added up ten times a second.
+
+    Raises:
+        SandboxUnavailable: this machine does not allow it; the message says what is missing and what to do.
+    """
+    from grpo.rewards.session.pool import LocalPool
+
+    return LocalPool()

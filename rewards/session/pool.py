@@ -1,0 +1,480 @@
+"""Opens local sessions and asks their process 1 for what is done in them."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import socket
+import sys
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any, BinaryIO
+
+from grpo.plugins.child_process import ChildProcess
+from grpo.plugins.errors import SandboxUnavailable, SessionError, SessionLost
+from grpo.plugins.session import DIRECTORY, HOME, Exit, Session, SessionJob
+from grpo.rewards.sandbox import cgroup
+from grpo.rewards.sandbox.bundle import memory_file
+from grpo.rewards.session.files import absolute, packed
+from grpo.rewards.session.proxy import Proxy
+from grpo.rewards.session.streams import Collector
+from grpo.rewards.session.wire import receive, send
+
+_FIRST_USER = 0x68000000  # far from any account, and from those of sandboxes
+_USERS = 0x07000000
+_START_SECONDS = 60.0
+_LAST_WORDS = 10.0  # seconds for a launcher that ends its sessions
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_serial = itertools.count(os.getpid() * 64)
+_sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+
+
+class LocalPool:
+    """Sessions of this machine.
+
+    Raises:
+        SandboxUnavailable: it allows none.
+    """
+
+    def __init__(self) -> None:
+        if sys.platform != "linux":
+            raise SandboxUnavailable("the session 'local' needs Linux. Run it there, or use the session 'docker'.")
+        self._lock = threading.Lock()
+        self._sessions: weakref.WeakSet[LocalSession] = weakref.WeakSet()
+        self._closed = False
+        self.proxy = Proxy()
+        self.reap()
+        self._launcher = self._launched()
+        try:
+            self.open(SessionJob()).close()
+        except SessionLost as error:
+            self.close()
+            raise SandboxUnavailable(
+                f"the session 'local' cannot isolate programs here: {error} Allow user namespaces with `sysctl "
+                "kernel.unprivileged_userns_clone=1` or `sysctl kernel.apparmor_restrict_unprivileged_userns=0`, or "
+                "use the session 'docker'."
+            ) from error
+
+    def open(self, job: SessionJob) -> LocalSession:
+        """Opens a session. Raises SessionError, SessionLost."""
+        files = memory_file("grpo-files", packed(job.files, DIRECTORY, HOME)) if job.files else -1
+        try:
+            return self.opened(job, files)
+        finally:
+            if files >= 0:
+                os.close(files)
+
+    def opened(self, job: SessionJob, files: int) -> LocalSession:
+        """Opens a session with the files of an archive, a descriptor, or -1. Raises SessionError, SessionLost."""
+        if job.image:
+            raise SessionError(f"the session 'local' has no images, and {job.image!r} is asked for. Use 'docker'.")
+        lacking = [path for path in job.shared if not os.path.isabs(path) or not os.path.exists(path)]
+        if lacking:
+            raise SessionError(f"{lacking[0]!r} cannot be shared with a session: it is not an absolute path of a file.")
+        group = cgroup.Group(cgroup.places()) if cgroup.places() else None
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            if group:
+                group.limit(job.limits.memory_bytes)
+            with theirs:
+                self._launch(theirs.fileno())
+            send(ours, _plan(job, group))
+            ours.settimeout(_START_SECONDS)
+            answer, listeners = receive(ours)
+            if "ready" not in answer:
+                raise SessionLost(f"no session can be made: {answer['error']}.")
+        except (OSError, SessionLost) as error:
+            ours.close()
+            if group:
+                group.remove()
+            raise (
+                error if isinstance(error, SessionLost) else SessionLost(f"no session can be made: {error}.")
+            ) from error
+        ours.settimeout(None)
+        _sockets.add(ours)
+        session = LocalSession(self, job, ours, group)
+        for listener, address in zip(listeners, job.reach.values(), strict=True):
+            self.proxy.serve(socket.socket(fileno=listener), address)
+        try:
+            if files >= 0:
+                session.unpack(files)
+        except BaseException:
+            session.close()
+            raise
+        with self._lock:
+            self._sessions.add(session)
+        return session
+
+    def capabilities(self) -> Mapping[str, bool]:
+        """Returns what sessions can do here."""
+        given = ("network", "port", "reach", "shared paths", "snapshot", "no network", "disk limit")
+        return {**dict.fromkeys(given, True), "image": False, "cgroup memory": bool(cgroup.places())}
+
+    def close(self) -> None:
+        """Closes every session."""
+        with self._lock:
+            self._closed = True
+            sessions = list(self._sessions)
+        for session in sessions:
+            session.close()
+        self.proxy.close()
+        self._launcher.end(_LAST_WORDS)
+
+    @classmethod
+    def reap(cls) -> int:
+        """Removes the control groups of crashed runs; nothing else can be left of a session."""
+        return cgroup.reap()
+
+    def _launched(self) -> ChildProcess:
+        launcher = ChildProcess("grpo.rewards.session.launcher", [os.getpid()], environment={"PATH": _PATH})
+        _sockets.add(launcher.channel)
+        return launcher
+
+    def _launch(self, descriptor: int) -> None:
+        """Has a keeper forked for a session; starts a new launcher in the place of one that was killed."""
+        with self._lock:
+            if self._closed:
+                raise SessionLost("the pool of sessions is closed.")
+            try:
+                socket.send_fds(self._launcher.channel, [b"x"], [descriptor])
+            except OSError:
+                self._launcher.end()
+                self._launcher = self._launched()
+                socket.send_fds(self._launcher.channel, [b"x"], [descriptor])
+
+
+class LocalSession:
+    """One session of this machine; see `grpo.plugins.session.Session`."""
+
+    directory = DIRECTORY
+    home = HOME
+
+    def __init__(self, pool: LocalPool, job: SessionJob, control: socket.socket, group: cgroup.Group | None) -> None:
+        self._pool, self._job, self._control, self._group = pool, job, control, group
+        self._lock = threading.Lock()
+        self._snapshots: dict[str, int] = {}
+        self._closed = False
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        directory: str = "",
+    ) -> Exit:
+        """Runs a command. Raises SessionLost."""
+        began = time.monotonic()
+        reads, writes = zip(*(os.pipe() for _ in range(2)), strict=True)
+        given = memory_file("grpo-stdin", stdin)
+        try:
+            os.lseek(given, 0, os.SEEK_SET)
+            try:
+                answers, refused = self._begin(argv, env, directory, [given, *writes])
+            finally:
+                for descriptor in (given, *writes):
+                    os.close(descriptor)
+            if answers is None:
+                expired = not refused
+                return Exit(None, timed_out=expired, problem=refused or "the time of the session is up")
+            for descriptor in reads:
+                os.set_blocking(descriptor, False)
+            process = _Running(answers, self)
+            collector = Collector(reads, self._job.limits.output_bytes)
+            timed_out = not collector.until(answers.fileno(), timeout, process.hear)
+            if timed_out:
+                process.kill()
+                collector.until(answers.fileno(), None, process.hear)
+            collector.rest()
+            stdout, stderr = map(bytes, collector.texts)
+            code, over = process.ending()
+            return Exit(
+                code,
+                stdout,
+                stderr,
+                timed_out=timed_out or over.get("timed_out", False),
+                out_of_memory=over.get("out_of_memory", False) or (code != 0 and self._memory_was_short()),
+                omitted=collector.omitted,
+                seconds=time.monotonic() - began,
+            )
+        finally:
+            for descriptor in reads:
+                os.close(descriptor)
+
+    def start(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, directory: str = "") -> LocalProcess:
+        """Starts a command. Raises SessionError, SessionLost."""
+        (in_read, in_write), (out_read, out_write), (err_read, err_write) = (os.pipe() for _ in range(3))
+        try:
+            answers, refused = self._begin(argv, env, directory, [in_read, out_write, err_write])
+            if answers is None:
+                raise SessionError(f"{refused or 'the time of the session is up'}.")
+        except BaseException:
+            for descriptor in (in_write, out_read, err_read):
+                os.close(descriptor)
+            raise
+        finally:
+            for descriptor in (in_read, out_write, err_write):
+                os.close(descriptor)
+        return LocalProcess(_Running(answers, self), in_write, out_read, err_read)
+
+    def read(self, path: str) -> bytes:
+        """Returns the content of a file. Raises SessionError, SessionLost."""
+        answer, [file] = self._ask({"do": "open", "path": self._path(path), "write": False}, about=path)
+        with open(file, "rb") as content:
+            return content.read(answer["opened"])
+
+    def write(self, path: str, content: bytes, *, mode: int = 0o644) -> None:
+        """Writes a file. Raises SessionError, SessionLost."""
+        request = {"do": "open", "path": self._path(path), "write": True, "mode": mode}
+        _, [file] = self._ask(request, about=path)
+        try:
+            with open(file, "wb", buffering=0) as target:
+                view = memoryview(content)
+                while view:
+                    view = view[target.write(view) :]
+        except OSError as error:
+            raise SessionError(f"{path!r} cannot be written in the session: {error.strerror}.") from error
+
+    def tar(self, path: str = "") -> BinaryIO:
+        """Returns a file or folder as an open archive. Raises SessionError, SessionLost."""
+        whole = self._path(path) if path else self.directory
+        archive = tempfile.TemporaryFile()  # noqa: SIM115
+        try:
+            name = os.path.basename(whole.rstrip("/")) or "."
+            self._ask({"do": "pack", "path": whole, "name": name}, [archive.fileno()], about=path or whole)
+        except BaseException:
+            archive.close()
+            raise
+        archive.seek(0)
+        return archive
+
+    def unpack(self, archive: int) -> None:
+        """Unpacks an archive, a descriptor, over the root. Raises SessionError, SessionLost."""
+        os.lseek(archive, 0, os.SEEK_SET)
+        self._ask({"do": "unpack"}, [archive], about="the files that a session begins with")
+
+    def port(self, number: int) -> str:
+        """Returns an address of this machine that reaches a port of the session."""
+        return self._pool.proxy.offer(lambda: self.connected(number))
+
+    def connected(self, number: int) -> socket.socket:
+        """Returns a socket that is connected to a port of the session. Raises SessionError, SessionLost."""
+        _, [connection] = self._ask({"do": "connect", "port": number}, about=f"port {number}")
+        return socket.socket(fileno=connection)
+
+    def stop(self) -> None:
+        """Kills every process. Raises SessionLost."""
+        self._ask({"do": "stop"}, about="the processes")
+
+    def snapshot(self) -> str:
+        """Keeps the files as they are. Raises SessionError, SessionLost."""
+        with tempfile.TemporaryFile() as archive:
+            self._ask({"do": "pack", "all": True}, [archive.fileno()], about="the files")
+            with self._lock:
+                name = f"snapshot-{len(self._snapshots)}"
+                self._snapshots[name] = os.dup(archive.fileno())
+        return name
+
+    def fork(self, snapshot: str) -> Session:
+        """Opens a session with the files of a snapshot. Raises SessionError, SessionLost."""
+        with self._lock:
+            if snapshot not in self._snapshots:
+                raise SessionError(f"the session has no snapshot {snapshot!r}.")
+            archive = os.open(f"/proc/self/fd/{self._snapshots[snapshot]}", os.O_RDONLY)  # with a position of its own
+        try:
+            return self._pool.opened(self._job, archive)
+        finally:
+            os.close(archive)
+
+    def capabilities(self) -> Mapping[str, bool]:
+        """Returns what sessions can do here."""
+        return self._pool.capabilities()
+
+    def close(self) -> None:
+        """Kills every process and removes every file; returns when they are gone."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            for archive in self._snapshots.values():
+                os.close(archive)
+            self._snapshots.clear()
+        with contextlib.suppress(SessionLost, SessionError):
+            self.stop()
+        self._control.close()
+        if self._group:
+            self._group.remove()
+
+    def _path(self, path: str) -> str:
+        return absolute(path, self.directory, self.home)
+
+    def _memory_was_short(self) -> bool:
+        with self._lock:
+            return self._group is not None and self._group.why_ended() == "limit"
+
+    def _begin(
+        self, argv: Sequence[str], env: Mapping[str, str] | None, directory: str, streams: Sequence[int]
+    ) -> tuple[socket.socket | None, str]:
+        """Starts a program; returns the socket that says how it ends, or None and why it was not started, or ""."""
+        if not argv or any("\0" in word for word in argv):
+            return None, "no program is named" if not argv else "an argument has a zero byte"
+        request = {
+            "do": "start",
+            "argv": [*argv],
+            "environment": {**_environment(self._job), **(env or {})},
+            "directory": self._path(directory) if directory else self.directory,
+        }
+        answers = self._asked(request, streams)
+        try:
+            answer, _ = receive(answers)
+        except OSError as error:
+            answers.close()
+            raise self._lost() from error
+        if "started" in answer:
+            return answers, ""
+        answers.close()
+        return None, answer.get("error", "")
+
+    def _ask(self, request: Any, descriptors: Sequence[int] = (), *, about: str) -> tuple[Any, list[int]]:
+        """Asks process 1 and returns its answer. Raises SessionError, SessionLost."""
+        with self._asked(request, descriptors) as answers:
+            try:
+                answer, received = receive(answers)
+            except OSError as error:
+                if self.gone():
+                    raise self._lost() from error
+                raise SessionError(f"{about!r}: the session was stopped meanwhile.") from error
+        if "error" in answer:
+            raise SessionError(f"{about!r}: {answer['error']}.")
+        return answer, received
+
+    def _asked(self, request: Any, descriptors: Sequence[int]) -> socket.socket:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            with theirs:
+                send(self._control, request, [theirs.fileno(), *descriptors])
+        except OSError as error:
+            ours.close()
+            raise self._lost() from error
+        return ours
+
+    def gone(self) -> bool:
+        """Returns whether process 1 has ended."""
+        try:
+            return not self._control.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+    def _lost(self) -> SessionLost:
+        return SessionLost("the session is closed." if self._closed else "the session was ended from outside.")
+
+
+class _Running:
+    """A program that was started: what its socket says."""
+
+    def __init__(self, answers: socket.socket, session: LocalSession) -> None:
+        self._answers, self._session = answers, session
+        self._lock = threading.Lock()
+        self._answer: dict[str, Any] | None = None
+        _sockets.add(answers)
+
+    def hear(self) -> bool:
+        """Takes what the socket has; returns whether the program has ended."""
+        with self._lock:
+            if self._answer is None:
+                try:
+                    self._answer, _ = receive(self._answers)
+                except (TimeoutError, BlockingIOError):
+                    return False
+                except OSError:
+                    self._answer = {}
+                self._answers.close()
+        return True
+
+    def wait(self, seconds: float | None) -> bool:
+        """Returns whether the program has ended after so many seconds."""
+        if self._answer is not None:
+            return True
+        try:
+            self._answers.settimeout(seconds)
+        except OSError:  # another thread has heard it
+            return True
+        return self.hear()
+
+    def kill(self) -> None:
+        with contextlib.suppress(OSError):
+            send(self._answers, {"kill": True})
+
+    def ending(self) -> tuple[int, dict[str, bool]]:
+        """Returns the status and why it was ended. Raises SessionLost."""
+        answer = dict(self._answer or {})
+        if "code" not in answer:
+            raise SessionLost("the session was ended while a program ran in it.")
+        return answer.pop("code"), answer
+
+
+class LocalProcess:
+    """A program that runs in a local session; see `grpo.plugins.session.Process`."""
+
+    def __init__(self, running: _Running, stdin: int, stdout: int, stderr: int) -> None:
+        self._running = running
+        self.stdin: BinaryIO = open(stdin, "wb", buffering=0)  # noqa: SIM115
+        self.stdout: BinaryIO = open(stdout, "rb", buffering=0)  # noqa: SIM115
+        self.stderr: BinaryIO = open(stderr, "rb", buffering=0)  # noqa: SIM115
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        """Returns the status; None where it still runs after so many seconds. Raises SessionLost."""
+        return self._running.ending()[0] if self._running.wait(timeout) else None
+
+    def kill(self) -> None:
+        """Kills it and its process group."""
+        self._running.kill()
+
+    def close(self) -> None:
+        """Kills it and closes its streams."""
+        self.kill()
+        for stream in (self.stdin, self.stdout, self.stderr):
+            with contextlib.suppress(OSError):
+                stream.close()
+
+
+def _environment(job: SessionJob) -> dict[str, str]:
+    own = {"PATH": _PATH, "HOME": HOME, "LANG": "C.UTF-8", "TMPDIR": "/tmp", "USER": "agent"}
+    return own | dict(job.environment)
+
+
+def _plan(job: SessionJob, group: cgroup.Group | None) -> dict[str, Any]:
+    """Returns what the launcher sets up."""
+    user, other = os.geteuid(), os.getegid()
+    if user == 0:
+        user = other = _FIRST_USER + next(_serial) % _USERS
+    return {
+        "user": user,
+        "group": other,
+        "cgroups": group.paths() if group else [],
+        "network": job.network,
+        "reach": [*job.reach],
+        "shared": [*job.shared],
+        "directory": DIRECTORY,
+        "home": HOME,
+        "disk": job.limits.disk_bytes,
+        "memory": job.limits.memory_bytes,
+        "processes": job.limits.processes,
+        "seconds": job.limits.seconds,
+    }
+
+
+def _forget_after_fork() -> None:
+    """Closes a forked child's copies of the sockets: a session ends when the last one is closed."""
+    for each in list(_sockets):
+        each.close()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)

@@ -1,0 +1,88 @@
+"""Copies bytes between the ports of sessions and addresses of this machine, in one thread for all."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import Awaitable, Callable
+
+_PIECE = 1 << 16
+_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Proxy:
+    """Listens and connects; its thread starts with the first port."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def serve(self, listener: socket.socket, address: str) -> None:
+        """Connects whoever comes to a listening socket with an address, "HOST:PORT"."""
+        host, _, port = address.rpartition(":")
+        self._begin(listener, lambda: asyncio.open_connection(host, int(port)))
+
+    def offer(self, connect: Callable[[], socket.socket]) -> str:
+        """Returns an address whose callers are connected with what a function returns."""
+        listener = socket.create_server(("127.0.0.1", 0))
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+
+        async def opened() -> _Streams:
+            return await asyncio.open_connection(sock=await asyncio.to_thread(connect))
+
+        self._begin(listener, opened)
+        return address
+
+    def close(self) -> None:
+        """Closes every port and connection; safe to call twice."""
+        with self._lock:
+            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+
+    def _begin(self, listener: socket.socket, connect: Callable[[], Awaitable[_Streams]]) -> None:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._run, args=(self._loop,), name="grpo-ports", daemon=True)
+                self._thread.start()
+            loop = self._loop
+
+        async def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            try:
+                far_reader, far_writer = await connect()
+            except Exception:  # nobody answers there: the caller sees a closed connection
+                writer.close()
+                return
+            await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
+            for end in (writer, far_writer):
+                end.close()
+
+        asyncio.run_coroutine_threadsafe(asyncio.start_server(meet, sock=listener), loop).result()
+
+    @staticmethod
+    def _run(loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+        finally:
+            tasks = asyncio.all_tasks(loop)
+            for task in tasks:
+                task.cancel()
+            loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+            loop.run_until_complete(loop.shutdown_default_executor())
+            loop.close()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Copies until the end of a stream, and says so to the other side."""
+    with contextlib.suppress(OSError):
+        while piece := await reader.read(_PIECE):
+            writer.write(piece)
+            await writer.drain()
+        if writer.can_write_eof():
+            writer.write_eof()

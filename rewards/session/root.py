@@ -1,0 +1,109 @@
+"""Builds the root of a local session: an empty memory file system that shows the machine's programs read-only.
+
+Everything else in it belongs to the session: any folder but those of the system may be written, and its size is the
+limit of the session's files. Runs as process 1 of the session's namespaces and imports the standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import struct
+from typing import Any
+
+from grpo.plugins import kernel
+
+PLACE = "/tmp"
+USER = 1000
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_FOLDERS = ("/dev/shm", "/etc", "/mnt", "/opt", "/proc", "/root", "/run", "/srv", "/tmp", "/var/tmp", "/var/log")
+_OPEN = ("/dev/shm", "/tmp", "/var/tmp")
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_SETTINGS = (
+    *("alternatives", "ca-certificates", "ca-certificates.conf", "debian_version", "fonts", "inputrc", "java"),
+    *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "login.defs", "magic", "mime.types", "os-release"),
+    *("perl", "pki", "profile", "protocols", "python3", "services", "shells", "ssl", "terminfo", "timezone"),
+    *("bash.bashrc", "environment.d", "lsb-release", "redhat-release", "alpine-release", "nsswitch.conf"),
+)
+"""What of /etc is shown: settings of programs, and nothing in which keys or accounts are kept."""
+_LINKS = {"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"}
+_NETWORK = ("resolv.conf", "hosts", "gai.conf")
+
+
+def build(plan: dict[str, Any]) -> None:
+    """Makes the root of this process, in its new namespaces, and leaves nothing else of the machine in sight.
+
+    Raises:
+        OSError: the machine does not allow it, or a shared path cannot be shown.
+    """
+    kernel.mount("none", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
+    settings = [f"/etc/{name}" for name in (*_SETTINGS, *(_NETWORK if plan["network"] else ()))]
+    shown = [path for path in (*_SYSTEM, *settings) if os.path.lexists(path)]
+    shown += [path for path in plan["shared"] if not _below(path, _SYSTEM)]
+    links = [(os.readlink(path), path) for path in shown if os.path.islink(path)]
+    trees = [(kernel.read_only_copy(path, recursive=True), path) for path in shown if not os.path.islink(path)]
+    trees += [(kernel.device_copy(f"/dev/{name}"), f"/dev/{name}") for name in _DEVICES]
+    flags = kernel.MS_NOSUID | kernel.MS_NODEV
+    limits = f"size={plan['disk']},nr_inodes={max(4096, plan['disk'] // 4096)},mode=0755"
+    kernel.mount("tmpfs", PLACE, "tmpfs", flags, limits)
+    for folder in (*_FOLDERS, plan["directory"], plan["home"]):
+        os.makedirs(PLACE + folder, exist_ok=True)
+    for folder in _OPEN:
+        os.chmod(PLACE + folder, 0o1777)
+    for tree, path in trees:
+        _make_place(PLACE + path, os.path.isdir(f"/proc/self/fd/{tree}"))
+        kernel.attach(tree, PLACE + path)
+    for points_to, path in links:
+        os.makedirs(os.path.dirname(PLACE + path), exist_ok=True)
+        os.symlink(points_to, PLACE + path)
+    for name, points_to in _LINKS.items():
+        os.symlink(points_to, f"{PLACE}/dev/{name}")
+    kernel.mount("proc", f"{PLACE}/proc", "proc", flags | kernel.MS_NOEXEC)
+    with contextlib.suppress(OSError):  # a kernel without pseudo terminals
+        os.mkdir(f"{PLACE}/dev/pts")
+        kernel.mount(
+            "devpts", f"{PLACE}/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, "newinstance,ptmxmode=0666"
+        )
+        os.symlink("pts/ptmx", f"{PLACE}/dev/ptmx")
+    _write_accounts(plan)
+    kernel.pivot_root(PLACE)
+    with open("/proc/sys/user/max_user_namespaces", "w", encoding="ascii") as most:
+        most.write("0")  # nobody in here makes namespaces of their own
+
+
+def raise_loopback() -> None:
+    """Makes 127.0.0.1 answer in a new network namespace."""
+    up, get, put = 0x1, 0x8913, 0x8914
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        request = fcntl.ioctl(control, get, struct.pack("16sh14x", b"lo", 0))
+        [flags] = struct.unpack_from("h", request, 16)
+        fcntl.ioctl(control, put, struct.pack("16sh14x", b"lo", flags | up))
+
+
+def _below(path: str, folders: tuple[str, ...]) -> bool:
+    return any(os.path.realpath(path).startswith(f"{folder}/") for folder in folders)
+
+
+def _make_place(path: str, folder: bool) -> None:
+    """Makes what a mount covers."""
+    if folder:
+        os.makedirs(path, exist_ok=True)
+    else:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o644))
+
+
+def _write_accounts(plan: dict[str, Any]) -> None:
+    texts = {
+        "passwd": f"root:x:0:0:root:/root:/bin/bash\nagent:x:{USER}:{USER}::{plan['home']}:/bin/bash\n"
+        "nobody:x:65534:65534::/:/bin/false\n",
+        "group": f"root:x:0:\nagent:x:{USER}:\nnogroup:x:65534:\n",
+        "hostname": "session\n",
+    }
+    if not plan["network"]:
+        texts["hosts"] = "127.0.0.1 localhost session\n"
+    for name, text in texts.items():
+        with open(f"{PLACE}/etc/{name}", "w", encoding="ascii") as file:
+            file.write(text)

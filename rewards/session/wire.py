@@ -1,0 +1,58 @@
+"""Sends values and descriptors over the sockets of a local session: one packet each, whatever the size of the value."""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+_MOST_DESCRIPTORS = 64
+_SMALL = 32768
+
+
+def send(channel: socket.socket, value: object, descriptors: Sequence[int] = ()) -> None:
+    """Sends a value that JSON holds, with descriptors. Raises OSError where the other end is gone."""
+    data = json.dumps(value).encode()
+    if len(data) <= _SMALL:
+        socket.send_fds(channel, [b"v" + data], descriptors)
+        return
+    body = os.memfd_create("grpo-session", os.MFD_CLOEXEC)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(body, view) :]
+        socket.send_fds(channel, [b"f"], [body, *descriptors])
+    finally:
+        os.close(body)
+
+
+def receive(channel: socket.socket) -> tuple[Any, list[int]]:
+    """Returns the next value and its descriptors.
+
+    Raises:
+        ConnectionError: the other end is gone.
+        BlockingIOError, TimeoutError: nothing has come, of a socket that does not wait.
+    """
+    data, descriptors = _packet(channel)
+    if not data:
+        raise ConnectionError("the other end is gone")
+    if data[:1] == b"f":
+        body = descriptors.pop(0)
+        data = b"f" + os.pread(body, os.fstat(body).st_size, 0)
+        os.close(body)
+    return json.loads(data[1:]), descriptors
+
+
+def _packet(channel: socket.socket) -> tuple[bytes, list[int]]:
+    """Returns a packet and its descriptors, which no program that this process starts inherits."""
+    room = array.array("i")
+    data, ancillary, _, _ = channel.recvmsg(
+        _SMALL + 1, socket.CMSG_SPACE(_MOST_DESCRIPTORS * room.itemsize), socket.MSG_CMSG_CLOEXEC
+    )
+    for level, kind, content in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            room.frombytes(content[: len(content) - len(content) % room.itemsize])
+    return data, list(room)
