@@ -1,0 +1,1 @@
+"""What environments whose episodes happen in a session have in common."""

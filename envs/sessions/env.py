@@ -1,0 +1,140 @@
+"""Defines environments whose episode is a task in a session: a tool runs commands there, a grader judges the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gymnasium
+from gymnasium.error import ResetNeeded
+
+from grpo.envs.sessions.task import Grade, Machines, SessionTask
+from grpo.envs.text.spaces import AnyText
+from grpo.plugins.session import Exit, Session
+
+_CUT = "\n[...]\n"
+
+
+class SessionEnv(gymnasium.Env[str, str]):
+    """Plays one task at a time.
+
+    The policy works with the tool `bash`; a message without calls ends the episode, and so does a budget that is used
+    up. The machine is opened when it is first needed, and every process of it is dead before it is graded.
+
+    Args:
+        task_of: makes a row into its task; raises `DatasetError` for a row that cannot be used.
+        rows: returns the rows to pick from when `reset` is given none.
+        machines: opens and grades machines.
+        system: the system message; "" sends none.
+        seconds: that one command may take.
+        shown: how many characters of what a command printed the policy sees.
+    """
+
+    def __init__(
+        self,
+        task_of: Callable[[Mapping[str, Any]], SessionTask],
+        rows: Callable[[], Sequence[Mapping[str, Any]]],
+        machines: Machines,
+        *,
+        system: str,
+        seconds: float,
+        shown: int,
+    ) -> None:
+        self.observation_space = AnyText()
+        self.action_space = AnyText()
+        self._task_of, self._rows, self._machines = task_of, rows, machines
+        self._system, self._seconds, self._shown = system, seconds, shown
+        self._task: SessionTask | None = None
+        self._machine: Session | None = None
+
+    @property
+    def tools(self) -> list[Callable[..., str]]:
+        """The functions that the policy may call."""
+        return [self.bash]
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """Starts the episode of one row: `options={"row": row}`, else one that is picked at random.
+
+        Raises:
+            DatasetError: the row, or the dataset to pick one from, cannot be used.
+        """
+        super().reset(seed=seed)
+        self.close()
+        if options and "row" in options:
+            row = options["row"]
+        else:
+            rows = self._rows()
+            row = rows[int(self.np_random.integers(len(rows)))]
+        self._task = self._task_of(row)
+        system = [{"role": "system", "content": self._system}] if self._system else []
+        asked = {"role": "user", "content": self._task.instruction}
+        return self._task.instruction, {"prompt": [*system, asked], "row": dict(row)}
+
+    def bash(self, command: str) -> str:
+        """Runs a command in the shell and returns what it printed. Files and processes stay, variables do not.
+
+        Args:
+            command: what to run.
+        """
+        if not isinstance(command, str):
+            raise TypeError(f"command must be text, not {type(command).__name__}")
+        task, machine = self._opened()
+        if "\0" in command:
+            raise ValueError("a command has no NUL characters")
+        folder = task.directory or machine.directory
+        return self._told(machine.run(["bash", "-c", command], timeout=self._seconds, directory=folder))
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Ends the episode and grades it."""
+        return self._end(truncated=False)
+
+    def cut(self) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Grades an episode that a budget ended."""
+        return self._end(truncated=True)
+
+    def close(self) -> None:
+        """Ends the machine."""
+        if self._machine is not None:
+            self._machine.close()
+        self._machine = None
+
+    def _opened(self) -> tuple[SessionTask, Session]:
+        if self._task is None:
+            raise ResetNeeded("no task is open: call reset() before each episode.")
+        if self._machine is None:
+            self._machine = self._machines.open(self._task)
+        return self._task, self._machine
+
+    def _end(self, *, truncated: bool) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        task, machine = self._opened()
+        try:
+            grade = self._machines.grade(task, machine)
+        finally:
+            self.close()
+            self._task = None
+        return "", grade.reward, not truncated, truncated, info_of(grade)
+
+    def _told(self, done: Exit) -> str:
+        printed = self._short((done.stdout + done.stderr).decode("utf-8", "replace").strip())
+        if done.timed_out:
+            return f"{printed}\nthe command was stopped after {self._seconds:g} s".strip()
+        if done.out_of_memory:
+            return f"{printed}\nthe command was stopped: the machine's memory is used up".strip()
+        if done.code:
+            return f"{printed}\nexit status {done.code}".strip()
+        return printed or (done.problem or "(nothing was printed)")
+
+    def _short(self, text: str) -> str:
+        """Returns the beginning and the end of what was printed; of an error the end says most."""
+        if len(text) <= self._shown:
+            return text
+        head = self._shown // 2
+        return text[:head] + _CUT + text[head - self._shown :]
+
+
+def info_of(grade: Grade) -> dict[str, Any]:
+    """Returns what rewards and the report see of a grade."""
+    info: dict[str, Any] = {"success": grade.reward >= 1.0, "graded": grade.output}
+    if grade.reason:
+        info["reason"] = grade.reason
+    return info

@@ -1,0 +1,305 @@
+"""Defines a task that is solved in a session, and opens and grades its machines.
+
+A grader's files come into a machine when every process of the episode is dead. By default that machine is a fresh one
+into which nothing but the working directory is carried, without links that lead out of it: programs, settings and
+daemons that the episode left elsewhere reach no grader. A task that is graded where it was solved says so.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import posixpath
+import tarfile
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+from grpo.plugins.errors import DatasetError, SessionError
+from grpo.plugins.session import Exit, Session, SessionJob, SessionLimits, SessionPool
+
+REWARD = "/logs/verifier/reward.txt"
+GRADER_HOME = "/tmp/grader"
+MOST_FILES, MOST_CARRIED = 20_000, 256 << 20  # of a working directory, and bytes
+MOST_KEPT = 8  # tasks of which what their commands made is kept
+SIGNALLED = 128  # a shell adds the number of a signal to it
+_SECONDS = 120.0  # for one command that makes a machine
+_CLEAN = {
+    "PYTHONNOUSERSITE": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "HOME": GRADER_HOME,
+}
+_UNLINKED = """\
+for folder in "$@"; do
+  find "$folder" -xdev -type l 2> /dev/null | while read -r link; do
+    case "$(readlink -m "$link")" in /tests|/tests/*|/logs|/logs/*|/solution|/solution/*) rm -f "$link" ;; esac
+  done
+done"""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """Something to run in a machine.
+
+    Attributes:
+        argv: the program and its arguments.
+        files: path to content and mode; a relative path is below the task's directory.
+        environment: its variables.
+        seconds: how long it may take.
+    """
+
+    argv: Sequence[str]
+    files: Mapping[str, tuple[bytes, int]] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTask:
+    """A task.
+
+    Attributes:
+        name: of the task, unique among those of its environment.
+        instruction: what is asked.
+        grader: what judges; it writes a number to the file `REWARD`, or its exit status says 1.0 (zero) or 0.0.
+        solution: what solves the task, or None.
+        files: path to content and mode, there from the start; a relative path is below the directory.
+        commands: what makes the machine, after the files, each with the directory that it runs in.
+        directory: where the policy works; "": the session's own working directory.
+        environment: variables of every command.
+        image: what the machine begins with, for sessions that have images.
+        limits: of the machine.
+        network: whether the policy reaches the network.
+        in_place: the grader judges the machine in which the task was solved.
+    """
+
+    name: str
+    instruction: str
+    grader: Script
+    solution: Script | None = None
+    files: Mapping[str, tuple[bytes, int]] = field(default_factory=dict)
+    commands: Sequence[tuple[Sequence[str], str]] = ()
+    directory: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    image: str = ""
+    limits: SessionLimits = field(default_factory=SessionLimits)
+    network: bool = False
+    in_place: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """What a grader said.
+
+    Attributes:
+        reward: from 0 to 1 as a rule.
+        reason: why it is 0 where the grader said nothing of its own; "" otherwise.
+        output: the end of what it printed.
+    """
+
+    reward: float
+    reason: str = ""
+    output: str = ""
+
+
+def open_machine(pool: SessionPool, task: SessionTask) -> Session:
+    """Returns a new machine for a task, made by its commands.
+
+    Raises:
+        DatasetError: a command fails, or the files cannot be written; names the task.
+        SessionLost: the machine is gone.
+    """
+    job = SessionJob(task.image, network=task.network, environment=task.environment, limits=task.limits)
+    try:
+        machine = pool.open(job)
+        try:
+            place(machine, task, task.files)
+            for argv, directory in task.commands:
+                done = machine.run(argv, timeout=_SECONDS, directory=directory or machine.directory)
+                if done.code != 0:
+                    raise DatasetError(
+                        f"task '{task.name}': its machine cannot be made here: {' '.join(argv)[:200]!r} "
+                        f"{_ended(done)}: {tail_of(done, 300)}"
+                    )
+        except BaseException:
+            machine.close()
+            raise
+    except SessionError as error:
+        raise DatasetError(f"task '{task.name}': {error}") from error
+    return machine
+
+
+def place(machine: Session, task: SessionTask, files: Mapping[str, tuple[bytes, int]]) -> None:
+    """Writes files into a machine. Raises SessionError, SessionLost."""
+    folder = task.directory or machine.directory
+    for path, (content, mode) in files.items():
+        machine.write(posixpath.join(folder, path), content, mode=mode)
+
+
+def run(machine: Session, task: SessionTask, script: Script) -> Exit:
+    """Runs a script of a task in its directory. Raises SessionError, SessionLost."""
+    place(machine, task, script.files)
+    return machine.run(
+        script.argv, env=script.environment, timeout=script.seconds, directory=task.directory or machine.directory
+    )
+
+
+def grade(machines: Machines, task: SessionTask, machine: Session) -> Grade:
+    """Ends every process of a machine and judges what is in it.
+
+    What the policy did to make grading impossible (too large a directory, a grader that runs out of time) is 0.0 and no
+    failure, or it could choose to be left out.
+
+    Raises:
+        SessionLost: a machine is gone, which says nothing about the policy.
+        DatasetError: the machine of the grader cannot be made.
+    """
+    machine.stop()
+    if task.in_place:
+        return _graded(task, machine, in_place=True)
+    folder = task.directory or machine.directory
+    try:
+        large = machine.run(
+            ["find", folder, "-xdev", "-type", "f", "-size", f"+{MOST_CARRIED >> 10}k"], timeout=_SECONDS
+        )
+        if large.code != 0 or large.stdout:
+            raise TooLarge(f"it has files of more than {MOST_CARRIED >> 20} MiB, or too many")
+        carried = carry(machine.tar(folder), MOST_CARRIED)
+    except (SessionError, tarfile.TarError, TooLarge) as error:
+        return Grade(0.0, f"the working directory cannot be carried to the grader: {error}")
+    fresh = machines.open(task)
+    try:
+        emptied = fresh.run(["find", folder, "-mindepth", "1", "-delete"])
+        unpacked = fresh.run(["tar", "-x", "-C", folder], stdin=carried, timeout=_SECONDS)
+        if emptied.code != 0 or unpacked.code != 0:
+            return Grade(0.0, f"the working directory cannot be unpacked: {tail_of(unpacked, 300)}")
+        return _graded(task, fresh, in_place=False)
+    finally:
+        fresh.close()
+
+
+class TooLarge(Exception):
+    """A directory holds more than its machine may."""
+
+
+def carry(archive: BinaryIO, most: int) -> bytes:
+    """Returns an archive of what is in a directory: files, folders and the links that stay in it, and nothing else.
+
+    Raises:
+        TooLarge: it has more than `most` bytes or `MOST_FILES` entries.
+        tarfile.TarError: it is broken.
+    """
+    kept, size, entries = io.BytesIO(), 0, 0
+    with archive, tarfile.open(fileobj=archive, mode="r|") as given, tarfile.open(fileobj=kept, mode="w") as result:
+        for member in given:
+            entries += 1
+            size += member.size
+            if size > most or entries > MOST_FILES:
+                raise TooLarge(f"it has more than {most >> 20} MiB or {MOST_FILES} files")
+            name = posixpath.normpath(member.name).partition("/")[2]  # the first part is the directory itself
+            if not name or ".." in name.split("/"):
+                continue
+            member.name = name
+            if member.isreg():
+                result.addfile(member, given.extractfile(member))
+            elif member.isdir() or (member.issym() and _stays(name, member.linkname)):
+                result.addfile(member)
+    return kept.getvalue()
+
+
+def _stays(name: str, target: str) -> bool:
+    """Returns whether a link leads to a place in the directory that it is in; one through another link does too."""
+    if target.startswith("/"):
+        return False
+    end = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
+    return end != ".." and not end.startswith("../")
+
+
+def _graded(task: SessionTask, machine: Session, *, in_place: bool) -> Grade:
+    folder = task.directory or machine.directory
+    machine.run(["rm", "-rf", "/tests", "/solution", "/logs", GRADER_HOME])
+    machine.run(["mkdir", "-p", posixpath.dirname(REWARD), "/tests", GRADER_HOME])
+    if in_place:
+        machine.run(["sh", "-c", _UNLINKED, "sh", folder, machine.home, "/tmp"], timeout=_SECONDS)
+    done = run(machine, task, _clean(task.grader))
+    machine.stop()
+    try:
+        written = machine.read(REWARD)
+    except SessionError:
+        written = b""
+    output = tail_of(done, 2000)
+    if done.timed_out:
+        return Grade(0.0, f"the grader was not done after {task.grader.seconds:g} s", output)
+    if done.code is None:
+        raise DatasetError(f"task '{task.name}': its grader does not start: {done.problem}")
+    if done.code < 0 or done.code > SIGNALLED:
+        return Grade(0.0, f"the grader was killed: {_ended(done)}", output)
+    if not written.strip():
+        return Grade(float(done.code == 0), "" if done.code == 0 else f"the grader {_ended(done)}", output)
+    try:
+        reward = float(written.decode())
+    except ValueError:
+        reward = math.nan
+    if not math.isfinite(reward):
+        return Grade(0.0, f"the grader wrote no number: {written[:40]!r}", output)
+    return Grade(reward, output=output)
+
+
+def _clean(script: Script) -> Script:
+    """Returns a grader's script with variables that keep what the policy left from being read as settings."""
+    return Script(script.argv, script.files, {**_CLEAN, **script.environment}, script.seconds)
+
+
+def _ended(done: Exit) -> str:
+    if done.timed_out:
+        return "ran out of time"
+    return f"ended with status {done.code}" if done.code is not None else f"did not start ({done.problem})"
+
+
+def tail_of(done: Exit, most: int) -> str:
+    """Returns the end of what a command printed."""
+    text = (done.stdout + done.stderr).decode("utf-8", "replace").strip()
+    return text[-most:]
+
+
+class Machines:
+    """Opens machines of tasks; what a task's commands made is kept, and its next machine begins with that.
+
+    Args:
+        pool: of sessions.
+    """
+
+    def __init__(self, pool: SessionPool) -> None:
+        self.pool = pool
+        self._lock = threading.Lock()
+        self._made: OrderedDict[str, tuple[Session, str]] = OrderedDict()
+
+    def open(self, task: SessionTask) -> Session:
+        """Returns a new machine for a task. Raises what `open_machine` raises."""
+        if not task.commands or not self.pool.capabilities().get("snapshot"):
+            return open_machine(self.pool, task)
+        with self._lock:
+            if task.name not in self._made:
+                made = open_machine(self.pool, task)
+                made.stop()
+                self._made[task.name] = made, made.snapshot()
+            self._made.move_to_end(task.name)
+            base, snapshot = self._made[task.name]
+            machine = base.fork(snapshot)
+            while len(self._made) > MOST_KEPT:
+                self._made.popitem(last=False)[1][0].close()
+        return machine
+
+    def grade(self, task: SessionTask, machine: Session) -> Grade:
+        """Judges a machine; see `grade`."""
+        return grade(self, task, machine)
+
+    def close(self) -> None:
+        """Closes what is kept."""
+        with self._lock:
+            for base, _ in self._made.values():
+                base.close()
+            self._made.clear()
