@@ -23,11 +23,12 @@ _SOLUTIONS = lazy_pattern(
     r"|[\[(](?=[^\[\]()]*,)[^\[\]()]+\]|\[(?=[^\[\]()]*,)[^\[\]()]+\)"
 )
 _FOR_ALL = lazy_pattern(
-    r"(?<=[\w$)}\]])(?:\\[,;: ]|\\q?quad(?![a-z])|[\s,])*(?:\\(?:text|mathrm|mbox)\s?\{\s*)?"
+    r"(?<=[\w$)}\]])(?:\\[,;: ]|\\q?quad(?![a-z])|[\s,])*(?:\\(?:text|mathrm|mbox)\s?\{\s*(?:(?:and|with)\s*\}\s*)?)?"
     r"(?:for\s+(?:all|any|every|each|some)\b|\\forall(?![a-z])|where\b|(?<=[,}\s])\\?[a-zA-Z]\s*\\in(?![a-z]))"
     r"(?P<of>[^.;\n]{0,80})[.$\s]*\Z",
     re.IGNORECASE,
 )
+_WORDS = lazy_pattern(r"\\(?:text|mathrm|mbox)\s?\{[^{}]*\}")
 _LISTING = lazy_pattern(r"(?:\b(?:are|be)\b:?|:|(?P<name>\b[a-zA-Z])\s*=)\s*(?=[-\d\\$])")
 _JOINED = lazy_pattern(r"\s*(?:,\s*(?:and|or)\b|,|;|\b(?:and|or)\b)\s*")
 _VALUE = lazy_pattern(
@@ -120,7 +121,7 @@ def without_quantifiers(gold: str, text: str) -> tuple[str, str]:
     found = [_FOR_ALL.search(one, max(0, len(one) - _LONGEST)) for one in both]
     numbers = [re.findall(r"\d+", match["of"]) if match else None for match in found]
     heads = [one if match is None else one[: match.start()] for one, match in zip(both, found, strict=True)]
-    closed = all(head.count("{") == head.count("}") for head in heads)
+    closed = all(head.count("{") == head.count("}") and _WORDS.sub("", head).strip() for head in heads)
     same = None in numbers or numbers[0] == numbers[1]
     return (heads[0], heads[1]) if any(found) and closed and same else (gold, text)
 

@@ -10,6 +10,7 @@ from grpo.rewards.math.ascii import overlined
 from grpo.rewards.math.guard import LONGEST
 from grpo.rewards.math.vector import as_column
 from grpo.rewards.numbers.chinese import FULL_WIDTH, respelt
+from grpo.rewards.numbers.hedges import SUSPECT
 from grpo.rewards.numbers.numerals import INVISIBLE
 from grpo.rewards.numbers.words import spoken_number
 
@@ -48,6 +49,14 @@ _REVERSED = lazy_pattern(
 _FACED = r"\\(?:text|textbf|textrm|mathrm|mathbf|mbox)\s?\{"
 _BLANKS = r"\\[ ,;:!]|\\q?quad(?![a-z])|[\s~:.]"
 _LABEL = lazy_pattern(rf"\s*\$?(?:{_FACED}\s*)?\(([A-H])\)(?:\s?\}}|(?=\d)|(?:{_BLANKS})+)(?:{_BLANKS}|\}})*(?=\S)")
+_NAME = r"[^\W\d_]{2,20}(?:[ '\u2019-][^\W\d_]{1,20}){0,5}"
+_NAMED_VALUE = lazy_pattern(
+    rf"\s*(?:{_FACED}|[*_]{{1,3}})?\s*(?P<name>{_NAME})\s*(?:\}}\s*:|[*_]{{1,3}}\s*:|:[*_]{{0,3}}|:\s*\}})(?:{_BLANKS})*"
+    r"(?P<value>(?:[-+\u2212.]?\d|[\\$(\[{]|[a-zA-Z](?![a-zA-Z])).*)",
+    re.DOTALL,
+)
+_OF = lazy_pattern(r"(?<!\bone )(?<!\bany )\b(?:of|with|in|for)\b")
+_NAMED = lazy_pattern(r"[^\W\d_]{2}[\s*_}]*:")
 _LEAD = lazy_pattern(
     rf"{_FACED}[^{{}}\d]{{0,80}}(?:\b(?:is|are|equals|be)|:|=)\s*\}}\s*(?:\\[ ,;:!]\s*)*(?=\S)", re.IGNORECASE
 )
@@ -121,6 +130,18 @@ def choice_label(text: str) -> tuple[str, str]:
     """Returns the letter that stands before a value, as in "(B) 12", and the value; "" and the text without one."""
     match = _LABEL.match(text)
     return (match[1], text[match.end() :]) if match and len(text) <= LONGEST else ("", text)
+
+
+def without_name(text: str) -> str:
+    """Returns a marked answer without the words before its colon: "Total: 72" is 72.
+
+    A name that denies or hedges the value stays ("Not: 72"), and so does that of one value beside others.
+    """
+    faced = _TEXT.fullmatch(text.strip())
+    match = _NAMED_VALUE.fullmatch(faced[1] if faced else text) if ":" in text and len(text) <= LONGEST else None
+    if match is None or _NAMED.search(match["value"]) or SUSPECT.search(_OF.sub("", match["name"])):
+        return text
+    return match["value"]
 
 
 def _commands(text: str) -> str:

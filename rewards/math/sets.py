@@ -26,7 +26,14 @@ _TEXT = re.compile(r"\\(?:text|mathrm|mbox|textrm)\s?\{([^{}]*)\}")
 _BLANK = re.compile(r"\\(?:q?quad(?![a-z])|[ ,;:!])")
 _OR = re.compile(r"\bor\b|\\(?:lor|vee)(?![a-z])")
 _AND = re.compile(r"\band\b|\\(?:land|wedge)(?![a-z])")
+_UNEQUAL = re.compile(r"\\neq?(?![a-z])|\u2260|!=")
 _REALS = re.compile(r"[a-zA-Z]\s*\\in\s*(?:\\mathbb\s?\{?R\}?|\\R(?![a-z]))")
+_SUCH_THAT = re.compile(
+    r"\A\s*(?=[a-zA-Z\\])(?:for\s+)?(?:(?:all|every|any)\b\s*|\\forall\s*)?(?:reals?\b\s*(?:numbers?\b\s*)?)?"
+    r"(?:[a-zA-Z](?![a-zA-Z])\s*(?:\\in\s*(?:\\mathbb\s?\{?R\}?|\\R(?![a-z])))?\s*)?"
+    r"(?::|\||\\mid(?![a-z])|,|\b(?:with|where|such\s+that|for\s+which|satisfying)\b)\s*"
+)
+_ALL = re.compile(r"\A\s*(?:for\s+)?(?:(?:all|every|any)\b|\\forall(?![a-z]))\s*(?=[a-zA-Z](?![a-zA-Z]))")
 _SIDE = re.compile(
     r"(?:\\mathbb\s?\{?R\}?|\\R(?![a-z])|\u211d)\s*[_^]\s*\{?\s*(?:(?P<sign>[+*-])|(?P<relation>[<>]=?|\\(?:leq?|geq?|lt|gt)(?:slant)?)\s*0)\s*\}?"
 )
@@ -76,7 +83,7 @@ def _reading(text: str, read: Callable[[str], Sequence[Any]]) -> _Reading | None
     text = _BLANK.sub(" ", _TEXT.sub(r" \1 ", text.replace("$", " "))).strip().removesuffix(".").strip()
     text = _LEFT_OUT.sub(r"\1 \\setminus ", _SIDE.sub(_side, text))
     built = _BUILDER.fullmatch(text)
-    text = built[2] if built else _NAMED.sub("", text, count=1)
+    text = built[2] if built else _NAMED.sub("", _ALL.sub("", _SUCH_THAT.sub("", text, count=1), count=1), count=1)
     branches = [_branch(part, read) for part in _OR.split(text)]
     known = [branch for branch in branches if branch is not None]
     if len(known) < len(branches) or _overlap([branch.points for branch in known]):
@@ -85,17 +92,29 @@ def _reading(text: str, read: Callable[[str], Sequence[Any]]) -> _Reading | None
 
 
 def _branch(text: str, read: Callable[[str], Sequence[Any]]) -> _Reading | None:
-    """What holds at once: conditions joined by "and", or by commas where they say what is left out."""
+    """What holds at once: conditions that "and" or commas join.
+
+    Between inequalities a comma is an "and" where each of them narrows the others, else an "or".
+    """
     parts = [part for part in _AND.split(text) if not _REALS.fullmatch(part.strip())]
-    if len(parts) == 1 and "," in text:
-        pieces = [piece for piece in _conditions(text) if not _REALS.fullmatch(piece.strip())]
-        if all(re.search(r"\\neq?(?![a-z])|\u2260|!=", piece) for piece in pieces[-max(1, len(pieces) - 1) :]):
+    listed = False
+    if len(parts) == 1 and "," in parts[0]:
+        pieces = [piece for piece in _conditions(parts[0]) if not _REALS.fullmatch(piece.strip())]
+        apart = all(_UNEQUAL.search(piece) for piece in pieces[-max(1, len(pieces) - 1) :])
+        listed = not apart and len(pieces) > 1 and all(map(_RELATION.search, pieces))
+        if apart or listed or len(pieces) == 1:
             parts = pieces
     known = [_atom(part.strip(" ,;"), read) for part in parts]
     found = [atom for atom in known if atom is not None]
     if not found or len(found) < len(known):
         return None
-    return _together(found, lambda one, other: one.intersect(other))
+    both = _together(found, lambda one, other: one.intersect(other))
+    if not listed or both is None:
+        return both
+    points = [atom.points for atom in found]
+    if not both.points.is_empty:
+        return None if both.points in points else both
+    return None if _overlap(points) else _together(found, lambda one, other: one.union(other))
 
 
 def _side(match: re.Match[str]) -> str:

@@ -18,7 +18,8 @@ from grpo.rewards.numbers.quantity import unit
 _LONGEST = 400
 _JOINT = lazy_pattern(
     r"(?:\s*,?\s*(?:\\(?:text|mathrm)\s?\{\s*,?\s*)?(?:or|i\.e\.,?|that\s+is,?|which\s+(?:is|equals))\s*\}?"
-    r"|\s*,(?=\s*(?:about|approximately|approx\.?|roughly|around|\\approx|\u2248)\s)|\s+(?P<bracket>\())"
+    r"|\s*,(?=\s*(?:about|approximately|approx\.?|roughly|around|\\approx|\u2248)\s)|\s*(?<![<>!:=])=(?!=)"
+    r"|(?:\s|\\[ ,;:]|\\q?quad(?![a-z]))+(?P<bracket>\()\s*(?:=|i\.e\.,?)?)"
     r"\s*(?:(?:is|be|or|i\.e\.,?|equivalently,?|(?:equivalent|equal)\s+to)\s+){0,2}"
     r"(?P<rough>(?:about|approximately|approx\.?|roughly|around|\\approx|\u2248)\s*)?(?=[-\d$\\a-zA-Z(])",
     re.IGNORECASE,

@@ -30,11 +30,12 @@ from grpo.rewards.math.dates import last_date, same_date
 from grpo.rewards.math.definition import same_argument
 from grpo.rewards.math.gold import Gold, marked, read_gold
 from grpo.rewards.math.guard import hostile
-from grpo.rewards.math.normalize import choice_label, normalized
+from grpo.rewards.math.normalize import choice_label, normalized, without_name
 from grpo.rewards.math.number import is_list, same_digits, same_number, term, unclear
 from grpo.rewards.math.objection import objection, repeats
 from grpo.rewards.math.process import SECONDS, Undecided, Unreadable, compare
 from grpo.rewards.math.radix import same_numeral
+from grpo.rewards.math.ratio import proportion
 from grpo.rewards.math.twice import Twice, measured_formula, said_twice
 from grpo.rewards.numbers.adjuncts import main_clause
 from grpo.rewards.numbers.quantity import magnitude, same_amount, turns, unit, unit_ratio
@@ -84,7 +85,7 @@ def prepare(*, limit: float, precision: int, **_others: object) -> None:
         raise OptionError(f"the option 'precision' is {precision}; set decimals from 0 to {_MOST_DECIMALS}.")
 
 
-@verifier(version=4, isolation="process", timeout=TIMEOUT, cases=CASES, prepare=prepare)
+@verifier(version=5, isolation="process", timeout=TIMEOUT, cases=CASES, prepare=prepare)
 def math(
     completion: str,
     answer: str | list[str],
@@ -183,7 +184,9 @@ def _judged(
         same, how = same_digits(prediction.parts[0], gold.core, gold.number, precision)
         if same is not None:
             return Verdict(same, extracted, how or f"the text of the gold ({prediction.form})")
-    prediction = _normalized(prediction, labels=gold.letter is None and gold.letters is None)
+    prediction = _normalized(
+        prediction, labels=gold.letter is None and gold.letters is None, names=without_name(gold.core) == gold.core
+    )
     content = plain(prediction.parts[0] if len(prediction.parts) == 1 else prediction.text)
     if gold.label and gold_letter(content) == gold.label:
         return Verdict(True, extracted, f"the letter of the gold ({prediction.form})")
@@ -201,7 +204,7 @@ def _judged(
     if moment is not None:
         return Verdict(moment, extracted, f"{'the' if moment else 'not the'} time or date of the gold")
     if gold.moment and gold.number is None and not prediction.parts:
-        prediction = _normalized(behind_cue(prediction, gold.text), labels=False)
+        prediction = _normalized(behind_cue(prediction, gold.text), labels=False, names=False)
         if prediction.parts and gold.plain == plain(prediction.parts[0]):
             return Verdict(True, extracted, "the time of the gold")
     measured = same_amount(claim(prediction), gold.core) if gold.amount else None
@@ -272,6 +275,10 @@ def _algebra(gold: Gold, prediction: Statement, extracted: str, *, limit: float,
     if defined is not None:
         wanted, core = defined
         text = f"${core}$"
+    ratio = proportion(gold.core)
+    if ratio is not None:
+        wanted, core = ratio, proportion(core) or core
+        text = f"${core}$"
     named = _DEFINED.fullmatch(core) if "=" not in gold.text else None
     if named is not None:
         core = named[1]
@@ -312,9 +319,15 @@ def _unconditional(text: str, gold: str) -> str:
     return text if "all" in gold else without_quantifier(text)
 
 
-def _normalized(prediction: Statement, *, labels: bool) -> Statement:
-    """A statement with its marked contents in the usual spelling; `labels`: a letter before the value is left out."""
-    parts = tuple(map(normalized, prediction.parts))
+def _normalized(prediction: Statement, *, labels: bool, names: bool) -> Statement:
+    """A statement with its marked contents in the usual spelling.
+
+    `labels`: a letter before the value is left out; `names`: so are words and a colon ("Total: 72").
+    """
+    parts = prediction.parts
+    if names and len(parts) == 1:
+        parts = (without_name(parts[0]),)
+    parts = tuple(map(normalized, parts))
     if labels and len(parts) == 1:
         parts = (choice_label(parts[0])[1],)
     text = prediction.text

@@ -82,7 +82,9 @@ _QUESTION = lazy_pattern(r"[?\uff1f][\s)\"'*$\\\]}]*\Z")
 _DENIAL = lazy_pattern(
     r"(?:\bnot|\bnever|n['\u2019]t|\bnicht|\bpas|\bno\s+es|(?<!\w)\u043d\u0435|\u4e0d\u662f|(?<!\w)[!\u00ac]|\brather\s+than|\binstead\s+of|\bas\s+opposed\s+to"
     r"|\b(?:wrong|incorrect)\s+(?:answer|solution|result|value|number)(?:\s+(?:is|was|would\s+be))?:?)"
-    r"[ $*(\[{]*(?:(?:be|equal|exactly|to|the|answer|is)[ $*(\[{]+){0,4}\Z",
+    r"[ $*(\[{]*(?:(?:be|equal|exactly|to|the|answer|is)[ $*(\[{]+){0,4}\Z"
+    r"|(?:\bnot(?:\s+(?:the|my|an?))?(?:\s+answer)?|\btoo\s+(?:low|high|big|large|small|much|many|few)|\bruled\s+out|\brejected)"
+    r"\s*:[\s$*({\[]*\Z",
     re.IGNORECASE,
 )
 _BOUND = lazy_pattern(

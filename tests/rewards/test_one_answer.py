@@ -38,6 +38,11 @@ WRONG = [
     "\\boxed{72}<think>No, that is wrong. It is 71.</think>",
     "<reflection>\\boxed{72}</reflection>71",
     "Q: How many in all? A: 71",
+    "\\boxed{Not: 72}",
+    "<answer>Not the answer: 72</answer>",
+    "Too low: 72",
+    "\\boxed{Total: 72 or 73}",
+    "\\boxed{Total: 72 (48 + 25)}",
 ]
 RIGHT = [
     "<answer>April: 48, May: 24, total: 72</answer>",
@@ -53,6 +58,10 @@ RIGHT = [
     "<answer>72</answe",
     "Q: What is 6*12? A: 72",
     "So 72 is the final answer.",
+    "\\boxed{Total: 72}",
+    "\\boxed{Total: 72 clips}",
+    "\\boxed{Total: 72 (48 + 24)}",
+    "\\boxed{Total cost: \\$72.00 (\\$48 + \\$24)}",
 ]
 VALUES = [
     ("|-72|", "72"),
