@@ -22,6 +22,7 @@ _EXPECTING = ("raises", "warns", "deprecated_call", "assertRaises", "assertWarns
 _FORGIVES = r"\((?:AssertionError|Exception|BaseException)\b"
 _UNEQUAL = ("assertNotEqual", "assertIsNot")
 _CONVERSIONS = words("int float complex str repr bytes len bool abs round hash")
+_LOOKUPS = ("count", "index", "get")
 _ORDERS = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
 _ORDERED = {"assertLess": "lt", "assertLessEqual": "le", "assertGreater": "gt", "assertGreaterEqual": "ge"}
 _LIKE = words("assertAlmostEqual assertAlmostEquals assertCountEqual assertSequenceEqual assertMultiLineEqual")
@@ -273,6 +274,8 @@ class Instrument(ast.NodeTransformer):
         self._visit_parts(node)
         if self._unit < 0 or self._changing or not (node.args or node.keywords):
             return node
+        if self._looks_up(node):
+            return self._lookup(node)
         name = called_by_name(node)
         if not self._split and name == "isinstance" and len(node.args) == 2:
             return self.call("__kind__", *node.args)
@@ -286,6 +289,25 @@ class Instrument(ast.NodeTransformer):
         asked = self.call("__ask__", node.func, *node.args)
         asked.keywords = node.keywords
         return asked
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        self.generic_visit(node)
+        asked = self._in_assert and not self._split and isinstance(node.ctx, ast.Load)
+        return (
+            node
+            if not asked or isinstance(node.slice, ast.Slice)
+            else self.call("__lookup__", node.value, "[]", node.slice)
+        )
+
+    def _looks_up(self, node: ast.Call) -> bool:
+        """Returns whether a call asks a container of an assertion for an item."""
+        asked = (
+            self._in_assert and not self._split and isinstance(node.func, ast.Attribute) and node.func.attr in _LOOKUPS
+        )
+        return asked and bool(node.args) and not node.keywords
+
+    def _lookup(self, node: Any) -> ast.expr:
+        return self.call("__lookup__", node.func.value, node.func.attr, *node.args)
 
     def _visit_parts(self, node: ast.Call) -> None:
         """Rewrites what a call is made of; the call itself and its method stay."""
@@ -386,6 +408,7 @@ class Instrument(ast.NodeTransformer):
             node.value = self.visit(node.value)
         elif isinstance(node, ast.Call):
             self._visit_parts(node)
+            node = self._lookup(node) if self._looks_up(node) else node
         else:
             node = self.visit(node)
         return node

@@ -145,8 +145,8 @@ def questions(module: types.ModuleType, say: Say, faults: list[str], any_value: 
 
     def contains(item: Any, holder: Any) -> Any:
         result = item in holder
-        if result and type(holder) in _SCANNED:
-            suspect(item, next((each for each in holder if item is each or item == each), item))
+        if result:
+            found(item, holder)
         if result and _is_own(holder) and hasattr(type(holder), "__contains__"):  # else asking may read it to its end
             asked: list[Callable[[], Any]] = [
                 lambda: _word() in holder and (type(item) is str or object() in holder),
@@ -154,6 +154,17 @@ def questions(module: types.ModuleType, say: Say, faults: list[str], any_value: 
             ]
             for question in asked if os.urandom(1)[0] % 2 else reversed(asked):
                 doubt("an object that contains everything", question, holder)
+        return result
+
+    def found(item: Any, holder: Any) -> None:
+        """Suspects what an item of a container of the interpreter said when it was asked whether it is the one."""
+        if type(holder) in _SCANNED or (type(holder) in _CONTAINERS and len(holder) <= _MOST_PAIRS):
+            suspect(item, next((each for each in holder if item is each or item == each), item))
+
+    def lookup(holder: Any, name: str, item: Any, *others: Any) -> Any:
+        result = holder[item] if name == "[]" else getattr(holder, name)(item, *others)
+        if type(holder) is dict or name != "[]":
+            found(item, holder)
         return result
 
     def kind(value: Any, kinds: Any) -> bool:
@@ -173,7 +184,7 @@ def questions(module: types.ModuleType, say: Say, faults: list[str], any_value: 
     def get(value: Any, name: str) -> Any:
         return twice(getattr, value, name)
 
-    every = (known, alike, compared, differ, same, called, doubted, order, contains, kind, twice, get)
+    every = (known, alike, compared, differ, same, called, doubted, order, contains, lookup, kind, twice, get)
     return {f"__{function.__name__}__": function for function in every}
 
 

@@ -30,6 +30,10 @@ from grpo.rewards.code.guest.units import Stop, asking, asserting, is_skip, same
 
 _HEAD = 4
 _RUNNER = ("unittest.case", "unittest.mock", "pytest")
+_COMPUTING = (
+    *("bisect", "cmath", "copy", "fractions", "functools", "heapq", "itertools", "json", "math", "operator", "re"),
+    *("statistics", "string"),
+)
 
 
 def main(descriptor: int) -> None:
@@ -55,6 +59,10 @@ def main(descriptor: int) -> None:
     before = dict(vars(module))
     runner = [*_RUNNER, *(name for name in sys.modules if name.startswith("_pytest"))]
     marks = _marks(["builtins", *runner], given.modules)
+    patching = any(word in given.source for word in ("patch", "setattr", "builtins"))
+    changed_by_tests = set(re.findall(r"\b(\w+)\.\w+(?:, [\w.]+)* = ", given.source))
+    kept = [name for name in given.modules if name.rpartition(".")[2] not in changed_by_tests]
+    taken = vars(sys.modules["builtins"]) if patching else _taken(kept)
     for name in [name for name in sys.modules if name.partition(".")[0] == "grpo"]:
         del sys.modules[name]
 
@@ -77,7 +85,7 @@ def main(descriptor: int) -> None:
         say(["failed", "raised", why])
         return
     space = {name: value for name, value in before.items() if not name.startswith("__")}
-    space |= {"__name__": "test_solution", "__builtins__": sys.modules["builtins"], "__near__": same}
+    space |= {"__name__": "test_solution", "__builtins__": taken, "__near__": same}
     for name in given.names:
         space.pop(name, None)
         with contextlib.suppress(NameError):
@@ -89,9 +97,6 @@ def main(descriptor: int) -> None:
     ask, has_changed, forget = asking(given.replay)
     true, enter, begin_assertions, fault_of = asserting(given.sure, given.reaching)
     faults: list[str] = []
-    patching = any(word in given.source for word in ("patch", "setattr", "builtins"))
-    changed_by_tests = set(re.findall(r"\b(\w+)\.\w+(?:, [\w.]+)* = ", given.source))
-    kept = [name for name in given.modules if name.rpartition(".")[2] not in changed_by_tests]
     tests = types.ModuleType("test_solution")
     classes: list[type] = []
     skips = re.search(r"skip|xfail|expectedFailure", given.source, re.IGNORECASE) is not None
@@ -201,6 +206,20 @@ def _line(descriptor: int, token: str) -> Generator[Any, list[Any], None]:
 
 def _refuse(value: Any) -> Any:
     raise TypeError(type(value).__name__)
+
+
+def _taken(modules: Sequence[str]) -> dict[str, Any]:
+    """Returns the built-ins as they are now, and among them what imports the modules that only compute as they are now.
+
+    So a solution that changes these for as long as an assertion takes has changed nothing for the tests.
+    """
+    taken = dict(vars(sys.modules["builtins"]))
+    copies = {name: types.ModuleType(name) for name in modules if name in _COMPUTING}
+    for name, copied in copies.items():
+        vars(copied).update(vars(sys.modules[name]))
+    load = taken["__import__"]
+    taken["__import__"] = lambda name, *given: copies[name] if name in copies else load(name, *given)
+    return taken
 
 
 def _marks(

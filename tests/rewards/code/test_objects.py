@@ -244,7 +244,7 @@ def test_an_infinite_result_is_only_itself(passes: Callable[..., None], fails: C
             "its opposite",
         ),
         (INSIDE.format(NAMES) + "class M: pass", "run(lambda: M)\nassert M() == 3", ""),
-        (PATCHES, "a = M().make()\nassert sorted([a]) == [1]", "builtins.sorted"),
+        (PATCHES, "a = M().make()\nassert sorted([a]) == [1]", "AssertionError"),
         ("import os\nclass M:\n    def __init__(s): os.write(3, b'x' * 99)", "assert M() is not None", ""),
     ],
 )
