@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from grpo.core.check.env import check_env
 from grpo.core.env.env_batch import LocalEnvBatch
 from grpo.core.env.episodes import Episode, episodes_of
+from grpo.core.env.processes import EnvProcesses
 from grpo.core.env.step import take_step
 from grpo.core.env.threads import Raised
 from grpo.core.env.tools import ToolCall
@@ -154,3 +156,44 @@ def test_another_list_of_tools_than_at_first_is_a_failure(host: Host, tmp_path: 
     marker.touch()
     with pytest.raises(TransientError, match="does not offer 'where', which it offered when the run began"):
         _ = [play() for _ in range(3)]  # the first of them may have been started before
+
+
+def test_rows_with_a_server_are_an_environment(host: Host, tmp_path: Path) -> None:
+    rows = [{"question": f"Say {n}.", "answer": str(n)} for n in range(20)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    line = f"{sys.executable} {SERVER}"
+    name = {"name": "mcp", "options": {"server": line, "tools": ["count"], "dataset": str(tmp_path / "rows.jsonl")}}
+    env = host.env(name).settled()
+    assert (env.spec.rewards, env.spec.verifier, env.spec.max_turns) == (("math",), "math", 1 + TURNS)
+    [server] = env.servers
+    assert server.tools == ("count",)
+    episode = started(env)
+    assert [tool["function"]["name"] for tool in episode.tools] == ["count"]
+    with LocalEnvBatch(env.make, seconds=60) as envs:
+        envs.start({0: episode})
+        assert envs.use({0: ToolCall("count", {})}) == {0: "1"}
+
+
+def test_servers_are_in_the_record_of_a_run(host: Host) -> None:
+    record = host.lock(bound(host, "gsm8k", {"prefix": "p_"}))
+    assert record["mcp"][0]["command"] == COMMAND
+    assert record["mcp"][0]["prefix"] == "p_"
+    assert record["sha256"] == host.lock(host.env("gsm8k"))["sha256"]
+
+
+def test_environments_with_servers_are_stepped_in_processes(host: Host) -> None:
+    env = bound(host, "gsm8k")
+    episode = started(env)
+    processes = EnvProcesses(env, 1)
+    try:
+        with processes.played(60.0) as envs:
+            assert envs.start({0: episode}) == {0: True}
+            assert envs.use({0: ToolCall("count", {})}) == {0: "1"}
+            assert isinstance(envs.use({0: ToolCall("crash", {})})[0].error, TransientError)
+    finally:
+        processes.close()
+
+
+def test_an_environment_with_servers_passes_the_checks(host: Host) -> None:
+    report = check_env(bound(host, "gsm8k", {"tools": ["echo", "fails"]}))
+    assert report.ok, report

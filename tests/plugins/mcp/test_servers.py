@@ -15,7 +15,7 @@ from grpo.plugins.mcp.servers import read_servers
 
 @pytest.fixture
 def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "_refuse_missing_package", lambda written: None)
+    monkeypatch.setattr(servers, "refuse_missing_package", lambda written: None)
 
 
 @pytest.mark.usefixtures("_installed")
