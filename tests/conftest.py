@@ -125,6 +125,11 @@ def _trackers() -> str | None:
     return f"{' and '.join(missing)} not installed; in a checkout: make trackers" if missing else None
 
 
+def _mcp() -> str | None:
+    missing = [name for name in ("mcp", "mcp_server_time", "mcp_server_git") if importlib.util.find_spec(name) is None]
+    return f"{' and '.join(missing)} not installed; in a checkout: make mcp" if missing else None
+
+
 def real_model_path() -> Path:
     """Returns the folder of the real chat model."""
     return Path(os.environ.get("GRPO_TEST_MODEL", Path(__file__).resolve().parents[1] / ".real-model" / REAL_MODEL))
@@ -176,6 +181,7 @@ NEEDS = (
     Need(_marked("deepspeed"), _deepspeed, "GRPO_REQUIRE_DEEPSPEED"),
     Need(_marked("ray"), _ray, "GRPO_REQUIRE_RAY"),
     Need(_marked("trackers"), _trackers, "GRPO_REQUIRE_TRACKERS"),
+    Need(_marked("mcp"), _mcp, "GRPO_REQUIRE_MCP"),
     Need(_marked("browser"), _browser, "GRPO_REQUIRE_BROWSER"),
     Need(_uses("firefox"), _firefox, "GRPO_REQUIRE_FIREFOX"),
     Need(_marked("site"), _site, "GRPO_REQUIRE_SITE"),

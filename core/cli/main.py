@@ -34,6 +34,7 @@ COMMANDS = {
     "plan": ("grpo.core.cli.plan:plan", "Show where a run's memory goes and which settings fit."),
     "launch": ("grpo.core.cli.launch:launch", "Write a SLURM batch script for a run."),
     "serve-rollouts": ("grpo.core.cli.serve:serve_rollouts", "Start vLLM as a rollout server."),
+    "serve-mcp": ("grpo.core.cli.serve_mcp:serve_mcp", "Offer the tasks of an environment as an MCP server."),
     "eval": ("grpo.core.cli.eval:evaluate", "Measure a model on an environment, without training."),
     "plugins": ("grpo.core.cli.plugins:plugins", "List the installed plugins; show, check, validate or create one."),
     "score": ("grpo.core.cli.score:score", "Score recorded completions with rewards."),
@@ -52,7 +53,7 @@ COMMANDS = {
 }
 # The titled groups of `grpo --help`, in the order of the commands.
 GROUPS = {
-    "Train and measure": ("run", "plan", "launch", "serve-rollouts", "eval"),
+    "Train and measure": ("run", "plan", "launch", "serve-rollouts", "serve-mcp", "eval"),
     "Rewards and plugins": ("plugins", "score", "verify", "sandbox", "shrink", "diff"),
     "Machine": ("doctor",),
     "Runs": ("runs", "show", "report", "watch", "generate", "export", "push"),

@@ -20,6 +20,7 @@ from grpo.core.env.episodes import Episode, Episodes, sample_of
 from grpo.core.env.mixture import RunEnv
 from grpo.core.env.prompts import encode_episodes
 from grpo.core.planning.facts import Facts, ModelFacts
+from grpo.core.planning.tool_length import long_tools
 from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import DatasetError, UsageError
 
@@ -87,7 +88,11 @@ def longest_of(config: RunConfig, envs: Sequence[RunEnv], model: ModelFacts, len
     rollout, taught = config.rollout, config.train.warmup_steps > 0
     limits = Limits(lengths.max_completion_length, rollout.max_prompt_length, rollout.max_rollout_length, taught)
     splits = [(part.env, {"train": part.train, "test": part.held_out}) for part in envs]
-    return longest_prompt(model, splits, limits)
+    try:
+        return longest_prompt(model, splits, limits)
+    except DatasetError as error:
+        notes = [note for part in envs if (note := long_tools(part, model.tokenizer))]
+        raise DatasetError(" ".join([str(error), *notes])) from error
 
 
 def longest_prompt(

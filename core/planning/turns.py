@@ -10,6 +10,7 @@ from grpo.core.config.defaults import AGENT_CALLS, OBSERVED
 from grpo.core.config.sections import RolloutSection
 from grpo.core.config.settings import RolloutSettings, SectionName
 from grpo.core.planning.lengths import LengthsPart
+from grpo.core.planning.tool_length import long_tools
 from grpo.core.rollout.players import players_of
 from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import UsageError
@@ -95,7 +96,7 @@ def short_of_turns(rollout: RolloutSection, part: TurnsPart, lengths: LengthsPar
 
 
 def turn_notes(rollout: RolloutSettings, envs: Sequence[RunEnv], tokenizer: PreTrainedTokenizerBase) -> list[str]:
-    """Returns what a user should know of the chat template in rollouts of several turns.
+    """Returns what a user should know of the chat template and the tools in rollouts of several turns.
 
     Raises:
         UsageError: the chat template cannot go on with a conversation.
@@ -114,6 +115,7 @@ def turn_notes(rollout: RolloutSettings, envs: Sequence[RunEnv], tokenizer: PreT
             for player in players
             if player is not None and player.form.note is not None
         ),
+        *(note for part in envs if (note := long_tools(part, tokenizer))),
     ]
 
 

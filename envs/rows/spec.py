@@ -92,8 +92,8 @@ class Rows:
             asked.append(hash(pair.messages[-1]["content"]))
         return ReadRows(placed, lambda row, where: dict(row), sizes, asked, kinds)
 
-    def settled(self) -> EnvSpec:
-        """Returns the spec with the verifier and the rewards that fit the rows, and a note of what was guessed.
+    def settled(self, spec: EnvSpec) -> EnvSpec:
+        """Returns a spec with the verifier and the rewards that fit the rows, and a note of what was guessed.
 
         Raises:
             OptionError: no dataset is named.
@@ -120,7 +120,7 @@ class Rows:
         if unused:
             notes.append(f"Columns not shown to the policy: {', '.join(unused)}. Rewards read them by their names.")
         return replace(
-            ROWS,
+            spec,
             rewards=() if reward is None else (reward,),
             verifier=None if verifier == "none" else verifier,
             note=f"rows of {self.dataset}: {' '.join(notes)}" if notes else "",
@@ -181,7 +181,7 @@ class Rows:
 
 def settle(**options: Any) -> EnvSpec:
     """Returns the spec for these options; see `Rows.settled`."""
-    return Rows(**options).settled()
+    return Rows(**options).settled(ROWS)
 
 
 ROWS = env(name="rows", version=1, settle=settle)(Rows)

@@ -12,6 +12,7 @@ from typing import Any
 
 from grpo.plugins.agents import Access, AgentTask, Command, search_path
 from grpo.plugins.errors import GrpoError, NotInstalled, PluginError
+from grpo.plugins.mcp.attach import ServedFactory
 from grpo.plugins.mcp.servers import McpServer
 from grpo.plugins.sampling import RowsSeen
 from grpo.plugins.session import SessionPool
@@ -165,18 +166,22 @@ class BoundVerifier(_BoundFunction):
 
 @dataclass(frozen=True, slots=True)
 class BoundEnv:
-    """An environment with its options, and the MCP servers whose tools its spec offers as well."""
+    """An environment with its options."""
 
     spec: EnvSpec
     distribution: str
     options: Mapping[str, Any] = field(default_factory=dict)
     alias: str = ""
     weight: float = 1.0
-    servers: tuple[McpServer, ...] = ()
 
     @property
     def name(self) -> str:
         return self.alias or self.spec.name
+
+    @property
+    def servers(self) -> tuple[McpServer, ...]:
+        """The MCP servers whose tools it offers."""
+        return self.spec.factory.servers if isinstance(self.spec.factory, ServedFactory) else ()
 
     def make(self) -> Any:
         """Makes a fresh `gymnasium.Env`."""

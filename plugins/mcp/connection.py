@@ -27,6 +27,7 @@ _LONGEST = 300  # characters of a reason
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
+_ending: set[asyncio.Task[None]] = set()
 
 
 def on_loop(work: Coroutine[Any, Any, Any]) -> Future[Any]:
@@ -52,6 +53,7 @@ class Connection:
         self.tools: tuple[Any, ...] = ()
         self._session: Any = None
         self._process: ServerProcess | None = None
+        self._dead: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._live())
@@ -130,12 +132,12 @@ class Connection:
             starting.add_done_callback(_end_started)
             raise
         try:
-            async with message_streams(self._process, self._ended) as streams:
+            async with message_streams(self._process, self._note_end) as streams:
                 yield streams
         finally:
-            self._process.end()
+            self._dead = _ended(self._process)
 
-    def _ended(self) -> None:
+    def _note_end(self) -> None:
         """Notes that the process closed its output."""
         self._lost = self._lost or "its process ended"
 
@@ -192,11 +194,9 @@ class Connection:
         _, unended = await asyncio.wait([self._task], timeout=_ENDING)
         for task in unended:
             task.cancel()
-        if self._process is not None:
-            self._process.end()
+        if self._dead is not None:
             async with asyncio.timeout(_ENDING):
-                while not self._process.gone():
-                    await asyncio.sleep(0.02)
+                await asyncio.shield(self._dead)
 
     def _failure(self, what: str, reason: str) -> TransientError:
         said = "" if self._process is None else self._process.last_lines()
@@ -207,7 +207,21 @@ class Connection:
 def _end_started(starting: asyncio.Future[ServerProcess]) -> None:
     """Ends a process that nobody waits for any more."""
     if starting.exception() is None:
-        starting.result().end()
+        _ended(starting.result())
+
+
+def _ended(process: ServerProcess) -> asyncio.Task[None]:
+    """Ends a process; the task has ended when it is dead, with all that it started."""
+
+    async def watch() -> None:
+        while not process.gone():
+            await asyncio.sleep(0.02)
+
+    process.end()
+    task = asyncio.create_task(watch())
+    _ending.add(task)
+    task.add_done_callback(_ending.discard)
+    return task
 
 
 async def _greet(session: Any) -> None:

@@ -59,6 +59,7 @@ class EnvWithServers(gymnasium.Env[str, str]):
         Raises:
             DatasetError: that column is none.
         """
+        super().reset(seed=seed)
         self._release()
         observation, info = self.inner.reset(seed=seed, options=options)
         row = info.get("row", (options or {}).get("row")) or {}

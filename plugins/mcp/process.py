@@ -22,6 +22,7 @@ _GIVEN = ("HOME", "LANG", "LC_ALL", "USER", "LOGNAME", "TZ", "SSL_CERT_FILE")
 _WORK, _TEMPORARY = "work", "tmp"
 _KEPT = 20  # lines of the error output
 _LONGEST_LINE = 500
+_ENDING = 2.0  # seconds for a guard without a server
 _MOST_FILES, _MOST_TEXT = 1000, 16 << 20
 
 
@@ -105,6 +106,7 @@ def start_server(server: McpServer) -> ServerProcess:
         problem = f"its guard did not start: {error}"
     if problem:
         process.end()
+        child.end(_ENDING)
         shutil.rmtree(home, ignore_errors=True)
         raise TransientError(f"MCP server '{server.name}': {problem}")
     return process

@@ -84,16 +84,17 @@ def read_servers(value: Any, written: str) -> tuple[McpServer, ...]:
     for number, server in enumerate(servers):
         if (server.command, server.url, server.prefix) in [(s.command, s.url, s.prefix) for s in servers[:number]]:
             raise OptionError(f"'{written}': mcp names '{server.name}' twice. Keep one, or give it a prefix.")
-    _refuse_missing_package(written)
+    refuse_missing_package(written)
     return servers
 
 
-def _refuse_missing_package(written: str) -> None:
+def refuse_missing_package(written: str) -> None:
+    """Raises PluginNotFound if the package mcp is not installed; `written` is what needs it."""
     from importlib.util import find_spec
 
     if find_spec("mcp") is None:
         raise PluginNotFound(
-            f"'{written}': MCP servers come with the package mcp, which is not installed. Install it with: "
+            f"'{written}' needs the package mcp, which is not installed. Install it with: "
             f"pip install 'grpo-kit[{EXTRA}]'"
         )
 

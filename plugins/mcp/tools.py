@@ -52,7 +52,8 @@ class Seat:
     def _taken(self) -> Connection:
         connection = self._pool.take()
         there = {tool.name for tool in connection.tools}
-        missing = [tool.name for tool in self._pool.tools() if tool.name not in there]
+        wanted = self._pool.server.tools or [tool.name for tool in self._pool.tools()]
+        missing = [name for name in wanted if name not in there]
         if missing:
             connection.close()
             raise TransientError(

@@ -30,6 +30,7 @@ LONG = (
     "deepspeed",
     "ray",
     "trackers",
+    "mcp",
     "browser",
     "site",
     "vllm",

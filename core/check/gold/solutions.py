@@ -39,20 +39,22 @@ def acted(
 ) -> list[Completion | Raised]:
     """Returns what rewards see of rollouts with known actions, or why one could not be played."""
     if not env.spec.played:
-        return [_answered(episode, actions) for episode, actions in wanted]
+        return [answered(episode, actions) for episode, actions in wanted]
     done = play_worked(partial(place_of_envs, env, processes, seconds), wanted)
     return [
-        one.failed if one.failed is not None else _completion(episode, one)
+        one.failed if one.failed is not None else completion_of(episode, one)
         for (episode, _), one in zip(wanted, done, strict=True)
     ]
 
 
-def _answered(episode: Episode, actions: Sequence[Action]) -> Completion:
+def answered(episode: Episode, actions: Sequence[Action]) -> Completion:
+    """Returns what rewards see of an episode that one text answers."""
     text = next((action for action in actions if isinstance(action, str)), "")
     return _seen(episode, text, [Message(role="assistant", content=text)], {})
 
 
-def _completion(episode: Episode, worked: Worked) -> Completion:
+def completion_of(episode: Episode, worked: Worked) -> Completion:
+    """Returns what rewards see of an episode that was played with known actions."""
     messages: list[Message] = []
     rewards: list[float] = []
     ended: Mapping[str, Any] = {}

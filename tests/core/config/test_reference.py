@@ -98,7 +98,9 @@ def test_the_schema_refuses_what_the_checks_refuse(pair: str) -> None:
 def test_the_schema_knows_the_keys_of_a_plugins_table() -> None:
     for table in ({"weight": 2}, {"name": "length", "wieght": 2}, {"name": "length", "timeout": 0}):
         assert not SCHEMA.is_valid({"rewards": [table]})
-    whole = {"name": "length", "weight": 2, "as": "l", "timeout": 3, "reads": "turn", "options": {"target": 5}}
+    whole = {"name": "length", "weight": 2, "as": "l", "timeout": 3, "reads": "turn", "mcp": ["sh"]} | {
+        "options": {"target": 5}
+    }
     assert whole.keys() == set(TABLE_KEYS)
     SCHEMA.validate({"rewards": [whole], "env_rewards": {"gsm8k": [whole]}, "env": whole})
 

@@ -1,0 +1,184 @@
+"""Plays the episodes of an environment for a client, one at a time, and scores each when it is over.
+
+A client is told the task, calls the environment's tools and submits texts, which are the turns of a policy. What it is
+told at the end are the scores of the run's rewards and the verdict of its verifier. What fails has no score.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from grpo.core.check.gold.solutions import answered, completion_of
+from grpo.core.env.episodes import Episode
+from grpo.core.env.processes import place_of_envs, trial_processes
+from grpo.core.env.step import StepAnswer, cut_off, take_step, tell_of_calls
+from grpo.core.env.threads import Call, Raised
+from grpo.core.env.tools import Schema, ToolCall, checked, told_error
+from grpo.core.env.worked import Worked, WorkedTurn
+from grpo.core.scoring.outcome import Outcome, explain
+from grpo.core.scoring.scorer import Scorer
+from grpo.plugins._spec.binding import BoundEnv, BoundReward, BoundVerifier
+from grpo.plugins.errors import GrpoError
+from grpo.plugins.types import Completion
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a client is told.
+
+    Attributes:
+        text: for the model.
+        error: it is the reason why something could not be done.
+        data: the scores, where an episode is over: `score` (a number, or None), `rewards`, `correct`.
+    """
+
+    text: str
+    error: bool = False
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+class ServedEnv:
+    """An environment for one client; use it as a context manager.
+
+    Args:
+        env: the environment.
+        episodes: its tasks.
+        rewards, verifier: what scores and judges.
+        seconds: for one call of the environment.
+    """
+
+    def __init__(
+        self,
+        env: BoundEnv,
+        episodes: Sequence[Episode],
+        rewards: Sequence[BoundReward],
+        verifier: BoundVerifier | None,
+        seconds: float,
+    ) -> None:
+        self._env, self._episodes, self._rewards, self._verifier = env, episodes, rewards, verifier
+        self._open = ExitStack()
+        self._envs = self._open.enter_context(place_of_envs(env, trial_processes(env, 0), seconds))
+        self._scorer = self._open.enter_context(Scorer([*rewards, *([verifier] if verifier else [])]))
+        self._number = -1  # of the episode, as every start is counted
+        self._next = 0
+        self._episode: Episode | None = None
+        self._worked = Worked()
+
+    def __enter__(self) -> ServedEnv:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._open.close()
+
+    @property
+    def schemas(self) -> tuple[Schema, ...]:
+        """The tools of the environment, as chat templates take them."""
+        return self._episodes[0].tools
+
+    def reset(self, index: int | None = None) -> Answer:
+        """Begins a task: that of a row, or the next one. A task that was not ended is given up and has no score."""
+        index = self._next if index is None else index
+        if not 0 <= index < len(self._episodes):
+            return Answer(
+                f"there is no task {index}: they are numbered from 0 to {len(self._episodes) - 1}", error=True
+            )
+        self._give_up()
+        self._next = (index + 1) % len(self._episodes)
+        self._number += 1
+        episode, self._worked = self._episodes[index], Worked()
+        if self._env.spec.played:
+            started = self._envs.start({self._number: episode})[self._number]
+            if isinstance(started, Raised):
+                return Answer(f"the task could not start: {explain(started.error)}", error=True)
+            self._worked.tools = started
+        self._episode = episode
+        return Answer("\n\n".join(str(message["content"]) for message in episode.prompt))
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> Answer:
+        """Calls a tool of the environment."""
+        if self._episode is None:
+            return _NO_TASK
+        call = checked(ToolCall(name, arguments), self.schemas)
+        told = self._envs.use({self._number: call})[self._number]
+        if isinstance(told, Raised):
+            if isinstance(told.error, GrpoError) or told.shared:
+                return self._failed(told)
+            told = told_error(explain(told.error))
+        step = self._asked(partial(tell_of_calls, "", [call], [told]))
+        if isinstance(step, Raised):
+            return self._failed(step)
+        self._worked.turns.append(WorkedTurn({"tool": name, "arguments": dict(arguments)}, told, step))
+        over = step is not None or self._out_of_turns()
+        return self._ended(told) if over else Answer(told)
+
+    def submit(self, text: str) -> Answer:
+        """Takes a turn of the policy: an answer, or a move."""
+        if self._episode is None:
+            return _NO_TASK
+        if not self._env.spec.played:
+            return self._scored(answered(self._episode, [text]), "")
+        step = self._asked(partial(take_step, text))
+        if isinstance(step, Raised):
+            return self._failed(step)
+        assert step is not None
+        self._worked.turns.append(WorkedTurn(text, None, step))
+        over = step.ended or self._out_of_turns()
+        return self._ended(step.observation) if over else Answer(step.observation)
+
+    def _asked(self, call: Call) -> StepAnswer | Raised | None:
+        answer: StepAnswer | Raised | None = self._envs.call({self._number: call})[self._number]
+        return answer
+
+    def _out_of_turns(self) -> bool:
+        return len(self._worked.turns) >= self._env.spec.max_turns
+
+    def _ended(self, last: str) -> Answer:
+        """Ends the episode and scores it."""
+        assert self._episode is not None
+        turn = self._worked.turns[-1]
+        if not (turn.answer is not None and (turn.answer.ended or turn.told is not None)):
+            cut = self._asked(partial(cut_off, turn.told is not None))
+            if isinstance(cut, Raised):
+                return self._failed(cut)
+            self._worked.cut = cut
+        return self._scored(completion_of(self._episode, self._worked), last)
+
+    def _scored(self, completion: Completion, last: str) -> Answer:
+        self._give_up()
+        outcomes = {name: found[0] for name, found in self._scorer.score([completion]).items()}
+        verifier = self._verifier
+        judgement = None if verifier is None else self._scorer.judge([completion])[verifier.name][0]
+        problems = [one.reason or "" for one in outcomes.values() if one.kind == "failure"]
+        problems += [judgement.reason or ""] if judgement is not None and judgement.verdict is None else []
+        if problems:
+            return Answer(f"The task is over. It could not be scored: {'; '.join(problems)}", error=True)
+        ok = None if judgement is None or judgement.verdict is None else judgement.verdict.ok
+        data: dict[str, Any] = {"score": _total(self._rewards, outcomes), "correct": ok}
+        data["rewards"] = {name: one.score for name, one in outcomes.items()}
+        said = "The task is over." if data["score"] is None else f"The task is over. Score: {data['score']:g}"
+        said += "" if ok is None else f", {'correct' if ok else 'not correct'}"
+        return Answer("\n\n".join(part for part in (last, f"{said}\n{json.dumps(data['rewards'])}") if part), data=data)
+
+    def _failed(self, raised: Raised) -> Answer:
+        self._give_up()
+        return Answer(f"The task failed, and has no score: {explain(raised.error)}", error=True)
+
+    def _give_up(self) -> None:
+        if self._episode is not None and self._env.spec.played:
+            self._envs.release(self._number)
+        self._episode = None
+
+
+_NO_TASK = Answer("no task is open: call reset first", error=True)
+
+
+def _total(rewards: Sequence[BoundReward], outcomes: Mapping[str, Outcome]) -> float | None:
+    """Returns the weighted sum of the scores; None where every reward abstains."""
+    scores = [(reward.weight, outcomes[reward.name].score) for reward in rewards]
+    paid = [weight * score for weight, score in scores if score is not None]
+    return sum(paid) if paid else None
