@@ -60,10 +60,12 @@ def _keep(control: socket.socket, launcher: int) -> NoReturn:
         plan: dict[str, Any] = message
         groups = [os.open(f"{folder}/cgroup.procs", os.O_WRONLY) for folder in plan["cgroups"]]
         try:
+            # What root shows may lie where the session's user cannot look; others may take copies only below.
+            shown = root.shown(plan) if os.geteuid() == 0 else None
             _enter(plan, launcher)
             first = os.fork()
             if first == 0:
-                _become_first(control, plan, groups)
+                _become_first(control, plan, groups, shown)
         except OSError as error:
             send(control, {"error": f"{error}"})
             os._exit(1)
@@ -93,11 +95,14 @@ def _enter(plan: dict[str, Any], launcher: int) -> None:
             file.write(text)
 
 
-def _become_first(control: socket.socket, plan: dict[str, Any], groups: list[int]) -> NoReturn:
+def _become_first(
+    control: socket.socket, plan: dict[str, Any], groups: list[int], shown: root.Shown | None
+) -> NoReturn:
     try:
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         os.setsid()
-        root.build(plan)
+        kernel.mount("none", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
+        root.build(plan, shown or root.shown(plan))
         socket.sethostname("session")
         if not plan["network"]:
             root.raise_loopback()

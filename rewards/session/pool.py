@@ -412,6 +412,10 @@ class _Running:
         with contextlib.suppress(OSError):
             send(self._answers, {"kill": True})
 
+    def close(self) -> None:
+        """Kills the program, if it still runs, and hears no more of it."""
+        self._answers.close()
+
     def ending(self) -> tuple[int, dict[str, bool]]:
         """Returns the status and why it was ended. Raises SessionLost."""
         answer = dict(self._answer or {})
@@ -439,7 +443,7 @@ class LocalProcess:
 
     def close(self) -> None:
         """Kills it and closes its streams."""
-        self.kill()
+        self._running.close()
         for stream in (self.stdin, self.stdout, self.stderr):
             with contextlib.suppress(OSError):
                 stream.close()

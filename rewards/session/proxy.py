@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 import threading
 from collections.abc import Awaitable, Callable
 
+_LOG = logging.getLogger("grpo.sessions")
 _PIECE = 1 << 16
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -19,6 +21,7 @@ class Proxy:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._servers: list[asyncio.Server] = []
 
     def serve(self, listener: socket.socket, address: str) -> None:
         """Connects whoever comes to a listening socket with an address, "HOST:PORT"."""
@@ -41,8 +44,19 @@ class Proxy:
         with self._lock:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
         if loop is not None and thread is not None:
+            asyncio.run_coroutine_threadsafe(self._end(), loop).result()
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
+
+    async def _end(self) -> None:
+        """Closes the listening sockets and ends every connection."""
+        for server in self._servers:
+            server.close()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.get_running_loop().shutdown_default_executor()
 
     def _begin(self, listener: socket.socket, connect: Callable[[], Awaitable[_Streams]]) -> None:
         with self._lock:
@@ -53,16 +67,19 @@ class Proxy:
             loop = self._loop
 
         async def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            ends = [writer]
             try:
                 far_reader, far_writer = await connect()
-            except Exception:  # nobody answers there: the caller sees a closed connection
-                writer.close()
-                return
-            await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
-            for end in (writer, far_writer):
-                end.close()
+                ends.append(far_writer)
+                await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
+            except Exception as error:  # nobody answers there: the caller sees a closed connection
+                _LOG.debug("a port is not reached: %s", error)
+            finally:
+                for end in ends:
+                    end.close()
 
-        asyncio.run_coroutine_threadsafe(asyncio.start_server(meet, sock=listener), loop).result()
+        started = asyncio.start_server(meet, sock=listener)
+        self._servers.append(asyncio.run_coroutine_threadsafe(started, loop).result())
 
     @staticmethod
     def _run(loop: asyncio.AbstractEventLoop) -> None:
@@ -70,11 +87,6 @@ class Proxy:
         try:
             loop.run_forever()
         finally:
-            tasks = asyncio.all_tasks(loop)
-            for task in tasks:
-                task.cancel()
-            loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-            loop.run_until_complete(loop.shutdown_default_executor())
             loop.close()
 
 

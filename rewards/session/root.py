@@ -32,19 +32,32 @@ _LINKS = {"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/se
 _NETWORK = ("resolv.conf", "hosts", "gai.conf")
 
 
-def build(plan: dict[str, Any]) -> None:
+Shown = tuple[list[tuple[int, str]], list[tuple[str, str]]]
+"""What of the machine a session sees: (descriptor of a detached mount, path), and (what a link points to, path)."""
+
+
+def shown(plan: dict[str, Any]) -> Shown:
+    """Takes copies of what of the machine a session sees.
+
+    Raises:
+        OSError: the machine does not allow it, or a path is out of this user's reach.
+    """
+    settings = [f"/etc/{name}" for name in (*_SETTINGS, *(_NETWORK if plan["network"] else ()))]
+    paths = [path for path in (*_SYSTEM, *settings) if os.path.lexists(path)]
+    paths += [path for path in plan["shared"] if not _below(path, _SYSTEM)]
+    links = [(os.readlink(path), path) for path in paths if os.path.islink(path)]
+    trees = [(kernel.read_only_copy(path, recursive=True), path) for path in paths if not os.path.islink(path)]
+    trees += [(kernel.device_copy(f"/dev/{name}"), f"/dev/{name}") for name in _DEVICES]
+    return trees, links
+
+
+def build(plan: dict[str, Any], shown: Shown) -> None:
     """Makes the root of this process, in its new namespaces, and leaves nothing else of the machine in sight.
 
     Raises:
-        OSError: the machine does not allow it, or a shared path cannot be shown.
+        OSError: the machine does not allow it.
     """
-    kernel.mount("none", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
-    settings = [f"/etc/{name}" for name in (*_SETTINGS, *(_NETWORK if plan["network"] else ()))]
-    shown = [path for path in (*_SYSTEM, *settings) if os.path.lexists(path)]
-    shown += [path for path in plan["shared"] if not _below(path, _SYSTEM)]
-    links = [(os.readlink(path), path) for path in shown if os.path.islink(path)]
-    trees = [(kernel.read_only_copy(path, recursive=True), path) for path in shown if not os.path.islink(path)]
-    trees += [(kernel.device_copy(f"/dev/{name}"), f"/dev/{name}") for name in _DEVICES]
+    trees, links = shown
     flags = kernel.MS_NOSUID | kernel.MS_NODEV
     limits = f"size={plan['disk']},nr_inodes={max(4096, plan['disk'] // 4096)},mode=0755"
     kernel.mount("tmpfs", PLACE, "tmpfs", flags, limits)
