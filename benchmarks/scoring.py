@@ -1,11 +1,13 @@
 """How fast rewards are scored: rows a second beside the bare function in a loop, TRL's way of calling and verifiers'.
 
-Run it on a quiet machine: python benchmarks/scoring.py [--rows 4096] [--repeats 5] [--cheap]. TRL's way is what its
-trainer does with a synchronous reward: columns to lists, one call with all of them, None to NaN, a float32 tensor.
-verifiers' way is `Task.score` of all traces at once on one event loop, with the function as the task's reward (its
-release 0.4 has no Rubric any more); it is measured where verifiers is installed, and its traces are made beforehand.
-The reward `math` gets answers that take computer algebra, new ones each time, since sympy remembers what it has
-simplified.
+    python benchmarks/scoring.py [--rows 4096] [--repeats 5] [--cheap]
+
+Inline rewards are measured in processor time, which other programs change least, and those of worker processes in wall
+time, on a quiet machine. TRL's way is what its trainer does with a synchronous reward: columns to lists, one call with
+all of them, None to NaN, a float32 tensor. verifiers' way is `Task.score` of all traces at once on one event loop, with
+the function as the task's reward (its release 0.4 has no Rubric any more); it is measured where verifiers is installed,
+and its traces are made beforehand. The reward `math` gets answers that take computer algebra, new ones each time, since
+sympy remembers what it has simplified.
 """
 
 from __future__ import annotations
@@ -43,6 +45,12 @@ def tagged(completion: str) -> float:
     return 1.0 if _LAYOUT.search(completion) else 0.0
 
 
+@reward(version=1, isolation="inline", range=(0.0, 1.0))
+def short(completion: str) -> float:
+    """A cheap reward whose scores all differ."""
+    return 1.0 / (1.0 + len(completion) + hash(completion) % 1000 / 1000)
+
+
 def sums(count: int, start: int) -> list[Completion]:
     """Returns right and wrong answers to be compared by computer algebra, other ones for every start."""
     forms: list[Callable[[int], tuple[str, str]]] = [
@@ -66,7 +74,7 @@ def main() -> None:
     texts = [words.format(n=n) + f"</think>\n#### {n}" for n in range(arguments.rows)]
     cheap = [Completion(text, row={"answer": str(n)}) for n, text in enumerate(texts)]
     host = Host.discover()
-    plugins = [BoundReward(equal, "benchmark"), BoundReward(tagged, "benchmark")]
+    plugins = [BoundReward(equal, "benchmark"), BoundReward(tagged, "benchmark"), BoundReward(short, "benchmark")]
     plugins += [host.reward("gsm8k.correctness"), host.reward("proximity")]
     print(f"{platform.platform()}, Python {platform.python_version()}, {os.cpu_count()} processors")
     rows = [measure(plugin, lambda _: cheap, arguments.repeats) for plugin in plugins]
@@ -86,6 +94,7 @@ def measure(plugin: BoundReward, make: Callable[[int], list[Completion]], repeat
         repeats: how often each way is measured.
     """
     count = len(make(0))
+    clock = time.process_time if plugin.spec.isolation == "inline" else time.perf_counter
     with Scorer([plugin]) as scorer:
         scorer.score(make(0)[:8])
         ways: list[Callable[[list[Completion]], Callable[[], Any]]] = [
@@ -99,9 +108,9 @@ def measure(plugin: BoundReward, make: Callable[[int], list[Completion]], repeat
         for repeat in range(repeats):  # in turns, so that a busy moment hits every way alike
             for index, way in enumerate(ways):
                 call = way(make(1 + repeat * len(ways) + index))
-                started = time.perf_counter()
+                started = clock()
                 call()
-                seconds[index] = min(seconds[index], time.perf_counter() - started)
+                seconds[index] = min(seconds[index], clock() - started)
         assert not scorer.first_failure, scorer.first_failure
     bare, trl, ours, *verifiers = [f"{count / each:,.0f}" for each in seconds]
     ratio = f"{seconds[0] / seconds[2]:.2f}"

@@ -8,9 +8,10 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
-from grpo.core.scoring.outcome import Reader, Result, explain, scored
+from grpo.core.scoring.outcome import Reader, Result, explain
 from grpo.plugins._spec.binding import BoundReward, BoundVerifier
 from grpo.plugins.errors import GrpoError, TransientError
 from grpo.plugins.types import Completion
@@ -18,6 +19,7 @@ from grpo.plugins.types import Completion
 TRANSIENT = (TransientError, ConnectionError, TimeoutError)
 _FIRST_DELAY = 0.5
 _SLOW_IMPORT = 1.0  # seconds
+_TOGETHER = 1e-3  # seconds
 
 Bound = BoundReward | BoundVerifier
 Report = Callable[[str, BaseException | None], None]
@@ -44,29 +46,34 @@ class Caller:
         self._required = tuple(column for column in plugin.spec.columns if column.required)
 
     def each(self, completions: Sequence[Completion], rows: Sequence[int], pause: Pause = time.sleep) -> list[Result]:
-        """Calls the plugin for one completion after the other; `pause` sleeps before a retry."""
-        call, clock, reader = self.plugin.caller(), time.perf_counter, self.reader
-        low, high, scores = reader.low, reader.high, not reader.judges
+        """Calls the plugin for one completion after the other; `pause` sleeps before a retry.
+
+        Calls that take less than `_TOGETHER` are timed together, and each has its share.
+        """
+        calls, clock, count = self.plugin.calls(completions), time.perf_counter, len(completions)
         results: list[Result] = []
-        started = clock()
-        for completion, row in zip(completions, rows, strict=True):
+        size = 1
+        while (first := len(results)) < count:
+            wanted = min(size, count - first)
+            values: list[Any] = []
+            error: BaseException | None = None
+            started = clock()
             try:
-                value = call(completion)
-            except BaseException as error:
-                value, last, seconds = self._retried(call, completion, pause, error, clock() - started)
+                values.extend(islice(calls, wanted))
+            except BaseException as raised:
+                error = raised
+            share = (clock() - started) / wanted
+            last = first + len(values)
+            results += self._read(values, rows[first:last], share, completions[first:last])
+            if len(values) < wanted:  # without an error it was a StopIteration; called again, it has a traceback
+                call, one, row = self.plugin.call, completions[last], rows[last]
+                value, error, seconds = self._retried(call, one, pause, error, share)
                 results.append(
-                    self.read(value, row, seconds, completion.turns)
-                    if last is None
-                    else self.raised(last, row, seconds)
+                    self.read(value, row, seconds, one.turns) if error is None else self.raised(error, row, seconds)
                 )
-                started = clock()
-                continue
-            ended = clock()
-            if scores and type(value) is float and low <= value <= high:  # what `read` does, for the usual value
-                results.append(scored(value, ended - started))
-            else:
-                results.append(self.read(value, row, ended - started, completion.turns))
-            started = ended
+            elif error is not None:  # Ctrl-C after the last call
+                raise error
+            size = max(1, min(2 * size, int(_TOGETHER / max(share, 1e-9))))
         return results
 
     def many(self, completions: Sequence[Completion], rows: Sequence[int], pause: Pause = time.sleep) -> list[Result]:
@@ -79,7 +86,7 @@ class Caller:
             values, last, seconds = self._retried(call, completions, pause, error, time.perf_counter() - started)
             if last is not None:
                 return [self.raised(last, row, seconds / len(rows)) for row in rows]
-        return self.read_batch(values, rows, seconds, [one.turns for one in completions])
+        return self.read_batch(values, rows, seconds, completions)
 
     def read(self, value: Any, row: int, seconds: float, turns: int) -> Result:
         """Reads what was returned for a rollout of so many turns, and reports what the contract does not allow."""
@@ -91,7 +98,9 @@ class Caller:
             self.report(result.reason or "", None)
         return result
 
-    def read_batch(self, values: Any, rows: Sequence[int], seconds: float, turns: Sequence[int]) -> list[Result]:
+    def read_batch(
+        self, values: Any, rows: Sequence[int], seconds: float, completions: Sequence[Completion]
+    ) -> list[Result]:
         """Reads what one call for several completions returned: one value for each, or else every row fails."""
         share = seconds / len(rows)
         problem = None
@@ -102,8 +111,17 @@ class Caller:
             problem = f"its {what} function returned {len(values)} values for {len(rows)} completions."
         if problem is not None:
             return [self.failed(problem, row, share) for row in rows]
+        return self._read(list(values), rows, share, completions)
+
+    def _read(
+        self, values: Sequence[Any], rows: Sequence[int], seconds: float, completions: Sequence[Completion]
+    ) -> list[Result]:
+        """Reads what was returned for some completions, each after so many seconds."""
+        usual = self.reader.usual(values, seconds)
+        if usual is not None:
+            return [*usual]
         return [
-            self.read(value, row, share, count) for value, row, count in zip(list(values), rows, turns, strict=True)
+            self.read(value, row, seconds, one.turns) for value, row, one in zip(values, rows, completions, strict=True)
         ]
 
     def imported(self, module: str, seconds: float) -> None:
@@ -155,19 +173,20 @@ class Caller:
         return None
 
     def _retried(
-        self, call: Callable[[Any], Any], argument: Any, pause: Pause, error: BaseException, seconds: float
+        self, call: Callable[[Any], Any], argument: Any, pause: Pause, error: BaseException | None, seconds: float
     ) -> tuple[Any, BaseException | None, float]:
-        """Calls again after a transient error; returns the value or the last error, and that attempt's seconds."""
+        """Calls again after a transient error, or without one; returns the value or the last error, and its seconds."""
         attempt = 0
         while True:
-            on_main = threading.current_thread() is threading.main_thread()
-            if isinstance(error, KeyboardInterrupt) and on_main and not self._alone:
-                raise error
-            delay = self.delay(error, attempt)
-            if delay is None:
-                return None, error, seconds
-            attempt += 1
-            pause(delay)
+            if error is not None:
+                on_main = threading.current_thread() is threading.main_thread()
+                if isinstance(error, KeyboardInterrupt) and on_main and not self._alone:
+                    raise error
+                delay = self.delay(error, attempt)
+                if delay is None:
+                    return None, error, seconds
+                attempt += 1
+                pause(delay)
             started = time.perf_counter()
             try:
                 return call(argument), None, time.perf_counter() - started

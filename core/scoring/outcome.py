@@ -6,19 +6,20 @@ import math
 import numbers
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, SupportsFloat
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any, Literal, NamedTuple, SupportsFloat
 
 from grpo.plugins._spec.binding import BoundReward, BoundVerifier
 from grpo.plugins.types import Scored, Verdict
 
 _LONGEST_REASON = 500
+_GLANCE = 32  # scores, of which few are different where a reward has few scores
 _TAKEN = frozenset({"mean", "std", "abstain", "failure", "lowest", "lowest_time", "of_differences"})
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one reward made of one completion."""
+class Outcome(NamedTuple):
+    """What one reward made of one completion; a tuple, because a frozen dataclass takes four times as long to make."""
 
     # "score", "abstain" (the reward does not apply to this completion) or "failure" (of the plugin)
     kind: Literal["score", "abstain", "failure"]
@@ -51,24 +52,6 @@ class Judgement:
 Result = Outcome | Judgement
 
 
-_new = object.__new__
-_set_kind, _set_score, _set_reason, _set_seconds, _set_metrics, _set_turns = (
-    vars(Outcome)[name].__set__ for name in ("kind", "score", "reason", "seconds", "metrics", "turns")
-)
-
-
-def scored(score: float, seconds: float) -> Outcome:
-    """Returns `Outcome("score", score, None, seconds)` by its slots, in a third of the frozen class's time."""
-    outcome = _new(Outcome)
-    _set_kind(outcome, "score")
-    _set_score(outcome, score)
-    _set_reason(outcome, None)
-    _set_seconds(outcome, seconds)
-    _set_metrics(outcome, None)
-    _set_turns(outcome, None)
-    return outcome
-
-
 class Reader:
     """Reads the values that one plugin returns.
 
@@ -96,13 +79,29 @@ class Reader:
             return self._with_figures(value, row, seconds, turns)
         if value is None:
             return Outcome("abstain", None, None, seconds)
-        if type(value) is float and self.low <= value <= self.high:
-            return scored(value, seconds)
         value = _plain_number(value)
         problem = self._problem(value)
         if problem:
             return self.failure(problem, row, seconds)
-        return scored(float(value), seconds)
+        return Outcome("score", float(value), None, seconds)
+
+    def usual(self, values: Sequence[Any], seconds: float) -> list[Outcome] | None:
+        """Reads values that are all plain numbers in the range, in a tenth of the time of `read`; None for others."""
+        kinds = {*map(type, values)}
+        if self.judges or not kinds or not kinds <= {float, int, bool}:
+            return None
+        try:
+            scores = values if kinds == {float} else [*map(float, values)]
+        except OverflowError:
+            return None
+        # A NaN, which is neither below nor above, makes the sum one.
+        if not (self.low <= min(scores) and max(scores) <= self.high) or math.isnan(sum(scores)):
+            return None
+        if len({*scores[:_GLANCE]}) <= _GLANCE // 2 < len(scores):  # equal outcomes are one
+            made = {score: Outcome("score", score, None, seconds) for score in {*scores}}
+            return [made[score] for score in scores]
+        fields = zip(repeat("score"), scores, repeat(None), repeat(seconds), repeat(None), repeat(None), strict=False)
+        return list(map(tuple.__new__, repeat(Outcome), fields))
 
     def failure(self, problem: str, row: int, seconds: float = 0.0) -> Result:
         reason = f"{self.where}, row {row}: {' '.join(problem.split())}"
@@ -138,7 +137,7 @@ class Reader:
         if value.reason is not None and not isinstance(value.reason, str):
             return self.failure("its Scored has a reason that is not text; it is a str or None.", row, seconds)
         why = value.reason if read.kind == "abstain" else read.reason
-        return replace(read, reason=why, metrics=dict(value.metrics), turns=each)
+        return read._replace(reason=why, metrics=dict(value.metrics), turns=each)
 
     def _problem(self, value: Any) -> str | None:
         """Says why a value is not a score, or returns None when it is one."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from grpo.core.scoring.outcome import Outcome, Reader, scored
+from grpo.core.scoring.outcome import Outcome, Reader
 from grpo.plugins._spec.binding import BoundReward
 from grpo.plugins._spec.rubric_total import FAILED, STOPPED, Lack, Term, Value, opens, reach, total
 from grpo.plugins.rubric import RubricSpec, bound_components, terms
@@ -116,7 +116,8 @@ class RubricBatch:
             scores = [part.score for part in parts]
             if summed and None not in scores and all(opens(gate, scores[number]) for number, gate in gates):
                 added = math.fsum(map(operator.mul, weights, cast(list[float], scores)))  # as `total` does, but faster
-                own[index] = scored(min(max(added, low), high), math.fsum([part.seconds for part in parts]))
+                seconds = math.fsum([part.seconds for part in parts])
+                own[index] = Outcome("score", min(max(added, low), high), None, seconds)
                 continue
             values: list[Value] = []
             shut = False

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self, TypeVar, cast
 
 from grpo.core.scoring.call import Bound, Caller
 from grpo.core.scoring.early import EarlyCalls
@@ -126,7 +126,7 @@ class Scorer:
             ValueError: the scorer is closed.
         """
         numbers = range(len(completions)) if rows is None else rows
-        if any(completion.finish_reason == "error" for completion in completions):
+        if "error" in [completion.finish_reason for completion in completions]:
             kept, reasons = _without_failed(completions)
             some = self.score([completions[i] for i in kept], rows=[numbers[i] for i in kept], only=only, early=early)
             return {name: _spread(found, kept, reasons, Outcome) for name, found in some.items()}
@@ -141,7 +141,7 @@ class Scorer:
             for name, indices in (pair for one in wanted for pair in one.items()):
                 tasks[name] = _some(self._rewards[name], completions, numbers, indices)
             for name, results in self._run(tasks, early).items():
-                scored[name] = [result for result in results if isinstance(result, Outcome)]
+                scored[name] = cast(list[Outcome], results)
             for rubric, one in zip(rubrics, wanted, strict=True):
                 rubric.settle(wave, {name: (indices, scored[name]) for name, indices in one.items()})
             tasks = {}
@@ -171,13 +171,13 @@ class Scorer:
     ) -> dict[str, list[Judgement]]:
         """Judges completions with every verifier; arguments and errors are those of `score`."""
         numbers = range(len(completions)) if rows is None else rows
-        if any(completion.finish_reason == "error" for completion in completions):
+        if "error" in [completion.finish_reason for completion in completions]:
             kept, reasons = _without_failed(completions)
             some = self.judge([completions[i] for i in kept], rows=[numbers[i] for i in kept], only=only)
             return {name: _spread(found, kept, reasons, Judgement) for name, found in some.items()}
         callers = {name: caller for name, caller in self._verifiers.items() if only is None or name in only}
         judged = self._run({name: Task(caller, completions, numbers) for name, caller in callers.items()})
-        return {name: [r for r in results if isinstance(r, Judgement)] for name, results in judged.items()}
+        return cast(dict[str, list[Judgement]], judged)
 
     def _names(self, order: Sequence[str]) -> Iterator[str]:
         """Yields the names of the outcomes: of each reward, and of a rubric those of its components after its own."""

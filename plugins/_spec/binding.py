@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from operator import itemgetter
 from typing import Any
 
 from grpo.plugins.agents import Access, AgentTask, Command, search_path
@@ -19,6 +18,7 @@ from grpo.plugins.session import SessionPool
 from grpo.plugins.specs import (
     AdvantageSpec,
     AgentSpec,
+    Column,
     EnvSpec,
     LossSpec,
     RewardSpec,
@@ -28,7 +28,7 @@ from grpo.plugins.specs import (
     VerifierSpec,
 )
 from grpo.plugins.training import GroupScores, LossTokens, TokenCosts
-from grpo.plugins.types import Completion, Reads
+from grpo.plugins.types import Completion, Reads, Row
 
 
 class MissingColumn(LookupError):
@@ -78,39 +78,26 @@ class _BoundFunction:
 
         Raises MissingColumn if the completion's row lacks a column; Exception: whatever the plugin raises.
         """
-        return self.caller()(completion)
+        first = completion if self.spec.whole else completion.text
+        columns = [_value(column, completion.row, self.spec.name) for column in self.spec.columns]
+        return self.spec.function(first, *columns, **self.options, **self._rest([completion.row]))
 
-    def caller(self) -> Callable[[Completion], Any]:
-        """Returns what `call` is, made once for many completions: for a cheap reward, the call is most of the cost."""
-        whole, names = self.spec.whole, [column.name for column in self.spec.columns]
-        function = partial(self.spec.function, **self.options) if self.options else self.spec.function
-        pick: Callable[[Mapping[str, Any]], tuple[Any, ...]] = itemgetter(*names) if len(names) > 1 else lambda row: ()
-        only = names[0] if len(names) == 1 else ""
+    def calls(self, completions: Sequence[Completion]) -> Iterator[Any]:
+        """Returns what calls the function for the next completion whenever a value is taken.
 
+        It raises what `call` raises, and goes on after that. The columns are read beforehand and the calls made by
+        `map`: around a cheap reward anything else takes longer than the reward itself.
+        """
         if self.spec.rest:
-
-            def with_the_rest(completion: Completion) -> Any:
-                rest = self._rest([completion.row])
-                return function(completion if whole else completion.text, *self._columns(completion), **rest)
-
-            return with_the_rest
-
-        def with_one(completion: Completion) -> Any:
-            try:
-                value = completion.row[only]
-            except KeyError:
-                [value] = self._columns(completion)
-            return function(completion if whole else completion.text, value)
-
-        def with_several(completion: Completion) -> Any:
-            values: Sequence[Any]
-            try:
-                values = pick(completion.row)
-            except KeyError:
-                values = self._columns(completion)
-            return function(completion if whole else completion.text, *values)
-
-        return with_one if only else with_several
+            return map(self.call, completions)
+        rows = [completion.row for completion in completions]
+        try:
+            columns = [_column(column, rows, self.spec.name) for column in self.spec.columns]
+        except Exception:  # of some row, whose own call raises it
+            return map(self.call, completions)
+        first: Sequence[Any] = completions if self.spec.whole else [completion.text for completion in completions]
+        function = partial(self.spec.function, **self.options) if self.options else self.spec.function
+        return map(function, first, *columns)
 
     def call_together(self, completions: Sequence[Completion]) -> Any:
         """Calls a function once for several completions: a batch with its columns as lists, or a group with its row.
@@ -121,8 +108,9 @@ class _BoundFunction:
         rows = [completion.row for completion in completions]
         if self.grouped:
             rest = {name: value for name, value in self._rest(rows).items() if _agree(name, rows)}
-            return self.spec.function(first, *self._columns(completions[0]), **self.options, **rest)
-        columns = [list(values) for values in zip(*(self._columns(c) for c in completions), strict=True)]
+            columns = [_value(column, rows[0], self.spec.name) for column in self.spec.columns]
+            return self.spec.function(first, *columns, **self.options, **rest)
+        columns = [_column(column, rows, self.spec.name) for column in self.spec.columns]
         rest = {name: [row.get(name) for row in rows] for name in self._rest(rows)}
         return self.spec.function(first, *columns, **self.options, **rest)
 
@@ -133,20 +121,6 @@ class _BoundFunction:
         columns, options = ({one.name for one in named} for named in (self.spec.columns, self.spec.options))
         taken = {"completion", "completions"} | columns | options
         return {name: value for row in reversed(rows) for name, value in row.items() if name not in taken}
-
-    def _columns(self, completion: Completion) -> list[Any]:
-        values: list[Any] = []
-        for column in self.spec.columns:
-            name = column.found_in(completion.row)
-            if name is not None:
-                values.append(completion.row[name])
-            elif column.required:
-                have = ", ".join(completion.row) or "none"
-                wanted = "' or '".join(column.names)
-                raise MissingColumn(f"'{self.spec.name}' needs the column '{wanted}'; the row has: {have}")
-            else:
-                values.append(column.default)
-        return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,6 +360,25 @@ def command_fault(command: Any) -> str:
 
 
 Bound = BoundReward | BoundVerifier | BoundEnv | BoundSandbox | BoundLoss | BoundAdvantage | BoundSampler | BoundAgent
+
+
+def _column(column: Column, rows: Sequence[Row], plugin: str) -> list[Any]:
+    """Returns the values of a column; see `_value`."""
+    try:
+        return [row[column.name] for row in rows]
+    except KeyError:
+        return [_value(column, row, plugin) for row in rows]
+
+
+def _value(column: Column, row: Row, plugin: str) -> Any:
+    """Returns what a row has in a column, under any of its names, or else the default; MissingColumn without either."""
+    name = column.found_in(row)
+    if name is not None:
+        return row[name]
+    if not column.required:
+        return column.default
+    have, wanted = ", ".join(row) or "none", "' or '".join(column.names)
+    raise MissingColumn(f"'{plugin}' needs the column '{wanted}'; the row has: {have}")
 
 
 def _agree(name: str, rows: Sequence[Mapping[str, Any]]) -> bool:

@@ -137,7 +137,7 @@ class Child:
 
 def to_wire(result: Result) -> Wire:
     if isinstance(result, Outcome):
-        return (result.kind, result.score, result.reason, result.seconds, result.metrics, result.turns)
+        return tuple(result)
     verdict = result.verdict
     return (result.kind, None if verdict is None else (verdict.ok, verdict.extracted, verdict.reason), result.reason)
 

@@ -157,7 +157,7 @@ def _place(one: Episode) -> Place:
 
 
 def _said(one: Outcome) -> dict[str, Any]:
-    return {**asdict(one), "metrics": None if one.metrics is None else dict(one.metrics)}
+    return {**one._asdict(), "metrics": None if one.metrics is None else dict(one.metrics)}
 
 
 def _outcome(said: Mapping[str, Any]) -> Outcome:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +63,7 @@ COMPLETIONS = [
 
 
 def plain(outcomes: dict[str, list[Outcome]]) -> dict[str, list[Outcome]]:
-    return {name: [replace(outcome, seconds=0.0) for outcome in found] for name, found in outcomes.items()}
+    return {name: [outcome._replace(seconds=0.0) for outcome in found] for name, found in outcomes.items()}
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
 import sys
 import threading
 from collections.abc import Callable
@@ -110,6 +111,30 @@ def test_a_crashing_reward_is_never_a_zero_and_costs_its_own_row_only() -> None:
         assert "in picky" in scorer.first_failure["mine"]
         scorer.score([Completion("good"), Completion("good"), Completion("good"), Completion("bad")])
         assert "row 1" in scorer.first_failure["mine"]
+
+
+def test_cheap_calls_of_a_batch_read_as_each_of_them_alone() -> None:
+    values = [0.5, 1, True, None, math.nan, math.inf, -1.5, 2, 10**400, "0.5", Scored(0.25, {"seen": 1.0}), Scored(7.0)]
+    raised = [ValueError("no"), StopIteration("none left"), KeyError("gone")]
+
+    def mixed(completion: str) -> Any:
+        value = [*values, *raised][int(completion)]
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    chance = random.Random(3)
+    usual = [0, 1, 2]
+    texts = [str(chance.choice([*range(len(values) + len(raised)), *usual * 20])) for _ in range(600)]
+    texts += ["0"] * 300 + [str(values.index(None)), "13", "1"]
+    completions = [Completion(text) for text in texts]
+    with Scorer([bound(mixed, range=(0.0, 1.0))]) as scorer:
+        batch = scorer.score(completions)["mine"]
+        alone = [scorer.score([one], rows=[row])["mine"][0] for row, one in enumerate(completions)]
+    assert [one._replace(seconds=0.0) for one in batch] == [one._replace(seconds=0.0) for one in alone]
+    assert {one.kind for one in batch} == {"score", "abstain", "failure"}
+    assert all(isinstance(one.score, float) for one in batch if one.kind == "score")
+    assert "StopIteration: none left" in str(batch[-2].reason)
 
 
 def test_an_exception_that_cannot_be_printed_is_still_a_failure() -> None:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import random
 import statistics
 
-from grpo.core.scoring.outcome import Outcome, scored
+from grpo.core.scoring.outcome import Outcome
 from grpo.core.scoring.tally import ScoreTally, table
+
+
+def scored(score: float) -> Outcome:
+    return Outcome("score", score)
 
 
 def tallied(*outcomes: Outcome) -> ScoreTally:
@@ -23,21 +27,21 @@ FAILED = Outcome("failure", None, "it raised", 0.0)
 def test_mean_and_deviation_are_those_of_the_scores_alone() -> None:
     scores = [random.Random(0).random() for _ in range(500)]
     tally = ScoreTally()
-    tally.add([scored(score, 0.0) for score in scores[:200]])
+    tally.add([scored(score) for score in scores[:200]])
     tally.add([ABSTAINED, FAILED, FAILED])
-    tally.add([scored(score, 0.0) for score in scores[200:]])
+    tally.add([scored(score) for score in scores[200:]])
     mean, deviation = f"{statistics.mean(scores):.4f}", f"{statistics.stdev(scores):.4f}"
     assert tally.cells() == ("503", mean, deviation, "1", "2")
 
 
 def test_a_small_deviation_far_from_zero_does_not_cancel() -> None:
-    tally = tallied(*(scored(1e9 + offset, 0.0) for offset in (0.0, 1.0, 2.0)))
+    tally = tallied(*(scored(1e9 + offset) for offset in (0.0, 1.0, 2.0)))
     assert tally.cells()[2] == "1.0000"
 
 
 def test_without_scores_there_is_no_mean_and_with_one_no_deviation() -> None:
     assert tallied(ABSTAINED, FAILED).cells() == ("2", "-", "-", "1", "1")
-    assert tallied(scored(0.5, 0.0)).cells() == ("1", "0.5000", "-", "0", "0")
+    assert tallied(scored(0.5)).cells() == ("1", "0.5000", "-", "0", "0")
 
 
 def test_a_reward_is_lost_only_when_it_failed_on_every_row_there_was() -> None:

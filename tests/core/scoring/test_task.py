@@ -8,9 +8,13 @@ from typing import Any
 
 from grpo import Completion, reward
 from grpo.core.scoring.call import Caller
-from grpo.core.scoring.outcome import Outcome, scored
+from grpo.core.scoring.outcome import Outcome
 from grpo.core.scoring.task import Task
 from grpo.plugins._spec.binding import BoundReward
+
+
+def scored(score: float) -> Outcome:
+    return Outcome("score", score)
 
 
 def same(completion: str) -> float:
@@ -36,8 +40,8 @@ def scores(done: Task) -> list[float | None]:
 
 def test_the_first_result_of_a_completion_wins() -> None:
     one = task(Completion("a"), Completion("b"))
-    one.settle([0], [scored(0.25, 0.0)])
-    one.settle([0, 1], [scored(0.75, 0.0), scored(0.5, 0.0)])
+    one.settle([0], [scored(0.25)])
+    one.settle([0, 1], [scored(0.75), scored(0.5)])
     assert scores(one) == [0.25, 0.5]
 
 
@@ -49,7 +53,7 @@ def test_many_threads_settle_each_completion_once_and_whoever_waits_is_woken() -
     def settle(value: float) -> None:
         start.wait()
         for index in range(200):
-            many.settle([index], [scored(value, 0.0)])
+            many.settle([index], [scored(value)])
 
     threads = [threading.Thread(target=settle, args=(number / 8,)) for number in range(8)]
     for thread in threads:
@@ -69,7 +73,7 @@ def test_a_row_without_its_column_fails_at_once_and_is_not_called_for() -> None:
     assert [one.open(index) for index in range(3)] == [True, False, False]
     assert "needs the column 'answer'; the row has: question." in told[0]
     assert "the row has: none." in told[1]
-    one.settle([0], [scored(1.0, 0.0)])
+    one.settle([0], [scored(1.0)])
     assert [result.kind for result in one.results()] == ["score", "failure", "failure"]
 
 
@@ -91,7 +95,7 @@ def test_an_empty_batch_is_done() -> None:
 def test_a_failure_costs_the_open_completions_their_share_of_the_time_and_names_their_rows() -> None:
     told: list[str] = []
     one = task(Completion("a"), Completion("b"), Completion("c"), told=told)
-    one.settle([1], [scored(1.0, 0.0)])
+    one.settle([1], [scored(1.0)])
     one.fail([0, 2], "it hung.", seconds=3.0)
     assert [result.seconds for result in one.results() if isinstance(result, Outcome)] == [1.5, 0.0, 1.5]
     assert [text.count("row 10") + text.count("row 12") for text in told] == [1, 1]
@@ -111,7 +115,7 @@ def test_rows_whose_results_come_from_elsewhere_are_not_called_for() -> None:
 def test_a_batch_that_is_given_up_is_settled_without_a_report() -> None:
     told: list[str] = []
     one = task(Completion("a"), Completion("b"), told=told)
-    one.settle([0], [scored(1.0, 0.0)])
+    one.settle([0], [scored(1.0)])
     one.abandon()
     assert [result.kind for result in one.results()] == ["score", "failure"]
     assert told == []

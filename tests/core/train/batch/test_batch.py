@@ -72,7 +72,7 @@ def test_the_lowest_scores_are_counted_and_timed_where_their_calls_are_slow() ->
     slow = [Outcome("score", 0.0, seconds=2.0), *[Outcome("score", 0.5, seconds=0.25)] * 3]
     metrics = batch_metrics(batch_of(slow), bounded)
     assert (metrics["rewards/graded/lowest"], metrics["rewards/graded/lowest_time"]) == (0.25, pytest.approx(8.0))
-    quick = batch_metrics(batch_of([replace(one, seconds=one.seconds / 100) for one in slow]), bounded)
+    quick = batch_metrics(batch_of([one._replace(seconds=one.seconds / 100) for one in slow]), bounded)
     assert quick["rewards/graded/lowest"] == 0.25
     assert math.isnan(quick["rewards/graded/lowest_time"])
     assert "rewards/graded/lowest" not in batch_metrics(batch_of(slow), [BoundReward(graded, "dist")])
