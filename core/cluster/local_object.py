@@ -52,7 +52,6 @@ class LocalObject:
 
     @property
     def alive(self) -> bool:
-        """Whether it can be asked."""
         return not self._ended and not self._child.gone()
 
     def ask(self, method: str, message: bytes = b"") -> Future[bytes]:

@@ -199,7 +199,6 @@ class _Host:
         self._object = getattr(importlib.import_module(module), name)(**settings)
 
     def call(self, method: str, message: bytes) -> bytes:
-        """Calls a method of the object."""
         answer: bytes = getattr(self._object, method)(message)
         return answer
 
@@ -233,7 +232,6 @@ def _loaded() -> Any:
 
 
 def _explained(error: BaseException, node: Node) -> BaseException:
-    """Returns an error of Ray as one of ours."""
     from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
 
     if isinstance(error, RayTaskError):

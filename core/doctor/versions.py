@@ -53,7 +53,6 @@ def _required() -> list[Requirement]:
 
 
 def _installed(names: Iterable[str]) -> dict[str, str]:
-    """Returns the versions of those distributions that are installed."""
     versions: dict[str, str] = {}
     for name in names:
         try:

@@ -21,8 +21,6 @@ from grpo.plugins.types import Row
 
 @dataclass(frozen=True, slots=True)
 class RunEnv:
-    """One environment of a run."""
-
     env: BoundEnv  # the environment with its options and its weight
     rewards: tuple[BoundReward, ...]  # what its completions are scored with
     verifier: BoundVerifier | None  # what decides its accuracy, or None

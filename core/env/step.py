@@ -16,8 +16,6 @@ from grpo.core.env.tools import ToolCall, used
 
 @dataclass(frozen=True, slots=True)
 class StepAnswer:
-    """What a step returned."""
-
     observation: str  # the next message to the policy
     reward: float  # of the turn; finite
     # terminated, truncated: whether the episode is over

@@ -114,8 +114,6 @@ class EnvThreads:
 
 
 class _Worker:
-    """One thread and its environment."""
-
     def __init__(self, number: int, make: Callable[[], Any], done: queue.SimpleQueue[tuple[_Worker, Any]]) -> None:
         self.number = number
         self.calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What was measured."""
-
     accuracy: Estimate | None  # share of single answers that are right, or None without a verifier
     pass_at_k: Mapping[int, Estimate]  # k to the estimated share of episodes with a right answer among k samples
     rewards: Mapping[str, Estimate]  # reward name to its mean score

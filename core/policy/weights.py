@@ -34,8 +34,6 @@ class RunWeights:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What to load."""
-
     name: str  # for people
     base: str  # a folder or hub id with a whole model
     adapter: str | None  # a folder or hub id of PEFT that goes on top, or None

@@ -195,7 +195,6 @@ class Watch:
 
 
 def _decided(found: list[End], count: int) -> End:
-    """Returns what ended the run."""
     for kind in ("error", "lost", "stopped"):
         if causes := [end for end in found if end.kind == kind]:
             return min(causes, key=lambda end: end.rank)

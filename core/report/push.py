@@ -58,8 +58,6 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What became of a push."""
-
     url: str  # of the repository or its branch
     commit: str  # the newest commit
     changed: bool  # there was something to commit

@@ -49,8 +49,6 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was written."""
-
     path: Path  # the page
     size: int  # bytes
     # held, recorded: rollouts in the page, and in the runs

@@ -53,8 +53,6 @@ class Look:
 
 @dataclass(slots=True)
 class _Plugin:
-    """What is remembered of one plugin."""
-
     title: str
     metric: str
     indices: list[int] = field(default_factory=list)

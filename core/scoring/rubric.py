@@ -51,8 +51,6 @@ def tree(bound: BoundReward, term: Term | None = None, guards: tuple[Node, ...] 
 
 
 class RubricBatch:
-    """One rubric and one batch."""
-
     def __init__(self, root: Node, rows: Sequence[int]) -> None:
         self._nodes = root.nodes()
         self._rows = rows

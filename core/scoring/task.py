@@ -108,7 +108,6 @@ class Task:
         self.settle(waiting, [self.caller.reader.failure("its batch was given up.", self.row(i)) for i in waiting])
 
     def wait(self, seconds: float) -> bool:
-        """Waits for the results; returns whether all are there."""
         return self._done.wait(seconds)
 
     def results(self) -> list[Result]:

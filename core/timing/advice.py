@@ -24,8 +24,6 @@ MOST_LOST = 50  # steps between checkpoints that are advised at most: so many ar
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One change."""
-
     what: str  # says what takes the time
     change: str  # the setting, as somebody types it
     factor: float  # how many times as fast the steps are with it, calculated

@@ -71,7 +71,6 @@ class StoredRows(Sequence[Placed]):
                 yield store.place(number), row
 
     def place(self, index: int) -> str:
-        """Returns where a row was written."""
         store, number = self._at(index)
         return store.place(number)
 

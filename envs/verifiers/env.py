@@ -105,8 +105,6 @@ class TaskEnv(gymnasium.Env[str, str]):
 
 
 class _Play:
-    """One episode."""
-
     def __init__(self, source: Source, task: Any, number: int) -> None:
         self._source = source
         self._task = task

@@ -78,7 +78,6 @@ class PolicyRollout:
 
     @property
     def ok(self) -> bool:
-        """Whether it can go on."""
         return self.failure is None and self.trace.stop_condition is None
 
     async def open(self) -> None:

@@ -107,7 +107,6 @@ def _lacks_of_env(env: Any, agents: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _lacks(env: Any, task: Any, shared: Sequence[Any]) -> Iterator[str]:
-    """Yields what a task needs that the policy does not have."""
     if task.NEEDS_CONTAINER:
         yield "need a container"
     if task.data.skills:

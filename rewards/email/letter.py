@@ -57,8 +57,6 @@ _TITLE = lazy_pattern(
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """An e-mail."""
-
     text: str  # all of it, without header lines ("Subject: ..."), NFC, with LF as line end and no blank space around
     greeting: str  # the start of its first line up to its punctuation ("Dear Dr Meyer", "Hello, Anna")
     signature: tuple[str, ...]  # the lines of its signature block that are not blank, stripped; at most twelve

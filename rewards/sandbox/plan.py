@@ -57,8 +57,6 @@ class Planned:
 
 
 class Plans:
-    """The plans of one pool."""
-
     def __init__(self, python: str, allow_degraded: bool, packages: Sequence[str] = ()) -> None:
         """Finds out what the machine gives; SandboxUnavailable for what may not be missing."""
         if sys.platform != "linux":

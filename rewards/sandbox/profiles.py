@@ -19,8 +19,6 @@ NAMES = ("python", "pytest", "c", "javascript")
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One language."""
-
     file: str = "main.py"  # the name that the program gets
     compile: tuple[str, ...] = ()  # the command that makes it executable, or empty
     command: tuple[str, ...] = ()  # the command that runs it, or empty for the zygote's own interpreter

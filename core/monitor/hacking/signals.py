@@ -87,8 +87,6 @@ class Suspicion:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What is remembered of one step."""
-
     groups: tuple[tuple[Seen, ...], ...]
     rewards: tuple[float, ...]  # mean of each group
     wrong_rewards: tuple[float, ...]  # mean of the wrong completions of each group

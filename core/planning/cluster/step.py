@@ -42,7 +42,6 @@ class Cluster:
 
     @property
     def count(self) -> int:
-        """GPUs in all."""
         return self.nodes * self.per_node
 
     def wire(self, gpus: int) -> float:
@@ -74,7 +73,6 @@ class Work:
 
     @property
     def completions(self) -> int:
-        """Completions in all."""
         return self.prompts * self.group
 
     @property

@@ -68,7 +68,6 @@ class Given:
 
     @classmethod
     def of(cls, config: RunConfig) -> Given:
-        """Returns what a configuration says."""
         train, asked = config.train, config.train.checkpointing
         return cls(None if asked == "auto" else asked, train.micro_batch_size, config.rollout.batch_size)
 

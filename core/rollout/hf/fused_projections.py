@@ -105,7 +105,6 @@ def _attention(module: Any, product: Product) -> Callable[..., tuple[torch.Tenso
 
 
 def _rotated(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """Rotates [B, L, heads, D] by the angles of cos and sin, [B or 1, L, D]."""
     half = heads.shape[-1] // 2
     turned = torch.cat([heads[..., half:], heads[..., :half]], dim=-1)
     signed = torch.cat([-sin[..., :half], sin[..., half:]], dim=-1)

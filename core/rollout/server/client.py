@@ -205,7 +205,6 @@ class ServerLink:
         return sent
 
     def _joined(self) -> TransferGroup:
-        """Returns a group of this process and the server's workers."""
         card = card_from_json(self._known)
         place = urlsplit(self._url)
         here = own_address(str(place.hostname), place.port or DEFAULT_PORTS[place.scheme])

@@ -57,7 +57,6 @@ class PlacedServer:
         raise RunError(f"the rollout server did not load within {LOADING:g} s")
 
     def close(self, _: bytes = b"") -> bytes:
-        """Ends it."""
         self._process.kill()
         self._process.wait()
         if self._process.stdin is not None:

@@ -16,8 +16,6 @@ from grpo.plugins.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What was asked for."""
-
     workers: int = 1  # processes that train together
     servers: int = 0  # rollout servers
     nodes: int | None = None  # machines that training is spread over; None: as few as hold it
@@ -25,8 +23,6 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What runs where."""
-
     ranks: tuple[Node, ...]  # the node of each process that trains
     servers: tuple[Node, ...]  # the node of each rollout server
     scorers: tuple[tuple[Node, int], ...]  # each node with its number of processes that score

@@ -72,8 +72,6 @@ class _Job:
 
 @dataclass(slots=True)
 class _Member:
-    """A node."""
-
     node: Scores
     workers: int
     chunks: int = 0
@@ -88,8 +86,6 @@ class _Member:
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """A chunk that a node has."""
-
     job: _Job
     member: int
     calls: list[list[int]]

@@ -69,7 +69,6 @@ class Value(Place):
 
 
 def pack_at(plugin: Bound, place: Place) -> bytes:
-    """Returns the plugin with its function at a place."""
     return bytes(cloudpickle.dumps(_with_function(plugin, _rewrapped(plugin.spec.function, place))))
 
 

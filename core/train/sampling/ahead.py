@@ -50,8 +50,6 @@ Probe = Callable[[Tensors], torch.Tensor]  # padded rollouts to their log-probab
 
 
 class _Sampling:
-    """A batch that a thread samples."""
-
     def __init__(
         self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]], sample: Callable[[], Generation]
     ) -> None:

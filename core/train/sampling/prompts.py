@@ -46,7 +46,6 @@ class _Scale:
 
     @classmethod
     def of(cls, rewards: tuple[BoundReward, ...]) -> _Scale:
-        """Returns the scale of rewards."""
         ends = [sorted(reward.weight * end for end in reward.spec.range) for reward in rewards if reward.weight]
         return cls(rewards, sum(end[0] for end in ends), sum(end[1] for end in ends))
 

@@ -224,7 +224,6 @@ class Refiller:
         return outcomes
 
     def _scored(self, filling: _Filling, found: Generation) -> list[_Member]:
-        """Scores what was sampled."""
         outcomes = self._outcomes(filling, [one.completion for one in found.rollouts], found.early)
         return [
             replace(one, outcomes={name: each[place] for name, each in outcomes.items()})

@@ -84,7 +84,6 @@ class PolicySampler:
         return self._fill(found, step, more)
 
     def synced(self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]], *, again: bool) -> Generation:
-        """Syncs and samples; the prompts are those of the episodes."""
         (found, early), metrics = self.rollouts.roll_out(partial(self._sampled, episodes, prompts), again=again)
         return Generation(episodes, prompts, found, early, metrics=metrics, waiting=early.waiting())
 

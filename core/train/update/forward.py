@@ -138,7 +138,6 @@ def _seen(packed: Packed) -> dict[str, Any]:
 
 
 def _attention_dtype(model: Any, device: torch.device) -> torch.dtype:
-    """The dtype of a model's queries and keys."""
     if torch.is_autocast_enabled(device.type):
         return torch.get_autocast_dtype(device.type)
     dtypes = (parameter.dtype for parameter in model.parameters() if parameter.is_floating_point())

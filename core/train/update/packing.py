@@ -75,12 +75,10 @@ class _Batch:
     lengths: Sequence[int]
 
     def sequence(self, row: int, first: int = 0, host: _Sequence | None = None) -> _Sequence:
-        """Returns the tokens of a row, from a token of its prompt on."""
         written = self.lengths[row]
         return _Sequence(row, first, len(self.prompts[row]) - first + written, written, host)
 
     def groups(self) -> dict[tuple[int, ...], list[int]]:
-        """Returns the rows of each prompt."""
         found: dict[tuple[int, ...], list[int]] = {}
         for row, prompt in enumerate(self.prompts):
             found.setdefault(prompt, []).append(row)
@@ -318,7 +316,6 @@ def _width(part: Sequence[_Sequence]) -> int:
 
 
 def _plain(batch: _Batch, device: torch.device) -> Packed:
-    """One row for each completion."""
     lengths = [len(prompt) + written for prompt, written in zip(batch.prompts, batch.lengths, strict=True)]
     rows = _Rows(batch, len(lengths), max(lengths))
     for row in range(len(lengths)):
@@ -381,7 +378,6 @@ class _Rows:
         self._tokens = 0
 
     def put(self, row: int, at: int, one: _Sequence) -> None:
-        """Puts a sequence into a row, from a position on."""
         end = at + one.length
         begins = end - one.written  # of the completion
         prompt = self._batch.prompts[one.row][one.first : one.first + begins - at]
@@ -396,7 +392,6 @@ class _Rows:
             self._present[one.row, : one.written] = True
 
     def packed(self, device: torch.device, blocks: Blocks | None = None) -> Packed:
-        """The rows, on a device."""
         return Packed(
             input_ids=self._ids.to(device),
             position_ids=self._positions.to(device) if blocks is not None else None,
