@@ -159,19 +159,19 @@ def planned(
     if config.env:
         coming = expected(config, judges_of(config, host), RUNS, gpus=int(device.kind == "cuda"))
     if as_json:
-        told = summary(measured, group, device, (chosen, more), longest or MAX_CONTEXT)
-        return json.dumps(told | ({"expected": coming.summary()} if coming else {}), indent=2), []
+        text = summary(measured, group, device, (chosen, more), longest or MAX_CONTEXT)
+        return json.dumps(text | ({"expected": coming.summary()} if coming else {}), indent=2), []
     lora = config.lora
     how = f"LoRA of rank {lora.rank}" + (" on 4-bit weights" if lora.bits else "")
     title = (config.model or "the embedded model", f"{how if lora.enabled else 'full fine-tuning'} in {dtype}")
-    said = report(title, measured, group, device, (chosen, other, more), longest)
-    return "\n".join([*said, *(["", *coming.lines()] if coming else [])]), notes
+    table = report(title, measured, group, device, (chosen, other, more), longest)
+    return "\n".join([*table, *(["", *coming.lines()] if coming else [])]), notes
 
 
 def lines(shape: Shape, job: Job, device: Device) -> list[tuple[str, str, int]]:
     """Returns the table: what, for how much, bytes."""
     whole = job.share * job.context
-    one, group, on_gpu = "1 sequence", f"{job.share} sequences", device.kind == "cuda"
+    single, group, on_gpu = "1 sequence", f"{job.share} sequences", device.kind == "cuda"
     table = [
         ("weights", "", shape.weights),
         ("adapter", "", shape.adapter),
@@ -180,13 +180,13 @@ def lines(shape: Shape, job: Job, device: Device) -> list[tuple[str, str, int]]:
         ("versions sampled from", "", shape.versions),
         ("gradients", "", shape.gradients),
         ("optimizer", "", shape.optimizer),
-        ("activations", one, shape.activations.peak(job.context, "none")),
-        ("activations, checkpointed", one, shape.activations.peak(job.context, "full")),
-        *((("activations, offloaded", one, shape.activations.peak(job.context, "offload")),) if on_gpu else ()),
-        *((("host memory for them", one, shape.activations.host(job.context)),) if on_gpu else ()),
+        ("activations", single, shape.activations.peak(job.context, "none")),
+        ("activations, checkpointed", single, shape.activations.peak(job.context, "full")),
+        *((("activations, offloaded", single, shape.activations.peak(job.context, "offload")),) if on_gpu else ()),
+        *((("host memory for them", single, shape.activations.host(job.context)),) if on_gpu else ()),
         ("attention mask", group, shape.mask(job.context, job.share)),
         *((f"loss, {name}", group, shape.loss(whole, head, device.kind)) for head, name in LOSSES.items()),
-        ("KV cache", one, job.context * shape.cache),
+        ("KV cache", single, job.context * shape.cache),
         ("KV cache", group, whole * shape.cache),
     ]
     if job.engine == "vllm":

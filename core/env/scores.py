@@ -24,16 +24,16 @@ def scores_by_env(
     """Scores each completion with the rewards of its environment: name to one outcome per completion, in order."""
     if len(envs) == 1:
         return scorer.score(completions, rows=range(first_row, first_row + len(completions)), early=early)
-    found: dict[str, list[Outcome]] = {}
+    by_name: dict[str, list[Outcome]] = {}
     for part, places in _places(envs, completions).items():
         names = [reward.name for reward in envs[part].rewards]
         rows = [first_row + place for place in places]
         own = scorer.score([completions[i] for i in places], rows=rows, only=names, early=early)
         for name, outcomes in own.items():
-            found[name] = [ELSEWHERE] * len(completions)
+            by_name[name] = [ELSEWHERE] * len(completions)
             for place, outcome in zip(places, outcomes, strict=True):
-                found[name][place] = outcome
-    return found
+                by_name[name][place] = outcome
+    return by_name
 
 
 def right_by_env(

@@ -43,7 +43,7 @@ class Answer:
 def encode_fitting(model: ModelFacts, prompts: Sequence[Sequence[Message]], max_tokens: int) -> list[list[int]]:
     """Returns the tokens of prompts; UsageError for one that does not fit the context with the new tokens."""
     context, encoded = model.context, encode_prompts(model.tokenizer, prompts)
-    number, longest = max(enumerate(map(len, encoded), start=1), key=lambda one: one[1])
+    number, longest = max(enumerate(map(len, encoded), start=1), key=lambda numbered: numbered[1])
     if context is not None and longest + max_tokens > context:
         lower = f"Lower --max-new-tokens to {context - longest} or shorten it" if longest < context else "Shorten it"
         raise UsageError(

@@ -55,14 +55,14 @@ class HeldOut:
         tokenizer: PreTrainedTokenizerBase,
         end_ids: Sequence[int],
         judge: Callable[[Sequence[Completion]], list[bool | None]],
-        told: Callable[[int, Estimate, str], None],
+        on_measured: Callable[[int, Estimate, str], None],
         so_far: Callable[[int, int], None] | None = None,
         agents: AgentSide | None = None,
     ) -> None:
         self._plan = plan
         self._tokenizer = tokenizer
         self._judge = judge
-        self._told = told
+        self._told = on_measured
         self._so_far = so_far
         self._agents = agents
         self._params = SamplingParams(
@@ -90,9 +90,9 @@ class HeldOut:
             right = self._right(part, rollouts, said)
             every += right
             if several:
-                found = proportion(right, asked[part.name])
-                metrics[f"{PREFIX}{part.name}/{HELD_OUT}"] = found.mean
-                self._told(step, found, part.name)
+                estimate = proportion(right, asked[part.name])
+                metrics[f"{PREFIX}{part.name}/{HELD_OUT}"] = estimate.mean
+                self._told(step, estimate, part.name)
         if not parts:
             return {}
         accuracy = proportion(every, [question for part in parts for question in asked[part.name]])

@@ -79,7 +79,7 @@ class Caller:
             values, last, seconds = self._retried(call, completions, pause, error, time.perf_counter() - started)
             if last is not None:
                 return [self.raised(last, row, seconds / len(rows)) for row in rows]
-        return self.read_batch(values, rows, seconds, [one.turns for one in completions])
+        return self.read_batch(values, rows, seconds, [completion.turns for completion in completions])
 
     def read(self, value: Any, row: int, seconds: float, turns: int) -> Result:
         """Reads what was returned for a rollout of so many turns, and reports what the contract does not allow."""
@@ -147,7 +147,7 @@ class Caller:
 
     def differing(self, group: Sequence[Completion]) -> str | None:
         """Returns a column in which the rows of a group differ, or None: its plugin reads one row for all of them."""
-        first, others = group[0].row, [one.row for one in group[1:] if one.row is not group[0].row]
+        first, others = group[0].row, [other.row for other in group[1:] if other.row is not group[0].row]
         for column in self.plugin.spec.columns if others else ():
             values = [row.get(column.found_in(row) or column.name, column.default) for row in (first, *others)]
             if any(value is not values[0] and repr(value) != repr(values[0]) for value in values):

@@ -177,7 +177,7 @@ class _Loop:
         elif error is not None:
             results = [caller.raised(error, row, share) for row in rows]
         elif task.together:
-            results = caller.read_batch(value, rows, seconds, [one.turns for one in completions])
+            results = caller.read_batch(value, rows, seconds, [completion.turns for completion in completions])
         else:
             results = [caller.read(value, rows[0], seconds, completions[0].turns)]
         task.settle(indices, results)

@@ -83,8 +83,8 @@ class StartCallback(TrainerCallback):  # type: ignore[misc]  # transformers is n
 class LossCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
     """Tells the loss of every supervised step, and ends the warm-up when the run is to stop."""
 
-    def __init__(self, told: Callable[[int, float], None], stop: StopRequest) -> None:
-        self._told = told
+    def __init__(self, on_loss: Callable[[int, float], None], stop: StopRequest) -> None:
+        self._told = on_loss
         self._stop = stop
 
     def on_step_end(

@@ -179,4 +179,7 @@ def _uses(method: Callable[..., Any], name: str) -> bool:
     code = getattr(function, "__code__", None)
     if code is None:
         return True
-    return any(one.opname.startswith("LOAD_") and one.argval == name for one in dis.get_instructions(code))
+    return any(
+        instruction.opname.startswith("LOAD_") and instruction.argval == name
+        for instruction in dis.get_instructions(code)
+    )

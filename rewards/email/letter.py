@@ -83,8 +83,8 @@ def _greeting(opening: str) -> str:
 
 
 def _end(opening: str, start: int) -> int:
-    found = _GREETING_END.search(opening, start)
-    return found.start() if found else len(opening)
+    match = _GREETING_END.search(opening, start)
+    return match.start() if match else len(opening)
 
 
 def _without_reasoning(completion: str) -> str:

@@ -192,13 +192,13 @@ def gold_number(answer: object) -> Number | None:
         return None
     text = str(answer)
     stated = text.rpartition("####")[2]
-    found = read_number(stated, units=True)
-    if found is None and (spoken := _spoken(stated)):
-        found = spoken[0]
-    if found is None and "####" not in text:
+    number = read_number(stated, units=True)
+    if number is None and (spoken := _spoken(stated)):
+        number = spoken[0]
+    if number is None and "####" not in text:
         marked = _explicit(plain_text(text[-_READ:]))
-        found = marked.numbers[0] if marked and len(marked.numbers) == 1 else None
-    return found if found is not None and is_exact(found) else None
+        number = marked.numbers[0] if marked and len(marked.numbers) == 1 else None
+    return number if number is not None and is_exact(number) else None
 
 
 def gold_numbers(answer: object) -> tuple[Number, ...]:
@@ -208,7 +208,7 @@ def gold_numbers(answer: object) -> tuple[Number, ...]:
         answer: as for `gold_number`, or a list of such golds, of which unusable ones are left out.
     """
     golds = answer if isinstance(answer, list | tuple) else [answer]
-    return tuple(found for found in map(gold_number, golds) if found is not None)
+    return tuple(number for number in map(gold_number, golds) if number is not None)
 
 
 def names_none(content: str) -> bool:
@@ -274,12 +274,12 @@ def _guess_leads(content: str) -> bool:
 
 def _boxes_before(text: str, end: int) -> Iterator[Number]:
     """The numbers of the boxes before one that nothing but commas and joining words part from it."""
-    while found := _BOX_BEFORE.search(text, max(0, end - _REACH), end):
-        number = read_number(found[1], units=True)
+    while match := _BOX_BEFORE.search(text, max(0, end - _REACH), end):
+        number = read_number(match[1], units=True)
         if number is None:
             return
         yield number
-        end = found.start()
+        end = match.start()
 
 
 def _vague(content: str) -> bool:
@@ -533,8 +533,8 @@ def _equated(content: str, number: Number, numbers: list[Number]) -> Iterator[Nu
 
 def _contrary(content: str, number: Number) -> Iterator[Number]:
     """The bare number that stands as another side of the equation before one, and is not nearly it: 71 in "71 = 72"."""
-    found = _BARE_SIDE.search(content, max(0, number.start - _SIDE), number.start)
-    side = read_number(found[1]) if found else None
+    match = _BARE_SIDE.search(content, max(0, number.start - _SIDE), number.start)
+    side = read_number(match[1]) if match else None
     if side is not None:
         gap = distance(side, number)
         whole = side.value.denominator == number.value.denominator == 1
@@ -550,8 +550,8 @@ def _result(joint: str, operand: Number) -> list[Number]:
 
 def _leads(content: str) -> bool:
     """True when nothing but signs and brackets stands before the first number."""
-    found = next(numbers_in(content[:_LONGEST]), None) if _DIGIT.search(content) else None
-    return found is not None and not any(c.isalnum() for c in content[: found.start])
+    leading = next(numbers_in(content[:_LONGEST]), None) if _DIGIT.search(content) else None
+    return leading is not None and not any(c.isalnum() for c in content[: leading.start])
 
 
 def _shorten(text: str) -> str:

@@ -79,8 +79,8 @@ def places() -> dict[str, str]:
     """Returns the folders in which groups can be made, by controller; empty where there are none."""
     own = _own_groups()
     if "memory" in own:
-        found: dict[str, str] = {name: own[name] for name in ("memory", "cpuacct") if name in own}
-        return found if all(_can_make(folder) for folder in found.values()) else {}
+        folders: dict[str, str] = {name: own[name] for name in ("memory", "cpuacct") if name in own}
+        return folders if all(_can_make(folder) for folder in folders.values()) else {}
     if "" not in own:
         return {}
     for folder in (own[""], os.path.dirname(own[""])):

@@ -125,13 +125,13 @@ def place(shape: Shape, work: Work, cluster: Cluster, share: Share | None = None
     Raises:
         UsageError: it fits nowhere.
     """
-    found = list(_placements(shape, work, cluster, share or Share()))
-    if not found:
+    placements = list(_placements(shape, work, cluster, share or Share()))
+    if not placements:
         raise UsageError(
             f"on {cluster.count} x {cluster.gpu.name} no placement holds weights, gradients, optimizer and one "
             "sequence, sharded as far as possible. Take more nodes, a shorter context, or train an adapter (--lora)."
         )
-    return min(found, key=lambda one: one.step)
+    return min(placements, key=lambda placement: placement.step)
 
 
 def _placements(shape: Shape, work: Work, cluster: Cluster, share: Share) -> Iterator[Placement]:
@@ -139,9 +139,9 @@ def _placements(shape: Shape, work: Work, cluster: Cluster, share: Share) -> Ite
     unit = cluster.per_node if cluster.nodes > 1 else 1
     for servers in range(unit, cluster.count, unit) if work.apart else (0,):
         for sharding in SHARDINGS if cluster.count - servers > 1 else SHARDINGS[:1]:
-            found = list(_sharded(shape, work, cluster, servers, sharding, share))
-            if found:
-                yield from found
+            placements = list(_sharded(shape, work, cluster, servers, sharding, share))
+            if placements:
+                yield from placements
                 break
 
 

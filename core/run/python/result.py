@@ -133,12 +133,12 @@ class Run:
             yield "held-out accuracy", f"{line.before:.1%}{reached}"
 
     def _weights(self) -> tuple[Any, PreTrainedTokenizerBase]:
-        found = find_run_weights(self.path)
-        assert found.trained is not None
-        if self._loaded is None or self._loaded[0] != found.trained.folder:
+        weights = find_run_weights(self.path)
+        assert weights.trained is not None
+        if self._loaded is None or self._loaded[0] != weights.trained.folder:
             self._loaded = None  # so that not two of them are in memory
-            tokenizer = load_tokenizer(found.tokenizer_source)
-            self._loaded = (found.trained.folder, load_weights(found), tokenizer)
+            tokenizer = load_tokenizer(weights.tokenizer_source)
+            self._loaded = (weights.trained.folder, load_weights(weights), tokenizer)
         return self._loaded[1], self._loaded[2]
 
 
@@ -190,10 +190,10 @@ class Rollouts:
             return table([("rollouts", "none yet")])
         last = self.steps[-1]
         rows = read_rollouts(self._run, last)
-        told = f"steps {_range(self.steps)}; of step {last}, {len(rows)} completions:"
+        title = f"steps {_range(self.steps)}; of step {last}, {len(rows)} completions:"
         scores = [name for name in rows[0] if name.startswith("score.")]
         heads = ["group", "completion", *scores, "reward", "advantage"]
-        return table([("rollouts", told)]) + table([[row[name] for name in heads] for row in rows[:5]], heads)
+        return table([("rollouts", title)]) + table([[row[name] for name in heads] for row in rows[:5]], heads)
 
 
 def load(run_dir: str | Path) -> Run:

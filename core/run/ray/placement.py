@@ -30,7 +30,7 @@ class Placement:
 
     def lines(self) -> list[str]:
         training, serving = Counter(self.ranks), Counter(self.servers)
-        found = []
+        lines = []
         for number, (node, scoring) in enumerate(self.scorers, 1):
             parts = []
             if training[node]:
@@ -39,8 +39,8 @@ class Placement:
                 parts.append(f"{serving[node]} that sample{'s' if serving[node] == 1 else ''}")
             parts.append(f"{scoring} that score{'s' if scoring == 1 else ''}")
             has = f"{node.cpus} processors" + (f", {node.gpus} GPUs" if node.gpus else "")
-            found.append(f"node {number} ({node.address}, {has}): processes: {', '.join(parts)}")
-        return found
+            lines.append(f"node {number} ({node.address}, {has}): processes: {', '.join(parts)}")
+        return lines
 
 
 def place(nodes: Sequence[Node], asked: Asked) -> Placement:
@@ -92,7 +92,7 @@ def _ranks(nodes: Sequence[Node], room: dict[Node, int], asked: Asked, there: st
             raise unfit
         share = dict.fromkeys(most[: asked.nodes], 0)
         for _ in range(asked.workers):
-            node = min(share, key=lambda one: (share[one] >= room[one], share[one]))
+            node = min(share, key=lambda candidate: (share[candidate] >= room[candidate], share[candidate]))
             share[node] += 1
         if any(share[node] > room[node] for node in share):
             raise unfit

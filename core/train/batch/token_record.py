@@ -69,4 +69,4 @@ class TrainedTokens:
 
 
 def _rounded(values: torch.Tensor) -> tuple[float, ...]:
-    return tuple(round(one, DIGITS) + 0.0 for one in values.tolist())
+    return tuple(round(value, DIGITS) + 0.0 for value in values.tolist())

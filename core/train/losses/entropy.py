@@ -56,7 +56,7 @@ def top_entropy(
         epsilon, epsilon_high, delta: those of `dapo`.
     """
     assert tokens.entropies is not None
-    found = clipped(tokens.ratio(), tokens.advantages, epsilon, epsilon_high, delta)
+    costs = clipped(tokens.ratio(), tokens.advantages, epsilon, epsilon_high, delta)
     counted = tokens.entropies[tokens.mask > 0]
     learns = tokens.entropies >= (counted.quantile(1 - share) if len(counted) else 0.0)
-    return TokenCosts(found.costs * learns, found.ratio, found.low, found.high, {"learning": learns})
+    return TokenCosts(costs.costs * learns, costs.ratio, costs.low, costs.high, {"learning": learns})

@@ -328,7 +328,7 @@ def is_per_token(loss: BoundLoss, correction: Correction) -> bool:
     for known in (None, old):
         advantages = torch.tensor([1.0, -1.0, 0.5, -0.5], dtype=torch.float64)
         tried = PassLoss(Objective(loss), counts, mask, advantages, known, None, old, correction, cap=2.0)
-        found = tried.coefficients(logps.masked_fill(~some, 0.0))[some]
-        if not torch.equal(found, tried.coefficients(logps)[some]):
+        derivatives = tried.coefficients(logps.masked_fill(~some, 0.0))[some]
+        if not torch.equal(derivatives, tried.coefficients(logps)[some]):
             return False
     return True
