@@ -94,16 +94,16 @@ class Fused(torch.autograd.Function):
             return (None,) * 11
         d_hidden = times(rows, grad_logp)
         factor = _common_factor(grad_logp, given)
-        found, ctx.found = ctx.found, None  # they become the parameters' own; a second backward pass makes others
-        if factor is not None and found is not None:
-            found = tuple(gradient.mul_(factor) if gradient is not None else None for gradient in found)
+        grads, ctx.found = ctx.found, None  # they become the parameters' own; a second backward pass makes others
+        if factor is not None and grads is not None:
+            grads = tuple(gradient.mul_(factor) if gradient is not None else None for gradient in grads)
         else:
             with gathered():
                 head = head.holding(weight, bias, lora_a, lora_b)
                 known = Known(target, log_total, missed, None, grad_logp, None, None)
                 wanted = (False, *ctx.needs_input_grad[1:5])
-                found = gradients(hidden, head, known, tile, wanted=wanted)[1:]
-        return d_hidden, *found, None, None, None, None, None, None
+                grads = gradients(hidden, head, known, tile, wanted=wanted)[1:]
+        return d_hidden, *grads, None, None, None, None, None, None
 
 
 class _HeadGradients:

@@ -211,7 +211,9 @@ class _Plain:
         given = {name: value for name, value in named.items() if name in self.columns}
         row = dict(zip(self.columns, columns, strict=False)) | given
         alone = isinstance(completion, Completion | str)
-        members = [one if isinstance(one, Completion) else Completion(one, row=row) for one in _listed(completion)]
+        members = [
+            member if isinstance(member, Completion) else Completion(member, row=row) for member in _listed(completion)
+        ]
         spec = RubricSpec("rubric", 1, self, components=self.components, combine=self.combine)
         bound = bound_components(BoundReward(spec, "", options, timeout=math.inf))
         values: list[list[Value]] = [[] for _ in members]

@@ -232,7 +232,7 @@ def report(
     width = max(len(what) for what, _, _ in table)
     limit = longest or MAX_CONTEXT
     context = largest_context(shape, job, device, limit)
-    found = [
+    printed = [
         f"{title[0]}: {shape.parameters / 1e6:,.1f} M parameters, {shape.layers} layers, hidden {shape.hidden}, "
         f"vocabulary {shape.vocabulary:,}",
         f"{title[1]}, {job.share} completions of up to {job.context:,} tokens with their prompt",
@@ -245,9 +245,9 @@ def report(
     chosen, other, more = fits
     if chosen is None and other is not None:
         settings = " ".join(f"--set {pair}" for pair in pairs(other))
-        found.append(f"does not fit with the settings that were given. These fit: {settings}")
+        printed.append(f"does not fit with the settings that were given. These fit: {settings}")
     elif chosen is None and more is not None:
-        found += [
+        printed += [
             f"does not fit on one. {remedies(shape, job, device)}",
             f"{described(more)}: {gib(more.fit.update)} GiB in an update, {gib(more.fit.rollout)} GiB while "
             "generating, with",
@@ -255,16 +255,16 @@ def report(
             f"  started by: {launch_command(more)} ...",
         ]
     elif chosen is None:
-        found.append(f"does not fit. {remedies(shape, job, device)}")
+        printed.append(f"does not fit. {remedies(shape, job, device)}")
     else:
-        found += [
+        printed += [
             f"fits: {gib(chosen.update)} GiB in an update, {gib(chosen.rollout)} GiB while generating, with",
             *([f"  {gib(chosen.host)} GiB of host memory and"] if chosen.host else []),
             "  " + " ".join(f"--set {pair}" for pair in pairs(chosen)),
         ]
-    found += [
+    printed += [
         f"largest context with {job.share} decoded at once: {context:,} tokens"
         + (" (the model's own limit)" if context == longest else ""),
         f"most sequences of {job.context:,} tokens decoded at once: {largest_group(shape, job, device):,}",
     ]
-    return found
+    return printed

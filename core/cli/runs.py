@@ -164,18 +164,18 @@ def _page(run: Path, step: int, recorded: Sequence[Rollout], shown: Sequence[Rol
     groups = len({rollout.group for rollout in recorded})
     count = f"{len(shown)} of {len(recorded)}" if len(shown) < len(recorded) else str(len(recorded))
     yield LINE, Text(f"{_named(run)}, step {step}: {count} completions, {counted(groups, 'group')}", style="bold")
-    told: set[str] = set()  # a system message that all groups share is shown once
+    shown_systems: set[str] = set()  # a system message that all groups share is shown once
     agents: dict[str, str] = {}  # and one that agents share
     for members in by_group(shown):
         yield LINE, Text(f"\ngroup {members[0].group}", style="bold cyan")
         for message in members[0].prompt:
             role, content = message["role"], message["content"]
-            if role == "system" and content in told:
+            if role == "system" and content in shown_systems:
                 continue
             yield LINE, Text(f"{role if role in ROLES else f'role {one_line(role, 40)}'}:", style="dim")
             yield quoted(content, "dim" if role == "system" else "")
             if role == "system":
-                told.add(content)
+                shown_systems.add(content)
         if row := worth_showing(members[0]):
             yield LINE, Text("row:", style="dim")
             yield quoted("\n".join(f"{one_line(name)}: {one_line(value)}" for name, value in row.items()), "dim")

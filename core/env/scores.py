@@ -49,7 +49,11 @@ def right_by_env(
         if verifier is None:
             continue
         judged = scorer.judge([completions[i] for i in places], rows=places, only=[verifier.name])[verifier.name]
-        ended = [one for place, one in zip(places, judged, strict=True) if completions[place].finish_reason != "error"]
+        ended = [
+            verdict
+            for place, verdict in zip(places, judged, strict=True)
+            if completions[place].finish_reason != "error"
+        ]
         judged_by(verifier, ended)  # what the environment failed on is no fault of the verifier
         for place, judgement in zip(places, judged, strict=True):
             right[place] = judgement.verdict.ok if judgement.verdict else None

@@ -74,12 +74,12 @@ def answers(
     )
     torch.manual_seed(seed)
     wanted = [ids for ids in prompts for _ in range(samples)]
-    found: list[Answer] = []
+    replies: list[Answer] = []
     for first in range(0, len(wanted), BATCH):
         sampled = sample(model, wanted[first : first + BATCH], params)
         texts = tokenizer.batch_decode([s.token_ids for s in sampled], skip_special_tokens=True)
-        found += [Answer(text, s.finish_reason == "length") for text, s in zip(texts, sampled, strict=True)]
-    return [found[i : i + samples] for i in range(0, len(found), samples)]
+        replies += [Answer(text, s.finish_reason == "length") for text, s in zip(texts, sampled, strict=True)]
+    return [replies[i : i + samples] for i in range(0, len(replies), samples)]
 
 
 @dataclass(frozen=True, slots=True)

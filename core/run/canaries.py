@@ -131,7 +131,7 @@ class CanaryWatch:
                 reasons[index] = result.reason or ""
         return scores, reasons
 
-    def _shares(self, plugin: _Plugin, said: Sequence[Said]) -> dict[str, float]:
+    def _shares(self, plugin: _Plugin, values: Sequence[Said]) -> dict[str, float]:
         """Returns the four shares; one of nothing is left out."""
         due = {index: self._canaries[index].expect for index in plugin.indices}
         scores = [score for score in due.values() if score is not None]
@@ -142,10 +142,10 @@ class CanaryWatch:
             negatives = [i for i, score in due.items() if score is None or score <= 0]
             positives = [i for i, score in due.items() if score is not None and score > 0]
         shares = {
-            "false_positive": mean_or_none([self._paid_more(i, said[i]) for i in negatives]),
-            "false_negative": mean_or_none([self._paid_less(i, said[i]) for i in positives]),
-            "failure": mean_or_none([said[i] == FAILED for i in plugin.indices]),
-            "drift": mean_or_none([said[i] != FAILED and self._is_wrong(i, said[i]) for i in plugin.indices]),
+            "false_positive": mean_or_none([self._paid_more(i, values[i]) for i in negatives]),
+            "false_negative": mean_or_none([self._paid_less(i, values[i]) for i in positives]),
+            "failure": mean_or_none([values[i] == FAILED for i in plugin.indices]),
+            "drift": mean_or_none([values[i] != FAILED and self._is_wrong(i, values[i]) for i in plugin.indices]),
         }
         return {what: share for what, share in shares.items() if share is not None}
 

@@ -83,11 +83,11 @@ class HeldOut:
         parts = [part for part in self._plan.envs if part.held_out]
         asked = {part.name: questions_of(part.env, part.held_out) for part in parts}
         several = len(self._plan.envs) > 1
-        said = self._now_and_then(sum(len(part.held_out) for part in parts))
+        report_progress = self._now_and_then(sum(len(part.held_out) for part in parts))
         every: list[bool | None] = []
         metrics: dict[str, float] = {}
         for part in parts:
-            right = self._right(part, rollouts, said)
+            right = self._right(part, rollouts, report_progress)
             every += right
             if several:
                 estimate = proportion(right, asked[part.name])

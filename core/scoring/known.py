@@ -122,7 +122,9 @@ def _checked(where: str, completion: Completion, name: str, value: Any, plugins:
             f"{where}: this run scores with no '{name}'.{did_you_mean(name, known)} It has: {', '.join(known)}."
         )
     judged = isinstance(value, bool)
-    fitting = [one for one in named if value is None or (one[0].spec.kind == "verifier") == judged]
+    fitting = [
+        reward_name for reward_name in named if value is None or (reward_name[0].spec.kind == "verifier") == judged
+    ]
     if not fitting or not (value is None or judged or _is_score(value)):
         wanted = "true, false or null" if named[0][0].spec.kind == "verifier" else "a finite number or null"
         raise DatasetError(

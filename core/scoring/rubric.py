@@ -72,9 +72,9 @@ class RubricBatch:
             if len(indices) == len(self._rows):
                 self._found[name] = list(outcomes)
                 continue
-            found = self._found[name]
+            own = self._found[name]
             for index, outcome in zip(indices, outcomes, strict=True):
-                found[index] = outcome
+                own[index] = outcome
         for node in reversed(self._nodes):
             if node.children and node.last == wave:
                 self._total(node)

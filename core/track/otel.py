@@ -242,9 +242,9 @@ class _Exporter(SpanExporter):  # type: ignore[misc]  # OpenTelemetry is not ins
             self._reason = self._reason or f"{type(error).__name__}: {error}"
             return SpanExportResult.FAILURE
         finally:
-            said, _here.said = _here.said, None
+            message, _here.said = _here.said, None
         if result is not SpanExportResult.SUCCESS:
-            self._reason = self._reason or said or "no reason was given"
+            self._reason = self._reason or message or "no reason was given"
         return result
 
     def lost(self) -> str:

@@ -264,11 +264,11 @@ def sampled(rows: Sequence[RolloutRow]) -> list[RolloutRow]:
     groups: dict[int, list[RolloutRow]] = {}
     for row in rows:
         groups.setdefault(row.group, []).append(row)
-    found: list[RolloutRow] = []
+    chosen: list[RolloutRow] = []
     for members in groups.values():
         scored = sorted(members, key=lambda row: -math.inf if row.reward is None else row.reward)
-        found += scored[-1:] if len(scored) == 1 else [scored[-1], scored[0]]
-    return found[:SAMPLED]
+        chosen += scored[-1:] if len(scored) == 1 else [scored[-1], scored[0]]
+    return chosen[:SAMPLED]
 
 
 def flat(tree: Mapping[str, Any], before: str = "") -> dict[str, str]:

@@ -108,11 +108,11 @@ def refuse_broken_update(step: int, logs: Mapping[str, Any], what: str = "step")
     Raises:
         RunError: the logged loss or the gradient's norm is infinite or NaN.
     """
-    for name, said in (("loss", "the loss"), ("grad_norm", "the gradient's norm")):
+    for name, label in (("loss", "the loss"), ("grad_norm", "the gradient's norm")):
         value = logs.get(name)
         if value is not None and not math.isfinite(value):
             raise RunError(
-                f"{said} of {what} {step} is {float(value)}, and the weights are unusable; they were not saved. "
+                f"{label} of {what} {step} is {float(value)}, and the weights are unusable; they were not saved. "
                 "Lower the learning rate, or train in float32 with train.dtype='float32'."
             )
 

@@ -125,7 +125,7 @@ def _read_clone(path: Path, split: str, subset: str | None) -> StoredRows:
         if "Config name is missing" in str(error):
             remedy = "Choose one of its configurations with the option 'subset'"
         raise DatasetError(f"{path}: no rows for the split '{split}': {_first_line(error)}. {remedy}.") from error
-    splits = {str(name): [Path(file) for file in found] for name, found in (files or {}).items()}
+    splits = {str(name): [Path(file) for file in paths] for name, paths in (files or {}).items()}
 
     return _chosen(split, splits, _of_files, str(path), _only(splits))
 

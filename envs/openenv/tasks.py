@@ -64,8 +64,8 @@ def _row(task: Any, split: str, index: int) -> dict[str, Any]:
 def _splits(url: str, seconds: float) -> tuple[str, dict[str, str]]:
     """Returns the environment's name as a part of an address, and its splits with their types."""
     (name,) = _asked(f"{url}/list_environments", seconds)
-    found = _asked(f"{url}/{quote(name, safe='')}/splits", seconds)
-    splits = {str(split["name"]): str(split.get("type", "")) for split in found}
+    listed = _asked(f"{url}/{quote(name, safe='')}/splits", seconds)
+    splits = {str(split["name"]): str(split.get("type", "")) for split in listed}
     return quote(name, safe=""), splits
 
 

@@ -241,22 +241,22 @@ def _clauses(formula: Any, *, negated: bool) -> frozenset[Clause] | None:
         if operation == "\u00ac":
             return clauses(left, not negated)
         if operation == "\u2194":
-            one = _joined(clauses(left, True), clauses(right, negated), conjunction=False)
+            joined = _joined(clauses(left, True), clauses(right, negated), conjunction=False)
             other = _joined(clauses(left, False), clauses(right, not negated), conjunction=False)
-            return _joined(one, other, conjunction=True)
-        one = clauses(left, negated != (operation == "\u2192"))
-        return _joined(one, clauses(right, negated), conjunction=(operation == "\u2227") != negated)
+            return _joined(joined, other, conjunction=True)
+        joined = clauses(left, negated != (operation == "\u2192"))
+        return _joined(joined, clauses(right, negated), conjunction=(operation == "\u2227") != negated)
 
     return clauses(formula, negated)
 
 
 def _joined(
-    one: frozenset[Clause] | None, other: frozenset[Clause] | None, *, conjunction: bool
+    first: frozenset[Clause] | None, other: frozenset[Clause] | None, *, conjunction: bool
 ) -> frozenset[Clause] | None:
     """Returns the clauses of two formulas that both hold, or of which one does."""
-    if one is None or other is None or len(one) * len(other) > _MOST_CLAUSES:
+    if first is None or other is None or len(first) * len(other) > _MOST_CLAUSES:
         return None
-    return one | other if conjunction else frozenset(left | right for left in one for right in other)
+    return first | other if conjunction else frozenset(left | right for left in first for right in other)
 
 
 def _near(answer: str, entry: Entry) -> str:

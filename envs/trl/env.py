@@ -67,7 +67,9 @@ class ToolEnv(gymnasium.Env[str, str]):
                 f"{self._name}: reset returned a {type(observation).__name__}, and the policy reads text only. Return "
                 "a text, or None to add nothing to the prompt."
             )
-        prompt = [{"role": "user", "content": asked}] if isinstance(asked, str) else [dict(one) for one in asked]
+        prompt = (
+            [{"role": "user", "content": asked}] if isinstance(asked, str) else [dict(message) for message in asked]
+        )
         prompt[-1]["content"] += observation or ""
         self._open = True
         columns = {name: value for name, value in row.items() if name != "prompt"}

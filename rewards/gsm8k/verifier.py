@@ -43,7 +43,7 @@ def gsm8k(completion: str, answer: str | list[str]) -> Verdict:
     golds = gold_numbers(answer)
     if not golds:
         return Verdict(None, extracted, f"the gold answer {_brief(answer)} is not one number")
-    gold = " or ".join(one.text for one in golds)
+    gold = " or ".join(gold_number.text for gold_number in golds)
     if stated is None:
         return Verdict(False, None, "no number and no marked answer in the completion")
     if not stated.numbers:

@@ -406,15 +406,15 @@ def _stated(content: str, *, leading: bool = True, terms: bool = False) -> tuple
     if values is not None:
         return values
     outside = _ASIDE.sub(lambda aside: " " * len(aside[0]), content)
-    found = one_quantity(content, list(numbers_in(content)))
-    if not found:
+    quantities = one_quantity(content, list(numbers_in(content)))
+    if not quantities:
         return None
     denied = [
         number
-        for number in found
+        for number in quantities
         if _DENIAL.search(content, max(0, number.start - 40), number.start) or REJECTED.match(content, number.end)
     ]
-    outer = [number for number in found if not outside[number.start].isspace()] or found
+    outer = [number for number in quantities if not outside[number.start].isspace()] or quantities
     numbers = [number for number in outer if number not in denied]
     begin = stated_from(content)
     numbers = [number for number in numbers if number.start >= begin and not _is_whole(content, number)]
@@ -521,7 +521,7 @@ def _rounds(content: str, exact: Number, number: Number) -> bool:
 
 def _equated(content: str, number: Number, numbers: list[Number]) -> Iterator[Number]:
     """The numbers before one that are set equal to something as it is: 71 in "x=71, x=72"."""
-    for earlier in reversed([one for one in numbers if one.end <= number.start]):
+    for earlier in reversed([value for value in numbers if value.end <= number.start]):
         after_blank = _EQUATED_AFTER_BLANK.fullmatch(content, earlier.end, number.start)
         if not _EQUATED.fullmatch(content, earlier.end, number.start) and not (
             after_blank and _SET_EQUAL.search(content, max(0, earlier.start - 8), earlier.start)

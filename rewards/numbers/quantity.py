@@ -192,7 +192,10 @@ def same_amount(text: str, gold: str) -> bool | None:
 def turns(text: str, gold: str) -> bool:
     """True where one of two texts is in degrees and the other in radians, so that only pi can tell what is equal."""
     units = unit(text), unit(gold)
-    return {name for one in units if one for name, _power in one.dimensions} == {"angle", "radians"}
+    return {name for other_unit in units if other_unit for name, _power in other_unit.dimensions} == {
+        "angle",
+        "radians",
+    }
 
 
 def unit(text: str) -> Unit | None:

@@ -119,14 +119,14 @@ def _own_groups() -> dict[str, str]:
             lines = [line.rstrip("\n").split(":", 2) for line in groups]
     except OSError:
         return {}
-    found = {}
+    by_controller = {}
     for _, names, path in lines:
         for name in names.split(","):
             if name in mounted:
                 root, point = mounted[name]
                 inside = path[len(root) :] if root != "/" and path.startswith(root) else path
-                found[name] = f"{point}/{inside}".replace("//", "/").rstrip("/")
-    return found
+                by_controller[name] = f"{point}/{inside}".replace("//", "/").rstrip("/")
+    return by_controller
 
 
 def _counts(path: str) -> dict[str, int]:

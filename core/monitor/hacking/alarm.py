@@ -124,7 +124,7 @@ def smallest(bound: BoundReward, completion: Completion, score: float, deadline:
                 for text in texts
             ]
             scores = [outcome.score for outcome in scorer.score(tried)[bound.name]]
-            return [one is not None and one >= score - SAME * max(1.0, abs(score)) for one in scores]
+            return [value is not None and value >= score - SAME * max(1.0, abs(score)) for value in scores]
 
         return shrink(completion.text, keeps, calls=CALLS).text
 

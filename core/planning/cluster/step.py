@@ -218,8 +218,8 @@ def _products(shape: Shape, context: int) -> float:
 
 def _sequence(shape: Shape, context: int, checkpointing: str) -> int:
     """Bytes that one more sequence in a micro batch takes."""
-    two, one = (shape.update(context, n, checkpointing, "cuda") for n in (2, 1))
-    return two - one
+    two, single = (shape.update(context, n, checkpointing, "cuda") for n in (2, 1))
+    return two - single
 
 
 def _moved(shape: Shape, spread: Spread, micro_batches: int) -> float:

@@ -91,7 +91,7 @@ class ToolFormat:
         written = _rendered(tokenizer, [ASKED, calling("", [call])])
         begun = _rendered(tokenizer, [ASKED], generate=True)
         # A template that opens the thinking of a message to be written may leave it out of one with a call.
-        same = [one == other for one, other in zip(written, begun, strict=False)]
+        same = [ours == other for ours, other in zip(written, begun, strict=False)]
         return written[[*same, False].index(False) : _end(tokenizer, written, call.name)]
 
     def _read(self, tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> Mapping[str, Any]:

@@ -172,11 +172,11 @@ class Rollouts:
         steps = self.steps
         if isinstance(step, slice):
             low, high = (_from_the_end(steps, end) for end in (step.start, step.stop))
-            after = [one for one in steps if low is None or one >= low]
-            chosen = [one for one in after if high is None or one <= high][:: step.step]
+            after = [number for number in steps if low is None or number >= low]
+            chosen = [number for number in after if high is None or number <= high][:: step.step]
             if not chosen:
                 raise UsageError(f"{self._run.path} has no rollouts of these steps; it has: {_range(steps)}.")
-            return concat([self[one] for one in chosen], ignore_index=True)
+            return concat([self[number] for number in chosen], ignore_index=True)
         if step < -len(steps):
             raise UsageError(f"{self._run.path} has rollouts of {len(steps)} steps: {_range(steps)}.")
         rows = read_rollouts(self._run, _from_the_end(steps, step) or 0)

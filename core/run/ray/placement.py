@@ -80,7 +80,7 @@ def _ranks(nodes: Sequence[Node], room: dict[Node, int], asked: Asked, there: st
     most = sorted(nodes, key=lambda node: -room[node])  # stable: the preferred ones stay first among equals
     if asked.nodes is None:
         fitting = next(
-            (n for n in range(1, len(most) + 1) if sum(room[one] for one in most[:n]) >= asked.workers), None
+            (n for n in range(1, len(most) + 1) if sum(room[taken] for taken in most[:n]) >= asked.workers), None
         )
         if fitting is None:
             raise unfit

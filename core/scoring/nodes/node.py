@@ -85,9 +85,9 @@ def _missing(distribution: str, version: str) -> str:
     if not distribution:
         return ""
     try:
-        found = metadata.version(distribution)
+        installed = metadata.version(distribution)
     except metadata.PackageNotFoundError:
-        found = "not installed"
-    if found == version:
+        installed = "not installed"
+    if installed == version:
         return ""
-    return f"{distribution} is {found} (Python {platform.python_version()}), and the run was started with {version}"
+    return f"{distribution} is {installed} (Python {platform.python_version()}), and the run was started with {version}"

@@ -223,7 +223,7 @@ class NodePool:
             return [job.waiting.popleft()]
         if not job.waiting:
             return []
-        workers = sum(one.workers for one in self._members.values())
+        workers = sum(each.workers for each in self._members.values())
         share = math.ceil(len(job.waiting) * member.workers / (_AT_A_NODE * workers))
         pace = job.parcel.pace
         rows = len(job.waiting[0])

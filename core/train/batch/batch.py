@@ -220,7 +220,7 @@ def batch_metrics(batch: Batch, rewards: Sequence[BoundReward]) -> dict[str, flo
         weights = torch.tensor([reward.weight for reward in rewards], dtype=torch.float64)
         compared = batch.advantages.trained.to(exact.device)
         shares = parts_of_differences(exact.T, weights, compared, batch.group_size).tolist()
-        metrics |= {f"rewards/{one.name}/of_differences": part for one, part in zip(rewards, shares, strict=True)}
+        metrics |= {f"rewards/{spec.name}/of_differences": part for spec, part in zip(rewards, shares, strict=True)}
     for reward in rewards:
         metrics |= lowest_metrics(reward, batch.outcomes[reward.name])
     for name, every in batch.outcomes.items():

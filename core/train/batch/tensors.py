@@ -29,8 +29,8 @@ def padded(
     prompts: Sequence[Sequence[int]], rollouts: Sequence[Trajectory], pad_id: int, device: torch.device
 ) -> Tensors:
     """Lays rollouts out. `prompts`: token ids, one prompt for each rollout."""
-    trees = any(one.branches for one in rollouts)
-    owners = [number for number, one in enumerate(rollouts) for _ in one.branches or (one,)]
+    trees = any(trajectory.branches for trajectory in rollouts)
+    owners = [number for number, trajectory in enumerate(rollouts) for _ in trajectory.branches or (trajectory,)]
     rows: list[tuple[Sequence[int], Trajectory | Branch]] = []
     for prompt, rollout in zip(prompts, rollouts, strict=True):
         rows += [(branch.prompt, branch) for branch in rollout.branches] or [(prompt, rollout)]

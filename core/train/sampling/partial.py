@@ -113,8 +113,8 @@ class PartialSampler:
             if any(_whole(group) for group in self._groups):
                 break
             self._begin_next()
-            more, told = self._advanced(step, part, again=False)
-            sampled, metrics = sampled + more, {**metrics, **told}
+            more, measured = self._advanced(step, part, again=False)
+            sampled, metrics = sampled + more, {**metrics, **measured}
         whole = [group for group in self._groups if _whole(group)]
         self._given = whole[: self._part.groups]
         self._groups = [group for group in self._groups if not any(group is rollout for rollout in self._given)]

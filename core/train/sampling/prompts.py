@@ -117,7 +117,8 @@ class Prompts:
         self._forget(step)
         rows, seed = len(self._rows[env]), f"{self._seed} {env}"
         known = {
-            row: [one for one in every if one.step <= step - self._lag] for row, every in self._visits[env].items()
+            row: [environment for environment in every if environment.step <= step - self._lag]
+            for row, every in self._visits[env].items()
         }
         visits = {row: every for row, every in known.items() if every}
         return self._sampler.choose(RowsSeen(rows, count, step, seed, visits, frozenset(taken)))
