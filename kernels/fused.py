@@ -68,18 +68,18 @@ class Fused(torch.autograd.Function):
         whole = Tile(room, vocabulary)
         buffer = head.buffer(hidden, room, vocabulary)
         mixed = torch.empty(room, width, dtype=head.exact, device=hidden.device)
-        found = _HeadGradients(head, ctx.needs_input_grad[1:5])
+        gradients = _HeadGradients(head, ctx.needs_input_grad[1:5])
         for first, last in spans(len(hidden), room):
             part, own = sums.part(first, last), target[first:last]
             u = mixed[: last - first]
             e, b = jacobian_rows(hidden[first:last], head, own, part, whole, entropy, buffer, u)
             rows[first:last] = u
             given[first:last] = coefficients(part.logp(), slice(first, last))
-            found.add(hidden[first:last], own, part, e, b, given[first:last])
+            gradients.add(hidden[first:last], own, part, e, b, given[first:last])
         ctx.save_for_backward(
             hidden, weight, bias, lora_a, lora_b, target, sums.log_total(), sums.missed(), given, rows
         )
-        ctx.settings, ctx.found = (head, tile, gathered), found.all()
+        ctx.settings, ctx.found = (head, tile, gathered), gradients.all()
         entropies = sums.entropy() if entropy else None
         if entropies is not None:
             ctx.mark_non_differentiable(entropies)
@@ -94,16 +94,16 @@ class Fused(torch.autograd.Function):
             return (None,) * 11
         d_hidden = times(rows, grad_logp)
         factor = _common_factor(grad_logp, given)
-        found, ctx.found = ctx.found, None  # they become the parameters' own; a second backward pass makes others
-        if factor is not None and found is not None:
-            found = tuple(one.mul_(factor) if one is not None else None for one in found)
+        grads, ctx.found = ctx.found, None  # they become the parameters' own; a second backward pass makes others
+        if factor is not None and grads is not None:
+            grads = tuple(gradient.mul_(factor) if gradient is not None else None for gradient in grads)
         else:
             with gathered():
                 head = head.holding(weight, bias, lora_a, lora_b)
                 known = Known(target, log_total, missed, None, grad_logp, None, None)
                 wanted = (False, *ctx.needs_input_grad[1:5])
-                found = gradients(hidden, head, known, tile, wanted=wanted)[1:]
-        return d_hidden, *found, None, None, None, None, None, None
+                grads = gradients(hidden, head, known, tile, wanted=wanted)[1:]
+        return d_hidden, *grads, None, None, None, None, None, None
 
 
 class _HeadGradients:
@@ -158,9 +158,11 @@ class _HeadGradients:
 
     def all(self) -> tuple[Gradient, ...]:
         """Weight, bias, A and B, in the dtypes of the parameters."""
-        found = (self.weight, self.bias, self.lora_a, self.lora_b)
-        pairs = zip(found, self._parameters, strict=True)
-        return tuple(one.to(of.dtype) if one is not None and of is not None else None for one, of in pairs)
+        gradients = (self.weight, self.bias, self.lora_a, self.lora_b)
+        pairs = zip(gradients, self._parameters, strict=True)
+        return tuple(
+            gradient.to(of.dtype) if gradient is not None and of is not None else None for gradient, of in pairs
+        )
 
 
 def _common_factor(grad: torch.Tensor, given: torch.Tensor) -> float | None:

@@ -54,7 +54,6 @@ class Head:
 
     @property
     def exact(self) -> torch.dtype:
-        """The dtype of sums."""
         return torch.float64 if self.dtype == torch.float64 else torch.float32
 
     def holding(
@@ -64,7 +63,6 @@ class Head:
         lora_a: torch.Tensor | None,
         lora_b: torch.Tensor | None,
     ) -> Head:
-        """This head with other tensors."""
         return replace(self, weight=weight, bias=bias, lora_a=lora_a, lora_b=lora_b)
 
     def buffer(self, like: torch.Tensor, rows: int, columns: int) -> torch.Tensor:

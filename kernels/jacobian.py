@@ -43,10 +43,10 @@ class JacobianRows(torch.autograd.Function):
             )
             rows[first:last] = mixed[: last - first]
         ctx.save_for_backward(rows)
-        found = sums.entropy() if entropy else None
-        if found is not None:
-            ctx.mark_non_differentiable(found)
-        return sums.logp(), found
+        entropies = sums.entropy() if entropy else None
+        if entropies is not None:
+            ctx.mark_non_differentiable(entropies)
+        return sums.logp(), entropies
 
     @staticmethod
     @once_differentiable
@@ -80,22 +80,24 @@ def jacobian_rows(
     hidden = hidden.to(head.dtype)
     folds = backend.of(hidden, head)
     adapted = head.adapted(hidden)
-    seen = torch.zeros_like(adapted) if adapted is not None else None  # the weighted sum of rows of B
+    adapted_grad = torch.zeros_like(adapted) if adapted is not None else None  # the weighted sum of rows of B
     for first, last in spans(len(head.weight), tile.columns):
         y = head.logits(hidden, adapted, first, last, buffer)
         e = folds.fold(y, target, first, sums, head, entropy=entropy, weights=True)
         if first:
             mixed.mul_(sums.shrink[:, None])
         product(mixed, e, head.rows(first, last), add=first > 0)
-        if seen is not None and head.lora_b is not None:
-            seen.mul_(sums.shrink[:, None]).addmm_(e.to(seen.dtype), head.lora_b[first:last].to(seen.dtype))
+        if adapted_grad is not None and head.lora_b is not None:
+            adapted_grad.mul_(sums.shrink[:, None]).addmm_(
+                e.to(adapted_grad.dtype), head.lora_b[first:last].to(adapted_grad.dtype)
+            )
     steep = (sums.missed() * head.gain)[:, None]
     total = sums.total.clamp(min=torch.finfo(sums.total.dtype).tiny)[:, None] * folds.boost(head)
     own = head.weight[target].to(mixed.dtype)
     torch.addcmul(own.mul_(sums.slope[:, None]), mixed, 1 / total, value=-1.0, out=mixed)
-    if seen is not None and head.lora_a is not None and head.lora_b is not None:
-        b = head.lora_b[target].to(seen.dtype).mul_(sums.slope[:, None]).sub_(seen / total)
+    if adapted_grad is not None and head.lora_a is not None and head.lora_b is not None:
+        b = head.lora_b[target].to(adapted_grad.dtype).mul_(sums.slope[:, None]).sub_(adapted_grad / total)
         mixed.addmm_(b, head.lora_a.to(mixed.dtype), alpha=head.lora_scale)
-        seen = b.mul_(steep)
+        adapted_grad = b.mul_(steep)
     mixed.mul_(steep)
-    return e, seen
+    return e, adapted_grad

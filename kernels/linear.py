@@ -31,8 +31,8 @@ def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = No
         weight: [out, in], of the same dtype.
         bias: [out] or None.
     """
-    found: torch.Tensor = _Linear.apply(x.reshape(-1, x.shape[-1]), weight, bias)  # type: ignore[no-untyped-call]
-    return found.view(*x.shape[:-1], len(weight))
+    output: torch.Tensor = _Linear.apply(x.reshape(-1, x.shape[-1]), weight, bias)  # type: ignore[no-untyped-call]
+    return output.view(*x.shape[:-1], len(weight))
 
 
 def adapted_linear(
@@ -50,8 +50,8 @@ def adapted_linear(
         lora_a, lora_b: [r, in] and [out, r], of the same dtype.
         scale: s.
     """
-    found: torch.Tensor = _Adapted.apply(x.reshape(-1, x.shape[-1]), weight, bias, lora_a, lora_b, scale)  # type: ignore[no-untyped-call]
-    return found.view(*x.shape[:-1], len(weight))
+    output: torch.Tensor = _Adapted.apply(x.reshape(-1, x.shape[-1]), weight, bias, lora_a, lora_b, scale)  # type: ignore[no-untyped-call]
+    return output.view(*x.shape[:-1], len(weight))
 
 
 class _Linear(torch.autograd.Function):

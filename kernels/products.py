@@ -29,5 +29,5 @@ def gains(left: torch.Tensor, right: torch.Tensor) -> bool:
 
 def times(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     """Returns left [N, K] @ right [K, M], plus bias [M], where `gains` says so; there is no gradient."""
-    found: torch.Tensor = torch.ops.mkldnn._linear_pointwise(left, right.t(), bias, "none", [], "")
-    return found
+    output: torch.Tensor = torch.ops.mkldnn._linear_pointwise(left, right.t(), bias, "none", [], "")
+    return output

@@ -72,15 +72,15 @@ class Recompute(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         keep = len(hidden) * len(weight) * head.exact.itemsize <= KEPT_BYTES
         sums, kept = scan(hidden, head, target, tile, entropy=entropy != "none", keep=keep)
-        found = sums.entropy() if entropy != "none" else None
+        entropies = sums.entropy() if entropy != "none" else None
         if entropy == "value":
-            ctx.mark_non_differentiable(found)
-        differentiable = found if entropy == "grad" else None
+            ctx.mark_non_differentiable(entropies)
+        differentiable = entropies if entropy == "grad" else None
         ctx.save_for_backward(
             hidden, weight, bias, lora_a, lora_b, target, sums.log_total(), sums.missed(), differentiable, kept
         )
         ctx.settings = (head, tile, gathered)
-        return sums.logp(), found
+        return sums.logp(), entropies
 
     @staticmethod
     @once_differentiable
@@ -96,8 +96,8 @@ class Recompute(torch.autograd.Function):
         with gathered():
             head = head.holding(weight, bias, lora_a, lora_b)
             known = Known(target, log_total, missed, entropy, grad_logp, grad_entropy, kept)
-            found = gradients(hidden, head, known, tile, wanted=tuple(ctx.needs_input_grad[:5]))
-        return *found, None, None, None, None, None
+            grads = gradients(hidden, head, known, tile, wanted=tuple(ctx.needs_input_grad[:5]))
+        return *grads, None, None, None, None, None
 
 
 @dataclass(frozen=True, slots=True)

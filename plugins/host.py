@@ -77,7 +77,7 @@ class Host:
             UsageError: GRPO_PLUGINS names something that is not installed.
         """
         entries = installed_entries()
-        return cls(replace(one, fault=fault) for one, fault in zip(entries, faults_of(entries), strict=True))
+        return cls(replace(entry, fault=fault) for entry, fault in zip(entries, faults_of(entries), strict=True))
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -265,8 +265,8 @@ class Host:
             except BaseException as error:  # an observer may also call sys.exit()
                 entry = loaded.entry
                 line = f"grpo_observe raised {one_line(error)}"
-                seen = ((p.state, p.distribution, p.entry_point) for p in self._problems)
-                if ("observer", entry.distribution, entry.name) not in seen:
+                known = ((p.state, p.distribution, p.entry_point) for p in self._problems)
+                if ("observer", entry.distribution, entry.name) not in known:
                     import logging
 
                     self._problems.append(
@@ -312,14 +312,14 @@ class Host:
             )
         if given is not None and GIVEN in (text.distribution, text.distribution or home):
             return given
-        found = find_registration(self._registrations, self._problems, kind, text, home)
-        note = "" if text.distribution or home else passed_over(self._registrations, found)
+        registration = find_registration(self._registrations, self._problems, kind, text, home)
+        note = "" if text.distribution or home else passed_over(self._registrations, registration)
         if note and note not in self._noted:
             import logging
 
             self._noted.add(note)
             logging.getLogger("grpo.plugins").warning(note)
-        return found
+        return registration
 
     def _without_reserved(self, kind: Kind, source: Source) -> tuple[Any, str, dict[str, Any]]:
         """Returns spec, distribution and options of a plugin that takes none of the reserved keys."""

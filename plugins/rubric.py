@@ -211,7 +211,9 @@ class _Plain:
         given = {name: value for name, value in named.items() if name in self.columns}
         row = dict(zip(self.columns, columns, strict=False)) | given
         alone = isinstance(completion, Completion | str)
-        members = [one if isinstance(one, Completion) else Completion(one, row=row) for one in _listed(completion)]
+        members = [
+            member if isinstance(member, Completion) else Completion(member, row=row) for member in _listed(completion)
+        ]
         spec = RubricSpec("rubric", 1, self, components=self.components, combine=self.combine)
         bound = bound_components(BoundReward(spec, "", options, timeout=math.inf))
         values: list[list[Value]] = [[] for _ in members]
@@ -222,9 +224,9 @@ class _Plain:
                 own.append(called.get(index, STOPPED))
             if term.gate:
                 let_through = [index for index in let_through if opens(term, called[index])]
-        found = [total(self.combine, terms(spec), own) for own in values]
-        assert not any(isinstance(one, Lack) for one in found)  # a component that fails has raised
-        return found[0] if alone else found
+        totals = [total(self.combine, terms(spec), own) for own in values]
+        assert not any(isinstance(value, Lack) for value in totals)  # a component that fails has raised
+        return totals[0] if alone else totals
 
 
 def _listed(completion: Completion | str | Sequence[Completion | str]) -> Sequence[Completion | str]:
@@ -235,7 +237,7 @@ def _called(part: BoundReward, completions: Sequence[Completion]) -> list[Any]:
     """Returns what a component makes of some completions of a group; of none it is not asked."""
     if not completions:
         return []
-    values = part.call_together(completions) if part.together else [part.call(one) for one in completions]
+    values = part.call_together(completions) if part.together else [part.call(completion) for completion in completions]
     coroutines = [value for value in (values if isinstance(values, list) else [values]) if inspect.iscoroutine(value)]
     for coroutine in coroutines:
         coroutine.close()

@@ -26,8 +26,8 @@ def text_answer(completion: str) -> str | None:
     last line that is not blank is returned, and None when there is none. Of very long texts the last 200,000
     characters are read.
     """
-    found, text = _found(completion)
-    return found or text.rpartition("\n")[2].strip() or None
+    explicit, text = _found(completion)
+    return explicit or text.rpartition("\n")[2].strip() or None
 
 
 def explicit_answer(completion: str) -> str | None:
@@ -37,8 +37,8 @@ def explicit_answer(completion: str) -> str | None:
 
 def answer_text(completion: str) -> str | None:
     """Returns the same, but all that follows the reasoning, of however many lines, where there is no explicit form."""
-    found, text = _found(completion)
-    return found or text or None
+    explicit, text = _found(completion)
+    return explicit or text or None
 
 
 def without_end_tokens(text: str) -> str:
@@ -69,8 +69,8 @@ def _found(completion: str) -> tuple[str | None, str]:
     Both are empty where a block or box without content ends the text.
     """
     part = _part(completion)
-    found = _explicit(part)
-    return found, "" if found is None and _EMPTY.search(part) else part
+    explicit = _explicit(part)
+    return explicit, "" if explicit is None and _EMPTY.search(part) else part
 
 
 def _part(completion: str) -> str:

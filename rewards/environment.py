@@ -58,10 +58,10 @@ def environment(
 @verifier(name="environment", version=1, isolation="inline")
 def success(completion: Completion) -> Verdict:
     """Whether the environment says that its goal was reached: `info["success"]` of the last step."""
-    found = completion.info.get("success")
+    flag = completion.info.get("success")
     ended = completion.info.get("terminated") or completion.info.get("truncated")
-    if not isinstance(found, bool) and completion.finish_reason == "length" and not ended:
+    if not isinstance(flag, bool) and completion.finish_reason == "length" and not ended:
         return Verdict(False, None, "a budget ended the rollout before its goal was reached")
-    if not isinstance(found, bool):
+    if not isinstance(flag, bool):
         return Verdict(None, None, "the environment does not say whether its goal was reached")
-    return Verdict(found, completion.text or None, "its goal was reached" if found else "its goal was not reached")
+    return Verdict(flag, completion.text or None, "its goal was reached" if flag else "its goal was not reached")

@@ -37,7 +37,7 @@ def says(text: str, gold: str) -> bool:
     """True for the same words, and for "Yes, ..." where the gold is yes (no, true, false) and none says the other."""
     if not is_stated(text, gold):
         return False
-    words, wanted = (_ORDINAL.sub(lambda match: _ORDINALS[int(match[1]) - 1], normal(one)) for one in (text, gold))
+    words, wanted = (_ORDINAL.sub(lambda match: _ORDINALS[int(match[1]) - 1], normal(part)) for part in (text, gold))
     other = _OPPOSITES.get(wanted)
     if words == wanted or other is None:
         return words == wanted

@@ -102,10 +102,10 @@ def _of_run(path: Path) -> tuple[list[str], list[Completion], Recorded]:
     from grpo.core.record.browse import to_completion
     from grpo.core.scoring.recorded_run import own_outcomes, rollouts_of
 
-    found = list(rollouts_of(path))
-    groups = [f"step {step}, group {rollout.group}" for step, rollout in found]
-    completions = [to_completion(rollout) for _, rollout in found]
-    return groups, numbered(groups, completions), own_outcomes(path, [rollout for _, rollout in found])
+    rollouts = list(rollouts_of(path))
+    groups = [f"step {step}, group {rollout.group}" for step, rollout in rollouts]
+    completions = [to_completion(rollout) for _, rollout in rollouts]
+    return groups, numbered(groups, completions), own_outcomes(path, [rollout for _, rollout in rollouts])
 
 
 def _of_file(path: Path, column: str | None) -> tuple[list[str], list[Completion]]:

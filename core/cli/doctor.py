@@ -25,10 +25,10 @@ def doctor(ctx: click.Context, quick: bool, as_json: bool) -> None:
     """
     from grpo.core.doctor.examine import examine
 
-    found = examine(Path("runs"), train=not quick, told=_ignored if as_json else _print)
-    worst = [line for line in found if line.state == "error"]
+    lines = examine(Path("runs"), train=not quick, told=_ignored if as_json else _print)
+    worst = [line for line in lines if line.state == "error"]
     if as_json:
-        click.echo(json.dumps({"ok": not worst, "lines": [line.as_json() for line in found]}, indent=2))
+        click.echo(json.dumps({"ok": not worst, "lines": [line.as_json() for line in lines]}, indent=2))
     ctx.exit(1 if worst else 0)
 
 

@@ -110,26 +110,28 @@ def evaluate(
     ]
     for note in dict.fromkeys(filter(None, notes)):
         click.echo(f"note: {note}", err=True)
-    found: list[tuple[EvaluationPlan, Measurement]] = []
+    measured: list[tuple[EvaluationPlan, Measurement]] = []
     for plan in plans:
         with ProgressBar(len(plan.episodes) * plan.samples, "loading") as bar, contextlib.redirect_stdout(sys.stderr):
-            found.append((plan, measure(plan, loaded=partial(bar.begins, "sampling"), sampled=bar.advanced)))
+            measured.append((plan, measure(plan, loaded=partial(bar.begins, "sampling"), sampled=bar.advanced)))
         if not as_json:
-            click.echo("\n".join([*([""] if len(found) > 1 else []), *report(*found[-1])]))
+            click.echo("\n".join([*([""] if len(measured) > 1 else []), *report(*measured[-1])]))
     if as_json:
-        summaries = [summary(*each) for each in found]
+        summaries = [summary(*each) for each in measured]
         click.echo(json.dumps(summaries if len(plans) > 1 else summaries[0], indent=2))
     if output is not None:
-        _write(output, [row for plan, measurement in found for row in recorded(plan, measurement.evaluation)])
-    for _, measurement in found:
+        _write(output, [row for plan, measurement in measured for row in recorded(plan, measurement.evaluation)])
+    for _, measurement in measured:
         for name, traceback in measurement.first_failure.items():
-            told = f"warning: '{name}' failed; the completions that it failed on are excluded. The first:\n{traceback}"
-            click.echo(printable(told), err=True)
+            warning = (
+                f"warning: '{name}' failed; the completions that it failed on are excluded. The first:\n{traceback}"
+            )
+            click.echo(printable(warning), err=True)
         if failures := measurement.evaluation.env_failures:
             count = len(measurement.evaluation.completions)
-            told = f"warning: {len(failures)} of {count} rollouts failed and are left out. The first: {failures[0]}"
-            click.echo(printable(told), err=True)
-    for plan, measurement in found:
+            warning = f"warning: {len(failures)} of {count} rollouts failed and are left out. The first: {failures[0]}"
+            click.echo(printable(warning), err=True)
+    for plan, measurement in measured:
         if len(measurement.evaluation.env_failures) == len(measurement.evaluation.completions):
             raise RunError(f"every rollout of {plan.env.name} failed in the environment, so there is no result.")
         verdicts = measurement.evaluation.verdicts
@@ -178,10 +180,10 @@ def summary(plan: EvaluationPlan, measurement: Measurement) -> dict[str, Any]:
         "max_completion_length": plan.rollout.max_completion_length,
         "accuracy": _estimate(evaluation.accuracy) if evaluation.accuracy else None,
         "verdicts": verdict_counts(measurement) if plan.verifier else None,
-        "pass_at_k": {str(k): _estimate(found) for k, found in evaluation.pass_at_k.items()},
+        "pass_at_k": {str(k): _estimate(estimate) for k, estimate in evaluation.pass_at_k.items()},
         "rewards": {
-            name: {**_estimate(found), **outcome_counts(measurement, name)}
-            for name, found in evaluation.rewards.items()
+            name: {**_estimate(estimate), **outcome_counts(measurement, name)}
+            for name, estimate in evaluation.rewards.items()
         },
         "mean_tokens": sum(lengths) / len(lengths),
         "cut": sum(completion.finish_reason == "length" for completion in evaluation.completions),
@@ -204,17 +206,17 @@ def report(plan: EvaluationPlan, measurement: Measurement) -> list[str]:
     table = [("", "mean", "95% interval", "values", "")]
     if evaluation.accuracy is not None:
         counts = verdict_counts(measurement)
-        told = ", ".join(f"{counts[name]} {name}" for name in ("right", "wrong", "undecided", "failed"))
-        table.append(_line("accuracy", evaluation.accuracy, told, share=True))
-        for k, found in evaluation.pass_at_k.items():
+        verdicts = ", ".join(f"{counts[name]} {name}" for name in ("right", "wrong", "undecided", "failed"))
+        table.append(_line("accuracy", evaluation.accuracy, verdicts, share=True))
+        for k, estimate in evaluation.pass_at_k.items():
             if k > 1:
-                few = f"{counted(found.left_out, 'problem')} with fewer than {k} verdicts left out"
-                left = few if found.left_out else ""
-                table.append(_line(f"pass@{k}", found, left, share=True))
-    for name, found in evaluation.rewards.items():
+                few = f"{counted(estimate.left_out, 'problem')} with fewer than {k} verdicts left out"
+                left = few if estimate.left_out else ""
+                table.append(_line(f"pass@{k}", estimate, left, share=True))
+    for name, estimate in evaluation.rewards.items():
         counts = outcome_counts(measurement, name)
-        told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-        table.append(_line(name, found, told))
+        verdicts = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        table.append(_line(name, estimate, verdicts))
     widths = [max(len(row[column]) for row in table) for column in range(4)]
     lines += ["  ".join([*map(str.ljust, row, widths), row[4]]).rstrip() for row in table]
     completions = evaluation.completions
@@ -253,17 +255,17 @@ def outcome_counts(measurement: Measurement, reward: str) -> dict[str, int]:
     return {"abstained": kinds.count("abstain"), "failed": kinds.count("failure")}
 
 
-def _line(name: str, found: Estimate, told: str, *, share: bool = False) -> tuple[str, str, str, str, str]:
+def _line(name: str, estimate: Estimate, note: str, *, share: bool = False) -> tuple[str, str, str, str, str]:
     def number(value: float) -> str:
         return "-" if math.isnan(value) else f"{value:.1%}" if share else f"{value:.3f}"
 
-    interval = "-" if math.isnan(found.low) else f"{number(found.low)} to {number(found.high)}"
-    return (name, number(found.mean), interval, str(found.count), told)
+    interval = "-" if math.isnan(estimate.low) else f"{number(estimate.low)} to {number(estimate.high)}"
+    return (name, number(estimate.mean), interval, str(estimate.count), note)
 
 
-def _estimate(found: Estimate) -> dict[str, float | int | None]:
-    mean, low, high = (None if math.isnan(value) else value for value in (found.mean, found.low, found.high))
-    return {"mean": mean, "low": low, "high": high, "values": found.count, "left_out": found.left_out}
+def _estimate(estimate: Estimate) -> dict[str, float | int | None]:
+    mean, low, high = (None if math.isnan(value) else value for value in (estimate.mean, estimate.low, estimate.high))
+    return {"mean": mean, "low": low, "high": high, "values": estimate.count, "left_out": estimate.left_out}
 
 
 def _write(file: Path, rows: list[dict[str, Any]]) -> None:

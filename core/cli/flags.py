@@ -100,7 +100,7 @@ def every_flag(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def given(values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns dotted key to value, as a file would have it, of the flags that were given."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for key, flag in FLAGS.items():
         value = values[_parameter(flag)]
         if value is None or (flag.takes in ("each", "pairs", "table") and not value):
@@ -113,8 +113,8 @@ def given(values: Mapping[str, Any]) -> dict[str, Any]:
             value = _one_or_all(SETTINGS[key], list(value))
         elif flag.takes == "commas":
             value = _one_or_all(SETTINGS[key], value.split(",") if value else [])
-        found[key] = value
-    return found
+        settings[key] = value
+    return settings
 
 
 @contextmanager
@@ -153,21 +153,21 @@ def named_by_flags(text: str, typed: Collection[str] = ()) -> str:
 
 def _gathered(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """Returns each first to its seconds, in order."""
-    found: dict[str, list[str]] = {}
+    gathered: dict[str, list[str]] = {}
     for first, second in pairs:
-        found.setdefault(first, []).append(second)
-    return found
+        gathered.setdefault(first, []).append(second)
+    return gathered
 
 
 def table_of(flag: str, pairs: Iterable[str]) -> dict[str, Any]:
     """Returns name to value of texts `NAME=VALUE`, whose values are TOML or bare text. Raises UsageError."""
-    found: dict[str, Any] = {}
+    table: dict[str, Any] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or not name.strip():
             raise UsageError(f"{flag} {pair}: write it as NAME=VALUE, for example {flag} enable_thinking=false")
-        found[name.strip()] = toml_value(text.strip())
-    return found
+        table[name.strip()] = toml_value(text.strip())
+    return table
 
 
 def _one_or_all(setting: Setting, values: list[str]) -> str | list[str]:

@@ -78,7 +78,7 @@ def generate(
         prompt_ids = encode_fitting(facts, asked, max_tokens)
         if weights.note:
             click.echo(f"note: {weights.note}", err=True)
-        found = answers(
+        replies = answers(
             weights,
             facts.tokenizer,
             prompt_ids,
@@ -88,8 +88,8 @@ def generate(
             seed=seed,
             loaded=partial(line.begins, f"sampling {counted(len(texts) * samples, 'completion')}"),
         )
-    _print(texts, [[answer.text for answer in several] for several in found])
-    cut = sum(answer.cut for several in found for answer in several)
+    _print(texts, [[answer.text for answer in several] for several in replies])
+    cut = sum(answer.cut for several in replies for answer in several)
     if cut:
         what = f"{cut} of {len(texts) * samples} completions were" if len(texts) * samples > 1 else "the completion was"
         click.echo(f"note: {what} cut after {max_tokens} tokens. Raise --max-new-tokens for more.", err=True)
@@ -141,12 +141,12 @@ def _lines(file: Path) -> list[str]:
     return [line for line in lines if line]
 
 
-def _print(texts: list[str], found: list[list[str]]) -> None:
+def _print(texts: list[str], replies: list[list[str]]) -> None:
     """Prints a single completion bare, and several under headings."""
     from grpo.core.text.printable import one_line, printable
 
-    many = len(texts) > 1 or len(found[0]) > 1
-    for text, several in zip(texts, found, strict=True):
+    many = len(texts) > 1 or len(replies[0]) > 1
+    for text, several in zip(texts, replies, strict=True):
         if many:
             click.echo(f"--- {one_line(text)}")
         for number, completion in enumerate(several, start=1):

@@ -159,19 +159,19 @@ def planned(
     if config.env:
         coming = expected(config, judges_of(config, host), RUNS, gpus=int(device.kind == "cuda"))
     if as_json:
-        told = summary(measured, group, device, (chosen, more), longest or MAX_CONTEXT)
-        return json.dumps(told | ({"expected": coming.summary()} if coming else {}), indent=2), []
+        text = summary(measured, group, device, (chosen, more), longest or MAX_CONTEXT)
+        return json.dumps(text | ({"expected": coming.summary()} if coming else {}), indent=2), []
     lora = config.lora
     how = f"LoRA of rank {lora.rank}" + (" on 4-bit weights" if lora.bits else "")
     title = (config.model or "the embedded model", f"{how if lora.enabled else 'full fine-tuning'} in {dtype}")
-    said = report(title, measured, group, device, (chosen, other, more), longest)
-    return "\n".join([*said, *(["", *coming.lines()] if coming else [])]), notes
+    table = report(title, measured, group, device, (chosen, other, more), longest)
+    return "\n".join([*table, *(["", *coming.lines()] if coming else [])]), notes
 
 
 def lines(shape: Shape, job: Job, device: Device) -> list[tuple[str, str, int]]:
     """Returns the table: what, for how much, bytes."""
     whole = job.share * job.context
-    one, group, on_gpu = "1 sequence", f"{job.share} sequences", device.kind == "cuda"
+    single, group, on_gpu = "1 sequence", f"{job.share} sequences", device.kind == "cuda"
     table = [
         ("weights", "", shape.weights),
         ("adapter", "", shape.adapter),
@@ -180,13 +180,13 @@ def lines(shape: Shape, job: Job, device: Device) -> list[tuple[str, str, int]]:
         ("versions sampled from", "", shape.versions),
         ("gradients", "", shape.gradients),
         ("optimizer", "", shape.optimizer),
-        ("activations", one, shape.activations.peak(job.context, "none")),
-        ("activations, checkpointed", one, shape.activations.peak(job.context, "full")),
-        *((("activations, offloaded", one, shape.activations.peak(job.context, "offload")),) if on_gpu else ()),
-        *((("host memory for them", one, shape.activations.host(job.context)),) if on_gpu else ()),
+        ("activations", single, shape.activations.peak(job.context, "none")),
+        ("activations, checkpointed", single, shape.activations.peak(job.context, "full")),
+        *((("activations, offloaded", single, shape.activations.peak(job.context, "offload")),) if on_gpu else ()),
+        *((("host memory for them", single, shape.activations.host(job.context)),) if on_gpu else ()),
         ("attention mask", group, shape.mask(job.context, job.share)),
         *((f"loss, {name}", group, shape.loss(whole, head, device.kind)) for head, name in LOSSES.items()),
-        ("KV cache", one, job.context * shape.cache),
+        ("KV cache", single, job.context * shape.cache),
         ("KV cache", group, whole * shape.cache),
     ]
     if job.engine == "vllm":
@@ -232,7 +232,7 @@ def report(
     width = max(len(what) for what, _, _ in table)
     limit = longest or MAX_CONTEXT
     context = largest_context(shape, job, device, limit)
-    found = [
+    printed = [
         f"{title[0]}: {shape.parameters / 1e6:,.1f} M parameters, {shape.layers} layers, hidden {shape.hidden}, "
         f"vocabulary {shape.vocabulary:,}",
         f"{title[1]}, {job.share} completions of up to {job.context:,} tokens with their prompt",
@@ -245,9 +245,9 @@ def report(
     chosen, other, more = fits
     if chosen is None and other is not None:
         settings = " ".join(f"--set {pair}" for pair in pairs(other))
-        found.append(f"does not fit with the settings that were given. These fit: {settings}")
+        printed.append(f"does not fit with the settings that were given. These fit: {settings}")
     elif chosen is None and more is not None:
-        found += [
+        printed += [
             f"does not fit on one. {remedies(shape, job, device)}",
             f"{described(more)}: {gib(more.fit.update)} GiB in an update, {gib(more.fit.rollout)} GiB while "
             "generating, with",
@@ -255,16 +255,16 @@ def report(
             f"  started by: {launch_command(more)} ...",
         ]
     elif chosen is None:
-        found.append(f"does not fit. {remedies(shape, job, device)}")
+        printed.append(f"does not fit. {remedies(shape, job, device)}")
     else:
-        found += [
+        printed += [
             f"fits: {gib(chosen.update)} GiB in an update, {gib(chosen.rollout)} GiB while generating, with",
             *([f"  {gib(chosen.host)} GiB of host memory and"] if chosen.host else []),
             "  " + " ".join(f"--set {pair}" for pair in pairs(chosen)),
         ]
-    found += [
+    printed += [
         f"largest context with {job.share} decoded at once: {context:,} tokens"
         + (" (the model's own limit)" if context == longest else ""),
         f"most sequences of {job.context:,} tokens decoded at once: {largest_group(shape, job, device):,}",
     ]
-    return found
+    return printed

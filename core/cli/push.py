@@ -67,8 +67,8 @@ def push(
         made = make_folder(found, weights, Path(place) / "hub", report=not no_report)
         _tell(made.sizes, made.contents.model, made.rollouts)
         line.begins(f"uploading {_size(sum(made.sizes.values()))} to {repo}")
-        said = message or "Model, card and report of a run of grpo-kit"
-        pushed = upload(made, repo, private=private, branch=revision, message=said)
+        summary = message or "Model, card and report of a run of grpo-kit"
+        pushed = upload(made, repo, private=private, branch=revision, message=summary)
     if pushed.changed and pushed.replaced:
         click.echo(f"note: files of these names were replaced: {_names(pushed.replaced)}", err=True)
     if pushed.kept:

@@ -164,18 +164,18 @@ def _page(run: Path, step: int, recorded: Sequence[Rollout], shown: Sequence[Rol
     groups = len({rollout.group for rollout in recorded})
     count = f"{len(shown)} of {len(recorded)}" if len(shown) < len(recorded) else str(len(recorded))
     yield LINE, Text(f"{_named(run)}, step {step}: {count} completions, {counted(groups, 'group')}", style="bold")
-    told: set[str] = set()  # a system message that all groups share is shown once
+    shown_systems: set[str] = set()  # a system message that all groups share is shown once
     agents: dict[str, str] = {}  # and one that agents share
     for members in by_group(shown):
         yield LINE, Text(f"\ngroup {members[0].group}", style="bold cyan")
         for message in members[0].prompt:
             role, content = message["role"], message["content"]
-            if role == "system" and content in told:
+            if role == "system" and content in shown_systems:
                 continue
             yield LINE, Text(f"{role if role in ROLES else f'role {one_line(role, 40)}'}:", style="dim")
             yield quoted(content, "dim" if role == "system" else "")
             if role == "system":
-                told.add(content)
+                shown_systems.add(content)
         if row := worth_showing(members[0]):
             yield LINE, Text("row:", style="dim")
             yield quoted("\n".join(f"{one_line(name)}: {one_line(value)}" for name, value in row.items()), "dim")
@@ -205,16 +205,16 @@ def _completion(rollout: Rollout, agents: dict[str, str]) -> Iterator[Part]:
     else:
         yield quoted(rollout.completion)
     width = max((len(name) for name in rollout.outcomes), default=0)
-    for name, found in rollout.outcomes.items():
-        yield DETAIL, _outcome(one_line(name).ljust(width), found)
+    for name, outcome in rollout.outcomes.items():
+        yield DETAIL, _outcome(one_line(name).ljust(width), outcome)
 
 
 def _turns(rollout: Rollout) -> Iterator[Part]:
     """Yields what the policy said, what the environment answered, and what each turn got and was worth."""
     from rich.text import Text
 
-    told = rollout.info.get("rewards")
-    rewards = rollout.turn_rewards or (told if isinstance(told, list) else ())
+    turn_rewards = rollout.info.get("rewards")
+    rewards = rollout.turn_rewards or (turn_rewards if isinstance(turn_rewards, list) else ())
     worth = rollout.turn_advantages or ()
     turn = 0
     for message in rollout.messages:
@@ -240,15 +240,15 @@ def _named(run: Path) -> str:
     return one_line(str(run), LONGEST_PATH)
 
 
-def _outcome(name: str, found: ShownOutcome) -> Text:
+def _outcome(name: str, outcome: ShownOutcome) -> Text:
     from rich.text import Text
 
-    said = {"abstain": "abstained", "failure": "failed"}.get(found.outcome, found.outcome)
+    kind = {"abstain": "abstained", "failure": "failed"}.get(outcome.outcome, outcome.outcome)
     text = Text(f"{name}  ", style="dim")
     text.append(
-        one_line(said, 40) if found.score is None else f"{found.score:.3g}",
-        style={"failure": "red", "abstain": "yellow"}.get(found.outcome, "green"),
+        one_line(kind, 40) if outcome.score is None else f"{outcome.score:.3g}",
+        style={"failure": "red", "abstain": "yellow"}.get(outcome.outcome, "green"),
     )
-    if found.reason:
-        text.append(f"  {one_line(found.reason, 500)}")
+    if outcome.reason:
+        text.append(f"  {one_line(outcome.reason, 500)}")
     return text

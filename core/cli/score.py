@@ -84,13 +84,13 @@ def score(
         grouped = any(reward.grouped for reward in bound)
         if group_column is not None and not grouped:
             raise UsageError("--group-column is for a reward that scores groups, and none of these does. Leave it out.")
-        told: list[str] = []
+        notes: list[str] = []
         tallies = {part.name: ScoreTally() for reward in bound for part in parts(reward)}
 
         def gather(rows: list[RecordedRow]) -> list[RecordedRow]:
             columns = group_columns(rows[0].values, group_column)
             keys = groups_of(rows, columns, _name(source))
-            told.append(f"{counted(len(set(keys)), 'group')}: rows with the same {' and '.join(columns)}\n")
+            notes.append(f"{counted(len(set(keys)), 'group')}: rows with the same {' and '.join(columns)}\n")
             members = numbered(keys, [row.completion for row in rows])
             return [replace(row, completion=member) for row, member in zip(rows, members, strict=True)]
 
@@ -103,7 +103,7 @@ def score(
 
         def summary() -> str:
             heading = ("reward", "rows", "mean", "std", "abstain", "failure")
-            return "".join(told) + table(heading, [(name, *tally.cells()) for name, tally in tallies.items()])
+            return "".join(notes) + table(heading, [(name, *tally.cells()) for name, tally in tallies.items()])
 
         with Scorer(bound, workers=workers) as scorer:
             _stream(scorer, add, summary, source, target, stdout, summary_only, opened, gather if grouped else None)

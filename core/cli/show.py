@@ -159,13 +159,13 @@ def _function_lines(spec: RewardSpec | VerifierSpec) -> Iterator[str]:
 
 def _component_lines(spec: RubricSpec, indent: str) -> Iterator[str]:
     for component, term in zip(spec.components, terms(spec), strict=True):
-        told = [f"weight {component.weight:g}"] if spec.combine == "sum" else []
+        facts = [f"weight {component.weight:g}"] if spec.combine == "sum" else []
         if component.gate or spec.combine != "sum":
-            told.append(f"{'a gate that ' if component.gate else ''}passes from {term.passes:g}")
+            facts.append(f"{'a gate that ' if component.gate else ''}passes from {term.passes:g}")
         inner = component.spec
         nested = inner if isinstance(inner, RubricSpec) else None
         what = f"a rubric that combines by {_COMBINES[nested.combine]}" if nested else inner.name
-        yield f"{indent}{component.name}: {what}, {', '.join(told)}"
+        yield f"{indent}{component.name}: {what}, {', '.join(facts)}"
         if nested:
             yield from _component_lines(nested, f"{indent}  ")
 
@@ -177,8 +177,8 @@ def _case_line(case: Case) -> str:
 
 
 def _expected(case: Case) -> str:
-    said = ["abstains" if expect is None else str(expect) for expect in case.expected]
-    return f"[{', '.join(said)}]" if case.several else said[0]
+    texts = ["abstains" if expect is None else str(expect) for expect in case.expected]
+    return f"[{', '.join(texts)}]" if case.several else texts[0]
 
 
 def _env_lines(spec: EnvSpec) -> Iterator[str]:

@@ -53,7 +53,9 @@ def shrink(
             raise UsageError(f"the completion {_words(start)}, which is not {min_score:g} or more. Lower --min-score.")
 
         def keeps(texts: Sequence[str]) -> list[bool]:
-            return [_kept(found[place], start, min_score) for found in _outcomes(scorer, bound, group, place, texts)]
+            return [
+                _kept(outcome[place], start, min_score) for outcome in _outcomes(scorer, bound, group, place, texts)
+            ]
 
         done = shrink_text(completion.text, keeps, calls=calls)
         [end] = _outcomes(scorer, bound, group, place, [done.text])
@@ -68,14 +70,14 @@ def case_text(bound: BoundReward, completion: Completion, texts: Sequence[str], 
         names = [name for column in bound.spec.columns for name in column.names]
         columns = {name: completion.row[name] for name in names if name in completion.row}
     given = [repr(text) for text in texts]
-    said = ["..." if outcome.kind == "failure" else repr(outcome.score) for outcome in outcomes]
+    scores = ["..." if outcome.kind == "failure" else repr(outcome.score) for outcome in outcomes]
     failed = next((f"  # {outcome.reason}" for outcome in outcomes if outcome.kind == "failure"), "")
     if len(texts) > 1:
         lines = ["Case(", "    [", *(f"        {text}," for text in given), "    ],"]
-        expect = f"[{', '.join(said)}]"
+        expect = f"[{', '.join(scores)}]"
     else:
         lines = ["Case(", f"    {given[0]},"]
-        [expect] = said
+        [expect] = scores
     lines += [f"    row={dict(columns)!r},", f"    expect={expect},{failed}"]
     if bound.options:
         lines += [f"    options={dict(bound.options)!r},"]
@@ -121,13 +123,15 @@ def _rollout(path: Path, step: int | None, index: int, *, grouped: bool) -> tupl
     from grpo.core.record.browse import read_step, to_completion
     from grpo.core.record.run_dir import open_run_dir
 
-    found, rollouts = read_step(open_run_dir(path), step)
+    recorded, rollouts = read_step(open_run_dir(path), step)
     if index >= len(rollouts):
-        raise UsageError(f"step {found} of {path} has the completions 0 to {len(rollouts) - 1}, and no {index}.")
+        raise UsageError(f"step {recorded} of {path} has the completions 0 to {len(rollouts) - 1}, and no {index}.")
     chosen = rollouts[index]
-    others = [one for one in rollouts if grouped and one.group == chosen.group and "failure" not in one.info]
-    members = [one for one in rollouts if one is chosen or one in others]
-    return [to_completion(one) for one in members], members.index(chosen)
+    others = [
+        rollout for rollout in rollouts if grouped and rollout.group == chosen.group and "failure" not in rollout.info
+    ]
+    members = [rollout for rollout in rollouts if rollout is chosen or rollout in others]
+    return [to_completion(member) for member in members], members.index(chosen)
 
 
 def _outcomes(
@@ -136,14 +140,14 @@ def _outcomes(
     """Returns the outcomes of the group for each text in the place of one of its completions."""
     answers = []
     for number, text in enumerate(texts):
-        said = replace(group[place], text=text, messages=({"role": "assistant", "content": text},), token_ids=())
-        answers += [replace(said if at == place else one, group=number) for at, one in enumerate(group)]
-    found = scorer.score(answers)[bound.name]
-    return [found[first : first + len(group)] for first in range(0, len(found), len(group))]
+        changed = replace(group[place], text=text, messages=({"role": "assistant", "content": text},), token_ids=())
+        answers += [replace(changed if at == place else member, group=number) for at, member in enumerate(group)]
+    outcomes = scorer.score(answers)[bound.name]
+    return [outcomes[first : first + len(group)] for first in range(0, len(outcomes), len(group))]
 
 
 def _texts(group: Sequence[Completion], place: int, text: str) -> list[str]:
-    return [text if at == place else one.text for at, one in enumerate(group)]
+    return [text if at == place else member.text for at, member in enumerate(group)]
 
 
 def _kept(outcome: Outcome, start: Outcome, minimum: float | None) -> bool:

@@ -202,15 +202,15 @@ def slurm_script(
 
 def _served(config: RunConfig, machines: Machines) -> str:
     """Returns the options of `grpo serve-rollouts`, quoted for a shell."""
-    found = ["--host", "0.0.0.0"]  # a token is demanded there
+    flags = ["--host", "0.0.0.0"]  # a token is demanded there
     if config.model is not None:
-        found += ["--model", config.model]
+        flags += ["--model", config.model]
     if config.lora.enabled and config.rollout.lora_sync != "folded":
-        found += ["--lora-rank", str(config.lora.rank)]
+        flags += ["--lora-rank", str(config.lora.rank)]
         if not isinstance(config.lora.targets, str):
-            found += ["--lora-targets", ",".join(config.lora.targets)]
+            flags += ["--lora-targets", ",".join(config.lora.targets)]
     if config.train.dtype is not None:
-        found += ["--dtype", config.train.dtype]
+        flags += ["--dtype", config.train.dtype]
     if machines.split > 1:
-        found += ["--tensor-parallel", str(machines.split)]
-    return shlex.join(found)
+        flags += ["--tensor-parallel", str(machines.split)]
+    return shlex.join(flags)

@@ -52,7 +52,6 @@ class LocalObject:
 
     @property
     def alive(self) -> bool:
-        """Whether it can be asked."""
         return not self._ended and not self._child.gone()
 
     def ask(self, method: str, message: bytes = b"") -> Future[bytes]:
@@ -88,8 +87,8 @@ class LocalObject:
         with self._lock:
             self._ended = f"its process {self._child.ending()}"
             waiting, self._waiting = self._waiting, {}
-        for one in waiting.values():
-            one.set_exception(NodeLost(self._ended, for_good=True))
+        for future in waiting.values():
+            future.set_exception(NodeLost(self._ended, for_good=True))
 
 
 def _listen(owner: weakref.ref[LocalObject], channel: socket.socket) -> None:
@@ -100,11 +99,11 @@ def _listen(owner: weakref.ref[LocalObject], channel: socket.socket) -> None:
             answer = receive_message(channel)
         except OSError:
             break
-        if (found := owner()) is not None:
-            found.hear(number, problem, answer)
-        del found
-    if (found := owner()) is not None:
-        found.lose()
+        if (target := owner()) is not None:
+            target.hear(number, problem, answer)
+        del target
+    if (target := owner()) is not None:
+        target.lose()
     else:
         channel.close()
 
@@ -116,14 +115,14 @@ def main(descriptor: int, kind: str, settings: Mapping[str, Any]) -> None:
     made = getattr(importlib.import_module(module), name)(**settings)
 
     def answer(number: int, method: str, message: bytes) -> None:
-        problem, found = "", b""
+        problem, payload = "", b""
         try:
-            found = getattr(made, method)(message)
+            payload = getattr(made, method)(message)
         except BaseException:  # what runs here may call sys.exit()
             problem = traceback.format_exc().strip().splitlines()[-1]
         with lock, suppress(OSError):
             send_message(channel, json.dumps([number, problem]).encode())
-            send_message(channel, found)
+            send_message(channel, payload)
 
     while True:
         try:

@@ -64,10 +64,10 @@ class Hosted:
         answer: Future[bytes] = Future()
         answer.set_running_or_notify_cancel()
 
-        def done(found: Future[bytes]) -> None:
-            error = found.exception()
+        def done(future: Future[bytes]) -> None:
+            error = future.exception()
             if error is None:
-                answer.set_result(found.result())
+                answer.set_result(future.result())
             else:
                 answer.set_exception(_explained(error, self.node))
 
@@ -118,22 +118,22 @@ class Cluster:
     @property
     def here(self) -> str:
         """The id of the node of this process."""
-        found: str = self._ray.get_runtime_context().get_node_id()
-        return found
+        node_id: str = self._ray.get_runtime_context().get_node_id()
+        return node_id
 
     def nodes(self) -> list[Node]:
         """Returns the nodes that live, this process's first."""
-        found = [
+        nodes = [
             Node(
-                one["NodeID"],
-                one["NodeManagerAddress"],
-                int(one["Resources"].get("CPU", 0)),
-                int(one["Resources"].get("GPU", 0)),
+                node["NodeID"],
+                node["NodeManagerAddress"],
+                int(node["Resources"].get("CPU", 0)),
+                int(node["Resources"].get("GPU", 0)),
             )
-            for one in self._ray.nodes()
-            if one["Alive"]
+            for node in self._ray.nodes()
+            if node["Alive"]
         ]
-        return sorted(found, key=lambda node: (node.id != self.here, node.address, node.id))
+        return sorted(nodes, key=lambda node: (node.id != self.here, node.address, node.id))
 
     def host(
         self,
@@ -199,7 +199,6 @@ class _Host:
         self._object = getattr(importlib.import_module(module), name)(**settings)
 
     def call(self, method: str, message: bytes) -> bytes:
-        """Calls a method of the object."""
         answer: bytes = getattr(self._object, method)(message)
         return answer
 
@@ -233,7 +232,6 @@ def _loaded() -> Any:
 
 
 def _explained(error: BaseException, node: Node) -> BaseException:
-    """Returns an error of Ray as one of ours."""
     from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
 
     if isinstance(error, RayTaskError):

@@ -17,12 +17,12 @@ from grpo.plugins.specs import Kind
 
 def given_of(config: RunConfig) -> dict[Kind, list[str]]:
     """Returns the names of the plugins of a run that were given as objects, by kind."""
-    found: dict[Kind, list[str]] = {}
+    by_kind: dict[Kind, list[str]] = {}
     for kind, names in names_of(config).items():
         given = [name.removeprefix(f"{GIVEN}/") for name in names if name.startswith(f"{GIVEN}/")]
         if given:
-            found[kind] = list(dict.fromkeys(given))
-    return found
+            by_kind[kind] = list(dict.fromkeys(given))
+    return by_kind
 
 
 def refs_of(config: RunConfig) -> dict[Kind, list[PluginRef]]:
@@ -63,7 +63,7 @@ def asked_otherwise(recorded: RunConfig, wanted: RunConfig) -> str | None:
 def _said_of(ref: PluginRef) -> dict[str, str]:
     """Returns what a SPEC or a table says of a plugin beside its name."""
     text = parse(ref)
-    said = {name: json.dumps(value.parsed, sort_keys=True, default=str) for name, value in text.options.items()}
+    shown = {name: json.dumps(value.parsed, sort_keys=True, default=str) for name, value in text.options.items()}
     more = {
         "weight": text.weight,
         "as": text.alias or None,
@@ -71,7 +71,7 @@ def _said_of(ref: PluginRef) -> dict[str, str]:
         "reads": text.reads,
         "mcp": text.mcp,
     }
-    return said | {name: str(value) for name, value in more.items() if value is not None}
+    return shown | {name: str(value) for name, value in more.items() if value is not None}
 
 
 def how_to_resume(config: RunConfig, path: Path, steps: int | None = None) -> str:
@@ -89,11 +89,11 @@ def refuse_missing(
 ) -> None:
     """Refuses to continue a run without the objects that it was given, which no other process has."""
     there = again or {}
-    found = {kind: [n for n in names if n not in there.get(kind, ())] for kind, names in given_of(config).items()}
-    told = [f"the {kind} '{name}'" for kind, names in found.items() for name in names]
-    if told:
+    missing = {kind: [n for n in names if n not in there.get(kind, ())] for kind, names in given_of(config).items()}
+    lost = [f"the {kind} '{name}'" for kind, names in missing.items() for name in names]
+    if lost:
         raise UsageError(
-            f"{path} cannot be continued without {' and '.join(told)}: defined in a script or a notebook and given to "
+            f"{path} cannot be continued without {' and '.join(lost)}: defined in a script or a notebook and given to "
             f"grpo.train. Continue there, with the same again: {how_to_resume(config, path, steps)}"
         )
 

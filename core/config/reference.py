@@ -14,7 +14,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 def with_tables(page: str) -> str:
     """Returns a page whose tables, below the marks `<!-- settings of [section] -->`, are those of the declarations."""
-    return TABLE.sub(lambda found: found[1] + table(found[2] or ""), page)
+    return TABLE.sub(lambda match: match[1] + table(match[2] or ""), page)
 
 
 def table(section: str) -> str:

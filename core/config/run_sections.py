@@ -30,8 +30,6 @@ class EvaluationSection(Section):
 
 
 class OutputSection(Section):
-    """What is written and when."""
-
     save_every: Annotated[
         AtLeastOne | None,
         About(

@@ -92,11 +92,11 @@ class Setting:
 
 def settings_of(root: type[BaseModel], prefix: str = "") -> dict[str, Setting]:
     """Returns dotted key to setting, in the order of their declaration. Raises TypeError."""
-    found: dict[str, Setting] = {}
+    settings: dict[str, Setting] = {}
     for name, field in root.model_fields.items():
         key = prefix + name
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            found |= settings_of(field.annotation, f"{key}.")
+            settings |= settings_of(field.annotation, f"{key}.")
             continue
         about = [mark for mark in field.metadata if isinstance(mark, About)]
         if not about:
@@ -105,10 +105,10 @@ def settings_of(root: type[BaseModel], prefix: str = "") -> dict[str, Setting]:
             )
         forms = tuple(forms_of(field.annotation, tuple(mark for mark in field.metadata if mark is not about[0])))
         required = field.is_required()
-        found[key] = Setting(
+        settings[key] = Setting(
             key, about[0], forms, None if required else field.get_default(call_default_factory=True), required
         )
-    return found
+    return settings
 
 
 def forms_of(annotation: Any, bounds: tuple[Any, ...] = ()) -> Iterator[tuple[Any, tuple[Any, ...]]]:

@@ -75,9 +75,9 @@ class NotebookPanel(Silent):
             if value is not None:
                 self._history.setdefault(key, []).append(value)
         if sample is not None:
-            told = "  ".join(f"{name} {score}" for name, score in scores.items())
+            text = "  ".join(f"{name} {score}" for name, score in scores.items())
             question = sample.prompt[-1]["content"] if sample.prompt else ""
-            self._sample = (f"a completion: {told}", f"{question}\n\n{sample.text.strip()}")
+            self._sample = (f"a completion: {text}", f"{question}\n\n{sample.text.strip()}")
         self._say(f"step {self._step} of {self._steps}, {row.get('time/step') or 0:.1f} s")
 
     def foreseen(self, forecast: Forecast) -> None:
@@ -92,8 +92,8 @@ class NotebookPanel(Silent):
         if status == "interrupted" and self._plan is not None:
             self._lines.append(f"continue with: {how_to_resume(self._plan.config, run_dir)}")
         self._to_go.ended()
-        said = "stopped" if status == "interrupted" else "done"
-        self._say(f"{said} after {counted(step, 'step')}")
+        ending = "stopped" if status == "interrupted" else "done"
+        self._say(f"{ending} after {counted(step, 'step')}")
 
     def timed(self, spent: str, tokens: str, advice: str | None) -> None:
         self._lines += timing(spent, tokens, advice and self.worded(advice))
@@ -123,7 +123,7 @@ class NotebookPanel(Silent):
         parts += [bar(self._step, self._steps)] if self._step else []
         parts.append(line(self._now))
         parts += [table(metrics)] if metrics else []
-        parts += [line(f"held-out accuracy: {told}") for told in self._held_out[-4:]]
+        parts += [line(f"held-out accuracy: {text}") for text in self._held_out[-4:]]
         parts += [line(f"forecast: {text}") for text in self._to_go.lines(self._step)]
         parts += [block(*self._sample)] if self._sample is not None else []
         parts += [line(f"warning: {text}", WARNING) for text in self._warnings]

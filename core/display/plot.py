@@ -118,18 +118,18 @@ def _finish(axis: Any) -> None:
 def _each_env(axis: Any, rows: Sequence[Mapping[str, Any]], what: str) -> None:
     """Draws the metric of each environment of a run that has several."""
     keys = dict.fromkeys(key for row in rows for key in row if key.startswith(PREFIX))
-    found = [key for key in keys if key.split("/", 2)[2] == what and any(row.get(key) is not None for row in rows)]
-    for number, key in enumerate(found):
+    drawn = [key for key in keys if key.split("/", 2)[2] == what and any(row.get(key) is not None for row in rows)]
+    for number, key in enumerate(drawn):
         _curve(axis, rows, key, key.split("/", 2)[1], *_look(number), faint=False)
 
 
 def _held_out(axis: Any, rows: Sequence[Mapping[str, Any]]) -> None:
     """Draws greedy accuracy on held-out problems with its 95% interval, where that was recorded."""
-    found = [row for row in rows if row.get(HELD_OUT) is not None]
-    if not found:
+    evaluated = [row for row in rows if row.get(HELD_OUT) is not None]
+    if not evaluated:
         return
-    steps, means = [row["step"] for row in found], [row[HELD_OUT] for row in found]
-    ends = [(row.get(HELD_OUT_LOW), row.get(HELD_OUT_HIGH)) for row in found]
+    steps, means = [row["step"] for row in evaluated], [row[HELD_OUT] for row in evaluated]
+    ends = [(row.get(HELD_OUT_LOW), row.get(HELD_OUT_HIGH)) for row in evaluated]
     known = all(low is not None and high is not None for low, high in ends)
     reach = None
     if known:

@@ -173,8 +173,8 @@ class LivePanel(Silent):
     def evaluated(self, step: int, accuracy: Estimate, env: str = "") -> None:
         self._measuring = ""
         self._held_out.append(f"{_of(env)}{accuracy.mean:.1%} after {step}")
-        told = f"{_of(env)}held-out accuracy after {counted(step, 'step')}: {estimate(accuracy)}"
-        self._print(Text(told, style="green"))
+        text = f"{_of(env)}held-out accuracy after {counted(step, 'step')}: {estimate(accuracy)}"
+        self._print(Text(text, style="green"))
         self._draw()
 
     def stepped(self, row: Mapping[str, Any], sample: Completion | None, scores: Mapping[str, str]) -> None:
@@ -358,8 +358,8 @@ def ending(status: str, run_dir: Path, step: int, plan: Plan | None) -> list[str
 
 def timing(spent: str, tokens: str, advice: str | None) -> list[str]:
     """Returns what there is to say of the time and the tokens of a run."""
-    said = {"time": spent, "tokens": tokens, "faster": advice}
-    return [f"{name:<11}{text}" for name, text in said.items() if text]
+    figures = {"time": spent, "tokens": tokens, "faster": advice}
+    return [f"{name:<11}{text}" for name, text in figures.items() if text]
 
 
 BESIDE = (("wasted", "sampling/wasted"), ("steps old", "sampling/staleness"))  # where there is some

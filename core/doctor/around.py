@@ -61,8 +61,8 @@ def docker() -> Iterator[Line]:
     if done.returncode == 0 and done.stdout.strip():
         yield Line("docker", "ok", f"server {done.stdout.strip()}")
     else:
-        said = done.stderr.strip().splitlines() or ["no answer"]
-        yield Line("docker", "warning", said[-1], "start it, or use the sandbox `local`")
+        lines = done.stderr.strip().splitlines() or ["no answer"]
+        yield Line("docker", "warning", lines[-1], "start it, or use the sandbox `local`")
 
 
 def hub() -> Iterator[Line]:
@@ -72,13 +72,13 @@ def hub() -> Iterator[Line]:
     if constants.HF_HUB_OFFLINE:
         yield Line("hub", "ok", "not checked: HF_HUB_OFFLINE is set, so only the cache is used")
         return
-    said = None
+    failure = None
     try:
         request = urllib.request.Request(constants.ENDPOINT, method="HEAD")
         with urllib.request.urlopen(request, timeout=ANSWER) as answer:
-            said = answer.headers.get("Date")
+            failure = answer.headers.get("Date")
     except urllib.error.HTTPError as error:
-        said = error.headers.get("Date")  # it answers, if not with that page
+        failure = error.headers.get("Date")  # it answers, if not with that page
     except OSError as error:
         why = getattr(error, "reason", None) or error
         yield Line(
@@ -89,8 +89,8 @@ def hub() -> Iterator[Line]:
         )
         return
     yield Line("hub", "ok", f"{constants.ENDPOINT} answers")
-    if said is not None:
-        apart = abs(time.time() - parsedate_to_datetime(said).timestamp())
+    if failure is not None:
+        apart = abs(time.time() - parsedate_to_datetime(failure).timestamp())
         if apart > APART:
             yield Line("clock", "warning", f"{apart / 60:.0f} minutes apart from the hub's", "set the clock")
 
@@ -105,18 +105,18 @@ def plugins() -> Iterator[Line]:
     for known in host.registrations():
         kinds[known.kind] = kinds.get(known.kind, 0) + 1
     packages = {known.distribution for known in host.registrations()}
-    told = ", ".join(f"{kind}: {number}" for kind, number in kinds.items())
-    yield Line("plugins", "ok", f"{told}; of {', '.join(sorted(packages))}")
+    counts = ", ".join(f"{kind}: {number}" for kind, number in kinds.items())
+    yield Line("plugins", "ok", f"{counts}; of {', '.join(sorted(packages))}")
 
 
 def training() -> Iterator[Line]:
     """Yields a line about two steps of the embedded model, which a process of its own trains."""
     with tempfile.TemporaryDirectory(prefix="grpo-doctor-") as folder:
         run = Path(folder) / "run"
-        told = (
+        arguments = (
             "run --env gsm8k --reward proximity --steps 2 --prompts-per-step 2 --eval-size 0 --max-completion-length 16"
         )
-        command = [sys.executable, "-m", "grpo", *told.split(), "--out", str(run)]
+        command = [sys.executable, "-m", "grpo", *arguments.split(), "--out", str(run)]
         environment = {name: value for name, value in os.environ.items() if name != "GRPO_PLUGINS"}
         began = time.monotonic()
         try:
@@ -132,7 +132,7 @@ def training() -> Iterator[Line]:
         if done.returncode == 0 and steps and steps[-1] == 2:
             yield Line("training", "ok", f"two steps of the embedded model in {took:.0f} s, with all imports")
             return
-        said = [line for line in done.stderr.strip().splitlines() if line.strip()] or [f"exit code {done.returncode}"]
+        lines = [line for line in done.stderr.strip().splitlines() if line.strip()] or [f"exit code {done.returncode}"]
         yield Line(
-            "training", "error", said[-1], "see all of it with: grpo run --env gsm8k --reward proximity --steps 2"
+            "training", "error", lines[-1], "see all of it with: grpo run --env gsm8k --reward proximity --steps 2"
         )

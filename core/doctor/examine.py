@@ -28,9 +28,9 @@ def examine(folder: Path, *, train: bool, told: Callable[[Line], object] = lambd
     ]
     if train:
         looks.append(("training", training, SELF_TEST + SOON))
-    found: list[Line] = []
+    lines: list[Line] = []
     for about, look, seconds in looks:
         for line in looked(about, look, seconds):
-            found.append(line)
+            lines.append(line)
             told(line)
-    return found
+    return lines

@@ -36,27 +36,28 @@ Look = Callable[[], Iterable[Line]]
 
 def looked(about: str, look: Look, seconds: float) -> list[Line]:
     """Looks at something in a thread that may be left behind after `seconds`."""
-    found: list[Line] = []
+    lines: list[Line] = []
 
     def work() -> None:
         try:
-            found.extend(look())
+            lines.extend(look())
         except Exception as error:  # whatever a broken installation raises
-            said = f"{type(error).__name__}: {error}"
-            found.append(Line(about, "error", f"could not be looked at: {said}", "mend this first"))
+            reason = f"{type(error).__name__}: {error}"
+            lines.append(Line(about, "error", f"could not be looked at: {reason}", "mend this first"))
 
     thread = threading.Thread(target=work, name=f"doctor-{about}", daemon=True)
     thread.start()
     thread.join(seconds)
     if thread.is_alive():
         return [Line(about, "error", f"no answer within {seconds:g} s", "see what holds it; a busy machine is enough")]
-    return [Line(shown(one.about), one.state, shown(one.text), shown(one.next)) for one in found]
+    return [Line(shown(line.about), line.state, shown(line.text), shown(line.next)) for line in lines]
 
 
 def _values() -> list[str]:
     """Returns what the environment keeps under names of secrets, the longest first; a path or a number is none."""
-    found = {value for name, value in os.environ.items() if _VARIABLE.search(name) and len(value) >= SHORTEST}
-    return sorted((one for one in found if not one.startswith("/") and not one.isdigit()), key=len, reverse=True)
+    values = {value for name, value in os.environ.items() if _VARIABLE.search(name) and len(value) >= SHORTEST}
+    secrets = (value for value in values if not value.startswith("/") and not value.isdigit())
+    return sorted(secrets, key=len, reverse=True)
 
 
 def shown(text: str) -> str:

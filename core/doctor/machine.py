@@ -52,7 +52,7 @@ def machine(folder: Path) -> Iterator[Line]:
 
 def disk(about: str, folder: Path, least: int, next_step: str, *, whole: bool = False) -> Line:
     """Returns the line about the room in a folder, or, with `whole`, about its size."""
-    there = next((one for one in (folder, *folder.absolute().parents) if one.exists()), Path("/"))
+    there = next((place for place in (folder, *folder.absolute().parents) if place.exists()), Path("/"))
     if not os.access(there, os.W_OK):
         return Line(about, "error", f"{there} cannot be written to", next_step)
     usage = shutil.disk_usage(there)
@@ -84,11 +84,11 @@ def accelerator() -> Iterator[Line]:
     build = f"torch {torch.__version__} for {f'CUDA {torch.version.cuda}' if torch.version.cuda else 'the CPU'}"
     if torch.cuda.is_available():
         for number in range(torch.cuda.device_count()):
-            found = torch.cuda.get_device_properties(number)
+            gpu = torch.cuda.get_device_properties(number)
             yield Line(
                 f"GPU {number}",
                 "ok",
-                f"{found.name}, {found.total_memory / GIB:.0f} GiB, sm_{found.major}{found.minor}; {build}",
+                f"{gpu.name}, {gpu.total_memory / GIB:.0f} GiB, sm_{gpu.major}{gpu.minor}; {build}",
             )
         return
     driver = driver_of()
@@ -117,5 +117,5 @@ def driver_of() -> str | None:
         return None
     asked = [tool, "--query-gpu=name,driver_version", "--format=csv,noheader"]
     done = subprocess.run(asked, capture_output=True, text=True, timeout=10, check=False)
-    said = done.stdout.strip().splitlines()
-    return f"{said[0]} (driver)" if done.returncode == 0 and said else None
+    lines = done.stdout.strip().splitlines()
+    return f"{lines[0]} (driver)" if done.returncode == 0 and lines else None

@@ -26,17 +26,17 @@ def versions() -> Iterator[Line]:
         name, range_ = wanted.name, str(wanted.specifier)
         extra = name if wanted.marker is not None else None
         try:
-            found = metadata.version(name)
+            version = metadata.version(name)
         except metadata.PackageNotFoundError:
             if extra is None:
                 yield Line(name, "error", "not installed", f"pip install '{name}{range_}'")
             continue
-        if wanted.specifier.contains(found, prereleases=True):
-            fitting += [f"{name} {found}"] if name in TOLD or extra else []
+        if wanted.specifier.contains(version, prereleases=True):
+            fitting += [f"{name} {version}"] if name in TOLD or extra else []
         else:
             what = f"grpo-kit[{extra}]" if extra else f"{name}{range_}"
-            said = f"{found} is installed; tried together was {range_}"
-            yield Line(name, "warning" if extra else "error", said, f"pip install '{what}'")
+            text = f"{version} is installed; tried together was {range_}"
+            yield Line(name, "warning" if extra else "error", text, f"pip install '{what}'")
     yield Line("libraries", "ok", f"{', '.join(fitting)}: {compare_with_tried(_installed(LIBRARIES))}")
     yield _vllm()
 
@@ -47,13 +47,19 @@ def _required() -> list[Requirement]:
         given = [Requirement(line) for line in metadata.requires(DISTRIBUTION) or []]
     except metadata.PackageNotFoundError:
         given = []
-    always = [one for one in given if one.marker is None or one.marker.evaluate({"extra": ""})]
-    extras = [one for name in EXTRAS for one in given if one.name == name and one not in always]
+    always = [
+        requirement for requirement in given if requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+    ]
+    extras = [
+        requirement
+        for name in EXTRAS
+        for requirement in given
+        if requirement.name == name and requirement not in always
+    ]
     return [*always, *dict.fromkeys(extras)]
 
 
 def _installed(names: Iterable[str]) -> dict[str, str]:
-    """Returns the versions of those distributions that are installed."""
     versions: dict[str, str] = {}
     for name in names:
         try:
@@ -64,15 +70,15 @@ def _installed(names: Iterable[str]) -> dict[str, str]:
 
 
 def _vllm() -> Line:
-    found = vllm_version()
-    if found is None:
+    version = vllm_version()
+    if version is None:
         return Line("vLLM", "ok", "not installed; runs sample with transformers (--rollout hf)")
-    release = tuple(int(part) for part in found.split("+")[0].split(".")[:2])
+    release = tuple(int(part) for part in version.split("+")[0].split(".")[:2])
     if FIRST <= release <= LAST:
-        return Line("vLLM", "ok", f"{found}, whose sync of weights was proven")
+        return Line("vLLM", "ok", f"{version}, whose sync of weights was proven")
     return Line(
         "vLLM",
         "warning",
-        f"{found}; the sync of weights was proven with 0.{FIRST[1]} to 0.{LAST[1]}, and --rollout vllm refuses others",
+        f"{version}; weight sync was proven with 0.{FIRST[1]} to 0.{LAST[1]}, and --rollout vllm refuses others",
         "pip install 'grpo-kit[vllm]'",
     )

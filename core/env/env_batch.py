@@ -49,9 +49,9 @@ class LocalEnvBatch:
         self._envs.__exit__(kind, error, trace)
 
     def start(self, episodes: Mapping[int, Episode]) -> dict[int, Any]:
-        found = self._envs.call({number: partial(_start, episode) for number, episode in episodes.items()})
-        self._functions |= {number: one for number, one in found.items() if not isinstance(one, Raised)}
-        return {number: one if isinstance(one, Raised) else bool(one) for number, one in found.items()}
+        answers = self._envs.call({number: partial(_start, episode) for number, episode in episodes.items()})
+        self._functions |= {number: answer for number, answer in answers.items() if not isinstance(answer, Raised)}
+        return {number: answer if isinstance(answer, Raised) else bool(answer) for number, answer in answers.items()}
 
     def call(self, calls: Mapping[int, Call]) -> dict[int, Any]:
         return self._envs.call(calls)

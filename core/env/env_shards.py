@@ -64,5 +64,5 @@ class EnvShards:
         else:
             with ThreadPoolExecutor(len(parts), "grpo-cohort") as threads:
                 answers = list(threads.map(lambda part: getattr(part[0], verb)(part[1]), parts))
-        found = {number: one for answer in answers for number, one in answer.items()}
-        return {number: found[number] for number in calls}
+        results = {number: result for answer in answers for number, result in answer.items()}
+        return {number: results[number] for number in calls}

@@ -150,14 +150,14 @@ def sample_of(episodes: Sequence[Episode]) -> Sequence[Episode]:
 
 def hash_of(parts: Iterable[Sequence[Episode]]) -> str:
     """Returns a hash of what the episodes of some environments are made from."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for episodes in parts:
         if isinstance(episodes, Episodes):
-            found.update(episodes.digest().encode())
+            hasher.update(episodes.digest().encode())
             continue
         for episode in episodes:
-            found.update(json.dumps([episode.prompt, episode.row], sort_keys=True, default=str).encode())
-    return found.hexdigest()
+            hasher.update(json.dumps([episode.prompt, episode.row], sort_keys=True, default=str).encode())
+    return hasher.hexdigest()
 
 
 def episodes_of(
@@ -262,10 +262,10 @@ class _Rows:
         own = getattr(self.rows, "digest", None)
         if own is not None:
             return str(own())
-        found = hashlib.sha256()
+        hasher = hashlib.sha256()
         for row in self.rows:
-            found.update(json.dumps(row, sort_keys=True, default=str).encode())
-        return found.hexdigest()
+            hasher.update(json.dumps(row, sort_keys=True, default=str).encode())
+        return hasher.hexdigest()
 
 
 def _seeds(env: BoundEnv, split: str, limit: int | None, unbounded: int) -> _Seeds:
@@ -288,45 +288,45 @@ def _started(
     They are started in blocks. A block that fails is started again one by one, so that an error names its row.
     """
     wanted, asked = range(len(starts)) if numbers is None else numbers, starts.asked()
-    found: list[Episode] = []
+    started: list[Episode] = []
     tools: tuple[Schema, ...] = ()
     size, alone = 1, 0
-    while len(found) < len(wanted):
+    while len(started) < len(wanted):
         with opened() as envs:
-            while len(found) < len(wanted):
-                block = wanted[len(found) : len(found) + (1 if len(found) < alone else size)]
+            while len(started) < len(wanted):
+                block = wanted[len(started) : len(started) + (1 if len(started) < alone else size)]
                 answer = envs.call({0: partial(_start_some, env.name, [(n, *starts.start(n)) for n in block])})[0]
                 if isinstance(answer, Raised):
                     if len(block) == 1:
                         raise _not_started(env, answer, starts.start(block[0])[2])
-                    alone = len(found) + len(block)
+                    alone = len(started) + len(block)
                     break
-                found += answer
+                started += answer
                 size = min(2 * len(answer), _BLOCK)
             else:
-                if describe_tools and found:  # it may first have them in an episode
+                if describe_tools and started:  # it may first have them in an episode
                     tools = envs.call({0: partial(_schemas, env.name)})[0]
     if isinstance(tools, Raised):
         raise tools.error
     if asked is not None:
-        found = [replace(one, asked=asked[number]) for one, number in zip(found, wanted, strict=True)]
-    return tuple(replace(episode, tools=tools) for episode in found) if tools else tuple(found), tools
+        started = [replace(episode, asked=asked[number]) for episode, number in zip(started, wanted, strict=True)]
+    return tuple(replace(episode, tools=tools) for episode in started) if tools else tuple(started), tools
 
 
 def _start_some(name: str, starts: Sequence[tuple[int, dict[str, Any], Row, str]], instance: Any) -> list[Episode]:
     """Starts the first of some episodes, and others for a moment; what fails is the first one's failure."""
-    found: list[Episode] = []
+    started: list[Episode] = []
     until = time.monotonic() + _MOMENT
     for start in starts:
         try:
-            found.append(start_episode(name, instance, *start))
+            started.append(start_episode(name, instance, *start))
         except BaseException:  # also an environment that exits
-            if not found:
+            if not started:
                 raise
             break
         if time.monotonic() >= until:
             break
-    return found
+    return started
 
 
 def _schemas(name: str, instance: Any) -> tuple[Schema, ...]:
@@ -338,12 +338,12 @@ def _not_started(env: BoundEnv, raised: Raised, place: str) -> BaseException:
     error = raised.error
     if isinstance(error, GrpoError):
         return error
-    told = f"{type(error).__name__}: {error}"
+    reason = f"{type(error).__name__}: {error}"
     if type(error).__name__ == "TimeoutError":
-        told += ". In a run, rollout.step_timeout is the time that the start of an episode may take."
+        reason += ". In a run, rollout.step_timeout is the time that the start of an episode may take."
     elif raised.shared:
-        told = f"{error}. Fix what `reset` does there, or leave that row or seed out."
-    return PluginError(f"env '{env.name}' ({env.distribution}) cannot start {place}: {told}")
+        reason = f"{error}. Fix what `reset` does there, or leave that row or seed out."
+    return PluginError(f"env '{env.name}' ({env.distribution}) cannot start {place}: {reason}")
 
 
 def in_groups(starts: Sequence[Episode], size: int, first: int = 0) -> list[Episode]:

@@ -21,8 +21,6 @@ from grpo.plugins.types import Row
 
 @dataclass(frozen=True, slots=True)
 class RunEnv:
-    """One environment of a run."""
-
     env: BoundEnv  # the environment with its options and its weight
     rewards: tuple[BoundReward, ...]  # what its completions are scored with
     verifier: BoundVerifier | None  # what decides its accuracy, or None
@@ -95,8 +93,8 @@ def rewards_by_env(
 ) -> list[tuple[BoundReward, ...]]:
     """Binds the rewards of each environment; `rows` holds an example of its rows for each. Raises UsageError."""
     several = len(envs) > 1
-    found = [rewards_of(config, host, env, row, fit=several) for env, row in zip(envs, rows, strict=True)]
-    used = {reward.name for rewards in found for reward in rewards}
+    by_env = [rewards_of(config, host, env, row, fit=several) for env, row in zip(envs, rows, strict=True)]
+    used = {reward.name for rewards in by_env for reward in rewards}
     for reward in host.rewards(config.rewards):
         if several and reward.name not in used:
             columns = ", ".join(str(column) for column in reward.spec.columns if column.required) or "none"
@@ -104,7 +102,7 @@ def rewards_by_env(
                 f"reward '{reward.name}' scores no environment of this run: it reads the columns {columns}, and each "
                 "environment lacks one of them or has rewards of its own under env_rewards. Leave it out."
             )
-    return [owned(env, rewards) if several else rewards for env, rewards in zip(envs, found, strict=True)]
+    return [owned(env, rewards) if several else rewards for env, rewards in zip(envs, by_env, strict=True)]
 
 
 def rewards_of(config: RunConfig, host: Host, env: BoundEnv, row: Row, *, fit: bool) -> tuple[BoundReward, ...]:
@@ -137,18 +135,19 @@ def verifiers_by_env(
     Raises UsageError if a verifier cannot be used, or is for no environment.
     """
     several = len(envs) > 1
-    found = [verifier_of(config, host, env, row, fit=several) for env, row in zip(envs, rows, strict=True)]
+    by_env = [verifier_of(config, host, env, row, fit=several) for env, row in zip(envs, rows, strict=True)]
     given = None if config.verifier is None else host.verifier(config.verifier)
-    if given is not None and given not in found:
+    if given is not None and given not in by_env:
         columns = ", ".join(str(column) for column in given.spec.columns if column.required)
         raise UsageError(
             f"verifier '{given.name}' judges no environment of this run: it reads the columns {columns}, and each "
             "environment lacks one of them. Leave it out."
         )
     if not several:
-        return found
+        return by_env
     return [
-        one and replace(one, alias=f"{env.name}.{one.name}", env=env.name) for env, one in zip(envs, found, strict=True)
+        verifier and replace(verifier, alias=f"{env.name}.{verifier.name}", env=env.name)
+        for env, verifier in zip(envs, by_env, strict=True)
     ]
 
 

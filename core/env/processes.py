@@ -81,8 +81,8 @@ class EnvHost:
         if verb == "end":
             self._batches.pop(batch).__exit__(None, None, None)
             return b""
-        found = getattr(envs, verb)(items)
-        return pickle.dumps({number: _written(one) for number, one in found.items()}, protocol=5)
+        results = getattr(envs, verb)(items)
+        return pickle.dumps({number: _written(result) for number, result in results.items()}, protocol=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,14 +177,14 @@ class RemoteEnvs:
         asked = {host: self._ask(host, verb, share) for host, share in shares.items() if host not in self._lost}
         most = max((len(share) for share in shares.values()), default=0)
         wait(asked.values(), math.ceil(most / AT_ONCE) * self._seconds + _GRACE)
-        found: dict[int, Any] = {}
+        results: dict[int, Any] = {}
         for host, share in shares.items():
             answer = self._lost[host] if host not in asked else self._heard(host, asked[host], self._seconds)
             if isinstance(answer, Raised):
-                found |= dict.fromkeys(share, answer)
+                results |= dict.fromkeys(share, answer)
             else:
-                found |= {number: _read(one) for number, one in pickle.loads(answer).items()}
-        return {number: found[number] for number in items}
+                results |= {number: _read(result) for number, result in pickle.loads(answer).items()}
+        return {number: results[number] for number in items}
 
     def _open(self, hosts: Collection[int]) -> None:
         """Has processes load what makes the environments."""
@@ -263,26 +263,26 @@ def processes_of(env: BoundEnv, count: int) -> EnvProcesses | None:
     if not count:
         return None
     key = (env.name, cloudpickle.dumps((dict(env.options), env.servers)), count)
-    found = _shared.get(key)
-    if found is None:
-        _shared[key] = found = EnvProcesses(env, count)
-    return found
+    processes = _shared.get(key)
+    if processes is None:
+        _shared[key] = processes = EnvProcesses(env, count)
+    return processes
 
 
-def _written(one: Any) -> Any:
+def _written(result: Any) -> Any:
     """Returns an answer as it travels."""
-    if not isinstance(one, Raised):
-        return (True, one)
+    if not isinstance(result, Raised):
+        return (True, result)
     try:
-        words = str(one.error)
+        words = str(result.error)
     except Exception:
         words = "(its message cannot be printed)"
-    return (False, (type(one.error).__name__, words, isinstance(one.error, GrpoError)))
+    return (False, (type(result.error).__name__, words, isinstance(result.error, GrpoError)))
 
 
-def _read(one: tuple[bool, Any]) -> Any:
+def _read(written: tuple[bool, Any]) -> Any:
     """Returns an answer that has travelled; an exception is of the same class of our own, or of the same name."""
-    whole, value = one
+    whole, value = written
     if whole:
         return value
     name, words, ours = value

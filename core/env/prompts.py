@@ -85,8 +85,8 @@ def special_tokens(tokenizer: PreTrainedTokenizerBase) -> list[str]:
 
 def tokens_of(tokenizer: PreTrainedTokenizerBase, text: str, *, plain: bool) -> list[int]:
     """Returns the tokens of a text; with `plain`, special tokens that it spells out are text too."""
-    found: list[int] = tokenizer(text, add_special_tokens=False, split_special_tokens=plain, verbose=False)["input_ids"]
-    return found
+    ids: list[int] = tokenizer(text, add_special_tokens=False, split_special_tokens=plain, verbose=False)["input_ids"]
+    return ids
 
 
 def _spelt(tokenizer: PreTrainedTokenizerBase) -> re.Pattern[str]:
@@ -114,10 +114,10 @@ def _marked(messages: Sequence[Any], spelt: re.Pattern[str]) -> tuple[list[Any],
 def _in_pieces(tokenizer: PreTrainedTokenizerBase, text: str, tokens: Sequence[str]) -> list[int]:
     """Tokenises a rendered prompt in which marks stand for spelt-out tokens."""
     pieces = re.split(_MARK.format("([0-9]+)"), text)
-    found: list[int] = []
+    ids: list[int] = []
     for number, piece in enumerate(pieces):
         if number % 2:
-            found += tokens_of(tokenizer, tokens[int(piece)], plain=True)
+            ids += tokens_of(tokenizer, tokens[int(piece)], plain=True)
         elif piece:
-            found += tokens_of(tokenizer, piece, plain=False)
-    return found
+            ids += tokens_of(tokenizer, piece, plain=False)
+    return ids

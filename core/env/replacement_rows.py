@@ -26,7 +26,7 @@ class ReplacementRows:
 
     def instead(self, gone: Sequence[Place], used: Collection[Place], step: int) -> list[Place | None]:
         """Returns another unused row of the same environment for each of these, None where there is none."""
-        taken, found = set(used), list[Place | None]()
+        taken, places = set(used), list[Place | None]()
         for env, index in gone:
             rows = range(len(self._envs[env].train))
             if self._chosen is not None:
@@ -37,7 +37,7 @@ class ReplacementRows:
                 some = min(len(rows), 1 + sum(name == env for name, _ in taken))  # of which one is not taken
                 order = random.Random(f"{self._seed} {step} {env}").sample(rows, some)
             place = next(((env, row) for row in order if (env, row) not in taken), None)
-            found.append(place)
+            places.append(place)
             if place is not None:
                 taken.add(place)
-        return found
+        return places

@@ -24,16 +24,16 @@ def scores_by_env(
     """Scores each completion with the rewards of its environment: name to one outcome per completion, in order."""
     if len(envs) == 1:
         return scorer.score(completions, rows=range(first_row, first_row + len(completions)), early=early)
-    found: dict[str, list[Outcome]] = {}
+    by_name: dict[str, list[Outcome]] = {}
     for part, places in _places(envs, completions).items():
         names = [reward.name for reward in envs[part].rewards]
         rows = [first_row + place for place in places]
         own = scorer.score([completions[i] for i in places], rows=rows, only=names, early=early)
         for name, outcomes in own.items():
-            found[name] = [ELSEWHERE] * len(completions)
+            by_name[name] = [ELSEWHERE] * len(completions)
             for place, outcome in zip(places, outcomes, strict=True):
-                found[name][place] = outcome
-    return found
+                by_name[name][place] = outcome
+    return by_name
 
 
 def right_by_env(
@@ -49,7 +49,11 @@ def right_by_env(
         if verifier is None:
             continue
         judged = scorer.judge([completions[i] for i in places], rows=places, only=[verifier.name])[verifier.name]
-        ended = [one for place, one in zip(places, judged, strict=True) if completions[place].finish_reason != "error"]
+        ended = [
+            verdict
+            for place, verdict in zip(places, judged, strict=True)
+            if completions[place].finish_reason != "error"
+        ]
         judged_by(verifier, ended)  # what the environment failed on is no fault of the verifier
         for place, judgement in zip(places, judged, strict=True):
             right[place] = judgement.verdict.ok if judgement.verdict else None

@@ -16,8 +16,6 @@ from grpo.core.env.tools import ToolCall, used
 
 @dataclass(frozen=True, slots=True)
 class StepAnswer:
-    """What a step returned."""
-
     observation: str  # the next message to the policy
     reward: float  # of the turn; finite
     # terminated, truncated: whether the episode is over
@@ -41,9 +39,9 @@ def take_step(action: str, env: Any) -> StepAnswer:
     return _checked(env.step(action))
 
 
-def tell_of_calls(said: str, calls: Sequence[ToolCall], answers: Sequence[str], env: Any) -> StepAnswer | None:
+def tell_of_calls(text: str, calls: Sequence[ToolCall], answers: Sequence[str], env: Any) -> StepAnswer | None:
     """Tells an environment of a turn that called its tools; returns its last step if the episode has ended."""
-    return take_step("", env) if used(env, said, calls, answers) else None
+    return take_step("", env) if used(env, text, calls, answers) else None
 
 
 def cut_off(calling: bool, env: Any) -> StepAnswer | None:

@@ -78,7 +78,7 @@ class EnvThreads:
         """Makes one call for each environment; a number that failed must not be called again."""
         waiting = deque(calls.items())
         running: dict[_Worker, float] = {}
-        found: dict[int, Any] = {}
+        results: dict[int, Any] = {}
         while waiting or running:
             while waiting and len(running) < self._at_once:
                 number, call = waiting.popleft()
@@ -90,15 +90,15 @@ class EnvThreads:
             except queue.Empty:
                 for worker in [worker for worker, limit in running.items() if limit <= time.monotonic()]:
                     del running[worker]
-                    found[worker.number] = Raised(TimeoutError(f"no answer within {self._seconds:g} s"))
+                    results[worker.number] = Raised(TimeoutError(f"no answer within {self._seconds:g} s"))
                     self.release(worker.number)
                     self._closing.remove(worker)  # nobody knows when
                 continue
             if running.pop(worker, None) is not None:  # else it came after its limit
-                found[worker.number] = result
+                results[worker.number] = result
                 if isinstance(result, Raised):
                     self.release(worker.number)
-        return found
+        return results
 
     def release(self, number: int) -> None:
         """Has an environment closed, in its thread, once it is idle."""
@@ -114,8 +114,6 @@ class EnvThreads:
 
 
 class _Worker:
-    """One thread and its environment."""
-
     def __init__(self, number: int, make: Callable[[], Any], done: queue.SimpleQueue[tuple[_Worker, Any]]) -> None:
         self.number = number
         self.calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()

@@ -57,7 +57,7 @@ def play_worked(opened: Callable[[], EnvBatch], wanted: Sequence[Wanted], *, cut
 def _block(opened: Callable[[], EnvBatch], wanted: Sequence[Wanted], cuts: bool) -> list[Worked]:
     with opened() as envs:
         done = _side_by_side(envs, wanted, cuts)
-    lost = [number for number, one in enumerate(done) if one.failed is not None and one.failed.shared]
+    lost = [number for number, played in enumerate(done) if played.failed is not None and played.failed.shared]
     if len(wanted) > 1:  # alone, each pays for itself; a process that survives is used again
         for number in lost:
             (done[number],) = _block(opened, [wanted[number]], cuts)
@@ -76,9 +76,9 @@ def _side_by_side(envs: EnvBatch, wanted: Sequence[Wanted], cuts: bool) -> list[
         _turn(envs, wanted, done, going)
     if cuts:
         ends: dict[int, Call] = {
-            number: partial(cut_off, one.turns[-1].told is not None)
-            for number, one in enumerate(done)
-            if one.turns and not one.ended
+            number: partial(cut_off, played.turns[-1].told is not None)
+            for number, played in enumerate(done)
+            if played.turns and not played.ended
         }
         for number, answer in envs.call(ends).items():
             if isinstance(answer, Raised):
@@ -91,23 +91,23 @@ def _side_by_side(envs: EnvBatch, wanted: Sequence[Wanted], cuts: bool) -> list[
 def _turn(envs: EnvBatch, wanted: Sequence[Wanted], done: Sequence[Worked], actions: Mapping[int, Action]) -> None:
     """Plays one action of each of some episodes."""
     asked = {
-        n: checked(ToolCall(one["tool"], one["arguments"]), wanted[n][0].tools)
-        for n, one in actions.items()
-        if not isinstance(one, str)
+        n: checked(ToolCall(action["tool"], action["arguments"]), wanted[n][0].tools)
+        for n, action in actions.items()
+        if not isinstance(action, str)
     }
-    told: dict[int, str] = {}
+    observations: dict[int, str] = {}
     for number, answer in envs.use(asked).items():
         if not isinstance(answer, Raised):
-            told[number] = answer
+            observations[number] = answer
         elif isinstance(answer.error, GrpoError) or answer.shared:
             done[number].failed = answer
         else:
-            told[number] = told_error(explain(answer.error))
-    calls: dict[int, Call] = {n: partial(take_step, one) for n, one in actions.items() if isinstance(one, str)}
-    calls |= {number: partial(tell_of_calls, "", [asked[number]], [text]) for number, text in told.items()}
+            observations[number] = told_error(explain(answer.error))
+    calls: dict[int, Call] = {n: partial(take_step, action) for n, action in actions.items() if isinstance(action, str)}
+    calls |= {number: partial(tell_of_calls, "", [asked[number]], [text]) for number, text in observations.items()}
     answers: Mapping[int, Any] = envs.call(calls)
     for number, answer in answers.items():
         if isinstance(answer, Raised):
             done[number].failed = answer
         else:
-            done[number].turns.append(WorkedTurn(actions[number], told.get(number), answer))
+            done[number].turns.append(WorkedTurn(actions[number], observations.get(number), answer))

@@ -115,7 +115,6 @@ class Connection:
             raise Gone
 
     async def end(self) -> None:
-        """Ends the response."""
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _part(self, events: bytes) -> None:

@@ -210,7 +210,6 @@ class _Exchange:
 
 
 def _answer_to(scope: Scope, error: Exception) -> Response:
-    """Returns what an error is answered with."""
     headers = Headers(scope=scope)
     if not isinstance(error, HTTPException):
         reason = one_line(f"{type(error).__name__}: {error}", 300)

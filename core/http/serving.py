@@ -107,12 +107,10 @@ class HttpServer:
         self._listener.close()
 
     def __enter__(self) -> Self:
-        """Starts."""
         self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stops."""
         self.stop()
 
     def _run(self) -> None:
@@ -132,7 +130,6 @@ class _Server(uvicorn.Server):
         self.ready = threading.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begins to listen."""
         await super().startup(sockets)
         self.ready.set()
 

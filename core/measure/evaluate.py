@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What was measured."""
-
     accuracy: Estimate | None  # share of single answers that are right, or None without a verifier
     pass_at_k: Mapping[int, Estimate]  # k to the estimated share of episodes with a right answer among k samples
     rewards: Mapping[str, Estimate]  # reward name to its mean score
@@ -37,7 +35,11 @@ class Evaluation:
     @property
     def env_failures(self) -> tuple[str, ...]:
         """Why rollouts failed in their environment; nothing is known of these completions."""
-        return tuple(str(one.info.get("failure")) for one in self.completions if one.finish_reason == "error")
+        return tuple(
+            str(completion.info.get("failure"))
+            for completion in self.completions
+            if completion.finish_reason == "error"
+        )
 
 
 def complete(
@@ -66,7 +68,7 @@ def complete(
         asked = [prompts[i] for i in chosen]
         if player is not None:
             played = player.play([starts[i] for i in chosen], asked, rollouts.turns(), params)
-            done |= {i: one.completion for i, one in zip(chosen, played, strict=True)}
+            done |= {i: rollout.completion for i, rollout in zip(chosen, played, strict=True)}
         else:
             sampled = rollouts.generate(asked, params)
             texts = texts_of(tokenizer, [s.token_ids for s in sampled])
@@ -90,11 +92,11 @@ def evaluation_of(
     verdicts = tuple(judge(completions)) if judge else ()
     right = [_right(judgement) for judgement in verdicts]
     asked = [question for question in questions for _ in range(samples)]
-    outcomes = {name: tuple(found) for name, found in (score(completions) if score else {}).items()}
+    outcomes = {name: tuple(scored) for name, scored in (score(completions) if score else {}).items()}
     return Evaluation(
         accuracy=proportion(right, asked) if judge else None,
         pass_at_k={k: _pass_at_k(right, samples, k, questions) for k in _powers_up_to(samples)} if judge else {},
-        rewards={name: mean_of([outcome.score for outcome in found], asked) for name, found in outcomes.items()},
+        rewards={name: mean_of([outcome.score for outcome in scored], asked) for name, scored in outcomes.items()},
         completions=tuple(completions),
         verdicts=verdicts,
         outcomes=outcomes,

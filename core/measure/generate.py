@@ -43,7 +43,7 @@ class Answer:
 def encode_fitting(model: ModelFacts, prompts: Sequence[Sequence[Message]], max_tokens: int) -> list[list[int]]:
     """Returns the tokens of prompts; UsageError for one that does not fit the context with the new tokens."""
     context, encoded = model.context, encode_prompts(model.tokenizer, prompts)
-    number, longest = max(enumerate(map(len, encoded), start=1), key=lambda one: one[1])
+    number, longest = max(enumerate(map(len, encoded), start=1), key=lambda numbered: numbered[1])
     if context is not None and longest + max_tokens > context:
         lower = f"Lower --max-new-tokens to {context - longest} or shorten it" if longest < context else "Shorten it"
         raise UsageError(
@@ -74,12 +74,12 @@ def answers(
     )
     torch.manual_seed(seed)
     wanted = [ids for ids in prompts for _ in range(samples)]
-    found: list[Answer] = []
+    replies: list[Answer] = []
     for first in range(0, len(wanted), BATCH):
         sampled = sample(model, wanted[first : first + BATCH], params)
         texts = tokenizer.batch_decode([s.token_ids for s in sampled], skip_special_tokens=True)
-        found += [Answer(text, s.finish_reason == "length") for text, s in zip(texts, sampled, strict=True)]
-    return [found[i : i + samples] for i in range(0, len(found), samples)]
+        replies += [Answer(text, s.finish_reason == "length") for text, s in zip(texts, sampled, strict=True)]
+    return [replies[i : i + samples] for i in range(0, len(replies), samples)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -258,7 +258,7 @@ def recorded(plan: EvaluationPlan, evaluation: Evaluation) -> list[dict[str, Any
             "finish_reason": completion.finish_reason,
             **({"info": without_ids(completion.info)} if completion.info else {}),
             "env": completion.env,
-            "scores": {name: found[i].as_json() for name, found in evaluation.outcomes.items()},
+            "scores": {name: outcomes[i].as_json() for name, outcomes in evaluation.outcomes.items()},
         }
         if evaluation.verdicts:
             row["verdict"] = _verdict(evaluation.verdicts[i])

@@ -16,9 +16,9 @@ Found = TypeVar("Found")
 class Watchdog:
     """One watch. `told`: of the error that ended it, once: the step, and a warning."""
 
-    def __init__(self, name: str, told: Callable[[int, str], None]) -> None:
+    def __init__(self, name: str, warned: Callable[[int, str], None]) -> None:
         self._name = name
-        self._told = told
+        self._told = warned
         self._ended = False
 
     def look(self, step: int, looks: Callable[[], Sequence[Found]]) -> Sequence[Found]:

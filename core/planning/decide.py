@@ -83,7 +83,7 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
         *sample_notes(envs),
     ]
     used: list[Bound] = [*(bound for part in envs for bound in (part.env, *part.plugins)), loss, advantage]
-    used += [one for one in (chosen_by, agent) if one is not None]
+    used += [plugin for plugin in (chosen_by, agent) if plugin is not None]
     notes += [version_note(bound.spec) for bound in used if bound.distribution != GIVEN]  # known by their source
     most = [env.spec.max_turns for env in facts.envs] if agent is None else [rollout.turns]
     memory = decide_memory(config, Load(batch, optimizer, rollout, longest, facts.processes, most), model.config)

@@ -47,66 +47,66 @@ def hold_out(env: BoundEnv, train: Sequence[Episode], size: int | None, *, made:
     def started(limit: int | None) -> Sequence[Episode]:
         return episodes_of(env, "test", limit=limit, unbounded=made, opened=opened)
 
-    found = started(size)
+    held = started(size)
     if env.spec.dataset is not None:
-        divided = _dropped(env, train, found, size, started)
+        divided = _dropped(env, train, held, size, started)
     else:
-        divided = _divided(env, train, found, size or made)
+        divided = _divided(env, train, held, size or made)
     if divided.notes and env.spec.dataset is None:  # they say how few questions there are
         return divided
     different = len(set(questions_of(env, divided.held_out)))
     if different < min(FEW, len(divided.held_out)):
-        told = (
+        note = (
             f"env '{env.name}': its {len(divided.held_out)} held-out problems ask only "
             f"{counted(different, 'different question')}. The interval of its accuracy counts these, and is wide."
         )
-        return replace(divided, notes=(*divided.notes, told))
+        return replace(divided, notes=(*divided.notes, note))
     return divided
 
 
 def _dropped(
     env: BoundEnv,
     train: Sequence[Episode],
-    found: Sequence[Episode],
+    candidates: Sequence[Episode],
     size: int | None,
     started: Callable[[int | None], Sequence[Episode]],
 ) -> HeldOutPart:
-    question = question_of(env, found)
-    if not asked_by(question, found, train):
-        return HeldOutPart(train, found)
-    every = found if size is None else started(None)  # others take the places of those that are dropped
+    question = question_of(env, candidates)
+    if not asked_by(question, candidates, train):
+        return HeldOutPart(train, candidates)
+    every = candidates if size is None else started(None)  # others take the places of those that are dropped
     trained = asked_by(question, every, train)
     kept = [episode for episode in every if question.of(episode) not in trained]
     dropped = len(every) - len(kept)
     ask, were = ("asks", "was") if dropped == 1 else ("ask", "were")
-    told = (
+    note = (
         f"env '{env.name}': {dropped} of {counted(len(every), 'held-out row')} {ask} what training rows ask, and "
         f"{were} dropped; {len(kept)} {'is' if len(kept) == 1 else 'are'} left."
     )
     if not kept:
-        told += (
+        note += (
             " So no held-out accuracy is measured. Give held-out rows of their own, such as a folder with train.jsonl "
             "and test.jsonl."
         )
-    return HeldOutPart(train, _numbered(kept[:size]), (told,))
+    return HeldOutPart(train, _numbered(kept[:size]), (note,))
 
 
-def _divided(env: BoundEnv, train: Sequence[Episode], found: Sequence[Episode], size: int) -> HeldOutPart:
-    every = [*found, *train]
+def _divided(env: BoundEnv, train: Sequence[Episode], candidates: Sequence[Episode], size: int) -> HeldOutPart:
+    every = [*candidates, *train]
     question = question_of(env, every)
-    trained, asked = {question.of(episode) for episode in train}, {question.of(episode) for episode in found}
-    left = [episode for episode in found if question.of(episode) not in trained]
-    if len(left) >= len(found) / ENOUGH:
+    trained, asked = {question.of(episode) for episode in train}, {question.of(episode) for episode in candidates}
+    left = [episode for episode in candidates if question.of(episode) not in trained]
+    if len(left) >= len(candidates) / ENOUGH:
         return HeldOutPart(train, _numbered(left))
     space = trained | asked
     held = {digest for digest in space if digest[0] * 256 + digest[1] < 65536 // SHARE}
     if len(held) < FEWEST:
-        told = (
+        note = (
             f"env '{env.name}': among {len(every):,} episodes there are only {len(space)} different questions, too few "
             "to hold some out. Its held-out accuracy is measured on questions that are trained on, and its interval is "
             "wide: it counts the different ones."
         )
-        return HeldOutPart(train, found, (told,))
+        return HeldOutPart(train, candidates, (note,))
     first: dict[bytes, Episode] = {}
     for episode in every:
         if (digest := question.of(episode)) in held:

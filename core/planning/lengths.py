@@ -111,14 +111,14 @@ def longest_prompt(
         DatasetError: names the row and what to set.
         UsageError: the tokenizer belongs to another model, or its template shows no message.
     """
-    found: list[_Measured] = []
+    lengths: list[_Measured] = []
     most = 0
     for env, splits in envs:
         for split, episodes in splits.items():
             count = partial(_measured, model, env, split, taught=limits.taught and split == "train")
             started = sample_of(episodes)
             measured = count(started)
-            if len({one.ids for one in measured}) == 1 < len({json.dumps(one.prompt) for one in started}):
+            if len({entry.ids for entry in measured}) == 1 < len({json.dumps(entry.prompt) for entry in started}):
                 raise UsageError(
                     f"the chat template of '{model.tokenizer_source}' makes one and the same prompt of every row of "
                     f"env '{env.name}': it shows the policy nothing of their messages. Fix the template, or choose "
@@ -127,9 +127,9 @@ def longest_prompt(
             if isinstance(episodes, Episodes):
                 more, most_of_others = _longest_of_many(episodes, measured, count, limits, model.context)
                 measured, most = [*measured, *more], max(most, most_of_others)
-            found += measured
-    refuse_too_long(found, limits, model.context)
-    return max([most, *(one.length for one in found)])
+            lengths += measured
+    refuse_too_long(lengths, limits, model.context)
+    return max([most, *(entry.length for entry in lengths)])
 
 
 def sample_notes(envs: Iterable[RunEnv]) -> Iterator[str]:
@@ -143,7 +143,7 @@ def sample_notes(envs: Iterable[RunEnv]) -> Iterator[str]:
             )
 
 
-def refuse_too_long(found: Sequence[_Measured], limits: Limits, context: int | None) -> None:
+def refuse_too_long(measured: Sequence[_Measured], limits: Limits, context: int | None) -> None:
     """Refuses prompts that are over a limit, with all that has to change.
 
     Raises:
@@ -151,21 +151,21 @@ def refuse_too_long(found: Sequence[_Measured], limits: Limits, context: int | N
     """
     room = math.inf if context is None else context
     most = limits.prompt or math.inf
-    wrong = [one for one in found if one.length > most or one.length + limits.completion > room]
-    unlearned = [one for one in found if one.length + one.answer > room]
+    wrong = [entry for entry in measured if entry.length > most or entry.length + limits.completion > room]
+    unlearned = [entry for entry in measured if entry.length + entry.answer > room]
     if not wrong and not unlearned:
         return
     problem, remedies, dropped = "", [], 0
     if wrong:
-        longest = max(wrong, key=lambda one: one.length)
+        longest = max(wrong, key=lambda entry: entry.length)
         problem = f"{longest.where}: the prompt has {longest.length} tokens"
         if longest.length > most:
             problem += f", over rollout.max_prompt_length {limits.prompt}"
         if longest.length + limits.completion > room:
             problem += f" and {limits.setting} is {limits.completion}: together over the model's context of {context}"
         problem += f". It is the longest of {len(wrong)} that are too long" if len(wrong) > 1 else ""
-        dropped = sum(one.length >= room for one in wrong)
-        fitting = max((one.length for one in found if one.length < room), default=0)
+        dropped = sum(entry.length >= room for entry in wrong)
+        fitting = max((entry.length for entry in measured if entry.length < room), default=0)
         if fitting > most:
             remedies.append(f"raise rollout.max_prompt_length to {fitting}")
         if fitting + limits.completion > room:
@@ -174,15 +174,15 @@ def refuse_too_long(found: Sequence[_Measured], limits: Limits, context: int | N
                 remedies.append(f"rollout.max_rollout_length to {room - fitting}")
         if dropped:
             remedies.insert(0, f"drop the {_rows(dropped)} whose prompt alone fills the context")
-    lost = [one for one in unlearned if one.length < room]
+    lost = [entry for entry in unlearned if entry.length < room]
     if lost:
-        longest = max(lost, key=lambda one: one.length + one.answer)
-        told = f"{longest.length} tokens and its worked answer {longest.answer}: together over the model's context"
+        longest = max(lost, key=lambda entry: entry.length + entry.answer)
+        text = f"{longest.length} tokens and its worked answer {longest.answer}: together over the model's context"
         problem += ". " if problem else ""
-        problem += f"{longest.where}: the prompt has {told} of {context}"
+        problem += f"{longest.where}: the prompt has {text} of {context}"
         remedies.append(f"leave --warmup-steps out or drop the {_rows(len(lost))} whose worked answer does not fit")
     advice = " and ".join(remedies)
-    also = f" or drop the {_rows(len(wrong))}" if len(wrong) < len(found) and not (dropped or lost) else ""
+    also = f" or drop the {_rows(len(wrong))}" if len(wrong) < len(measured) and not (dropped or lost) else ""
     raise DatasetError(f"{problem}. {advice[0].upper()}{advice[1:]}{also}.")
 
 
@@ -206,13 +206,13 @@ def _longest_of_many(
 
     sizes = numpy.asarray(episodes.sizes)
     order = numpy.argsort(-sizes, kind="stable")
-    known = {one.index for one in sample}
+    known = {entry.index for entry in sample}
     others = order[LONGEST:]
     counted = count(episodes.some([row for row in order[:LONGEST].tolist() if row not in known]))
     if not len(others):
         return counted, 0
-    least = min(one.length for one in (*sample, *counted))
-    of_size = [(int(sizes[one.index]), one.length - least) for one in (*sample, *counted)]
+    least = min(entry.length for entry in (*sample, *counted))
+    of_size = [(int(sizes[entry.index]), entry.length - least) for entry in (*sample, *counted)]
     rate = max(tokens / max(size, 1) for size, tokens in of_size if 2 * size >= sizes[others[0]])
     room = min(limits.prompt or math.inf, math.inf if context is None else context - limits.completion)
     doubtful = int((least + rate * sizes[others] > room).sum())  # the first of them: they are in order
@@ -227,7 +227,7 @@ def _measured(
 ) -> list[_Measured]:
     """Returns the prompts of episodes. Raises UsageError: the tokenizer belongs to another model."""
     tokenizer, context = model.tokenizer, model.context
-    found: list[_Measured] = []
+    measured: list[_Measured] = []
     for first in range(0, len(episodes), _BLOCK):
         block = episodes[first : first + _BLOCK]
         for episode, ids in zip(block, encode_episodes(tokenizer, block), strict=True):
@@ -236,12 +236,12 @@ def _measured(
                 texts = [action if isinstance(action, str) else json.dumps(action) for action in episode.actions]
                 answer = sum(1 + len(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts)
             where = f"env '{env.name}', split '{split}', row {episode.index}"
-            found.append(_Measured(where, len(ids), answer, episode.index, hash(tuple(ids)), max(ids, default=0)))
-    highest = max(tokenizer.eos_token_id, tokenizer.pad_token_id, *(one.highest for one in found), 0)
+            measured.append(_Measured(where, len(ids), answer, episode.index, hash(tuple(ids)), max(ids, default=0)))
+    highest = max(tokenizer.eos_token_id, tokenizer.pad_token_id, *(entry.highest for entry in measured), 0)
     vocabulary = getattr(model.config.get_text_config(), "vocab_size", None)
     if vocabulary is not None and highest >= vocabulary:
         raise UsageError(
             f"the tokenizer of '{model.tokenizer_source}' makes token {highest}, but the model knows only "
             f"{vocabulary}: the two do not belong together. Name a folder that has both from one model."
         )
-    return found
+    return measured

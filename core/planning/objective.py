@@ -48,9 +48,9 @@ def _refuse_broken(part: Objective, written: str, attempt: Callable[[Objective],
     try:
         attempt(part)
     except Exception as error:  # whatever a plugin raises
-        said = str(error) if isinstance(error, GrpoError) else f"{type(error).__name__}: {error}"
+        reason = str(error) if isinstance(error, GrpoError) else f"{type(error).__name__}: {error}"
         raise UsageError(
-            f"{part.spec.kind} '{part.name}' ({part.distribution}) fails on made-up completions: {said} Try it alone "
+            f"{part.spec.kind} '{part.name}' ({part.distribution}) fails on made-up completions: {reason} Try it alone "
             f"with: grpo plugins check {part.spec.kind}:{written}"
         ) from error
 
@@ -82,8 +82,8 @@ def refuse_replacing_what_teaches(config: RunConfig, advantage: BoundAdvantage, 
     scores = torch.tensor([*alike, [0.0, 1.0, 1.0, 0.0]], dtype=torch.float64).reshape(-1, 1).expand(-1, len(rewards))
     weights = torch.tensor([reward.weight for reward in rewards], dtype=torch.float64)
     each = scores[:, None] if advantage.spec.turns else None
-    found = group_advantages(scores, torch.zeros(len(scores), dtype=torch.bool), weights, 4, advantage, each)
-    if found.teaches[:8].any():
+    advantages = group_advantages(scores, torch.zeros(len(scores), dtype=torch.bool), weights, 4, advantage, each)
+    if advantages.teaches[:8].any():
         raise UsageError(
             f"rollout.dynamic replaces groups whose scores are all equal, but with advantage '{advantage.name}' these "
             "have a signal too, because it compares completions across groups. Leave --dynamic out, or use one "

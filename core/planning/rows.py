@@ -60,14 +60,14 @@ def start_envs(config: RunConfig, facts: Facts, rows: Rows, steps: StepsPart) ->
     verifiers = verifiers_by_env(config, facts.host, facts.envs, examples)
     parts: list[RunEnv] = []
     notes: list[str] = []
-    for env, found, verifier, share in zip(facts.envs, rewards, verifiers, facts.shares, strict=True):
-        if not found:
+    for env, bound, verifier, share in zip(facts.envs, rewards, verifiers, facts.shares, strict=True):
+        if not bound:
             raise UsageError(f"env '{env.name}' has no default rewards. Name at least one with --reward.")
         divided = HeldOutPart(train[env.name])
         if size and verifier:
             divided = hold_out(env, train[env.name], size, made=size, opened=places[env.name])
             notes += divided.notes
-        parts.append(RunEnv(env, found, verifier, divided.train, divided.held_out, share))
+        parts.append(RunEnv(env, bound, verifier, divided.train, divided.held_out, share))
     for part in parts:
         for episode in (*sample_of(part.train), *sample_of(part.held_out)):
             refuse_missing_columns(episode, part.plugins)

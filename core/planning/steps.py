@@ -35,13 +35,13 @@ def decide_steps(config: RunConfig, facts: Facts, rows: Mapping[str, Sequence[Ep
     train, iterations = config.train, config.loss.num_iterations
     made = episodes_to_make(config, train.limit, train.steps or EMBEDDED_STEPS)
     of_rows = sum(share for env, share in zip(facts.envs, facts.shares, strict=True) if env.name in rows)
-    found = math.ceil(sum(map(len, rows.values())) / of_rows) if rows else made
+    needed = math.ceil(sum(map(len, rows.values())) / of_rows) if rows else made
     steps = train.steps
     if steps is None:
         if facts.source.embedded and train.epochs is None:
             steps = EMBEDDED_STEPS
         else:
-            generations = max(1, math.ceil((train.epochs or EPOCHS) * found / train.prompts_per_step))
+            generations = max(1, math.ceil((train.epochs or EPOCHS) * needed / train.prompts_per_step))
             steps = generations * iterations
     return StepsPart(steps, train.limit if rows or facts.several else made)
 

@@ -49,7 +49,7 @@ def decide_turns(
     Raises:
         UsageError: a budget that cannot work, or one that would do nothing.
     """
-    env = max(envs, key=lambda one: one.spec.max_turns)
+    env = max(envs, key=lambda candidate: candidate.spec.max_turns)
     most, turn = env.spec.max_turns, lengths.max_completion_length
     if agent:
         most = rollout.max_turns or AGENT_CALLS

@@ -97,23 +97,23 @@ def _in_blocks(
     kind = query.device.type
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else query.dtype
     own = [part.number * part.length for part in blocks.parts]
-    seen = [part.after + size for part, size in zip(blocks.parts, own, strict=True)]
+    lengths = [part.after + size for part, size in zip(blocks.parts, own, strict=True)]
 
     def gathered(tensor: torch.Tensor, places: torch.Tensor, sizes: list[int]) -> Sequence[torch.Tensor]:
         """[size, heads, D] for each part: gathered at once, or each would have a gradient for the whole row."""
         return torch.split(tensor[0].transpose(0, 1).to(dtype).index_select(0, places.to(tensor.device)), sizes)
 
-    found = [
+    outputs = [
         _part(module, part, *tensors, dropout=dropout, scaling=scaling)
         for part, *tensors in zip(
             blocks.parts,
             gathered(query, blocks.queries, own),
-            gathered(key, blocks.keys, seen),
-            gathered(value, blocks.keys, seen),
+            gathered(key, blocks.keys, lengths),
+            gathered(value, blocks.keys, lengths),
             strict=True,
         )
     ]
-    return torch.cat(found).index_select(0, blocks.where.to(query.device))[None]
+    return torch.cat(outputs).index_select(0, blocks.where.to(query.device))[None]
 
 
 def _part(

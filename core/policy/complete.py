@@ -28,11 +28,11 @@ def written_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
     """Returns name to shape for every tensor in the safetensors of a folder."""
     from safetensors import safe_open
 
-    found: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     for file in sorted(folder.glob("*.safetensors")):
         with safe_open(file, framework="pt") as opened:
-            found |= {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
-    return found
+            shapes |= {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
+    return shapes
 
 
 def problem_of(written: Shapes, due: Shapes) -> str | None:

@@ -207,13 +207,13 @@ def load_model(source: str, dtype: str, bits: int | None = None) -> PreTrainedMo
         )
     try:
         with _reached(source):
-            model, found = AutoModelForCausalLM.from_pretrained(source, output_loading_info=True, **arguments)
+            model, info = AutoModelForCausalLM.from_pretrained(source, output_loading_info=True, **arguments)
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # a broken file ends in any error of safetensors
         raise UsageError(_cannot_load(source, "weights", error)) from None
-    if found["missing_keys"]:
-        missing = sorted(found["missing_keys"])
+    if info["missing_keys"]:
+        missing = sorted(info["missing_keys"])
         raise UsageError(
             f"the weights of '{source}' lack {missing[0]} and {len(missing) - 1} more, which would start at random. "
             "Name a folder that transformers saved from a causal language model."
@@ -254,18 +254,18 @@ def _unadaptable(model: PreTrainedModel) -> list[str] | None:
     from peft.tuners.tuners_utils import _check_lora_target_modules_mamba
     from torch import nn
 
-    config, found = SimpleNamespace(peft_type="LORA"), []
+    config, modules = SimpleNamespace(peft_type="LORA"), []
     for name, module in model.named_modules():
         if not isinstance(module, nn.Linear):
             continue
         try:
             _check_lora_target_modules_mamba(config, model, name.rpartition(".")[2])
         except ValueError:
-            found.append(name)
+            modules.append(name)
             continue
         if type(module) is not nn.Linear and not _returns_rows(module):
-            found.append(name)
-    return found or None
+            modules.append(name)
+    return modules or None
 
 
 def _returns_rows(module: Any) -> bool:

@@ -49,8 +49,8 @@ class PromptKeys:
         after = torch.matmul(own, key.transpose(2, 3))
         weights = torch.cat([self._spread(prompt, shared), after], dim=-1).softmax(dim=-1)
         width = keys.shape[2]
-        seen = torch.bmm(self._gathered(weights[..., :width]), values.flatten(0, 1))
-        both = self._spread(seen, shared) + torch.matmul(weights[..., width:], value)
+        attended = torch.bmm(self._gathered(weights[..., :width]), values.flatten(0, 1))
+        both = self._spread(attended, shared) + torch.matmul(weights[..., width:], value)
         return both.reshape(rows, 1, heads, -1)
 
     def _arrange(self, owners: torch.Tensor) -> None:
@@ -74,8 +74,8 @@ class PromptKeys:
         own = rows.reshape(prompts, self._most, shared, queries, size).transpose(1, 2)
         return own.reshape(prompts * shared, self._most * queries, size)
 
-    def _spread(self, found: torch.Tensor, shared: int) -> torch.Tensor:
+    def _spread(self, attended: torch.Tensor, shared: int) -> torch.Tensor:
         """Brings [G shared, most R, n] back to [B, shared, R, n]."""
-        own = found.view(len(self._counts), shared, self._most, -1, found.shape[-1]).transpose(1, 2)
+        own = attended.view(len(self._counts), shared, self._most, -1, attended.shape[-1]).transpose(1, 2)
         rows = own.flatten(0, 1)
         return rows if self._places is None else rows.index_select(0, self._places)

@@ -34,8 +34,6 @@ class RunWeights:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What to load."""
-
     name: str  # for people
     base: str  # a folder or hub id with a whole model
     adapter: str | None  # a folder or hub id of PEFT that goes on top, or None
@@ -85,18 +83,20 @@ def find_weights(model: str | None, adapter: str | None = None) -> Weights:
     folder or hub id of PEFT to put on top, or None. Raises UsageError if it is none of these, a run has no weights yet,
     or there would be two adapters.
     """
-    found = _find(model)
+    weights = _find(model)
     if adapter is None:
-        return found
-    if found.adapter is not None:
-        raise UsageError(f"{found.name} is an adapter itself, so --adapter {adapter} cannot go on top. Leave one out.")
+        return weights
+    if weights.adapter is not None:
+        raise UsageError(
+            f"{weights.name} is an adapter itself, so --adapter {adapter} cannot go on top. Leave one out."
+        )
     folder = Path(adapter).expanduser()
     if is_run(folder):
         raise UsageError(f"--adapter {adapter} is a run directory. Name it with --model: it knows its own base model.")
     if (folder.exists() or adapter.startswith((".", "/", "~"))) and not (folder / ADAPTER_CONFIG).is_file():
         raise UsageError(f"--adapter {adapter}: no {ADAPTER_CONFIG} in that folder. Name a folder saved by PEFT.")
     shown = str(folder) if folder.exists() else adapter
-    return replace(found, name=f"{found.name} with {adapter}", adapter=shown)
+    return replace(weights, name=f"{weights.name} with {adapter}", adapter=shown)
 
 
 def find_run_weights(path: Path) -> Weights:

@@ -81,7 +81,7 @@ def full_shape(parameter: torch.Tensor) -> tuple[int, ...]:
 
 def is_sharded(model: Any) -> bool:
     """Says whether this process lacks a part of any parameter."""
-    return any(isinstance(one, DTensor) or hasattr(one, "ds_id") for one in model.parameters())
+    return any(isinstance(parameter, DTensor) or hasattr(parameter, "ds_id") for parameter in model.parameters())
 
 
 @contextmanager
@@ -141,20 +141,20 @@ def whole_state(model: Any, dtypes: Mapping[str, torch.dtype], *, keep: bool) ->
     the buffers that belong to the weights.
     """
     adapters = hasattr(model, "peft_config")
-    found: dict[str, torch.Tensor] = {}
+    state: dict[str, torch.Tensor] = {}
     for name, parameter in model.named_parameters():
         plain = WRAPPERS.sub("", name)
         if adapters and not parameter.requires_grad and ".lora_" not in plain:
             continue
         with full_tensor(parameter) as tensor:
             if keep:
-                found[plain] = tensor.to("cpu", dtypes.get(plain, tensor.dtype), copy=True)
+                state[plain] = tensor.to("cpu", dtypes.get(plain, tensor.dtype), copy=True)
     if keep and not adapters:
         parameters = {WRAPPERS.sub("", name) for name, _ in model.named_parameters(remove_duplicate=False)}
         for name, tensor in model.state_dict().items():
             if WRAPPERS.sub("", name) not in parameters:
-                found[WRAPPERS.sub("", name)] = tensor.to("cpu", copy=True)
-    return found
+                state[WRAPPERS.sub("", name)] = tensor.to("cpu", copy=True)
+    return state
 
 
 def _gathered(parameter: Any) -> AbstractContextManager[Any]:

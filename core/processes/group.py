@@ -92,9 +92,9 @@ def gathered(value: T, what: str) -> list[T]:
         return [value]
     import torch.distributed as dist
 
-    group, found = _meet(what), [value] * count()
-    dist.all_gather_object(found, value, group=group)
-    return found
+    group, values = _meet(what), [value] * count()
+    dist.all_gather_object(values, value, group=group)
+    return values
 
 
 def rows_of_all(rows: Sequence[T], what: str) -> list[T]:
@@ -132,13 +132,13 @@ def _meet(what: str) -> Any:
     return group
 
 
-def _missed(said: str, what: str, limit: float) -> str:
+def _missed(text: str, what: str, limit: float) -> str:
     """Says who did not come, from what torch says of it."""
-    found = MISSING.search(said)
+    match = MISSING.search(text)
     waited = f"while process {rank()} waited for {what}"
-    if found is None and "imed out" not in said:
-        return f"the connection between the processes broke, {waited}: {said}"
-    missing = found[1] if found else "0"
+    if match is None and "imed out" not in text:
+        return f"the connection between the processes broke, {waited}: {text}"
+    missing = match[1] if match else "0"
     return (
         f"process {missing} of {count()} did not arrive within {limit:g} s, {waited}. Check what it does. If it is "
         "only slow, raise failures.wait_limit. The run resumes from its last complete checkpoint, or from the start."

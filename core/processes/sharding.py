@@ -181,8 +181,8 @@ def _refuse_settings(settings: dict[str, Any]) -> None:
     file = os.environ[CONFIG_FILE]
     for name in OURS:
         if settings.get(name) != AUTO:
-            found = f"is {settings[name]!r}" if name in settings else "is missing"
-            raise UsageError(f'{file}: {name} {found}. Write "{name}": "{AUTO}": it follows from the run\'s settings.')
+            state = f"is {settings[name]!r}" if name in settings else "is missing"
+            raise UsageError(f'{file}: {name} {state}. Write "{name}": "{AUTO}": it follows from the run\'s settings.')
     if settings.get("train_batch_size", AUTO) != AUTO:
         raise UsageError(f"{file}: leave train_batch_size out: it follows from the run's settings.")
     for name, ours in (("optimizer", "train.lr and train.weight_decay"), ("scheduler", "train.lr_schedule")):

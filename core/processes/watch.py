@@ -146,7 +146,7 @@ class Watch:
 
     def _listened(self) -> End | None:
         """Waits for the end of the run; None where this process leaves before."""
-        found: list[End] = []
+        ends: list[End] = []
         due: float | None = None
         left: set[int] = set()
         pending = dict.fromkeys(self._peers, b"")
@@ -162,7 +162,7 @@ class Watch:
                     if key.data is None:
                         if b"x" in self._woken.recv(64):
                             return None
-                        new += self._reports[len([end for end in found if end.rank == 0]) :]
+                        new += self._reports[len([end for end in ends if end.rank == 0]) :]
                         continue
                     rank, peer = key.data, self._peers[key.data]
                     said = _received(peer)
@@ -178,7 +178,7 @@ class Watch:
                             return End(**message["end"])  # as it was decided
                     if not said:
                         selector.unregister(peer)
-                        if rank not in left and rank not in {end.rank for end in (*found, *new)}:
+                        if rank not in left and rank not in {end.rank for end in (*ends, *new)}:
                             new.append(_lost(rank, self._count))
                 if self._rank != 0:
                     if new:
@@ -186,21 +186,20 @@ class Watch:
                     if 0 in left:
                         return None  # nobody is left to say more
                     continue
-                found += new
-                self.suspected |= bool(found)
+                ends += new
+                self.suspected |= bool(ends)
                 for end in new:
                     soonest = time.monotonic() + PATIENCE[end.kind]
                     due = soonest if due is None else min(due, soonest)
-        return _decided(found, self._count)
+        return _decided(ends, self._count)
 
 
-def _decided(found: list[End], count: int) -> End:
-    """Returns what ended the run."""
+def _decided(ends: list[End], count: int) -> End:
     for kind in ("error", "lost", "stopped"):
-        if causes := [end for end in found if end.kind == kind]:
+        if causes := [end for end in ends if end.kind == kind]:
             return min(causes, key=lambda end: end.rank)
-    end = min(found, key=lambda end: end.rank)
-    silent = sorted({*range(count)} - {end.rank for end in found})
+    end = min(ends, key=lambda end: end.rank)
+    silent = sorted({*range(count)} - {end.rank for end in ends})
     if not silent:
         return end
     who = ", ".join(map(str, silent))
@@ -253,10 +252,10 @@ def _kept_alive(connection: socket.socket) -> None:
 
 
 def _line(connection: socket.socket) -> bytes:
-    said = b""
-    while not said.endswith(b"\n") and len(said) < 4096 and (more := connection.recv(1)):
-        said += more
-    return said
+    buffer = b""
+    while not buffer.endswith(b"\n") and len(buffer) < 4096 and (more := connection.recv(1)):
+        buffer += more
+    return buffer
 
 
 def _received(connection: socket.socket) -> bytes:

@@ -127,15 +127,15 @@ def as_text(turn: RecordedTurn) -> str:
 
 def depths(tree: Sequence[RecordedCall]) -> list[int]:
     """Returns how many branches each call stands in: a second call that goes on from the same one begins a branch."""
-    found: list[int] = []
+    levels: list[int] = []
     continued: set[int] = set()
     for call in tree:
         if call.parent is None:
-            found.append(0)
+            levels.append(0)
             continue
-        found.append(found[call.parent] + (call.parent in continued))
+        levels.append(levels[call.parent] + (call.parent in continued))
         continued.add(call.parent)
-    return found
+    return levels
 
 
 @cache

@@ -139,8 +139,8 @@ def as_json(step: int, rollout: Rollout) -> dict[str, Any]:
         **({"turn_advantages": list(rollout.turn_advantages)} if rollout.turn_advantages is not None else {}),
         **({"sampled_by": [list(part) for part in rollout.sampled_by]} if rollout.sampled_by else {}),
         "scores": {
-            name: {"outcome": found.outcome, "score": found.score, "reason": found.reason}
-            for name, found in rollout.outcomes.items()
+            name: {"outcome": outcome.outcome, "score": outcome.score, "reason": outcome.reason}
+            for name, outcome in rollout.outcomes.items()
         },
     }
 
@@ -177,11 +177,11 @@ def from_table(number: int, row: Mapping[str, Any]) -> Rollout:
 
 def _messages(text: str) -> tuple[Message, ...]:
     """Returns chat messages; what is no text in one, or is not there, becomes one."""
-    found: list[dict[str, Any]] = json.loads(text)
-    for message in found:
+    messages: list[dict[str, Any]] = json.loads(text)
+    for message in messages:
         content = message.get("content", "")
         message["content"] = content if isinstance(content, str) else "" if content is None else json.dumps(content)
-    return tuple(cast("list[Message]", found))
+    return tuple(cast("list[Message]", messages))
 
 
 def _numbers(values: Sequence[float] | None) -> tuple[float, ...] | None:

@@ -47,13 +47,13 @@ def damage(folder: Path, *, thorough: bool = True) -> str | None:
     """Says what a folder lost since it was sealed; `thorough` reads every file, otherwise sizes are compared."""
     try:
         noted = read_json(folder / COMPLETE)
-        found = dict(_files(folder))
+        files = dict(_files(folder))
         for name, own in noted["files"].items() if noted is not None else ():
-            if name not in found:
+            if name not in files:
                 return f"{name} is missing"
-            if found[name].stat().st_size != own["bytes"]:
-                return f"{name} has {counted(found[name].stat().st_size, 'byte')}, not {own['bytes']}"
-            if thorough and _digest(found[name]) != own["xxh3_128"]:
+            if files[name].stat().st_size != own["bytes"]:
+                return f"{name} has {counted(files[name].stat().st_size, 'byte')}, not {own['bytes']}"
+            if thorough and _digest(files[name]) != own["xxh3_128"]:
                 return f"{name} is not what was written: its digest differs"
     except OSError as error:
         return f"it cannot be read: {error}"
@@ -81,8 +81,8 @@ def last_checkpoint(run: RunDir, warned: Callable[[str], None] | None = None) ->
 
 def newest_step(run: RunDir) -> int:
     """Returns the step of the newest checkpoint by the sizes of its files, 0 where there is none."""
-    found = (folder for folder in _sealed(run.checkpoints) if damage(folder, thorough=False) is None)
-    return max(map(checkpoint_step, found), default=0)
+    whole = (folder for folder in _sealed(run.checkpoints) if damage(folder, thorough=False) is None)
+    return max(map(checkpoint_step, whole), default=0)
 
 
 def drop_older(folder: Path, keep: int) -> None:
@@ -110,8 +110,8 @@ def rewind(run: RunDir, step: int) -> None:
 
 def _sealed(folder: Path) -> list[Path]:
     """The checkpoints that were complete once, the newest first."""
-    found = [checkpoint for checkpoint in folder.glob(NAMED) if (checkpoint / COMPLETE).is_file()]
-    return sorted(found, key=checkpoint_step, reverse=True)
+    sealed = [checkpoint for checkpoint in folder.glob(NAMED) if (checkpoint / COMPLETE).is_file()]
+    return sorted(sealed, key=checkpoint_step, reverse=True)
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:

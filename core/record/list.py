@@ -56,8 +56,8 @@ def list_runs(folder: Path) -> list[RunLine]:
         return [_line(folder)]
     if not folder.is_dir():
         raise UsageError(f"there is no folder {folder}. Name the folder that holds the runs.")
-    found = [child for child in folder.iterdir() if is_run(child)]
-    return [_line(run) for run in sorted(found, key=_age)]
+    runs = [child for child in folder.iterdir() if is_run(child)]
+    return [_line(run) for run in sorted(runs, key=_age)]
 
 
 def _age(path: Path) -> tuple[float, str]:

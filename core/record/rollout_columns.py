@@ -82,7 +82,9 @@ def _refuse_other_json(table: Any) -> None:
 
 
 def _are_messages(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(one, dict) and isinstance(one.get("role"), str) for one in value)
+    return isinstance(value, list) and all(
+        isinstance(message, dict) and isinstance(message.get("role"), str) for message in value
+    )
 
 
 def _refuse_unless_one_of(column: Any, known: Iterable[str], name: str) -> None:

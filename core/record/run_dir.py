@@ -380,7 +380,10 @@ def write_rollouts(run: RunDir, step: int, rows: Sequence[RolloutRow], *, wasted
     for name in dict.fromkeys(name for row in rows for name in row.outcomes):
         for position, part in enumerate(PARTS):
             columns[f"{part}.{name}"] = [row.outcomes.get(name, (None, None, None))[position] for row in rows]
-    written = {key: [encodable(one) if isinstance(one, str) else one for one in own] for key, own in columns.items()}
+    written = {
+        key: [encodable(rollout) if isinstance(rollout, str) else rollout for rollout in own]
+        for key, own in columns.items()
+    }
     table = pa.table({key: pa.array(values, type=type_of(key)) for key, values in written.items()})
     with whole_file(run.rollouts / (WASTED_FILE if wasted else STEP_FILE).format(step)) as unfinished:
         pq.write_table(table, unfinished, write_page_checksum=True)
@@ -388,8 +391,8 @@ def write_rollouts(run: RunDir, step: int, rows: Sequence[RolloutRow], *, wasted
 
 def rollout_steps(run: RunDir) -> list[int]:
     """Returns the steps that have recorded rollouts, ascending; what else lies there is no step."""
-    found = ((file.name, STEP.fullmatch(file.name)) for file in run.rollouts.glob("step-*.parquet"))
-    steps = ((name, int(match[1])) for name, match in found if match)
+    matches = ((file.name, STEP.fullmatch(file.name)) for file in run.rollouts.glob("step-*.parquet"))
+    steps = ((name, int(match[1])) for name, match in matches if match)
     return sorted(step for name, step in steps if step <= LARGEST and name == STEP_FILE.format(step))
 
 

@@ -91,7 +91,7 @@ def _depth(value: Any) -> int:
     depth = -1
     level: list[Any] = [[value]]
     while level:
-        inner = (one.values() if isinstance(one, dict) else one for one in level)
-        level = [one for several in inner for one in several if isinstance(one, (list, dict))]
+        inner = (part.values() if isinstance(part, dict) else part for part in level)
+        level = [part for several in inner for part in several if isinstance(part, (list, dict))]
         depth += 1
     return depth

@@ -30,7 +30,7 @@ def write_trained(run: RunDir, step: int, rows: Sequence[TrainedRow]) -> None:
     import pyarrow.parquet as pq
 
     table = pa.table(
-        [[one.row for one in rows], [one.log_ratios for one in rows], [one.advantages for one in rows]],
+        [[row.row for row in rows], [row.log_ratios for row in rows], [row.advantages for row in rows]],
         schema=_schema(),
     )
     with whole_file(run.rollouts / TRAINED_FILE.format(step)) as unfinished:
@@ -51,10 +51,12 @@ def read_trained(run: RunDir, step: int) -> dict[int, TrainedRow]:
     try:
         table = read_table(file, _columns)
         _refuse_other_values(table)
-        found = [TrainedRow(one["row"], one["log_ratios"], one["advantages"]) for one in table.to_pylist()]
+        trained = [
+            TrainedRow(record["row"], record["log_ratios"], record["advantages"]) for record in table.to_pylist()
+        ]
     except (pa.ArrowException, OSError, ValueError) as error:
         raise UsageError(f"{file} was damaged: {str(error).splitlines()[0]} Remove it.") from None
-    return {one.row: one for one in found}
+    return {row.row: row for row in trained}
 
 
 def _schema() -> Any:

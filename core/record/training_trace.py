@@ -74,7 +74,7 @@ def trace_of(step: int, rollout: Rollout, record: AgentRecord, ids: Sequence[int
     """
     prompts: list[list[int]] = []
     sampled: list[Sequence[int]] = []
-    said: list[list[RecordedTurn]] = []
+    answers: list[list[RecordedTurn]] = []
     turns: list[TraceTurn] = []
     for place, call in enumerate(record.tree):
         above = call.parent
@@ -82,15 +82,15 @@ def trace_of(step: int, rollout: Rollout, record: AgentRecord, ids: Sequence[int
         prompts.append([*before, *call.new_ids])
         own = slice(0, 0) if call.at is None else slice(call.at, call.at + call.sampled_tokens)
         sampled.append(call.ids if call.at is None else ids[own])
-        answered = [] if above is None else [*said[above], record.tree[above].said or RecordedTurn("assistant", "")]
-        said.append([*answered, *call.new])
+        answered = [] if above is None else [*answers[above], record.tree[above].said or RecordedTurn("assistant", "")]
+        answers.append([*answered, *call.new])
         if (len(prompts[-1]), len(sampled[-1])) != (call.prompt_tokens, call.sampled_tokens):
             raise ValueError("its record does not hold the token ids of its prompts")
         if call.at is None:
             continue
         if not all(math.isfinite(value) for value in nats[own]):
             raise ValueError("a log-probability is not known")
-        *asked, answer = chat([*said[-1], call.said or RecordedTurn("assistant", "")])
+        *asked, answer = chat([*answers[-1], call.said or RecordedTurn("assistant", "")])
         turns.append(
             TraceTurn(
                 node_id=f"call-{place}",
@@ -195,7 +195,7 @@ def record_of(trace: Trace) -> AgentRecord:
 
 def chat(turns: Sequence[RecordedTurn]) -> list[dict[str, Any]]:
     """Returns messages in the form of chat completions; calls of tools are named by their places."""
-    found: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
     open_calls: deque[str] = deque()
     for place, turn in enumerate(turns):
         message: dict[str, Any] = {"role": turn.role, "content": turn.text}
@@ -211,8 +211,8 @@ def chat(turns: Sequence[RecordedTurn]) -> list[dict[str, Any]]:
             ]
         elif turn.role == "tool":
             message["tool_call_id"] = open_calls.popleft() if open_calls else ""
-        found.append(message)
-    return found
+        messages.append(message)
+    return messages
 
 
 def _ours(step: int, rollout: Rollout, *, whole: bool) -> dict[str, Any]:
@@ -261,9 +261,9 @@ def _choice(turn: TraceTurn) -> Mapping[str, Any]:
 
 def _asked(turn: TraceTurn) -> list[RecordedTurn]:
     messages = turn.request.get("messages")
-    if not isinstance(messages, list) or not all(isinstance(one, Mapping) for one in messages):
+    if not isinstance(messages, list) or not all(isinstance(message, Mapping) for message in messages):
         raise ValueError(f"the request of turn '{turn.node_id}' has no messages, so its texts are not known")
-    return [_turn(one) for one in messages]
+    return [_turn(message) for message in messages]
 
 
 def _answered(turn: TraceTurn) -> RecordedTurn:

@@ -96,15 +96,15 @@ class AlarmWatch:
 
     def alarms(self, line: RunLine) -> list[Alarm]:
         self._up_to(None)
-        found = [*self._found, *_canary_alarms(self.metrics)]
+        alarms = [*self._found, *_canary_alarms(self.metrics)]
         for name, own in self._failures.items():
             who = "the environment" if name == ENVIRONMENT else f"reward '{name}'"
             text = f"{who} failed on {counted(own.count, 'rollout')}, first in step {own.step}: {own.reason}"
-            found.append(Alarm(own.step, "failure", text, name))
+            alarms.append(Alarm(own.step, "failure", text, name))
         if line.status in ENDED_EARLY:
             how = "was killed" if line.status == "killed" else "failed"
-            found.append(Alarm(line.step, "state", f"the run {how} after step {line.step}"))
-        return sorted(found, key=lambda alarm: alarm.step)
+            alarms.append(Alarm(line.step, "state", f"the run {how} after step {line.step}"))
+        return sorted(alarms, key=lambda alarm: alarm.step)
 
     def _up_to(self, step: int | None) -> None:
         while self._rows and (step is None or self._rows[0]["step"] <= step):
@@ -142,7 +142,7 @@ def _completion(row: Mapping[str, Any]) -> Completion:
 
 def _canary_alarms(metrics: Sequence[Mapping[str, Any]]) -> list[Alarm]:
     """Returns an alarm wherever a share of wrong canaries rises, from nothing before the first look."""
-    found: list[Alarm] = []
+    alarms: list[Alarm] = []
     before: dict[str, float] = {}
     for row in metrics:
         for key, share in row.items():
@@ -151,6 +151,6 @@ def _canary_alarms(metrics: Sequence[Mapping[str, Any]]) -> list[Alarm]:
             name, _, what = key.removeprefix(CANARIES).rpartition("/")
             if what in SHARES and share > before.get(key, 0.0):
                 text = f"canaries of '{name}': {share:.0%} {SHARES[what]}, {before.get(key, 0.0):.0%} before"
-                found.append(Alarm(row["step"], "canary", text))
+                alarms.append(Alarm(row["step"], "canary", text))
             before[key] = share
-    return found
+    return alarms

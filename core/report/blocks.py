@@ -165,9 +165,14 @@ class _Texts:
         return self._shared[text]
 
     def _close(self) -> None:
-        seen = {text: self._prompts[text] for text in self._shared if text in self._prompts}
-        told = [seen.get(text) for text in self._shared]
-        block = {"shared": list(self._shared), "seen": told, "pieces": list(self._pieces), "rollouts": self._rollouts}
+        prompts = {text: self._prompts[text] for text in self._shared if text in self._prompts}
+        earlier = [prompts.get(text) for text in self._shared]
+        block = {
+            "shared": list(self._shared),
+            "seen": earlier,
+            "pieces": list(self._pieces),
+            "rollouts": self._rollouts,
+        }
         self._blocks.append(packed_json(block))
         self._rollouts, self._shared, self._prompts, self._pieces, self._size = [], {}, {}, {}, 0
 
@@ -180,7 +185,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return value

@@ -85,13 +85,13 @@ def card_of(run: RunDir, contents: Contents) -> str:
 def _front_matter(contents: Contents, plugins: Sequence[Mapping[str, Any]], *, adapted: bool) -> Iterator[str]:
     """Yields the metadata; each value is JSON, which is YAML too, so nothing in it can begin another key."""
     adapter = contents.model == "adapter"
-    found: dict[str, Any] = {"library_name": "peft" if adapter else "transformers", "pipeline_tag": "text-generation"}
+    fields: dict[str, Any] = {"library_name": "peft" if adapter else "transformers", "pipeline_tag": "text-generation"}
     if contents.base is not None:
-        found |= {"base_model": contents.base, "base_model_relation": "adapter" if adapter else "finetune"}
+        fields |= {"base_model": contents.base, "base_model_relation": "adapter" if adapter else "finetune"}
     if known := sorted({name for plugin in plugins if (name := _dataset(plugin)) is not None}):
-        found["datasets"] = known
-    found["tags"] = ["grpo", "grpo-kit", "reinforcement-learning", "rlvr", *(["lora"] if adapted else [])]
-    yield "\n".join(["---", *(f"{key}: {json.dumps(value)}" for key, value in found.items()), "---"])
+        fields["datasets"] = known
+    fields["tags"] = ["grpo", "grpo-kit", "reinforcement-learning", "rlvr", *(["lora"] if adapted else [])]
+    yield "\n".join(["---", *(f"{key}: {json.dumps(value)}" for key, value in fields.items()), "---"])
 
 
 def _dataset(plugin: Mapping[str, Any]) -> str | None:
@@ -130,8 +130,8 @@ def _count(value: Any) -> int | None:
 
 def _section(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Returns a section of the settings, empty where something else stands there."""
-    found = values.get(name)
-    return found if isinstance(found, Mapping) else {}
+    section = values.get(name)
+    return section if isinstance(section, Mapping) else {}
 
 
 def _result(metrics: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -199,7 +199,9 @@ def _alarms(alarms: Sequence[Alarm], *, report: bool) -> Iterator[str]:
     if not alarms:
         yield "No alarm and no canary."
         return
-    yield from _table(("step", "kind", "what"), [(str(one.step), one.kind, _told(one)) for one in alarms[:MOST_ALARMS]])
+    yield from _table(
+        ("step", "kind", "what"), [(str(alarm.step), alarm.kind, _told(alarm)) for alarm in alarms[:MOST_ALARMS]]
+    )
     if len(alarms) > MOST_ALARMS:
         yield f"And {len(alarms) - MOST_ALARMS} more."
     if report:

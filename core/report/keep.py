@@ -29,7 +29,7 @@ def choose(scans: Sequence[Scan], alarmed: Sequence[set[int]], room: float, rati
     ranked.sort()
     chosen: list[list[int]] = [[] for _ in scans]
     # A group is in the page as a whole or not at all, but for what stays in any case.
-    for (tier, _), members in groupby(ranked, key=lambda one: one[:2]):
+    for (tier, _), members in groupby(ranked, key=lambda ranking: ranking[:2]):
         own = list(members)
         room -= sum(ROW_COST + ratio * scans[run].size[place] for _, _, run, place in own)
         if room < 0 and tier != ALWAYS:
@@ -62,7 +62,7 @@ def tiers(scan: Scan, alarmed: set[int]) -> list[int]:
 def extremes(scan: Scan, places: Sequence[int]) -> set[int]:
     """Returns the first of the best, of the worst and of the longest among some rollouts."""
     rewards: Mapping[int, float] = {p: value for p in places if (value := scan.reward[p]) is not None}
-    found = {max(places, key=lambda place: scan.tokens[place])}
+    chosen = {max(places, key=lambda place: scan.tokens[place])}
     if rewards:
-        found |= {max(rewards, key=lambda place: rewards[place]), min(rewards, key=lambda place: rewards[place])}
-    return found
+        chosen |= {max(rewards, key=lambda place: rewards[place]), min(rewards, key=lambda place: rewards[place])}
+    return chosen

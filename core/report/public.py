@@ -68,8 +68,8 @@ def public_text(text: str) -> str:
     """Returns the text without folders, secrets, accounts, numbers of hosts and the private parts of addresses."""
     kept: list[str] = []
 
-    def address(found: re.Match[str]) -> str:
-        kept.append(found[1] + found[2])
+    def address(match: re.Match[str]) -> str:
+        kept.append(match[1] + match[2])
         return f"\0{len(kept) - 1}\0"
 
     text = without_secrets(_ADDRESS.sub(address, text.replace("\0", "")), HIDDEN)
@@ -77,26 +77,26 @@ def public_text(text: str) -> str:
     text = _SHARE.sub(_share, _DRIVE.sub(_windows, text))
     for pattern in (_QUOTED, _HOME, _OPTION, _PATH):
         text = pattern.sub(_name, text)
-    return re.sub(r"\0(\d+)\0", lambda found: kept[int(found[1])], _FILE.sub("", text))
+    return re.sub(r"\0(\d+)\0", lambda match: kept[int(match[1])], _FILE.sub("", text))
 
 
-def _name(found: re.Match[str]) -> str:
+def _name(match: re.Match[str]) -> str:
     """Returns the name that a path leads to: of its file, else of its last folder, but not of somebody's home."""
-    folders, name = [part for part in re.split(r"[\\/]", found[1]) if part], found[2]
+    folders, name = [part for part in re.split(r"[\\/]", match[1]) if part], match[2]
     if folders and folders[0].lower() in _HOMES and len([*folders, *filter(None, [name])]) <= 2:
         return "~"
-    return name or (folders[-1] if len(folders) > 1 else found[0])
+    return name or (folders[-1] if len(folders) > 1 else match[0])
 
 
-def _windows(found: re.Match[str]) -> str:
+def _windows(match: re.Match[str]) -> str:
     r"""Returns the same for a path of Windows; what may as well be LaTeX (x:\Omega\to\R) stays."""
-    home = re.split(r"[\\/]", found[1])[0].lower() in _HOMES
-    return _name(found) if home or re.search(r"\.\w{1,6}$", found[2]) else found[0]
+    home = re.split(r"[\\/]", match[1])[0].lower() in _HOMES
+    return _name(match) if home or re.search(r"\.\w{1,6}$", match[2]) else match[0]
 
 
-def _share(found: re.Match[str]) -> str:
+def _share(match: re.Match[str]) -> str:
     r"""Returns the same for a share (\\server\folder), which LaTeX has braces in."""
-    return found[0] if "{" in found[0] else _name(found)
+    return match[0] if "{" in match[0] else _name(match)
 
 
 def public_value(value: Any) -> Any:
@@ -105,10 +105,10 @@ def public_value(value: Any) -> Any:
         return public_text(value)
     if isinstance(value, Mapping):
         return {
-            public_text(str(key)): HIDDEN if one and names_secret(str(key)) else public_value(one)
-            for key, one in value.items()
+            public_text(str(key)): HIDDEN if item and names_secret(str(key)) else public_value(item)
+            for key, item in value.items()
         }
-    return [public_value(one) for one in value] if isinstance(value, (list, tuple)) else value
+    return [public_value(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def public_row(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,10 +123,10 @@ def public_row(row: Mapping[str, Any]) -> dict[str, Any]:
         return shown
     if not isinstance(info, dict):
         return shown
-    told = public_agent(info, public_value)
-    if "failure" in told:
-        told["failure"] = public_value(told["failure"])
-    return shown if told == info else {**shown, "info": json.dumps(told)}
+    agent = public_agent(info, public_value)
+    if "failure" in agent:
+        agent["failure"] = public_value(agent["failure"])
+    return shown if agent == info else {**shown, "info": json.dumps(agent)}
 
 
 def public_config(config: Mapping[str, Any], model: str | None) -> dict[str, Any]:
@@ -141,8 +141,8 @@ def public_config(config: Mapping[str, Any], model: str | None) -> dict[str, Any
 
 def public_versions(versions: Any) -> dict[str, Any]:
     """Returns the versions of known libraries, and of each plugin what its lock is known to say."""
-    found = versions if isinstance(versions, Mapping) else {}
-    libraries, plugins = found.get("libraries"), found.get("plugins")
+    recorded = versions if isinstance(versions, Mapping) else {}
+    libraries, plugins = recorded.get("libraries"), recorded.get("plugins")
     known = libraries if isinstance(libraries, Mapping) else {}
     return {
         "libraries": {

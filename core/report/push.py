@@ -58,8 +58,6 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What became of a push."""
-
     url: str  # of the repository or its branch
     commit: str  # the newest commit
     changed: bool  # there was something to commit
@@ -163,22 +161,22 @@ def upload(folder: Folder, repo: str, *, private: bool, branch: str | None, mess
     with _explained(repo), _quiet():
         api = HfApi(library_name="grpo-kit")
         named = api.create_repo(repo, private=True if private else None, exist_ok=True).repo_id
-        found = api.model_info(named)
-        if private and found.private is False:
+        info = api.model_info(named)
+        if private and info.private is False:
             raise RunError(
                 f"{named} is there already and is public; --private changes no repository that exists. Nothing was "
                 "uploaded. Make it private in its settings, or name another."
             )
         if branch is not None and branch != "main":
             api.create_branch(named, branch=branch, exist_ok=True)
-            found = api.model_info(named, revision=branch)
-        there = {file.rfilename for file in found.siblings or ()}
+            info = api.model_info(named, revision=branch)
+        there = {file.rfilename for file in info.siblings or ()}
         additions = [CommitOperationAdd(name, str(folder.path / name)) for name in folder.sizes]
-        done = api.create_commit(named, additions, commit_message=message, revision=branch, parent_commit=found.sha)
+        done = api.create_commit(named, additions, commit_message=message, revision=branch, parent_commit=info.sha)
         return Pushed(
             url=f"{api.endpoint}/{named}" + (f"/tree/{branch}" if branch else ""),
             commit=done.oid,
-            changed=done.oid != found.sha,
+            changed=done.oid != info.sha,
             replaced=tuple(sorted(there & folder.sizes.keys())),
             kept=tuple(sorted(there - folder.sizes.keys() - {".gitattributes"})),
         )
@@ -249,12 +247,12 @@ def _explained(repo: str) -> Iterator[None]:
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    found: list[BaseException] = []
+    causes: list[BaseException] = []
     after: BaseException | None = error
-    while after is not None and after not in found:
-        found.append(after)
+    while after is not None and after not in causes:
+        causes.append(after)
         after = after.__cause__
-    return found
+    return causes
 
 
 def _why(errors: Sequence[BaseException]) -> str:
@@ -265,11 +263,11 @@ def _why(errors: Sequence[BaseException]) -> str:
     for error in errors:
         if isinstance(error, HfHubHTTPError):
             status = error.response.status_code
-            said = f" It says: {one_line(error.server_message, 200)}" if error.server_message else ""
+            detail = f" It says: {one_line(error.server_message, 200)}" if error.server_message else ""
             words = WORDS.get(status)
             if words is None and status >= 500:
                 words = "the hub has a failure. Run the same command again later: it completes the rest."
-            return f"{words or 'the hub refused it. Check what the line says.'} (HTTP {status}){said}"
+            return f"{words or 'the hub refused it. Check what the line says.'} (HTTP {status}){detail}"
         if isinstance(error, (httpx.TransportError, ConnectionError)):
             return (
                 f"no answer from {constants.ENDPOINT} ({type(error).__name__}). Check the network, then run the same "

@@ -49,8 +49,6 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was written."""
-
     path: Path  # the page
     size: int  # bytes
     # held, recorded: rollouts in the page, and in the runs
@@ -156,13 +154,13 @@ def _packed(runs: Sequence[_Read], room: float) -> list[PackedRollouts]:
     scans, alarmed = [run.scan for run in runs], [{alarm.step for alarm in run.alarms} for run in runs]
     if sum(sum(scan.size) for scan in scans) * LEAST_RATIO <= room:
         packed = [_pack(run, range(len(run.scan)), tokens=True) for run in runs]
-        if sum(one.length for one in packed) <= room:
+        if sum(block.length for block in packed) <= room:
             return packed
     ratio = _ratio(runs)
     for _ in range(TRIES):
         chosen = choose(scans, alarmed, room, ratio)
         packed = [_pack(run, places, tokens=False) for run, places in zip(runs, chosen, strict=True)]
-        length = sum(one.length for one in packed)
+        length = sum(block.length for block in packed)
         if length <= room:
             break
         ratio *= length / max(room, 1) / MARGIN
@@ -193,7 +191,7 @@ def _held(runs: Sequence[_Read], chosen: Sequence[PackedRollouts]) -> Report:
         blocks.append((f"run{number}-index", packed.index))
     for number, packed in enumerate(chosen):
         blocks += [(f"run{number}-texts{place}", text) for place, text in enumerate(packed.texts)]
-    held, recorded = sum(one.count for one in chosen), sum(len(run.scan) for run in runs)
+    held, recorded = sum(place.count for place in chosen), sum(len(run.scan) for run in runs)
     return Report(packed_json({"runs": summaries}), blocks, held, recorded)
 
 
@@ -215,11 +213,11 @@ def names_of(paths: Sequence[Path]) -> list[str]:
 def compared(run: RunDir, config: Mapping[str, Any], host: Host, new: Sequence[str]) -> Difference:
     """Scores everything that a run recorded with other rewards, and compares with its own."""
     rewards, advantage = host.rewards(new), _advantage_of(run, config, host)
-    found = list(rollouts_of(run.path))
-    groups = [f"{step} {rollout.group}" for step, rollout in found]
-    outcomes, weights = own_outcomes(run.path, [rollout for _, rollout in found])
+    rollouts = list(rollouts_of(run.path))
+    groups = [f"{step} {rollout.group}" for step, rollout in rollouts]
+    outcomes, weights = own_outcomes(run.path, [rollout for _, rollout in rollouts])
     with Scorer(rewards) as scorer:
-        scored = scorer.score(numbered(groups, [to_completion(rollout) for _, rollout in found]))
+        scored = scorer.score(numbered(groups, [to_completion(rollout) for _, rollout in rollouts]))
     chosen = {reward.name: scored[reward.name] for reward in rewards}
     return compare(groups, outcomes, chosen, weights, {reward.name: reward.weight for reward in rewards}, advantage)
 
@@ -234,8 +232,8 @@ def _advantage_of(run: RunDir, config: Mapping[str, Any], host: Host) -> Advanta
         return bound
 
     def of_the_whole(scores: GroupScores) -> Any:
-        found = bound(replace(scores, turns=scores.totals[:, :, None]))
-        return found[:, :, 0] if found.ndim == 3 else found
+        advantages = bound(replace(scores, turns=scores.totals[:, :, None]))
+        return advantages[:, :, 0] if advantages.ndim == 3 else advantages
 
     return of_the_whole
 

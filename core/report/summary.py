@@ -68,15 +68,17 @@ def rollouts_summary(
 
 def arithmetic_of(config: Mapping[str, Any]) -> str:
     """Returns the dtype that a run trained in; the coarsest, which alarms least, where it names none that is known."""
-    found = config["train"].get("dtype")
-    return found if isinstance(found, str) and found in LOGP_DIFFERENCE else COARSEST
+    dtype = config["train"].get("dtype")
+    return dtype if isinstance(dtype, str) and dtype in LOGP_DIFFERENCE else COARSEST
 
 
 def weights_of(versions: Mapping[str, Any]) -> dict[str, float]:
     """Returns the weight of each reward that has one, by the locks of a run's plugins."""
     plugins = versions.get("plugins")
-    locks = [one for one in plugins.values() if isinstance(one, Mapping)] if isinstance(plugins, Mapping) else []
-    weights = {str(one.get("name")): _rounded(one.get("weight")) for one in locks if one.get("kind") == "reward"}
+    locks = (
+        [plugin for plugin in plugins.values() if isinstance(plugin, Mapping)] if isinstance(plugins, Mapping) else []
+    )
+    weights = {str(lock.get("name")): _rounded(lock.get("weight")) for lock in locks if lock.get("kind") == "reward"}
     return {name: weight for name, weight in weights.items() if weight}
 
 

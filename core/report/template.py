@@ -49,8 +49,8 @@ class Renderer:
             process.stdin.flush()
             answer = process.stdout.readline()
         if answer.endswith("\n"):
-            found: dict[str, Any] = json.loads(answer)
-            return found
+            reply: dict[str, Any] = json.loads(answer)
+            return reply
         self._process = None
         _end(process)
         return None

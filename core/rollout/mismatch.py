@@ -46,6 +46,6 @@ class Mismatch:
 
 def difference_sums(train: torch.Tensor, sampled: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Returns [1, 3] float32: sum, number and largest absolute difference where the mask [B, T] is not 0."""
-    found = (train.float() - sampled.float()).abs()[mask.bool()]
-    largest = found.max() if len(found) else found.new_zeros(())
-    return torch.stack([found.sum(), found.new_tensor(float(len(found))), largest])[None]
+    differences = (train.float() - sampled.float()).abs()[mask.bool()]
+    largest = differences.max() if len(differences) else differences.new_zeros(())
+    return torch.stack([differences.sum(), differences.new_tensor(float(len(differences))), largest])[None]

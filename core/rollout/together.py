@@ -21,13 +21,13 @@ def faulty_anywhere(error: Exception | None, what: str) -> bool:
     Raises:
         Exception: the error of this process, or that of another one, where it is another than a `SyncFault`.
     """
-    told = gathered((isinstance(error, SyncFault), None if error is None else _told(error)), what)
-    fatal = [text for fault, text in told if text is not None and not fault]
+    outcomes = gathered((isinstance(error, SyncFault), None if error is None else _told(error)), what)
+    fatal = [text for fault, text in outcomes if text is not None and not fault]
     if error is not None and not isinstance(error, SyncFault):
         raise error
     if fatal:
         raise RunError(fatal[0])
-    return any(fault for fault, _ in told)
+    return any(fault for fault, _ in outcomes)
 
 
 def end_together(error: Exception | None, what: str) -> None:

@@ -186,9 +186,11 @@ def policy_of(plan: Plan, run_dir: RunDir, progress: Progress, stop: StopRequest
 
         model = load_policy(plan.source.path, train.dtype, lora)
         progress.loading("the worked answers")
-        told = LossCallback(lambda step, loss: progress.warmed(step, train.warmup_steps, loss), stop)
+        callback = LossCallback(lambda step, loss: progress.warmed(step, train.warmup_steps, loss), stop)
         with stop.finishing_steps():
-            if not warm_up(model, plan.tokenizer, plan, run_dir.checkpoints, run_dir.warmup, [told], progress.warned):
+            if not warm_up(
+                model, plan.tokenizer, plan, run_dir.checkpoints, run_dir.warmup, [callback], progress.warned
+            ):
                 return None
         if is_first():
             seal(run_dir.warmup)

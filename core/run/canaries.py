@@ -53,8 +53,6 @@ class Look:
 
 @dataclass(slots=True)
 class _Plugin:
-    """What is remembered of one plugin."""
-
     title: str
     metric: str
     indices: list[int] = field(default_factory=list)
@@ -93,47 +91,47 @@ class CanaryWatch:
 
     def look(self, scorer: Scorer, step: int) -> Look:
         """Scores every canary, and judges the plugins by it."""
-        said, reasons = self._scored(scorer)
+        scores, reasons = self._scored(scorer)
         first = self.baseline is None
         if self.baseline is None:
-            self.baseline = said
+            self.baseline = scores
         metrics: dict[str, float] = {}
         warnings: list[str] = []
         stop = None
         for plugin in self._plugins.values():
-            metrics |= {f"{plugin.metric}/{what}": share for what, share in self._shares(plugin, said).items()}
-            surprises = [index for index in plugin.indices if self._is_wrong(index, said[index])]
+            metrics |= {f"{plugin.metric}/{what}": share for what, share in self._shares(plugin, scores).items()}
+            surprises = [index for index in plugin.indices if self._is_wrong(index, scores[index])]
             if first:
-                warnings += self._known_weaknesses(plugin, said)
+                warnings += self._known_weaknesses(plugin, scores)
             if len(surprises) <= self._share * len(plugin.indices):
                 plugin.wrong_looks = 0
                 continue
             plugin.wrong_looks += 1
-            told = self._told(plugin, surprises, said, reasons, step)
+            warning = self._told(plugin, surprises, scores, reasons, step)
             if plugin.wrong_looks > self._patience:
-                stop = stop or f"{told} It was so {plugin.wrong_looks} times in a row. Fix it, then resume the run."
+                stop = stop or f"{warning} It was so {plugin.wrong_looks} times in a row. Fix it, then resume the run."
             else:
                 left = self._patience + 1 - plugin.wrong_looks
-                warnings.append(f"{told} The run stops if it is so {left} more times in a row.")
-        return Look(metrics, warnings, stop, said)
+                warnings.append(f"{warning} The run stops if it is so {left} more times in a row.")
+        return Look(metrics, warnings, stop, scores)
 
     def _scored(self, scorer: Scorer) -> tuple[list[Said], dict[int, str]]:
-        said: list[Said] = [None] * len(self._canaries)
+        scores: list[Said] = [None] * len(self._canaries)
         reasons: dict[int, str] = {}
         for key, plugin in self._plugins.items():
             completions = [self._canaries[index].completion for index in plugin.indices]
             owner = self._canaries[plugin.indices[0]].owner
-            found: list[Outcome | Judgement] = []
+            outcomes: list[Outcome | Judgement] = []
             if key[0] == "reward":
-                found += scorer.score(completions, only=[owner])[key[1]]
+                outcomes += scorer.score(completions, only=[owner])[key[1]]
             else:
-                found += scorer.judge(completions, only=[owner])[key[1]]
-            for index, result in zip(plugin.indices, found, strict=True):
-                said[index] = _said(result)
+                outcomes += scorer.judge(completions, only=[owner])[key[1]]
+            for index, result in zip(plugin.indices, outcomes, strict=True):
+                scores[index] = _said(result)
                 reasons[index] = result.reason or ""
-        return said, reasons
+        return scores, reasons
 
-    def _shares(self, plugin: _Plugin, said: Sequence[Said]) -> dict[str, float]:
+    def _shares(self, plugin: _Plugin, values: Sequence[Said]) -> dict[str, float]:
         """Returns the four shares; one of nothing is left out."""
         due = {index: self._canaries[index].expect for index in plugin.indices}
         scores = [score for score in due.values() if score is not None]
@@ -144,48 +142,48 @@ class CanaryWatch:
             negatives = [i for i, score in due.items() if score is None or score <= 0]
             positives = [i for i, score in due.items() if score is not None and score > 0]
         shares = {
-            "false_positive": mean_or_none([self._paid_more(i, said[i]) for i in negatives]),
-            "false_negative": mean_or_none([self._paid_less(i, said[i]) for i in positives]),
-            "failure": mean_or_none([said[i] == FAILED for i in plugin.indices]),
-            "drift": mean_or_none([said[i] != FAILED and self._is_wrong(i, said[i]) for i in plugin.indices]),
+            "false_positive": mean_or_none([self._paid_more(i, values[i]) for i in negatives]),
+            "false_negative": mean_or_none([self._paid_less(i, values[i]) for i in positives]),
+            "failure": mean_or_none([values[i] == FAILED for i in plugin.indices]),
+            "drift": mean_or_none([values[i] != FAILED and self._is_wrong(i, values[i]) for i in plugin.indices]),
         }
         return {what: share for what, share in shares.items() if share is not None}
 
-    def _paid_more(self, index: int, said: Said) -> bool:
+    def _paid_more(self, index: int, score: Said) -> bool:
         expect = self._canaries[index].expect
-        return isinstance(said, float) and (expect is None or said > expect + self._tolerance)
+        return isinstance(score, float) and (expect is None or score > expect + self._tolerance)
 
-    def _paid_less(self, index: int, said: Said) -> bool:
+    def _paid_less(self, index: int, score: Said) -> bool:
         expect = self._canaries[index].expect
-        return expect is not None and (said is None or (isinstance(said, float) and said < expect - self._tolerance))
+        return expect is not None and (score is None or (isinstance(score, float) and score < expect - self._tolerance))
 
-    def _as_expected(self, index: int, said: Said) -> bool:
-        return said != FAILED and not self._paid_more(index, said) and not self._paid_less(index, said)
+    def _as_expected(self, index: int, score: Said) -> bool:
+        return score != FAILED and not self._paid_more(index, score) and not self._paid_less(index, score)
 
-    def _is_wrong(self, index: int, said: Said) -> bool:
+    def _is_wrong(self, index: int, score: Said) -> bool:
         """True for a failure, and for what is neither as it should be nor as it was at the start."""
-        if said == FAILED or self.baseline is None:
-            return said == FAILED
+        if score == FAILED or self.baseline is None:
+            return score == FAILED
         before = self.baseline[index]
-        if isinstance(said, float) and isinstance(before, float):
-            return not self._as_expected(index, said) and abs(said - before) > self._tolerance
-        return not self._as_expected(index, said) and said != before
+        if isinstance(score, float) and isinstance(before, float):
+            return not self._as_expected(index, score) and abs(score - before) > self._tolerance
+        return not self._as_expected(index, score) and score != before
 
-    def _known_weaknesses(self, plugin: _Plugin, said: Sequence[Said]) -> list[str]:
-        wrong = [i for i in plugin.indices if said[i] != FAILED and not self._as_expected(i, said[i])]
+    def _known_weaknesses(self, plugin: _Plugin, scores: Sequence[Said]) -> list[str]:
+        wrong = [i for i in plugin.indices if scores[i] != FAILED and not self._as_expected(i, scores[i])]
         if not wrong:
             return []
         example = self._canaries[wrong[0]]
         return [
             f"{plugin.title} is wrong about {len(wrong)} of its {len(plugin.indices)} canaries from the start: "
-            f"{example.where} should {_words(example.expect)}, and it {_did(said[wrong[0]])}. Drift counts from here."
+            f"{example.where} should {_words(example.expect)}, and it {_did(scores[wrong[0]])}. Drift counts from here."
         ]
 
     def _told(
-        self, plugin: _Plugin, wrong: Sequence[int], said: Sequence[Said], reasons: Mapping[int, str], step: int
+        self, plugin: _Plugin, wrong: Sequence[int], scores: Sequence[Said], reasons: Mapping[int, str], step: int
     ) -> str:
         example = self._canaries[wrong[0]]
-        did = f"it {_did(said[wrong[0]])}" + (f" ({reasons[wrong[0]]})" if said[wrong[0]] == FAILED else "")
+        did = f"it {_did(scores[wrong[0]])}" + (f" ({reasons[wrong[0]]})" if scores[wrong[0]] == FAILED else "")
         return (
             f"{plugin.title} went wrong about {len(wrong)} of its {len(plugin.indices)} canaries in step {step}: "
             f"{example.where} should {_words(example.expect)}, and {did}."
@@ -244,8 +242,8 @@ class RunCanaries(Part):
 def fingerprint(canaries: Sequence[Canary]) -> str:
     """Returns a hash of what is scored and expected, by which a resumed run knows its baseline."""
     written: list[Any] = [[c.kind, c.name, c.completion.text, dict(c.completion.row), c.expect] for c in canaries]
-    for one, canary in zip(written, canaries, strict=True):
-        one += [] if canary.completion.group is None else [canary.completion.group]
+    for record, canary in zip(written, canaries, strict=True):
+        record += [] if canary.completion.group is None else [canary.completion.group]
     return hashlib.sha256(json.dumps(written, sort_keys=True, default=str).encode()).hexdigest()
 
 
@@ -261,5 +259,5 @@ def _words(expect: float | None) -> str:
     return "get no score" if expect is None else f"score {expect:g}"
 
 
-def _did(said: Said) -> str:
-    return "failed" if said == FAILED else "gave no score" if said is None else f"scored {said:g}"
+def _did(score: Said) -> str:
+    return "failed" if score == FAILED else "gave no score" if score is None else f"scored {score:g}"

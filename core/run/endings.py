@@ -37,8 +37,6 @@ DONE = "done"
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """How a run ended."""
-
     path: Path  # the run directory
     status: str  # "done" or "interrupted"
     step: int  # the last step

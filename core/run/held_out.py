@@ -55,14 +55,14 @@ class HeldOut:
         tokenizer: PreTrainedTokenizerBase,
         end_ids: Sequence[int],
         judge: Callable[[Sequence[Completion]], list[bool | None]],
-        told: Callable[[int, Estimate, str], None],
+        on_measured: Callable[[int, Estimate, str], None],
         so_far: Callable[[int, int], None] | None = None,
         agents: AgentSide | None = None,
     ) -> None:
         self._plan = plan
         self._tokenizer = tokenizer
         self._judge = judge
-        self._told = told
+        self._told = on_measured
         self._so_far = so_far
         self._agents = agents
         self._params = SamplingParams(
@@ -83,16 +83,16 @@ class HeldOut:
         parts = [part for part in self._plan.envs if part.held_out]
         asked = {part.name: questions_of(part.env, part.held_out) for part in parts}
         several = len(self._plan.envs) > 1
-        said = self._now_and_then(sum(len(part.held_out) for part in parts))
+        report_progress = self._now_and_then(sum(len(part.held_out) for part in parts))
         every: list[bool | None] = []
         metrics: dict[str, float] = {}
         for part in parts:
-            right = self._right(part, rollouts, said)
+            right = self._right(part, rollouts, report_progress)
             every += right
             if several:
-                found = proportion(right, asked[part.name])
-                metrics[f"{PREFIX}{part.name}/{HELD_OUT}"] = found.mean
-                self._told(step, found, part.name)
+                estimate = proportion(right, asked[part.name])
+                metrics[f"{PREFIX}{part.name}/{HELD_OUT}"] = estimate.mean
+                self._told(step, estimate, part.name)
         if not parts:
             return {}
         accuracy = proportion(every, [question for part in parts for question in asked[part.name]])

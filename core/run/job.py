@@ -293,8 +293,8 @@ def dry_run(config: RunConfig, host: Host, progress: Progress) -> None:
     plan = make_plan(config, host, served=False)
     refuse_full_disk(plan.config.out or RUNS, plan.disk_bytes)
     with limited_prints():
-        found = [*doubts(plan)]
+        notes = [*doubts(plan)]
     unknown = [] if config.agent is None else [own_prompt(config.agent)]
     progress.planned(plan, None, [*unknown, "dry run: nothing was trained"])
-    for note in (*plan.notes, *found, *unfit_servers(plan)):
+    for note in (*plan.notes, *notes, *unfit_servers(plan)):
         progress.warned(note)

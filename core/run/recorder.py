@@ -80,21 +80,21 @@ class Recorder(Part):
             self._progress.stepped(row, None, {})
         else:
             shown = row["step"] % len(batch.completions)
-            said = {name: outcomes[shown] for name, outcomes in batch.outcomes.items()}
-            scores = {name: _shown(outcome) for name, outcome in said.items() if outcome != ELSEWHERE}
+            shown_outcomes = {name: outcomes[shown] for name, outcomes in batch.outcomes.items()}
+            scores = {name: _shown(outcome) for name, outcome in shown_outcomes.items() if outcome != ELSEWHERE}
             self._progress.stepped(row, batch.completions[shown], scores)
         self._warn(row["step"], lambda: self._health.metrics(row))
         config = self._plan.config
         if is_due(row["step"], config.train.steps):
-            found = forecast(
+            estimate = forecast(
                 self._rows,
                 steps=config.train.steps,
                 completions=config.train.prompts_per_step * config.train.group_size,
                 gpus=self._gpus,
                 schedule=Schedule(config.train.steps, config.evaluation.every, config.output.save_every),
             )
-            if found is not None:
-                self._progress.foreseen(found)
+            if estimate is not None:
+                self._progress.foreseen(estimate)
 
     def _warn(self, step: int, looks: Callable[[], Sequence[str]]) -> None:
         for warning in self._guarded.look(step, looks):

@@ -165,7 +165,7 @@ class Caller:
 
     def differing(self, group: Sequence[Completion]) -> str | None:
         """Returns a column in which the rows of a group differ, or None: its plugin reads one row for all of them."""
-        first, others = group[0].row, [one.row for one in group[1:] if one.row is not group[0].row]
+        first, others = group[0].row, [other.row for other in group[1:] if other.row is not group[0].row]
         for column in self.plugin.spec.columns if others else ():
             values = [row.get(column.found_in(row) or column.name, column.default) for row in (first, *others)]
             if any(value is not values[0] and repr(value) != repr(values[0]) for value in values):

@@ -44,28 +44,30 @@ class EarlyCalls:
 
     def begin(self, rows: Sequence[int], completions: Sequence[Completion]) -> None:
         """Begins to score completions that have ended, but for those that their environment failed."""
-        ended = [(self._first_row + row, one) for row, one in zip(rows, completions, strict=True)]
+        ended = [(self._first_row + row, completion) for row, completion in zip(rows, completions, strict=True)]
         whole = self._completed_by(ended) if any(caller.plugin.grouped for caller in self._callers.values()) else []
         for name, caller in self._callers.items():
             called = whole if caller.plugin.grouped else ended
             own = [
-                (row, one) for row, one in called if one.finish_reason != "error" and caller.plugin.env in ("", one.env)
+                (row, completion)
+                for row, completion in called
+                if completion.finish_reason != "error" and caller.plugin.env in ("", completion.env)
             ]
             if own:
                 numbers = [row for row, _ in own]
-                task = Task(caller, [one for _, one in own], numbers)
+                task = Task(caller, [completion for _, completion in own], numbers)
                 self._tasks[name].append((numbers, task))
                 self._submit(task)
 
     def _completed_by(self, ended: Sequence[tuple[int, Completion]]) -> list[tuple[int, Completion]]:
         """Keeps completions by group; returns all of the groups that they complete, with their rows, in order."""
         whole: list[tuple[int, Completion]] = []
-        for row, one in ended:
-            if one.group is not None:
-                members = self._groups.setdefault(one.group, [])
-                members.append((row, one))
+        for row, completion in ended:
+            if completion.group is not None:
+                members = self._groups.setdefault(completion.group, [])
+                members.append((row, completion))
                 if len(members) == self._group_size:
-                    whole += self._groups.pop(one.group)
+                    whole += self._groups.pop(completion.group)
         return sorted(whole, key=lambda pair: pair[0])
 
     def rows(self, name: str) -> set[int]:

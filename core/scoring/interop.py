@@ -96,7 +96,6 @@ class LentReward:
             )
 
     def failed(self, reason: str | None) -> PluginError:
-        """Returns the error that a failure is."""
         return PluginError(f"{reason} (a failure is not a score; find its cause with grpo score on this completion)")
 
 

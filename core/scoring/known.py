@@ -41,19 +41,19 @@ def canaries_of(
 ) -> tuple[Canary, ...]:
     """Returns the canaries of a file and, with `cases`, of plugins whose options are those of the run."""
     plugins = _plugins(rewards, verifiers)
-    found = list(_from_file(file, plugins)) if file is not None else []
+    canaries = list(_from_file(file, plugins)) if file is not None else []
     if cases:
-        found += [canary for plugin, owner in plugins for canary in _from_cases(plugin, owner)]
-    if not found and (cases or file is not None):
+        canaries += [canary for plugin, owner in plugins for canary in _from_cases(plugin, owner)]
+    if not canaries and (cases or file is not None):
         what = f"{file} has no line" if file is not None else "no reward or verifier of this run declares a case"
         raise UsageError(f"there are no canaries: {what}. Leave canaries out, or write some.")
-    return tuple(found)
+    return tuple(canaries)
 
 
 def _plugins(rewards: Sequence[BoundReward], verifiers: Sequence[BoundVerifier]) -> list[tuple[Bound, str]]:
     """Returns every plugin that has outcomes, each with its owner."""
-    found: list[tuple[Bound, str]] = [(part, reward.name) for reward in rewards for part in parts(reward)]
-    return [*found, *((verifier, verifier.name) for verifier in verifiers)]
+    bound: list[tuple[Bound, str]] = [(part, reward.name) for reward in rewards for part in parts(reward)]
+    return [*bound, *((verifier, verifier.name) for verifier in verifiers)]
 
 
 def _from_cases(plugin: Bound, owner: str) -> Iterator[Canary]:
@@ -122,7 +122,9 @@ def _checked(where: str, completion: Completion, name: str, value: Any, plugins:
             f"{where}: this run scores with no '{name}'.{did_you_mean(name, known)} It has: {', '.join(known)}."
         )
     judged = isinstance(value, bool)
-    fitting = [one for one in named if value is None or (one[0].spec.kind == "verifier") == judged]
+    fitting = [
+        reward_name for reward_name in named if value is None or (reward_name[0].spec.kind == "verifier") == judged
+    ]
     if not fitting or not (value is None or judged or _is_score(value)):
         wanted = "true, false or null" if named[0][0].spec.kind == "verifier" else "a finite number or null"
         raise DatasetError(

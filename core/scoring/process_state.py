@@ -158,11 +158,11 @@ def _set_variables(values: dict[str, str | None]) -> None:
 
 def _errors() -> list[Any]:
     """The filters that make errors of warnings; others are left to libraries, which add some when they are imported."""
-    return [one for one in warnings.filters if one[0] == "error"]
+    return [entry for entry in warnings.filters if entry[0] == "error"]
 
 
 def _set_errors(before: list[Any]) -> None:
-    kept = [one for one in warnings.filters if one[0] != "error" or one in before]
+    kept = [entry for entry in warnings.filters if entry[0] != "error" or entry in before]
     warnings.resetwarnings()  # what was remembered of them is forgotten, too
     warnings.filters[:] = kept  # type: ignore[index]  # a list, whatever its stub says
 

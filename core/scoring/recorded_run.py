@@ -64,8 +64,8 @@ def own_outcomes(path: Path, rollouts: Sequence[Rollout]) -> tuple[dict[str, lis
         raise UsageError(f"{path} does not say which rewards it had. Name them with --old.")
     outcomes = {
         name: [
-            Outcome(found.outcome, found.score, found.reason)  # type: ignore[arg-type]  # as the run wrote it
-            if (found := rollout.outcomes.get(name)) is not None
+            Outcome(outcome.outcome, outcome.score, outcome.reason)  # type: ignore[arg-type]  # as the run wrote it
+            if (outcome := rollout.outcomes.get(name)) is not None
             else Outcome("abstain")  # a reward of another environment
             for rollout in rollouts
         ]

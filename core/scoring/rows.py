@@ -137,14 +137,14 @@ def group_columns(values: Mapping[str, Any], named: str | None) -> tuple[str, ..
     """Returns the columns that a group shares: the named one, or the first of `GROUP_COLUMNS`, with step and env."""
     if named is not None:
         return (named,)
-    found = next((name for name in GROUP_COLUMNS if name in values), None)
-    if found is None:
+    column = next((name for name in GROUP_COLUMNS if name in values), None)
+    if column is None:
         have = ", ".join(values)
         raise UsageError(
             f"no column says which rows are one group: none of {', '.join(GROUP_COLUMNS)} is there ({have}). "
             "Use --group-column."
         )
-    return (*(name for name in ("env", "step") if name in values), found)
+    return (*(name for name in ("env", "step") if name in values), column)
 
 
 def groups_of(rows: Sequence[RecordedRow], columns: Sequence[str], source: str) -> list[str]:

@@ -51,8 +51,6 @@ def tree(bound: BoundReward, term: Term | None = None, guards: tuple[Node, ...] 
 
 
 class RubricBatch:
-    """One rubric and one batch."""
-
     def __init__(self, root: Node, rows: Sequence[int]) -> None:
         self._nodes = root.nodes()
         self._rows = rows
@@ -64,8 +62,8 @@ class RubricBatch:
         for node in self._nodes:
             if not node.children and node.last == wave:
                 every = range(len(self._rows))
-                found = self._found[node.name]
-                wanted[node.name] = [index for index in every if found[index] is None] if node.guards else every
+                outcomes = self._found[node.name]
+                wanted[node.name] = [index for index in every if outcomes[index] is None] if node.guards else every
         return {name: indices for name, indices in wanted.items() if indices}
 
     def settle(self, wave: int, results: Mapping[str, tuple[Sequence[int], Sequence[Outcome]]]) -> None:
@@ -74,9 +72,9 @@ class RubricBatch:
             if len(indices) == len(self._rows):
                 self._found[name] = list(outcomes)
                 continue
-            found = self._found[name]
+            own = self._found[name]
             for index, outcome in zip(indices, outcomes, strict=True):
-                found[index] = outcome
+                own[index] = outcome
         for node in reversed(self._nodes):
             if node.children and node.last == wave:
                 self._total(node)
@@ -86,20 +84,22 @@ class RubricBatch:
 
     def outcomes(self) -> dict[str, list[Outcome]]:
         """Returns name to outcomes, the rubric's own first."""
-        return {name: [outcome for outcome in found if outcome is not None] for name, found in self._found.items()}
+        return {
+            name: [outcome for outcome in outcomes if outcome is not None] for name, outcomes in self._found.items()
+        }
 
     def _stop(self, node: Node) -> None:
         """Settles the completions that a gate before a component did not let through."""
-        found = self._found[node.name]
+        outcomes = self._found[node.name]
         for gate in node.guards:
             assert gate.term is not None
             for index, outcome in enumerate(self._found[gate.name]):
                 assert outcome is not None
-                if found[index] is None and not opens(gate.term, _value(outcome)):
-                    said = (
+                if outcomes[index] is None and not opens(gate.term, _value(outcome)):
+                    reason = (
                         "failed" if outcome.score is None else f"scored {outcome.score:g}, below {gate.term.passes:g}"
                     )
-                    found[index] = Outcome("abstain", None, f"not called: the gate '{gate.name}' {said}.")
+                    outcomes[index] = Outcome("abstain", None, f"not called: the gate '{gate.name}' {reason}.")
 
     def _total(self, node: Node) -> None:
         spec, reader = node.bound.spec, Reader(node.bound)

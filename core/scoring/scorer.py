@@ -129,7 +129,7 @@ class Scorer:
         if "error" in [completion.finish_reason for completion in completions]:
             kept, reasons = _without_failed(completions)
             some = self.score([completions[i] for i in kept], rows=[numbers[i] for i in kept], only=only, early=early)
-            return {name: _spread(found, kept, reasons, Outcome) for name, found in some.items()}
+            return {name: _spread(outcomes, kept, reasons, Outcome) for name, outcomes in some.items()}
         order = [name for name in self._order if only is None or name in only]
         roots = [self._rubrics[name] for name in order if name in self._rubrics]
         rubrics = [RubricBatch(root, numbers) for root in roots]
@@ -138,12 +138,12 @@ class Scorer:
         scored: dict[str, list[Outcome]] = {}
         for wave in range(1 + max((root.last for root in roots), default=0)):
             wanted = [rubric.wanted(wave) for rubric in rubrics]
-            for name, indices in (pair for one in wanted for pair in one.items()):
+            for name, indices in (pair for needed in wanted for pair in needed.items()):
                 tasks[name] = _some(self._rewards[name], completions, numbers, indices)
             for name, results in self._run(tasks, early).items():
                 scored[name] = cast(list[Outcome], results)
-            for rubric, one in zip(rubrics, wanted, strict=True):
-                rubric.settle(wave, {name: (indices, scored[name]) for name, indices in one.items()})
+            for rubric, needed in zip(rubrics, wanted, strict=True):
+                rubric.settle(wave, {name: (indices, scored[name]) for name, indices in needed.items()})
             tasks = {}
         for rubric in rubrics:
             scored |= rubric.outcomes()
@@ -174,7 +174,7 @@ class Scorer:
         if "error" in [completion.finish_reason for completion in completions]:
             kept, reasons = _without_failed(completions)
             some = self.judge([completions[i] for i in kept], rows=[numbers[i] for i in kept], only=only)
-            return {name: _spread(found, kept, reasons, Judgement) for name, found in some.items()}
+            return {name: _spread(judgements, kept, reasons, Judgement) for name, judgements in some.items()}
         callers = {name: caller for name, caller in self._verifiers.items() if only is None or name in only}
         judged = self._run({name: Task(caller, completions, numbers) for name, caller in callers.items()})
         return cast(dict[str, list[Judgement]], judged)
@@ -228,9 +228,9 @@ def _without_failed(completions: Sequence[Completion]) -> tuple[list[int], dict[
     return [index for index in range(len(completions)) if index not in reasons], reasons
 
 
-def _spread(found: Sequence[T], kept: Sequence[int], reasons: Mapping[int, str], kind: type[T]) -> list[T]:
+def _spread(results: Sequence[T], kept: Sequence[int], reasons: Mapping[int, str], kind: type[T]) -> list[T]:
     """Puts the results of the kept completions in their places, and failures between them."""
-    by_index = dict(zip(kept, found, strict=True))
+    by_index = dict(zip(kept, results, strict=True))
     places = range(len(kept) + len(reasons))
     return [by_index[i] if i in by_index else kind("failure", reason=reasons[i]) for i in places]
 

@@ -29,8 +29,8 @@ class Task:
             self.indices = [index for index in self.indices if index not in missing]
         for index, column in sorted(missing.items()):
             have = [str(name) for name in completions[index].row]
-            told = f"it needs the column '{column}'; the row has: {', '.join(have) or 'none'}."
-            self.fail([index], told + did_you_mean(column, have))
+            text = f"it needs the column '{column}'; the row has: {', '.join(have) or 'none'}."
+            self.fail([index], text + did_you_mean(column, have))
         for call in self.calls() if caller.plugin.grouped else ():
             differs = caller.differing(self.some(call))
             if differs is not None:
@@ -108,7 +108,6 @@ class Task:
         self.settle(waiting, [self.caller.reader.failure("its batch was given up.", self.row(i)) for i in waiting])
 
     def wait(self, seconds: float) -> bool:
-        """Waits for the results; returns whether all are there."""
         return self._done.wait(seconds)
 
     def results(self) -> list[Result]:

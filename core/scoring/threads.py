@@ -96,8 +96,6 @@ class ThreadExecutor:
 
 
 class _Worker:
-    """One thread, and the call that it makes."""
-
     def __init__(self, isolation: ThreadExecutor) -> None:
         self.work: tuple[Task, list[int]] | None = None
         self.started = 0.0

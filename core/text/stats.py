@@ -134,5 +134,4 @@ def mean(values: Sequence[float]) -> float:
 
 
 def mean_or_none(values: Sequence[float]) -> float | None:
-    """Returns the mean, None of nothing."""
     return math.fsum(values) / len(values) if values else None

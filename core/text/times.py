@@ -6,7 +6,6 @@ from datetime import datetime
 
 
 def duration(seconds: float) -> str:
-    """Returns seconds as "74 s", "12 min" or "3.5 h"."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

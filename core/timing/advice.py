@@ -24,8 +24,6 @@ MOST_LOST = 50  # steps between checkpoints that are advised at most: so many ar
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One change."""
-
     what: str  # says what takes the time
     change: str  # the setting, as somebody types it
     factor: float  # how many times as fast the steps are with it, calculated
@@ -45,8 +43,8 @@ def advise(
     """Returns what is worth changing, the largest gain first; `workers` score, `idle` processors nothing used."""
     if not times.total:
         return []
-    found = [*_less_often(times, config), *_inline(times, rewards, workers), *_overlapped(times, config, idle)]
-    return sorted((one for one in found if one.factor >= WORTH), key=lambda one: -one.factor)
+    advice = [*_less_often(times, config), *_inline(times, rewards, workers), *_overlapped(times, config, idle)]
+    return sorted((change for change in advice if change.factor >= WORTH), key=lambda change: -change.factor)
 
 
 def _less_often(times: Timeline, config: Settings) -> Iterator[Advice]:

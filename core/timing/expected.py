@@ -56,19 +56,19 @@ class Expected:
         if self.tokens is not None:
             tokens = f"about {short(self.tokens)} tokens"
         sampled = f"{self.completions:,} {unit}, {tokens}"
-        found = [f"{what}: {sampled}"]
+        lines = [f"{what}: {sampled}"]
         if self.judges:
             most = "" if self.like else "at most "
             price = "" if self.dollars is None else f", about ${self.dollars:,.2f}"
-            found.append(f"{most}{self.calls:,.0f} calls of {', '.join(self.judges)}{price}")
+            lines.append(f"{most}{self.calls:,.0f} calls of {', '.join(self.judges)}{price}")
         if self.seconds is None:
             alike = f"no earlier run here of {FIRST_TIME} steps or more has this model, environment and batch"
-            return [*found, f"time is not known: {alike}"]
+            return [*lines, f"time is not known: {alike}"]
         hours = ""
         if self.gpus:
             low, high = (end * self.gpus / 3600 for end in (self.seconds.low, self.seconds.high))
             hours = f" ({low:.2g} to {high:.2g} GPU-hours)"
-        return [*found, f"{span(self.seconds)}{hours}, as {self.like} took for each step"]
+        return [*lines, f"{span(self.seconds)}{hours}, as {self.like} took for each step"]
 
 
 def judges_of(config: RunConfig, host: Host) -> list[str]:
@@ -78,7 +78,7 @@ def judges_of(config: RunConfig, host: Host) -> list[str]:
     """
     named = [config.rewards, *config.env_rewards.values()]
     bound = [part for specs in named for outer in host.rewards(specs) for part in parts(outer)]
-    return [one.name for one in bound if PRICE in {option.name for option in one.spec.options}]
+    return [plugin.name for plugin in bound if PRICE in {option.name for option in plugin.spec.options}]
 
 
 def expected(config: RunConfig, judges: Sequence[str], runs: Path, *, gpus: int = 0) -> Expected:

@@ -50,10 +50,10 @@ class Timeline:
 
     def tokens(self) -> str:
         """Returns what became of the tokens, as one line; "" where nothing is worth a word."""
-        said = [f"{self.speed:,.0f} sampled a second"] if self.speed else []
-        said += [f"{self.idle:.0%} without signal"] if self.idle >= SHOWN else []
-        said += [f"{self.padding:.0%} of the update is padding"] if self.padding >= SHOWN else []
-        return ", ".join(said)
+        parts = [f"{self.speed:,.0f} sampled a second"] if self.speed else []
+        parts += [f"{self.idle:.0%} without signal"] if self.idle >= SHOWN else []
+        parts += [f"{self.padding:.0%} of the update is padding"] if self.padding >= SHOWN else []
+        return ", ".join(parts)
 
 
 def timeline(rows: Sequence[Mapping[str, Any]], *, whole: bool = False) -> Timeline:

@@ -112,7 +112,9 @@ class StepSpans(TrainerCallback):  # type: ignore[misc]  # transformers is not t
 
     def alarms(self, step: int, suspicions: Sequence[Suspicion]) -> None:
         """Notes the alarms for reward hacking of a step, as its events; their texts stay in the run directory."""
-        self._alarms[step] = [{"grpo.alarm.signal": one.signal, "grpo.alarm.reward": one.reward} for one in suspicions]
+        self._alarms[step] = [
+            {"grpo.alarm.signal": suspicion.signal, "grpo.alarm.reward": suspicion.reward} for suspicion in suspicions
+        ]
 
     def _resource(self) -> Any:
         named = {
@@ -123,10 +125,10 @@ class StepSpans(TrainerCallback):  # type: ignore[misc]  # transformers is not t
             **({"grpo.run.group": self._output.run_group} if self._output.run_group else {}),
             **({"grpo.run.tags": list(self._output.tags)} if self._output.tags else {}),
         }
-        found = Resource.create(named)
-        if str(found.attributes["service.name"]).startswith("unknown_service"):  # no variable names it
-            found = found.merge(Resource({"service.name": SERVICE}))
-        return found
+        resource = Resource.create(named)
+        if str(resource.attributes["service.name"]).startswith("unknown_service"):  # no variable names it
+            resource = resource.merge(Resource({"service.name": SERVICE}))
+        return resource
 
     def _look(self) -> None:
         """Says once, from the thread of the run, that spans are lost."""
@@ -181,7 +183,7 @@ def step_spans(row: Mapping[str, Any], now: int, alarms: Sequence[Mapping[str, s
                 span.parts.append(Span("sync", span.start, min(times.sync, seconds)))
             if part == SCORING:
                 span.attributes = {f"grpo.reward.{reward}.seconds": taken for reward, taken in times.calls.items()}
-    root.events += [("alarm", dict(one)) for one in alarms]
+    root.events += [("alarm", dict(alarm)) for alarm in alarms]
     wrong = {
         name: value
         for name, value in row.items()
@@ -203,7 +205,7 @@ def _figures(row: Mapping[str, Any]) -> dict[str, float]:
         for name, value in row.items()
         if name != "step" and not name.startswith(CALLS) and isinstance(value, (int, float)) and math.isfinite(value)
     ]
-    known.sort(key=lambda one: one[0].count("/"))
+    known.sort(key=lambda figure: figure[0].count("/"))
     return {_attribute(name): value for name, value in known[:FIGURES]}
 
 
@@ -240,9 +242,9 @@ class _Exporter(SpanExporter):  # type: ignore[misc]  # OpenTelemetry is not ins
             self._reason = self._reason or f"{type(error).__name__}: {error}"
             return SpanExportResult.FAILURE
         finally:
-            said, _here.said = _here.said, None
+            message, _here.said = _here.said, None
         if result is not SpanExportResult.SUCCESS:
-            self._reason = self._reason or said or "no reason was given"
+            self._reason = self._reason or message or "no reason was given"
         return result
 
     def lost(self) -> str:

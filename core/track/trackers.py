@@ -63,8 +63,8 @@ class Trackers(Part):
         """Shows some rollouts of the first step and of every twentieth, as a table, from the first process."""
         if self._shown and is_first() and (batch.step == 1 or batch.step % SAMPLED_EVERY == 0):
             table = [_cells(row) for row in sampled(rollout_rows(batch))]
-            for one in self._shown:
-                one.show(batch.step, table)
+            for tracker in self._shown:
+                tracker.show(batch.step, table)
         return {}
 
 
@@ -264,22 +264,22 @@ def sampled(rows: Sequence[RolloutRow]) -> list[RolloutRow]:
     groups: dict[int, list[RolloutRow]] = {}
     for row in rows:
         groups.setdefault(row.group, []).append(row)
-    found: list[RolloutRow] = []
+    chosen: list[RolloutRow] = []
     for members in groups.values():
         scored = sorted(members, key=lambda row: -math.inf if row.reward is None else row.reward)
-        found += scored[-1:] if len(scored) == 1 else [scored[-1], scored[0]]
-    return found[:SAMPLED]
+        chosen += scored[-1:] if len(scored) == 1 else [scored[-1], scored[0]]
+    return chosen[:SAMPLED]
 
 
 def flat(tree: Mapping[str, Any], before: str = "") -> dict[str, str]:
     """Returns settings by their dotted names, as text."""
-    found: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     for name, value in tree.items():
         if isinstance(value, Mapping):
-            found |= flat(value, f"{before}{name}.")
+            pairs |= flat(value, f"{before}{name}.")
         else:
-            found[before + name] = value if isinstance(value, str) else json.dumps(value)
-    return found
+            pairs[before + name] = value if isinstance(value, str) else json.dumps(value)
+    return pairs
 
 
 def _cells(row: RolloutRow) -> list[Any]:

@@ -83,8 +83,8 @@ class StartCallback(TrainerCallback):  # type: ignore[misc]  # transformers is n
 class LossCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
     """Tells the loss of every supervised step, and ends the warm-up when the run is to stop."""
 
-    def __init__(self, told: Callable[[int, float], None], stop: StopRequest) -> None:
-        self._told = told
+    def __init__(self, on_loss: Callable[[int, float], None], stop: StopRequest) -> None:
+        self._told = on_loss
         self._stop = stop
 
     def on_step_end(
@@ -108,11 +108,11 @@ def refuse_broken_update(step: int, logs: Mapping[str, Any], what: str = "step")
     Raises:
         RunError: the logged loss or the gradient's norm is infinite or NaN.
     """
-    for name, said in (("loss", "the loss"), ("grad_norm", "the gradient's norm")):
+    for name, label in (("loss", "the loss"), ("grad_norm", "the gradient's norm")):
         value = logs.get(name)
         if value is not None and not math.isfinite(value):
             raise RunError(
-                f"{said} of {what} {step} is {float(value)}, and the weights are unusable; they were not saved. "
+                f"{label} of {what} {step} is {float(value)}, and the weights are unusable; they were not saved. "
                 "Lower the learning rate, or train in float32 with train.dtype='float32'."
             )
 

@@ -88,19 +88,23 @@ class Collector:
         began = time.perf_counter()
         generation = self._sampler.next(episodes, step, again=again)
         sampled = time.perf_counter()
-        completions = [one.completion for one in generation.rollouts]
+        completions = [rollout.completion for rollout in generation.rollouts]
         outcomes = generation.outcomes
         if outcomes is None:
             outcomes = self._scoring.score(completions, generation.early)
         scored = time.perf_counter()
         sizes = [
-            (_asked(prompt, one), sum(one.sampled), bool(one.token_ids) and one.token_ids[-1] in self._end_ids)
-            for prompt, one in zip(generation.prompts, generation.rollouts, strict=True)
+            (
+                _asked(prompt, rollout),
+                sum(rollout.sampled),
+                bool(rollout.token_ids) and rollout.token_ids[-1] in self._end_ids,
+            )
+            for prompt, rollout in zip(generation.prompts, generation.rollouts, strict=True)
         ]
         names = list(outcomes)
-        places = [(one.env, one.index) for one in generation.episodes]
-        sampled_by = [one.sampled_by for one in generation.rollouts]
-        branches = [len(one.branches) for one in generation.rollouts]
+        places = [(episode.env, episode.index) for episode in generation.episodes]
+        sampled_by = [rollout.sampled_by for rollout in generation.rollouts]
+        branches = [len(rollout.branches) for rollout in generation.rollouts]
         each = zip(*outcomes.values(), strict=True)
         rows = list(zip(completions, sizes, each, places, sampled_by, branches, strict=True))
         rows = rows_of_all(rows, "the scored completions")
@@ -120,13 +124,13 @@ class Collector:
             staleness=generation.staleness,
             tokens=sum(row[1][0] for row in rows)
             + sum(lengths)
-            + sum(_asked(one.prompt, one.rollout) + sum(one.rollout.sampled) for one in wasted),
+            + sum(_asked(sample.prompt, sample.rollout) + sum(sample.rollout.sampled) for sample in wasted),
             metrics={
                 **generation.metrics,
                 **length_metrics(lengths, ended),
                 **batch_metrics(batch, self._plan.rewards),
                 **sampling_metrics(batch, self._plan.batch_size, filled=generation.outcomes is not None),
-                **_speed(generation, [len(one.token_ids) for one in batch.sampled], sampled - began - early),
+                **_speed(generation, [len(rollout.token_ids) for rollout in batch.sampled], sampled - began - early),
                 "time/score_queue": float(generation.waiting),
             },
         )
@@ -174,7 +178,7 @@ class Collector:
         if turns is None:
             tensors["advantages"] = spread(batch.advantages.values[local], tensors)
         else:
-            numbers = [one.turns for one in batch.completions[local]]
+            numbers = [completion.turns for completion in batch.completions[local]]
             tensors["advantages"] = of_tokens(turns[local], counted(tensors), numbers)
         tensors["num_items_in_batch"] = torch.tensor(
             sum(gathered(int(counted(tensors).sum()), "the numbers of tokens")), device=self._device
@@ -183,7 +187,7 @@ class Collector:
 
 def _asked(prompt: Sequence[int], rollout: Trajectory) -> int:
     """Returns the tokens of a rollout's prompts: of its only one, or of that of each branch."""
-    return sum(len(one.prompt) for one in rollout.branches) if rollout.branches else len(prompt)
+    return sum(len(branch.prompt) for branch in rollout.branches) if rollout.branches else len(prompt)
 
 
 def _speed(generation: Generation, lengths: Sequence[int], seconds: float) -> dict[str, float]:

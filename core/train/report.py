@@ -26,7 +26,6 @@ class StepReport:
         self._values: defaultdict[str, list[float]] = defaultdict(list)
 
     def add(self, values: Mapping[str, float]) -> None:
-        """Adds figures to those that are there."""
         for name, value in values.items():
             self._values[name].append(value)
 

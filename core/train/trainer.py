@@ -248,8 +248,8 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             if self._save_began is not None:  # it is made whole by now
                 self._report.add({"time/checkpoint": self._step_began - self._save_began})
                 self._save_began = None
-        loss, told = self._guard.micro_batch(partial(self._backward, model, inputs, num_items_in_batch))
-        self._report.add(told)
+        loss, differences = self._guard.micro_batch(partial(self._backward, model, inputs, num_items_in_batch))
+        self._report.add(differences)
         if self.done == 0:
             self._report.add(self._update.take(self.accelerator.gather))
             if (self._passes // self._plan.accumulation - 1) % self._plan.config.loss.num_iterations == 0:
@@ -295,8 +295,8 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             self._step_began = None
             if measured := self._between_steps(self.state.global_step, self.rollouts):
                 self._report.add({**measured, "time/held_out": time.perf_counter() - changed})
-            said = self._report.take()
-            logs = {**logs, **said, UPDATE_SECONDS: update_seconds(said)}
+            figures = self._report.take()
+            logs = {**logs, **figures, UPDATE_SECONDS: update_seconds(figures)}
         super().log(logs, start_time)
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
@@ -329,9 +329,9 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             policy.set_adapter("default")
 
     def _get_per_token_logps_and_entropies(self, *arguments: Any, **options: Any) -> Any:
-        found = super()._get_per_token_logps_and_entropies(*arguments, **options)
-        self._seen = found[0].detach()
-        return found
+        result = super()._get_per_token_logps_and_entropies(*arguments, **options)
+        self._seen = result[0].detach()
+        return result
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
         """Writes no card: the run directory says more about the model than TRL's template."""
@@ -366,30 +366,30 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
     def _episodes(self, step: int) -> list[Episode]:
         """Returns this process's episodes of a step, each as often as its group has members."""
         size = self._plan.config.train.group_size
-        every = in_groups([one for one in self.prompts.of_step(step) for _ in range(size)], size)
+        every = in_groups([episode for episode in self.prompts.of_step(step) for _ in range(size)], size)
         share = len(every) // self.accelerator.num_processes
         return every[self.accelerator.process_index * share :][:share]
 
     def _collected(self, episodes: Sequence[Episode]) -> list[Tensors]:
         """Makes the batch of these episodes and deals it out to micro batches."""
-        found = self._collector.collect(episodes, self.step, again=self._doubted)
+        collected = self._collector.collect(episodes, self.step, again=self._doubted)
         self._doubted = False
-        self.prompts.seen(found.batch)
-        self._staleness = found.staleness
-        self.state.num_input_tokens_seen += found.tokens
-        self._report.add({**found.metrics, "num_tokens": self.state.num_input_tokens_seen})
+        self.prompts.seen(collected.batch)
+        self._staleness = collected.staleness
+        self.state.num_input_tokens_seen += collected.tokens
+        self._report.add({**collected.metrics, "num_tokens": self.state.num_input_tokens_seen})
         with self._without_checkpointing():
             if not self._own_head and self.num_iterations > 1:  # our own loss finds them on its first pass
-                found.tensors["old_per_token_logps"] = self._logps(self.model, found.tensors)
+                collected.tensors["old_per_token_logps"] = self._logps(self.model, collected.tensors)
             if self.beta != 0.0:
                 policy = self.accelerator.unwrap_model(self.model)
                 reference = Reference(self._logps, frozen=self.ref_model, wrapped=self.model, policy=policy)
-                found.tensors["ref_per_token_logps"] = reference(found.tensors)
+                collected.tensors["ref_per_token_logps"] = reference(collected.tensors)
         began = time.perf_counter()
-        said = self._received(found.batch)
-        self._report.add({**said, "time/record": time.perf_counter() - began - said.get("time/canaries", 0.0)})
+        received = self._received(collected.batch)
+        self._report.add({**received, "time/record": time.perf_counter() - began - received.get("time/canaries", 0.0)})
         rollouts = self._plan.batch_size // self.accelerator.num_processes
-        dealt = filled_up(numbered(found.tensors), rollouts)
+        dealt = filled_up(numbered(collected.tensors), rollouts)
         loss = self._plan.loss.spec
         # TRL's own head adds how evenly a router spreads a micro batch.
         mixed = loss.average == "micro_batch" or loss.every_row or not self._own_head
@@ -427,7 +427,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
     def _apart_again(self) -> torch.Tensor:
         """How far training and sampling are apart, [micro batches, 3], when the step is computed without dropout."""
         batches = self._micro or []
-        again = [(self._probed(one), one["sampling_per_token_logps"], counted(one)) for one in batches]
+        again = [(self._probed(batch), batch["sampling_per_token_logps"], counted(batch)) for batch in batches]
         return torch.cat([difference_sums(*each) for each in again])
 
     def _trl_logps(self, model: Any, tensors: Tensors) -> torch.Tensor:

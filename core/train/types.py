@@ -15,8 +15,6 @@ from grpo.plugins.types import Completion
 
 
 class BatchScoring(Protocol):
-    """Scores the completions of a batch."""
-
     def begin(self) -> EarlyCalls:
         """Returns what begins to score the completions of a batch as they end."""
         ...

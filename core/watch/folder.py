@@ -77,10 +77,10 @@ class WatchedFolder:
         run = self._run(name)
         if confirmed != name:
             raise UsageError(f"'{name}' was not deleted: its name was not typed to confirm it.")
-        told = read_json(run.state, longest=LONGEST_SETTINGS) or {}
+        state = read_json(run.state, longest=LONGEST_SETTINGS) or {}
         stamps = [last[0] / 1e9 for file in (run.config, run.state, run.metrics) if (last := stamp(file))]
         quiet = time.time() - max(stamps)
-        if isinstance(told, dict) and told.get("status") == "running" and quiet < LATELY:
+        if isinstance(state, dict) and state.get("status") == "running" and quiet < LATELY:
             raise UsageError(
                 f"'{name}' was written to {quiet:.0f} s ago: on a shared disk it may be running on another machine. "
                 f"Stop it there, or wait until it has been quiet for {LATELY // 60} minutes."

@@ -192,10 +192,10 @@ def _read(path: Path) -> Mapping[str, Any]:
     Raises:
         UsageError: the file holds something else.
     """
-    found = read_json(path, longest=LONGEST_SETTINGS)
-    if not isinstance(found, dict):
+    record = read_json(path, longest=LONGEST_SETTINGS)
+    if not isinstance(record, dict):
         raise UsageError(f"{path} does not hold what a run writes. Restore it, or remove the run.")
-    return found
+    return record
 
 
 def fingerprint(run: RunDir) -> tuple[object, ...]:
@@ -207,7 +207,7 @@ def fingerprint(run: RunDir) -> tuple[object, ...]:
 def stamp(path: Path) -> tuple[int, int] | None:
     """Returns what changes whenever a file does: when it was written, and its size; None where there is none."""
     try:
-        told = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return told.st_mtime_ns, told.st_size
+    return status.st_mtime_ns, status.st_size

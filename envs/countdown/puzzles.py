@@ -29,13 +29,13 @@ def draw_puzzle(draws: Draws, *, fewest: int, most: int, highest: int, highest_t
     """Returns a row with `question`, `numbers`, `target`, `answer` (an expression) and `solution` (its steps)."""
     for _ in range(_MOST_TRIES):
         numbers = [draws.whole(1, highest) for _ in range(draws.whole(fewest, most))]
-        found, steps = _joined(draws, [_Term(number, str(number)) for number in numbers])
-        if min(10, highest_target) <= found.value <= highest_target:
+        target, steps = _joined(draws, [_Term(number, str(number)) for number in numbers])
+        if min(10, highest_target) <= target.value <= highest_target:
             return {
-                "question": question_of(numbers, found.value),
+                "question": question_of(numbers, target.value),
                 "numbers": numbers,
-                "target": found.value,
-                "answer": found.text,
+                "target": target.value,
+                "answer": target.text,
                 "solution": "\n".join(steps),
             }
     raise DatasetError(

@@ -24,9 +24,7 @@ class Draws:
         return low + int(self._random() * (high - low + 1))
 
     def pick(self, values: Sequence[T]) -> T:
-        """Returns one of the values."""
         return values[self.whole(0, len(values) - 1)]
 
     def take(self, values: list[T]) -> T:
-        """Removes one of the values from the list and returns it."""
         return values.pop(self.whole(0, len(values) - 1))

@@ -35,12 +35,12 @@ def read_embedded(level: str, size: int, seed: int, split: str) -> list[Placed]:
         return _placed(train, where)
     if split != "test":
         raise DatasetError(f"the embedded dataset has no split '{split}'; it has 'train' and 'test'.")
-    seen = {row["question"] for row in train}
+    questions = {row["question"] for row in train}
     test: list[dict[str, str]] = []
     for number in range(1, _MOST_ROUNDS + 1):
         for row in generate(size, seed=seed + number * _TEST_OFFSET, level=level):
-            if row["question"] not in seen:
-                seen.add(row["question"])
+            if row["question"] not in questions:
+                questions.add(row["question"])
                 test.append(row)
         if len(test) >= size:
             return _placed(test[:size], where)

@@ -65,7 +65,7 @@ def _chosen(
     if split in splits and splits[split] and (split == "test" or splits.get("test")):
         return some(read(splits[split]), f"{where} ({split})")
     if split not in ("train", "test") or not splits.get(train):
-        have = ", ".join(name for name, found in splits.items() if found) or "none"
+        have = ", ".join(name for name, place in splits.items() if place) or "none"
         raise DatasetError(
             f"{where}: no rows for the split '{split}' (it has: {have}). Put {split}.jsonl or {split}.parquet into the "
             "folder."
@@ -109,8 +109,8 @@ def _read_saved(path: Path, split: str) -> StoredRows:
         raise DatasetError(f"{path} cannot be loaded: {_first_line(error)}. Save the data set again.") from error
     splits = dict(saved) if isinstance(saved, dict) else {"train": saved}
 
-    def read(found: Any) -> StoredRows:
-        return StoredRows([LibraryRows(found, str(path))])
+    def read(dataset: Any) -> StoredRows:
+        return StoredRows([LibraryRows(dataset, str(path))])
 
     return _chosen(split, splits, read, str(path), _only(splits))
 
@@ -125,7 +125,7 @@ def _read_clone(path: Path, split: str, subset: str | None) -> StoredRows:
         if "Config name is missing" in str(error):
             remedy = "Choose one of its configurations with the option 'subset'"
         raise DatasetError(f"{path}: no rows for the split '{split}': {_first_line(error)}. {remedy}.") from error
-    splits = {str(name): [Path(file) for file in found] for name, found in (files or {}).items()}
+    splits = {str(name): [Path(file) for file in paths] for name, paths in (files or {}).items()}
 
     return _chosen(split, splits, _of_files, str(path), _only(splits))
 

@@ -69,11 +69,11 @@ class JsonLines:
 
     def digest(self) -> bytes:
         """Returns a hash of the file."""
-        found, at = hashlib.sha256(), 0
+        hasher, at = hashlib.sha256(), 0
         while block := os.pread(self._file, _BLOCK, at):
-            found.update(block)
+            hasher.update(block)
             at += len(block)
-        return found.digest()
+        return hasher.digest()
 
     def _parsed(self, line: bytes, index: int) -> Any:
         try:

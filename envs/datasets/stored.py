@@ -71,7 +71,6 @@ class StoredRows(Sequence[Placed]):
                 yield store.place(number), row
 
     def place(self, index: int) -> str:
-        """Returns where a row was written."""
         store, number = self._at(index)
         return store.place(number)
 
@@ -82,10 +81,10 @@ class StoredRows(Sequence[Placed]):
 
     def digest(self) -> str:
         """Returns a hash of which rows these are."""
-        found = hashlib.sha256()
+        hasher = hashlib.sha256()
         for store, first, last in self._parts():
-            found.update(b"%d %d " % (first, last) + store.digest())
-        return found.hexdigest()
+            hasher.update(b"%d %d " % (first, last) + store.digest())
+        return hasher.hexdigest()
 
     def _parts(self) -> Iterator[tuple[Store, int, int]]:
         for store, end in zip(self._stores, self._ends, strict=True):

@@ -42,7 +42,6 @@ class TableRows:
         return self._ends[-1] if self._ends else 0
 
     def place(self, index: int) -> str:
-        """Returns where a row was written."""
         return f"{self._path}, row {index + 1}"
 
     def row(self, index: int) -> Any:
@@ -91,11 +90,9 @@ class LibraryRows:
         return len(self._dataset)
 
     def place(self, index: int) -> str:
-        """Returns where a row was written."""
         return f"{self._name}, row {index + 1}"
 
     def row(self, index: int) -> Any:
-        """Reads one row."""
         return without_added_nulls(self._dataset[index], self._messages)
 
     def scan(self, first: int, last: int) -> Iterator[Any]:

@@ -134,8 +134,8 @@ def _json_fault(path: Path, error: Exception) -> str:
     try:
         with opened(path) as file:
             holds = type(json.loads(file.read())).__name__
-    except (ValueError, RecursionError) as found:
-        error, holds = found, "list"
+    except (ValueError, RecursionError) as fault:
+        error, holds = fault, "list"
     return f"not JSON: {error}" if holds == "list" else f"holds a {holds}"
 
 

@@ -36,7 +36,7 @@ def serve(handle: Callable[[Any], Any]) -> None:
 
 def _told(error: BaseException) -> str:
     try:
-        said = " ".join(str(error)[: 10 * _SHOWN].split())
+        text = " ".join(str(error)[: 10 * _SHOWN].split())
     except Exception:  # an exception that cannot be shown
-        said = ""
-    return f"{type(error).__name__}: {said[:_SHOWN]}" if said else type(error).__name__
+        text = ""
+    return f"{type(error).__name__}: {text[:_SHOWN]}" if text else type(error).__name__

@@ -146,8 +146,10 @@ class Graders:
         works = list(asked.works)
         replies, result = self._run(works if slow else [*works, asked.request])
         if not any("value" in reply for reply in replies[: len(works)]):
-            said = replies[-1]["raised"] if replies else f"{result.outcome} {result.reason}".strip()
-            error = TransientError(f"the grader of {self._name} does not work here, not even at a known answer: {said}")
+            reason = replies[-1]["raised"] if replies else f"{result.outcome} {result.reason}".strip()
+            error = TransientError(
+                f"the grader of {self._name} does not work here, not even at a known answer: {reason}"
+            )
             asked.reply.set_exception(error)
             return
         if slow:

@@ -51,8 +51,8 @@ class NumberGame(gymnasium.Env[str, str]):
             raise TypeError(f"the action must be the completion's text, not {type(action).__name__}.")
         self._left -= 1
         low, high = self._range
-        found = _NUMBER.findall(action[-_READ:])
-        guess = int(found[-1]) if found else None
+        matches = _NUMBER.findall(action[-_READ:])
+        guess = int(matches[-1]) if matches else None
         readable = guess is not None and low <= guess <= high
         won = guess == self._number
         ended = won or self._left == 0

@@ -76,5 +76,5 @@ def _discrete(stated: str, space: gymnasium.spaces.Discrete, names: Sequence[str
     whole = known(stated.strip(" .!\"'`*()[]").casefold())
     if whole is not None:
         return whole
-    found = {known(match.casefold()) for match in _WORD.findall(stated)} - {None}
-    return found.pop() if len(found) == 1 else None
+    actions = {known(match.casefold()) for match in _WORD.findall(stated)} - {None}
+    return actions.pop() if len(actions) == 1 else None

@@ -96,8 +96,8 @@ class TextGame(gymnasium.Env[str, str]):
 
     def _missing(self) -> tuple[str, float, bool, bool]:
         self._missed += 1
-        told = f"That names no action. {described_actions(self._inner.action_space, self._actions)}\n{self._shown}"
-        return told, self._penalty, self._unreadable == "end", False
+        text = f"That names no action. {described_actions(self._inner.action_space, self._actions)}\n{self._shown}"
+        return text, self._penalty, self._unreadable == "end", False
 
     def _text(self, observation: Any) -> str:
         if self._draws:

@@ -161,9 +161,9 @@ def _creator(member: str, spec: Any) -> Any:
 def _missing(member: str, error: BaseException) -> PluginNotFound:
     """Returns the error of an environment that needs what is not there."""
     lacks = getattr(error, "name", None)
-    told = " ".join(str(error).split()).rstrip(".")
+    reason = " ".join(str(error).split()).rstrip(".")
     remedy = f". Install it with: pip install {lacks}" if isinstance(error, ModuleNotFoundError) and lacks else ""
-    return PluginNotFound(f"gym:{member} cannot be made on this machine: {told}{remedy}.")
+    return PluginNotFound(f"gym:{member} cannot be made on this machine: {reason}{remedy}.")
 
 
 def _turns(spec: Any) -> int:

@@ -73,7 +73,7 @@ def _seen(image: Any) -> str:
     from minigrid.core.constants import IDX_TO_COLOR, IDX_TO_OBJECT
 
     width, height = image.shape[:2]
-    found: list[tuple[int, str]] = []
+    parts: list[tuple[int, str]] = []
     for x in range(width):
         for y in range(height):
             thing, colour, state = (int(number) for number in image[x, y])
@@ -92,5 +92,5 @@ def _seen(image: Any) -> str:
                 if text
             )
             thing_text = name if name == "wall" else f"{IDX_TO_COLOR[colour]} {name}"
-            found.append((ahead + abs(right), f"{thing_text} ({where or 'in your hands'})"))
-    return "; ".join(text for _, text in sorted(found)) or "nothing"
+            parts.append((ahead + abs(right), f"{thing_text} ({where or 'in your hands'})"))
+    return "; ".join(text for _, text in sorted(parts)) or "nothing"

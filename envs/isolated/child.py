@@ -64,8 +64,8 @@ def main(descriptor: int) -> None:
                 children.discard(number)
             control.sendall(NUMBER.pack(ended.pop(number, 0)))
         for each in tuple(children):
-            found, status = os.waitpid(each, os.WNOHANG)
-            if found:
+            process, status = os.waitpid(each, os.WNOHANG)
+            if process:
                 children.discard(each)
                 ended[each] = status
     for each in children:
@@ -111,7 +111,7 @@ def _raised(error: BaseException) -> bytes:
         error = error.__cause__ or error.__context__ or error
     error = next((each for each in chain if isinstance(each, OVERWHELMED)), chain[0])
     try:
-        said = str(error)
+        text = str(error)
     except Exception:  # an exception that cannot be shown
-        said = ""
-    return json.dumps({"raised": [type(error).__name__, said]}).encode()
+        text = ""
+    return json.dumps({"raised": [type(error).__name__, text]}).encode()

@@ -41,16 +41,16 @@ _KEPT = (
 class ProcessEnded(RuntimeError):
     """The process of an environment ended while it was at work; `by_itself`: not killed from outside."""
 
-    def __init__(self, said: str, *, by_itself: bool) -> None:
-        super().__init__(said)
+    def __init__(self, message: str, *, by_itself: bool) -> None:
+        super().__init__(message)
         self.by_itself = by_itself
 
 
 class TookTooLong(TimeoutError):
     """The process of an environment was ended at its time limit; `busy`: it computed and did not wait."""
 
-    def __init__(self, said: str, *, busy: bool) -> None:
-        super().__init__(said)
+    def __init__(self, message: str, *, busy: bool) -> None:
+        super().__init__(message)
         self.busy = busy
 
 
@@ -197,12 +197,12 @@ def _computed(number: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _error(name: str, said: str) -> Exception:
+def _error(name: str, message: str) -> Exception:
     """Returns what a method raised over there."""
     known = ResetNeeded if name == "ResetNeeded" else getattr(builtins, name, None) or getattr(errors, name, None)
     if isinstance(known, type) and issubclass(known, Exception):
         try:
-            return known(said)
+            return known(message)
         except TypeError:  # it takes other arguments
-            return RuntimeError(f"{name}: {said}")
-    return RuntimeError(f"{name}: {said}")
+            return RuntimeError(f"{name}: {message}")
+    return RuntimeError(f"{name}: {message}")

@@ -188,16 +188,16 @@ class RemoteEnv(gymnasium.Env[str, str]):
             raise TransientError(f"the server at {self._url} broke off: {type(error).__name__}: {error}") from error
         try:
             answer = json.loads(received)
-            found = answer.get("data") or {}
+            content = answer.get("data") or {}
             if answer.get("type") == "error":
-                raise ServerError(str(found.get("message")), str(found.get("code")))
-            reward = float(0.0 if found.get("reward") is None else found["reward"])
+                raise ServerError(str(content.get("message")), str(content.get("code")))
+            reward = float(0.0 if content.get("reward") is None else content["reward"])
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             self.close()
             raise ServerError(
                 f"{received[:200]!r}, which is not an answer to '{kind}'", type(error).__name__
             ) from error
-        return self._text(found.get("observation") or {}), reward, bool(found.get("done"))
+        return self._text(content.get("observation") or {}), reward, bool(content.get("done"))
 
     def _text(self, observation: Any) -> str:
         if not isinstance(observation, Mapping):

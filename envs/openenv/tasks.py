@@ -34,11 +34,11 @@ def task_rows(url: str, split: str) -> list[Mapping[str, Any]]:
     """Returns the tasks of a split; without a test split the last tenth, at most 500, is held out."""
     try:
         name, splits = _splits(url, _SECONDS)
-        found = next((theirs for kind in _TYPES[split] for theirs, of in splits.items() if of == kind), None)
-        theirs = found or next(iter(splits))
+        split_name = next((theirs for kind in _TYPES[split] for theirs, of in splits.items() if of == kind), None)
+        theirs = split_name or next(iter(splits))
         count = int(_asked(f"{url}/{name}/num_tasks", _SECONDS, {"split": theirs})["num_tasks"])
         first, last = 0, count
-        if not {*_TYPES["test"]} & {*splits.values()} or found is None:
+        if not {*_TYPES["test"]} & {*splits.values()} or split_name is None:
             cut = count - min(_HELD_OUT, max(1, count // 10))
             first, last = (cut, count) if split == "test" else (0, cut)
         if last <= first:
@@ -64,8 +64,8 @@ def _row(task: Any, split: str, index: int) -> dict[str, Any]:
 def _splits(url: str, seconds: float) -> tuple[str, dict[str, str]]:
     """Returns the environment's name as a part of an address, and its splits with their types."""
     (name,) = _asked(f"{url}/list_environments", seconds)
-    found = _asked(f"{url}/{quote(name, safe='')}/splits", seconds)
-    splits = {str(one["name"]): str(one.get("type", "")) for one in found}
+    listed = _asked(f"{url}/{quote(name, safe='')}/splits", seconds)
+    splits = {str(split["name"]): str(split.get("type", "")) for split in listed}
     return quote(name, safe=""), splits
 
 

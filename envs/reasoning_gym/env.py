@@ -146,9 +146,9 @@ class ReasoningEnv(OneTurnEnv):
         if items is None or not isinstance(row.get("index"), int) or not 0 <= row["index"] < len(items):
             raise DatasetError(f"reasoning_gym:{self._member}: a row needs the columns split and index, not {row!r}.")
         self._row = row
-        found, known = items.row(row["index"]), items.known(row["index"])
+        entry, known = items.row(row["index"]), items.known(row["index"])
         worked = "" if known is None else f"<answer>{known}</answer>"
-        return Asked(found["question"], found, self._system, worked)
+        return Asked(entry["question"], entry, self._system, worked)
 
 
 def answer_of(completion: str) -> str:

@@ -164,10 +164,10 @@ def _formula(text: str, *, functions: frozenset[str], names: bool = True, powers
     """Refuses a text that holds anything but numbers, operators, names and calls of these functions."""
     at, before = 0, ""
     while at < len(text):
-        found = _TOKENS.match(text, at)
-        if found is None:
+        match = _TOKENS.match(text, at)
+        if match is None:
             return f"{text[at]!r} is not a part of a formula"
-        token, at = found[0], found.end()
+        token, at = match[0], match.end()
         if token == "(" and (before[:1].isalnum() or before[:1] in ("_", ")")) and before not in functions:
             return f"{before[:40]!r} is not a function of a formula"
         if (token[0].isalpha() or token[0] == "_") and (not names or keyword.iskeyword(token) or "__" in token):
@@ -198,17 +198,17 @@ def _concluded(answer: str, entry: Entry) -> str:
     from reasoning_gym.logic.propositional_logic import Expression
 
     about = entry["metadata"]
-    said, known, *premises = map(Expression.from_string, (answer, about["example_answer"], *about["premises"]))
-    if str(said) == str(known):
+    stated, known, *premises = map(Expression.from_string, (answer, about["example_answer"], *about["premises"]))
+    if str(stated) == str(known):
         return ""
     names = sorted({*about["variables"], *(name for premise in premises for name in _names(premise))})
-    if strange := _names(said) - set(names):
+    if strange := _names(stated) - set(names):
         return f"{min(strange)!r} is not a variable of the problem"
     rows = [dict(zip(names, row, strict=True)) for row in itertools.product((False, True), repeat=len(names))]
     true_in = [[row for row in rows if premise.evaluate(row)] for premise in premises]
     if not any(all(premise.evaluate(row) for premise in premises) for row in rows):
         return "the premises contradict each other, so that everything follows"
-    clauses = _clauses(said, negated=False)
+    clauses = _clauses(stated, negated=False)
     if clauses is None:
         return "it is too long to tell what it concludes"
     alone = (any(all(_holds(clause, row) for row in true) for true in true_in) for clause in clauses)
@@ -241,28 +241,28 @@ def _clauses(formula: Any, *, negated: bool) -> frozenset[Clause] | None:
         if operation == "\u00ac":
             return clauses(left, not negated)
         if operation == "\u2194":
-            one = _joined(clauses(left, True), clauses(right, negated), conjunction=False)
+            joined = _joined(clauses(left, True), clauses(right, negated), conjunction=False)
             other = _joined(clauses(left, False), clauses(right, not negated), conjunction=False)
-            return _joined(one, other, conjunction=True)
-        one = clauses(left, negated != (operation == "\u2192"))
-        return _joined(one, clauses(right, negated), conjunction=(operation == "\u2227") != negated)
+            return _joined(joined, other, conjunction=True)
+        joined = clauses(left, negated != (operation == "\u2192"))
+        return _joined(joined, clauses(right, negated), conjunction=(operation == "\u2227") != negated)
 
     return clauses(formula, negated)
 
 
 def _joined(
-    one: frozenset[Clause] | None, other: frozenset[Clause] | None, *, conjunction: bool
+    first: frozenset[Clause] | None, other: frozenset[Clause] | None, *, conjunction: bool
 ) -> frozenset[Clause] | None:
     """Returns the clauses of two formulas that both hold, or of which one does."""
-    if one is None or other is None or len(one) * len(other) > _MOST_CLAUSES:
+    if first is None or other is None or len(first) * len(other) > _MOST_CLAUSES:
         return None
-    return one | other if conjunction else frozenset(left | right for left in one for right in other)
+    return first | other if conjunction else frozenset(left | right for left in first for right in other)
 
 
 def _near(answer: str, entry: Entry) -> str:
     """Refuses a probability that only begins like the right one."""
-    found, gold = (float(Fraction(text.replace(",", ""))) for text in (answer, entry["answer"]))
-    return "" if abs(found - gold) <= _TOLERANCE else "it is not the right probability"
+    stated, gold = (float(Fraction(text.replace(",", ""))) for text in (answer, entry["answer"]))
+    return "" if abs(stated - gold) <= _TOLERANCE else "it is not the right probability"
 
 
 BEFORE: Mapping[str, Callable[[str, Entry], str]] = {

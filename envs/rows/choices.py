@@ -98,7 +98,7 @@ def _listed(given: Any) -> TypeGuard[Sequence[Any]]:
         isinstance(given, Sequence)
         and not isinstance(given, str | bytes)
         and len(given) > 0
-        and all(isinstance(one, _SCALAR) for one in given)
+        and all(isinstance(choice, _SCALAR) for choice in given)
     )
 
 
@@ -109,7 +109,7 @@ def _choices(given: Sequence[Any], labels: Sequence[Any] | None) -> Choices:
     if all(head is not None and head[1].upper() == name for head, name in zip(heads, names, strict=True)):
         texts = [text[head.end() :] for text, head in zip(texts, heads, strict=True) if head is not None]
     lines = "\n".join(f"{name}. {text}" for name, text in zip(names, texts, strict=True))
-    return Choices(tuple(names), tuple(texts), lines, numbers=not any(isinstance(one, str) for one in given))
+    return Choices(tuple(names), tuple(texts), lines, numbers=not any(isinstance(choice, str) for choice in given))
 
 
 def _letters(count: int) -> list[str]:

@@ -203,7 +203,7 @@ def _golds(given: Any, what: str) -> str | list[str]:
     if isinstance(given, Sequence) and not isinstance(given, str | bytes):
         if not given:
             raise DatasetError(f"{what} is an empty list. Write the right answers, or leave the row out.")
-        return [_gold(one, what) for one in given]
+        return [_gold(gold, what) for gold in given]
     return _gold(given, what)
 
 

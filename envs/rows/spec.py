@@ -112,9 +112,9 @@ class Rows:
             "answer": columns.answer if self.answer is None else None,
             "verifier": verifier if self.verifier is None and columns.answer else None,
         }
-        said = ", ".join(f"{name}={value or 'none'}" for name, value in guessed.items() if value is not None)
-        said += " (where the run names none)" if guessed["verifier"] is not None else ""
-        notes = [f"guessed {said}. To change one, set it in the SPEC."] if said else []
+        text = ", ".join(f"{name}={value or 'none'}" for name, value in guessed.items() if value is not None)
+        text += " (where the run names none)" if guessed["verifier"] is not None else ""
+        notes = [f"guessed {text}. To change one, set it in the SPEC."] if text else []
         first = (row for _, row in islice(placed, _LOOKED_AT))
         unused = dict.fromkeys(name for row in first if isinstance(row, dict) for name in unused_columns(row, columns))
         if unused:

@@ -74,7 +74,7 @@ class SharedTexts(Sequence[str]):
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return tuple(self[one] for one in range(*index.indices(self._count)))
+            return tuple(self[place] for place in range(*index.indices(self._count)))
         start = range(self._count)[index] * (_LENGTH + SHARED)
         length = int.from_bytes(self._memory[start : start + _LENGTH], "little")
         text: bytes = self._memory[start + _LENGTH : start + _LENGTH + length]

@@ -133,12 +133,12 @@ class ArenaGame(gymnasium.Env[str, str]):
         start = seed if seed is not None else int(self.np_random.integers(SEEDS))
         with self._numbers.used(start):
             self._game.reset(num_players=1, seed=start)
-            told = said_by(self._game)
+            observation = said_by(self._game)
         self._begun = pickle.dumps(self._game, protocol=5)
         self._how = self._held()
         self._moves = []
         self._open = True
-        return told, {"row": {"game": self._member}}
+        return observation, {"row": {"game": self._member}}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Plays the action: what stands in the last `<action>` or `<answer>`, or else the whole completion."""

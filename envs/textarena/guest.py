@@ -25,15 +25,15 @@ def handle(request: tuple[bytes, Any, Sequence[str]]) -> dict[str, Any]:
     game = pickle.loads(begun)
     random.setstate(numbers[0])
     numpy.random.set_state(numbers[1])
-    ended, told = False, ""
+    ended, observation = False, ""
     for move in moves:
         with contextlib.redirect_stdout(io.StringIO()):
             ended, _ = game.step(action=move)
-        told = said_by(game)
-    return outcome_of(game, bool(ended), told)
+        observation = said_by(game)
+    return outcome_of(game, bool(ended), observation)
 
 
-def outcome_of(game: Any, ended: bool, told: str) -> dict[str, Any]:
+def outcome_of(game: Any, ended: bool, observation: str) -> dict[str, Any]:
     """Returns what the last move came to.
 
     Some games give the two arguments of a lost move in the wrong order, so that the reward is a sentence: the game is
@@ -43,7 +43,7 @@ def outcome_of(game: Any, ended: bool, told: str) -> dict[str, Any]:
     paid = (game.state.rewards or {}).get(0, 0.0) if ended else 0.0
     mistaken = isinstance(paid, str)
     return {
-        "told": told,
+        "told": observation,
         "ended": ended,
         "reward": 0.0 if mistaken else float(paid),
         "reason": f"Invalid Move: {paid}" if mistaken else str(about.get("reason") or ""),

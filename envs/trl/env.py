@@ -61,14 +61,16 @@ class ToolEnv(gymnasium.Env[str, str]):
         else:
             start = seed if seed is not None else int(self.np_random.integers(SEEDS))
         with self._numbers.used(start):
-            told = self._inner.reset(**row)
-        if told is not None and not isinstance(told, str):
+            observation = self._inner.reset(**row)
+        if observation is not None and not isinstance(observation, str):
             raise OptionError(
-                f"{self._name}: reset returned a {type(told).__name__}, and the policy reads text only. Return a text, "
-                "or None to add nothing to the prompt."
+                f"{self._name}: reset returned a {type(observation).__name__}, and the policy reads text only. Return "
+                "a text, or None to add nothing to the prompt."
             )
-        prompt = [{"role": "user", "content": asked}] if isinstance(asked, str) else [dict(one) for one in asked]
-        prompt[-1]["content"] += told or ""
+        prompt = (
+            [{"role": "user", "content": asked}] if isinstance(asked, str) else [dict(message) for message in asked]
+        )
+        prompt[-1]["content"] += observation or ""
         self._open = True
         columns = {name: value for name, value in row.items() if name != "prompt"}
         return prompt[-1]["content"], {"prompt": prompt, "row": columns}

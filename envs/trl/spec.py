@@ -135,13 +135,13 @@ def _factory(member: str) -> Callable[[], Any]:
     if not colon or not place:
         raise PluginNotFound(f"'{member}' names no class. Write trl:MODULE:CLASS or trl:./file.py:CLASS.")
     module = named_module(place, f"trl:{member}", f"trl:./file.py:{name}")
-    found = getattr(module, name, None)
-    if not callable(found):
+    target = getattr(module, name, None)
+    if not callable(target):
         classes = [other for other, value in vars(module).items() if inspect.isclass(value)]
         raise PluginNotFound(f"'{place}' has no class '{name}'.{did_you_mean(name, classes)}")
-    if inspect.isclass(found) and not callable(getattr(found, "reset", None)):
+    if inspect.isclass(target) and not callable(getattr(target, "reset", None)):
         raise OptionError(f"trl:{member}: the class has no method reset, which environment_factory asks for.")
-    return found  # type: ignore[no-any-return]
+    return target  # type: ignore[no-any-return]
 
 
 TRL = env(name="trl", version=1, rewards=("environment",), max_turns=MOST_TURNS, resolve=resolve)(make)

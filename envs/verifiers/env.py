@@ -98,15 +98,13 @@ class TaskEnv(gymnasium.Env[str, str]):
             return _text(asked), 0.0, False, False, {}
         trace = self._opened().trace()
         self.close()
-        rewards = {name: found.score for name, found in trace.rewards.items() if found is not None}
+        rewards = {name: value.score for name, value in trace.rewards.items() if value is not None}
         figures = {name: value for name, value in trace.metrics.items() if value is not None}
         reward, cut = float(trace.reward), bool(trace.is_truncated)
         return "", reward, not cut, cut, {"scores": {**figures, **rewards}, "success": reward >= self._success}
 
 
 class _Play:
-    """One episode."""
-
     def __init__(self, source: Source, task: Any, number: int) -> None:
         self._source = source
         self._task = task

@@ -128,9 +128,9 @@ class ApartTaskEnv(IsolatedEnv):
 
     def _stepped(self, method: str, *args: Any) -> Step:
         self._refuse_closed()
-        told, reward, ended, cut, info = self.ask(method, *args)
+        observation, reward, ended, cut, info = self.ask(method, *args)
         self._open = not (ended or cut)
-        return told, reward, ended, cut, info
+        return observation, reward, ended, cut, info
 
     def _raises(self, action: str) -> Exception | None:
         """Returns what the same task raises at an answer in a fresh process, or None."""

@@ -78,7 +78,6 @@ class PolicyRollout:
 
     @property
     def ok(self) -> bool:
-        """Whether it can go on."""
         return self.failure is None and self.trace.stop_condition is None
 
     async def open(self) -> None:
@@ -129,13 +128,13 @@ class PolicyRollout:
         asked, *answers = messages
         number = self.trace.num_turns
         calls = []
-        for place, one in enumerate(asked["tool_calls"]):
-            name, arguments = one["function"]["name"], json.dumps(one["function"]["arguments"], ensure_ascii=False)
+        for place, call in enumerate(asked["tool_calls"]):
+            name, arguments = call["function"]["name"], json.dumps(call["function"]["arguments"], ensure_ascii=False)
             calls.append(ToolCall(id=f"call_{number}_{place}", name=_encodable(name), arguments=_encodable(arguments)))
-        said = _encodable(asked["content"]) or None
-        await self._answered(AssistantMessage(content=said, tool_calls=calls), "tool_calls")
-        told = zip(calls, answers, strict=True)
-        self._pending = [ToolMessage(tool_call_id=c.id, name=c.name, content=one["content"]) for c, one in told]
+        text = _encodable(asked["content"]) or None
+        await self._answered(AssistantMessage(content=text, tool_calls=calls), "tool_calls")
+        pairs = zip(calls, answers, strict=True)
+        self._pending = [ToolMessage(tool_call_id=c.id, name=c.name, content=answer["content"]) for c, answer in pairs]
         return self.ok and await self.may_speak()
 
     async def _answered(self, message: Any, reason: Any) -> None:

@@ -107,7 +107,6 @@ def _lacks_of_env(env: Any, agents: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _lacks(env: Any, task: Any, shared: Sequence[Any]) -> Iterator[str]:
-    """Yields what a task needs that the policy does not have."""
     if task.NEEDS_CONTAINER:
         yield "need a container"
     if task.data.skills:
@@ -180,4 +179,7 @@ def _uses(method: Callable[..., Any], name: str) -> bool:
     code = getattr(function, "__code__", None)
     if code is None:
         return True
-    return any(one.opname.startswith("LOAD_") and one.argval == name for one in dis.get_instructions(code))
+    return any(
+        instruction.opname.startswith("LOAD_") and instruction.argval == name
+        for instruction in dis.get_instructions(code)
+    )

@@ -73,10 +73,10 @@ class Toolbox:
         except MCPError:
             raise
         except Exception as error:
-            said = str(error)
+            text = str(error)
         else:
-            said = "\n".join(_text(block) for block in result.content)
-        short: str = truncate_tool_output(said)
+            text = "\n".join(_text(block) for block in result.content)
+        short: str = truncate_tool_output(text)
         return short
 
     async def close(self) -> None:
@@ -153,8 +153,8 @@ class RolloutTools:
     def tools(self, run: Run) -> list[Tool]:
         """Returns the tools, whose coroutines `run` runs."""
         shared = self._shared
-        found = [Tool(one, partial(shared.call, self._trace), run) for one in shared.schemas] if shared else []
-        return found + [Tool(one, self._own.call, run) for one in self._own.schemas]
+        tools = [Tool(schema, partial(shared.call, self._trace), run) for schema in shared.schemas] if shared else []
+        return tools + [Tool(schema, self._own.call, run) for schema in self._own.schemas]
 
     async def close(self) -> None:
         await self._own.close()

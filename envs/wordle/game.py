@@ -29,16 +29,16 @@ def marks(guess: str, word: str) -> str:
     '??---'
     """
     left = Counter(wanted for letter, wanted in zip(guess, word, strict=True) if letter != wanted)
-    found = []
+    result = []
     for letter, wanted in zip(guess, word, strict=True):
         if letter == wanted:
-            found.append("+")
+            result.append("+")
         elif left[letter] > 0:
             left[letter] -= 1
-            found.append("?")
+            result.append("?")
         else:
-            found.append("-")
-    return "".join(found)
+            result.append("-")
+    return "".join(result)
 
 
 class WordGame(gymnasium.Env[str, str]):
@@ -77,8 +77,8 @@ class WordGame(gymnasium.Env[str, str]):
         if not isinstance(action, str):
             raise TypeError(f"the action must be the completion's text, not {type(action).__name__}.")
         self._left -= 1
-        found = _WORD.findall(action[-_READ:])
-        guess = found[-1].lower() if found else None
+        words = _WORD.findall(action[-_READ:])
+        guess = words[-1].lower() if words else None
         if guess is None:
             answer = "Write a word of five letters."
         elif self._known and guess not in self._words:
@@ -99,12 +99,12 @@ class WordGame(gymnasium.Env[str, str]):
     def _narrowing(self, word: str, luck: random.Random) -> list[str]:
         """Returns a few guesses that fit all marks so far, of which the last is the word."""
         guesses: list[str] = []
-        seen: list[tuple[str, str]] = []
+        history: list[tuple[str, str]] = []
         tries = luck.sample(range(len(self._words)), len(self._words))
         for other in (self._words[number] for number in tries):
             if len(guesses) >= min(self._turns, _SHOWN) - 1 or other == word:
                 break
-            if all(marks(guess, other) == shown for guess, shown in seen):
+            if all(marks(guess, other) == shown for guess, shown in history):
                 guesses.append(other)
-                seen.append((other, marks(other, word)))
+                history.append((other, marks(other, word)))
         return [*guesses, word]

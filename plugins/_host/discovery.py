@@ -27,11 +27,15 @@ def installed_entries() -> tuple[Entry, ...]:
 
     Raises UsageError: GRPO_PLUGINS names something that is not installed.
     """
-    found: dict[str, list[Entry]] = {}
+    entries_by_name: dict[str, list[Entry]] = {}
     for entries in declared(ENTRY_POINT_GROUP):
         # A distribution that is found twice counts where it comes first on the path, as its modules do.
-        found.setdefault(normalized(entries[0].distribution), entries)
-    ordered = [entry for name in sorted(found, key=lambda name: (name != BUILT_IN, name)) for entry in found[name]]
+        entries_by_name.setdefault(normalized(entries[0].distribution), entries)
+    ordered = [
+        entry
+        for name in sorted(entries_by_name, key=lambda name: (name != BUILT_IN, name))
+        for entry in entries_by_name[name]
+    ]
     return pinned(ordered, os.environ.get(PIN_VARIABLE, ""))
 
 

@@ -95,21 +95,21 @@ def _plain_entries(folder: str, text: str, group: str) -> list[Entry] | None:
             about.setdefault(header[1].lower(), header[2])
     if len(about) < 2:
         return None
-    section, found = "", []
+    section, entries = "", []
     for line in filter(None, map(str.strip, text.split("\n"))):
         if head := _SECTION.fullmatch(line):
             section = head[1]
         elif (point := _POINT.fullmatch(line)) and section:
             if section == group:
-                found.append(entry_of(about["name"], about["version"], point[1], point[2], point[3] or ""))
+                entries.append(entry_of(about["name"], about["version"], point[1], point[2], point[3] or ""))
         elif not line.startswith("#"):
             return None
-    return sorted(found, key=lambda entry: entry.name)
+    return sorted(entries, key=lambda entry: entry.name)
 
 
 def _loaded(module: str, attribute: str) -> object:
-    found: object = importlib.import_module(module)
-    return functools.reduce(getattr, attribute.split("."), found) if attribute else found
+    target: object = importlib.import_module(module)
+    return functools.reduce(getattr, attribute.split("."), target) if attribute else target
 
 
 def _told(distributions: Iterable[Distribution], group: str) -> Iterator[list[Entry]]:

@@ -83,17 +83,17 @@ def load_entry(entry: Entry) -> Loaded:
     problems = list(_hook_problems(entry, manager, plugin))
     registrations: list[Registration] = []
     for kind, hook in HOOK_OF_KIND.items():
-        for found in _specs(entry, manager, kind, hook):
-            if isinstance(found, Problem):
-                problems.append(found)
-            elif any(known.kind == kind and known.spec.name == found.spec.name for known in registrations):
+        for spec in _specs(entry, manager, kind, hook):
+            if isinstance(spec, Problem):
+                problems.append(spec)
+            elif any(known.kind == kind and known.spec.name == spec.spec.name for known in registrations):
                 problems.append(
                     _problem(
-                        entry, "invalid", f"{hook} returned two {plural(kind)} named '{found.spec.name}'; rename one"
+                        entry, "invalid", f"{hook} returned two {plural(kind)} named '{spec.spec.name}'; rename one"
                     )
                 )
             else:
-                registrations.append(found)
+                registrations.append(spec)
     return Loaded(entry, manager, tuple(registrations), tuple(problems))
 
 

@@ -24,18 +24,18 @@ def find_registration(
     """
     offers = [known for known in registrations if known.kind == kind and known.spec.name == text.name]
     wanted = text.distribution or (home if len(offers) > 1 else "")
-    found = [known for known in offers if not wanted or normalized(known.distribution) == normalized(wanted)]
-    if not found and not text.distribution:
-        found = offers
-    if not found:
+    matches = [known for known in offers if not wanted or normalized(known.distribution) == normalized(wanted)]
+    if not matches and not text.distribution:
+        matches = offers
+    if not matches:
         raise PluginNotFound(_not_found(registrations, problems, kind, text))
-    found = [known for known in found if normalized(known.distribution) == BUILT_IN] or found
-    if len(found) > 1:
-        choices = " or ".join(f"{known.distribution}/{known.spec.name}" for known in found)
+    matches = [known for known in matches if normalized(known.distribution) == BUILT_IN] or matches
+    if len(matches) > 1:
+        choices = " or ".join(f"{known.distribution}/{known.spec.name}" for known in matches)
         raise AmbiguousName(
-            f"{kind} '{text.name}' is offered by {_listed(known.distribution for known in found)}. Write {choices}."
+            f"{kind} '{text.name}' is offered by {_listed(known.distribution for known in matches)}. Write {choices}."
         )
-    [registration] = found
+    [registration] = matches
     if text.version is not None and registration.spec.version != text.version:
         raise PluginNotFound(
             f"no {kind} '{text.name}' of version {text.version}: {registration.distribution} "
@@ -67,16 +67,20 @@ def clash_problems(registrations: Sequence[Registration]) -> list[Problem]:
     return problems
 
 
-def passed_over(registrations: Sequence[Registration], found: Registration) -> str:
+def passed_over(registrations: Sequence[Registration], chosen: Registration) -> str:
     """Returns a note about plugins of other distributions that a built-in one hides behind its short name, or ""."""
-    key = (found.kind, found.spec.name)
-    others = [one.distribution for one in registrations if (one.kind, one.spec.name) == key and one is not found]
-    if normalized(found.distribution) != BUILT_IN or not others:
+    key = (chosen.kind, chosen.spec.name)
+    others = [
+        registration.distribution
+        for registration in registrations
+        if (registration.kind, registration.spec.name) == key and registration is not chosen
+    ]
+    if normalized(chosen.distribution) != BUILT_IN or not others:
         return ""
-    names = " or ".join(f"{other}/{found.spec.name}" for other in others)
+    names = " or ".join(f"{other}/{chosen.spec.name}" for other in others)
     have = "have" if len(others) > 1 else "has"
     return (
-        f"{found.kind} '{found.spec.name}' is the built-in one. {_listed(others)} {have} one of that name too: write "
+        f"{chosen.kind} '{chosen.spec.name}' is the built-in one. {_listed(others)} {have} one of that name too: write "
         f"{names} to use that."
     )
 

@@ -87,10 +87,10 @@ def _files(entry: Entry) -> Iterator[tuple[str, int, int]]:
     count = 0
     while waiting and count < _MOST_FILES:
         try:
-            found = sorted(os.scandir(waiting.pop()), key=lambda item: item.name)
+            files = sorted(os.scandir(waiting.pop()), key=lambda item: item.name)
         except OSError:
             continue
-        for item in found:
+        for item in files:
             if item.is_dir(follow_symlinks=False):
                 if item.name != "__pycache__":
                     waiting.append(item.path)
@@ -149,11 +149,11 @@ def _tried(entry: Entry) -> str | None:
     limit = _limit()
     code = "import json, sys; given = json.loads(sys.argv[1]); sys.path[:] = given['path']; "
     code += "from grpo.plugins._host.probe_child import main; main(given)"
-    with tempfile.NamedTemporaryFile("r", encoding="utf-8", errors="replace") as said:
+    with tempfile.NamedTemporaryFile("r", encoding="utf-8", errors="replace") as output:
         given = {
             "path": [os.fspath(place) for place in sys.path],
             "entry": [entry.distribution, entry.distribution_version, entry.name, entry.module, entry.attribute],
-            "said": said.name,
+            "said": output.name,
             "seconds": limit,
         }
         quiet = subprocess.DEVNULL
@@ -175,7 +175,7 @@ def _tried(entry: Entry) -> str | None:
             with contextlib.suppress(OSError):
                 os.killpg(child.pid, signal.SIGKILL)  # what it may have started, too
             child.wait()
-        return _fault(child.pid, status, said.read().splitlines(), limit)
+        return _fault(child.pid, status, output.read().splitlines(), limit)
 
 
 def _limit() -> float:
@@ -210,23 +210,23 @@ def _tell(line: str) -> None:
         return
 
 
-def _fault(child: int, status: int | None, said: list[str], limit: float) -> str | None:
+def _fault(child: int, status: int | None, output: list[str], limit: float) -> str | None:
     """Returns what to say of a try: "" when the entry was loaded, None when nothing can be said."""
-    if f"{LOADED} {child}" in said:
+    if f"{LOADED} {child}" in output:
         return ""
-    if BEGAN not in said:  # this machine starts no process, or not with this interpreter's path
+    if BEGAN not in output:  # this machine starts no process, or not with this interpreter's path
         return None
     again = "It is not loaded until the package changes or `grpo plugins --again` tries it once more."
-    told = next((line.partition(" ")[2] for line in said if line.startswith(f"{TOLD} ")), "")
-    frame = next((found for line in said if (found := _FRAME.match(line.strip()))), None)
+    progress = next((line.partition(" ")[2] for line in output if line.startswith(f"{TOLD} ")), "")
+    frame = next((match for line in output if (match := _FRAME.match(line.strip()))), None)
     place = f" (at {os.path.join(*frame[1].split(os.sep)[-2:])}:{frame[2]})" if frame else ""
-    if status is None or any(line.startswith("Timeout (") for line in said):
+    if status is None or any(line.startswith("Timeout (") for line in output):
         return (
             f"it does not finish loading: after {limit:g} s it was still at it{place}. {again} Where it is only slow, "
             f"give it more time: {SECONDS_VARIABLE}={6 * limit:g} grpo plugins --again"
         )
-    if told:
-        return f"loading it {told}. {again}"
+    if progress:
+        return f"loading it {progress}. {again}"
     how = f"exit code {status}" if status >= 0 else f"signal {-status}"
     return f"loading it ends the process, with {how}{place}. {again}"
 

@@ -66,5 +66,5 @@ def name_of(kind: type) -> str:
 
 
 def _raised_at(error: BaseException) -> TracebackType | None:
-    found: TracebackType | None = BaseException.__dict__["__traceback__"].__get__(error)
-    return found
+    trace: TracebackType | None = BaseException.__dict__["__traceback__"].__get__(error)
+    return trace

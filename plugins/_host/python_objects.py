@@ -145,19 +145,19 @@ def _env_of(made: type[Any]) -> EnvSpec:
     )
 
 
-def _sources(target: Any, seen: set[int]) -> Iterator[str]:
+def _sources(target: Any, visited: set[int]) -> Iterator[str]:
     """Yields the source of a function or of a class's methods, and of what of the same module it uses.
 
     Raises OSError, TypeError if a source is not at hand.
     """
-    if id(target) in seen:
+    if id(target) in visited:
         return
-    seen.add(id(target))
+    visited.add(id(target))
     if inspect.isclass(target):  # whose own source is not found where its module has no file
         for name, value in sorted(vars(target).items()):
             function: Any = inspect.unwrap(getattr(value, "__func__", value)) if not name.startswith("__dict") else None
             if inspect.isfunction(function) and function.__module__ == target.__module__:
-                yield from _sources(function, seen)
+                yield from _sources(function, visited)
             elif isinstance(value, _PLAIN) and name not in ("__module__", "__firstlineno__"):
                 yield f"{name} = {value!r}"
     elif inspect.isfunction(target):
@@ -167,7 +167,7 @@ def _sources(target: Any, seen: set[int]) -> Iterator[str]:
             if isinstance(value, _PLAIN):
                 yield f"{name} = {value!r}"
             elif _callable_of(value, target.__module__):
-                yield from _sources(value, seen)
+                yield from _sources(value, visited)
 
 
 def _callable_of(value: Callable[..., Any], module: str) -> bool:

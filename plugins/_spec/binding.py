@@ -70,8 +70,11 @@ class _BoundFunction:
         """Returns the completions as the function is to read them: with `reads`, the text of every turn for one."""
         if self.reads == "turn" or self.spec.whole:
             return completions
-        said = ([m["content"] for m in one.messages if m["role"] == "assistant"] for one in completions)
-        return [replace(one, text="\n".join(turns or [one.text])) for one, turns in zip(completions, said, strict=True)]
+        texts = ([m["content"] for m in completion.messages if m["role"] == "assistant"] for completion in completions)
+        return [
+            replace(completion, text="\n".join(turns or [completion.text]))
+            for completion, turns in zip(completions, texts, strict=True)
+        ]
 
     def call(self, completion: Completion) -> Any:
         """Calls the function for one completion (a coroutine for async functions; not where it takes several).
@@ -118,7 +121,7 @@ class _BoundFunction:
         """Returns the columns that no parameter names, each as the first row has it that has it, for `**kwargs`."""
         if not self.spec.rest:
             return {}
-        columns, options = ({one.name for one in named} for named in (self.spec.columns, self.spec.options))
+        columns, options = ({name.name for name in named} for named in (self.spec.columns, self.spec.options))
         taken = {"completion", "completions"} | columns | options
         return {name: value for row in reversed(rows) for name, value in row.items() if name not in taken}
 
@@ -238,8 +241,8 @@ class BoundLoss(_BoundTraining):
 
     def __call__(self, tokens: LossTokens) -> TokenCosts:
         """Returns what tokens cost. Raises Exception: whatever the plugin raises, with a note that names it."""
-        found = self._call(tokens)
-        return found if isinstance(found, TokenCosts) else TokenCosts(found)
+        costs = self._call(tokens)
+        return costs if isinstance(costs, TokenCosts) else TokenCosts(costs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,26 +272,28 @@ class BoundSampler:
         """Returns the rows that it chooses. Raises PluginError."""
         who = f"sampler '{self.name}' of {self.distribution}"
         try:
-            found = self.spec.function(seen, **self.options)
+            chosen = self.spec.function(seen, **self.options)
         except Exception as error:
             raise PluginError(f"{who} raised {type(error).__name__}: {error}. Its author must fix it.") from error
-        if fault := choice_fault(found, seen, fewer=self.spec.fewer):
+        if fault := choice_fault(chosen, seen, fewer=self.spec.fewer):
             raise PluginError(f"{who} {fault}. Its author must fix it.")
-        return [int(row) for row in found]
+        return [int(row) for row in chosen]
 
 
-def choice_fault(found: Any, seen: RowsSeen, *, fewer: bool) -> str:
+def choice_fault(chosen: Any, seen: RowsSeen, *, fewer: bool) -> str:
     """Returns why rows cannot be what a sampler chose, or ""."""
-    if not isinstance(found, Sequence) or not all(isinstance(row, int) for row in found):
-        return f"returned {str(found)[:60]!r}, which is not a list of row numbers"
-    if outside := [row for row in found if not 0 <= row < seen.rows]:
+    if not isinstance(chosen, Sequence) or not all(isinstance(row, int) for row in chosen):
+        return f"returned {str(chosen)[:60]!r}, which is not a list of row numbers"
+    if outside := [row for row in chosen if not 0 <= row < seen.rows]:
         return f"chose row {outside[0]} of rows 0 to {seen.rows - 1}"
-    if len({*found}) < len(found) or not seen.taken.isdisjoint(found):
+    if len({*chosen}) < len(chosen) or not seen.taken.isdisjoint(chosen):
         return "chose a row twice in one step"
     most = min(seen.count, seen.rows - len(seen.taken))
     if fewer:
-        return f"chose {len(found)} rows where 1 to {most} are wanted" if not min(1, most) <= len(found) <= most else ""
-    return f"chose {len(found)} rows where {most} are wanted" if len(found) != most else ""
+        return (
+            f"chose {len(chosen)} rows where 1 to {most} are wanted" if not min(1, most) <= len(chosen) <= most else ""
+        )
+    return f"chose {len(chosen)} rows where {most} are wanted" if len(chosen) != most else ""
 
 
 @dataclass(frozen=True, slots=True)

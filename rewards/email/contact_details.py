@@ -49,7 +49,7 @@ _CITY = lazy_pattern(
 
 def phones(lines: Sequence[str]) -> list[str]:
     """Returns the digits of each phone number; dates, ZIP+4 codes and 123-456-7890 are none."""
-    found = []
+    numbers = []
     for line in lines:
         for match in _PHONE.finditer(line.translate(_HYPHENS)):
             text = match[0].strip(" .-/")
@@ -57,8 +57,8 @@ def phones(lines: Sequence[str]) -> list[str]:
                 continue
             digits = "".join(character for character in text if character.isdigit())
             if len(digits) in _DIGITS and not _is_made_up(digits):
-                found.append(digits)
-    return found
+                numbers.append(digits)
+    return numbers
 
 
 def _is_made_up(digits: str) -> bool:
@@ -71,8 +71,8 @@ def mailboxes(lines: Sequence[str]) -> list[str]:
     """Returns the e-mail addresses, in lower case, but for placeholders (your.name@example.com)."""
     words = (word.strip(_AROUND) for line in lines for word in re.split(r"[\s|,;<>()[\]]", line) if "@" in word)
     addresses = (word.rpartition(":")[2] for word in words)
-    found = [address.lower() for address in addresses if len(address) <= 254 and _MAILBOX.fullmatch(address)]
-    return [address for address in found if not _ANYBODY.match(address)]
+    valid = [address.lower() for address in addresses if len(address) <= 254 and _MAILBOX.fullmatch(address)]
+    return [address for address in valid if not _ANYBODY.match(address)]
 
 
 def has_postal_address(lines: Sequence[str]) -> bool:

@@ -57,8 +57,6 @@ _TITLE = lazy_pattern(
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """An e-mail."""
-
     text: str  # all of it, without header lines ("Subject: ..."), NFC, with LF as line end and no blank space around
     greeting: str  # the start of its first line up to its punctuation ("Dear Dr Meyer", "Hello, Anna")
     signature: tuple[str, ...]  # the lines of its signature block that are not blank, stripped; at most twelve
@@ -85,8 +83,8 @@ def _greeting(opening: str) -> str:
 
 
 def _end(opening: str, start: int) -> int:
-    found = _GREETING_END.search(opening, start)
-    return found.start() if found else len(opening)
+    match = _GREETING_END.search(opening, start)
+    return match.start() if match else len(opening)
 
 
 def _without_reasoning(completion: str) -> str:

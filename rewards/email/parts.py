@@ -80,8 +80,8 @@ def keywords(completion: str, keywords: Any, *, partial: bool = True) -> float |
     if not wanted:
         return None
     sentences = re.split(r"(?<=[.!?\n])", read_letter(completion).text)
-    told = [_folded(sentence) for sentence in sentences if not _UNSAID.search(sentence)]
-    text = " ".join(sentence for sentence in told if not _is_list(sentence, wanted))
+    folded = [_folded(sentence) for sentence in sentences if not _UNSAID.search(sentence)]
+    text = " ".join(sentence for sentence in folded if not _is_list(sentence, wanted))
     if _is_list(text, wanted):
         return 0.0
     share = sum(_holds(text, keyword) for keyword in wanted) / len(wanted)
@@ -264,11 +264,11 @@ def _is_list(text: str, wanted: list[str]) -> bool:
 
 
 def _has_phone(lines: tuple[str, ...], wanted: Any) -> bool:
-    found = phones(lines)
+    numbers = phones(lines)
     digits = "".join(character for character in str(wanted or "") if character.isdigit()).lstrip("0")
     if not digits:
-        return bool(found)
-    return any(_same_number(number.lstrip("0"), digits) for number in found)
+        return bool(numbers)
+    return any(_same_number(number.lstrip("0"), digits) for number in numbers)
 
 
 def _same_number(number: str, wanted: str) -> bool:
@@ -277,8 +277,8 @@ def _same_number(number: str, wanted: str) -> bool:
 
 
 def _has_mailbox(lines: tuple[str, ...], wanted: Any) -> bool:
-    found = mailboxes(lines)
-    return str(wanted).strip().lower() in found if wanted else bool(found)
+    addresses = mailboxes(lines)
+    return str(wanted).strip().lower() in addresses if wanted else bool(addresses)
 
 
 def _has_address(lines: tuple[str, ...], wanted: Any) -> bool:

@@ -87,12 +87,12 @@ def _words(text: str) -> list[str]:
 
 def _spellings(words: Iterable[str]) -> frozenset[str]:
     """Returns words, and the parts that a hyphen joins: without accents, and with umlauts spelt out."""
-    found = set()
+    spellings = set()
     for word in words:
         for part in {word, *(piece for piece in word.split("-") if len(piece) > 1)}:
             joined = part.replace("'", "").replace("-", "")
-            found |= {_unaccented(joined.translate(_PLAIN)), _unaccented(joined.translate(_GERMAN))}
-    return frozenset(found)
+            spellings |= {_unaccented(joined.translate(_PLAIN)), _unaccented(joined.translate(_GERMAN))}
+    return frozenset(spellings)
 
 
 def _unaccented(word: str) -> str:

@@ -29,5 +29,5 @@ def arithmetic(completion: str, answer: str | list[str]) -> float | None:
     golds = gold_numbers(answer)
     if not golds:
         return None
-    found = final_answer(completion)
-    return (1.0 if found is not None and found.numbers else -1.0) + (3.0 if is_right(found, *golds) else -3.0)
+    stated = final_answer(completion)
+    return (1.0 if stated is not None and stated.numbers else -1.0) + (3.0 if is_right(stated, *golds) else -3.0)

@@ -78,10 +78,10 @@ def proximity(completion: str, answer: str | list[str], *, table: Table | None =
     golds = gold_numbers(answer)
     if not golds:
         return None
-    found = final_answer(completion)
-    if found is None or not found.numbers:
+    stated = final_answer(completion)
+    if stated is None or not stated.numbers:
         return 0.0
-    return _FLOOR + (1.0 - _FLOOR) * max(min(closeness(number, gold) for number in found.numbers) for gold in golds)
+    return _FLOOR + (1.0 - _FLOOR) * max(min(closeness(number, gold) for number in stated.numbers) for gold in golds)
 
 
 @reward(

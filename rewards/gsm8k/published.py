@@ -48,8 +48,8 @@ def verl_answer(text: str, variant: Literal["verl.strict", "verl.flexible"]) -> 
     """Returns what verl takes as the answer, or None when it finds none."""
     tail = text[-_VERL_READS:]
     if variant == "verl.strict":
-        found = _VERL_STRICT.findall(tail)
-        return found[-1].replace(",", "") if found else None
+        matches = _VERL_STRICT.findall(tail)
+        return matches[-1].replace(",", "") if matches else None
     return next((number for number in reversed(_VERL_NUMBER.findall(tail)) if number != "."), None)
 
 

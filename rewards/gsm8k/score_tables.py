@@ -127,10 +127,10 @@ def score_number(completion: str, gold: str, table: Table) -> float:
     """The table's score for the first run of digits after the first `<SOLUTION>`, as a float, against the gold's."""
     paid = TABLES[table]
     start = completion.find(OPEN_SOLUTION)
-    found = paid.digits.search(completion, start + len(OPEN_SOLUTION)) if start >= 0 else None
-    if found is None:
+    match = paid.digits.search(completion, start + len(OPEN_SOLUTION)) if start >= 0 else None
+    if match is None:
         return paid.no_number
-    guess = found[0].replace(",", "") if paid.commas else found[0]
+    guess = match[0].replace(",", "") if paid.commas else match[0]
     try:
         return paid.equal if float(guess) == float(gold.strip()) else paid.different
     except ValueError:

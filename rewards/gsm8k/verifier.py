@@ -38,29 +38,29 @@ def gsm8k(completion: str, answer: str | list[str]) -> Verdict:
     answer, and a `<tool_call>` is none. Where the text takes its marked answer back, what follows it decides. Of a list
     of golds any one will do. Undecided only when no gold is one number.
     """
-    found = final_answer(completion)
-    extracted = _written(found)
+    stated = final_answer(completion)
+    extracted = _written(stated)
     golds = gold_numbers(answer)
     if not golds:
         return Verdict(None, extracted, f"the gold answer {_brief(answer)} is not one number")
-    gold = " or ".join(one.text for one in golds)
-    if found is None:
+    gold = " or ".join(gold_number.text for gold_number in golds)
+    if stated is None:
         return Verdict(False, None, "no number and no marked answer in the completion")
-    if not found.numbers:
-        return Verdict(False, extracted, f"the answer ({found.form}) is not a number")
-    if is_right(found, *golds):
-        return Verdict(True, extracted, f"equals the gold {gold} ({found.form})")
-    if len({number.value for number in found.numbers}) > 1:
-        return Verdict(False, extracted, f"several numbers where one is asked ({found.form})")
-    return Verdict(False, extracted, f"differs from the gold {gold} ({found.form})")
+    if not stated.numbers:
+        return Verdict(False, extracted, f"the answer ({stated.form}) is not a number")
+    if is_right(stated, *golds):
+        return Verdict(True, extracted, f"equals the gold {gold} ({stated.form})")
+    if len({number.value for number in stated.numbers}) > 1:
+        return Verdict(False, extracted, f"several numbers where one is asked ({stated.form})")
+    return Verdict(False, extracted, f"differs from the gold {gold} ({stated.form})")
 
 
-def _written(found: Answer | None) -> str | None:
-    if found is None:
+def _written(stated: Answer | None) -> str | None:
+    if stated is None:
         return None
-    if len(found.numbers) == 1:
-        return found.numbers[0].text[:200]
-    return found.text
+    if len(stated.numbers) == 1:
+        return stated.numbers[0].text[:200]
+    return stated.text
 
 
 def _brief(answer: object) -> str:

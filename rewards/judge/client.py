@@ -76,7 +76,7 @@ async def ask(endpoint: Endpoint, messages: Sequence[Message], schema: dict[str,
     async with turns:
         try:
             async with asyncio.timeout(limit):
-                found = await _asked(client, endpoint, messages, schema)
+                reply = await _asked(client, endpoint, messages, schema)
         except TimeoutError:
             raise JudgeError(f"the judge gave no complete reply within {limit:g} s.") from None
         except openai.OpenAIError as error:
@@ -86,7 +86,7 @@ async def ask(endpoint: Endpoint, messages: Sequence[Message], schema: dict[str,
             raise JudgeError(f"the judge failed: {without(key, why)}") from None
         except (ValueError, RecursionError) as error:
             raise JudgeError(f"the judge's server sent no JSON: {without(key, str(error))}") from None
-    return _read(found)
+    return _read(reply)
 
 
 async def lock_of(name: str) -> asyncio.Lock:
@@ -118,7 +118,7 @@ async def _asked(client: Any, endpoint: Endpoint, messages: Sequence[Message], s
             strict = {"name": "verdict", "strict": True, "schema": schema}
             request["response_format"] = {"type": "json_schema", "json_schema": strict}
         try:
-            found = await client.chat.completions.create(**request)
+            reply = await client.chat.completions.create(**request)
         except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
             simpler = _simpler(dialect, str(error))
             if simpler is None:
@@ -127,7 +127,7 @@ async def _asked(client: Any, endpoint: Endpoint, messages: Sequence[Message], s
             continue
         if endpoint.structured:
             _dialects[place] = dialect
-        return found
+        return reply
 
 
 def _simpler(dialect: _Dialect, complaint: str) -> _Dialect | None:
@@ -139,8 +139,8 @@ def _simpler(dialect: _Dialect, complaint: str) -> _Dialect | None:
     return None
 
 
-def _read(found: Any) -> Reply:
-    choices = getattr(found, "choices", None)
+def _read(reply: Any) -> Reply:
+    choices = getattr(reply, "choices", None)
     if not choices:
         raise JudgeError("the judge's reply has no choices.")
     choice = choices[0]
@@ -150,7 +150,7 @@ def _read(found: Any) -> Reply:
         raise JudgeError(f"the judge refused: {str(refusal)[:200]}")
     if ending in _CUT_SHORT:
         raise JudgeError(f"the judge's reply is not complete (finish_reason '{ending}').")
-    usage = getattr(found, "usage", None)
+    usage = getattr(reply, "usage", None)
     return Reply(
         getattr(message, "content", None),
         _count(getattr(usage, "prompt_tokens", None)),

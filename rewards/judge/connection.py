@@ -62,10 +62,10 @@ def connect(base_url: str, key: str, *, timeout: float, retries: int) -> AsyncOp
 
 def refusal(error: BaseException) -> Refused | None:
     """Returns the refusal that an error of the client comes from, or None."""
-    found: BaseException | None = error
-    while found is not None and not isinstance(found, Refused):
-        found = found.__cause__
-    return found
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, Refused):
+        cause = cause.__cause__
+    return cause
 
 
 def _fault(here: str, status: int, headers: Any) -> Refused | None:

@@ -44,10 +44,10 @@ def read_points(reply: object, mark: str, points: int) -> int:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
         raise ValueError("a key occurs twice")
-    return found
+    return fields
 
 
 def _refuse(constant: str) -> Any:

@@ -181,14 +181,14 @@ def main_clause(text: str) -> str:
     tail = without_parts(tail)
     for mark, form in _FORMS:
         if mark in tail:
-            found = form.search(tail)
-            if found is not None:
-                start = found.end(1)
+            match = form.search(tail)
+            if match is not None:
+                start = match.end(1)
                 tail = tail[:start] + " " * (len(tail) - start)
     if " out of " in tail and not _SHARE.search(tail):
-        found = _WHOLE.search(tail)
-        if found is not None:
-            tail = tail[: found.end(1)] + " " * (len(tail) - found.end(1))
+        match = _WHOLE.search(tail)
+        if match is not None:
+            tail = tail[: match.end(1)] + " " * (len(tail) - match.end(1))
     return head + (_without_compounds(tail) if "-" in tail else tail)
 
 
@@ -199,20 +199,20 @@ def without_parts(text: str) -> str:
 
 def _without_compounds(sentence: str) -> str:
     """Without "210-page" and the like, where the sentence has another number."""
-    text = _COMPOUND.sub(lambda found: " " * len(found[0]), sentence)
+    text = _COMPOUND.sub(lambda match: " " * len(match[0]), sentence)
     return text if any(map(str.isdigit, text)) else sentence
 
 
-def _without_work(found: re.Match[str]) -> str:
+def _without_work(match: re.Match[str]) -> str:
     """A number without the calculation or the parts behind it in brackets, where these come to the number."""
-    said = Fraction(found["said"].replace(",", ""))
-    sides = [_value(side) for side in found["sum"].split("=")]
-    calculated = None not in sides and said in sides and _SIGN.search(found["sum"])
-    parts = [Fraction(part.replace(",", "")) for part in _PART.findall(found["sum"])]
-    if not calculated and not (len(parts) > 1 and sum(parts) == said and not _SIGN.search(found["sum"])):
-        return found[0]
-    kept = found.start("sum") - 1 - found.start()
-    return found[0][:kept] + " " * (len(found[0]) - kept)
+    stated = Fraction(match["said"].replace(",", ""))
+    sides = [_value(side) for side in match["sum"].split("=")]
+    calculated = None not in sides and stated in sides and _SIGN.search(match["sum"])
+    parts = [Fraction(part.replace(",", "")) for part in _PART.findall(match["sum"])]
+    if not calculated and not (len(parts) > 1 and sum(parts) == stated and not _SIGN.search(match["sum"])):
+        return match[0]
+    kept = match.start("sum") - 1 - match.start()
+    return match[0][:kept] + " " * (len(match[0]) - kept)
 
 
 def _value(text: str) -> Fraction | None:

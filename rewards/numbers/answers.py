@@ -194,13 +194,13 @@ def gold_number(answer: object) -> Number | None:
         return None
     text = str(answer)
     stated = text.rpartition("####")[2]
-    found = read_number(stated, units=True)
-    if found is None and (spoken := _spoken(stated)):
-        found = spoken[0]
-    if found is None and "####" not in text:
+    number = read_number(stated, units=True)
+    if number is None and (spoken := _spoken(stated)):
+        number = spoken[0]
+    if number is None and "####" not in text:
         marked = _explicit(plain_text(text[-_READ:]))
-        found = marked.numbers[0] if marked and len(marked.numbers) == 1 else None
-    return found if found is not None and is_exact(found) else None
+        number = marked.numbers[0] if marked and len(marked.numbers) == 1 else None
+    return number if number is not None and is_exact(number) else None
 
 
 def gold_numbers(answer: object) -> tuple[Number, ...]:
@@ -210,7 +210,7 @@ def gold_numbers(answer: object) -> tuple[Number, ...]:
         answer: as for `gold_number`, or a list of such golds, of which unusable ones are left out.
     """
     golds = answer if isinstance(answer, list | tuple) else [answer]
-    return tuple(found for found in map(gold_number, golds) if found is not None)
+    return tuple(number for number in map(gold_number, golds) if number is not None)
 
 
 def names_none(content: str) -> bool:
@@ -276,12 +276,12 @@ def _guess_leads(content: str) -> bool:
 
 def _boxes_before(text: str, end: int) -> Iterator[Number]:
     """The numbers of the boxes before one that nothing but commas and joining words part from it."""
-    while found := _BOX_BEFORE.search(text, max(0, end - _REACH), end):
-        number = read_number(found[1], units=True)
+    while match := _BOX_BEFORE.search(text, max(0, end - _REACH), end):
+        number = read_number(match[1], units=True)
         if number is None:
             return
         yield number
-        end = found.start()
+        end = match.start()
 
 
 def _vague(content: str) -> bool:
@@ -408,15 +408,15 @@ def _stated(content: str, *, leading: bool = True, terms: bool = False) -> tuple
     if values is not None:
         return values
     outside = _ASIDE.sub(lambda aside: " " * len(aside[0]), content)
-    found = one_quantity(content, list(numbers_in(content)))
-    if not found:
+    quantities = one_quantity(content, list(numbers_in(content)))
+    if not quantities:
         return None
     denied = [
         number
-        for number in found
+        for number in quantities
         if _DENIAL.search(content, max(0, number.start - 40), number.start) or REJECTED.match(content, number.end)
     ]
-    outer = [number for number in found if not outside[number.start].isspace()] or found
+    outer = [number for number in quantities if not outside[number.start].isspace()] or quantities
     numbers = [number for number in outer if number not in denied]
     begin = stated_from(content)
     numbers = [number for number in numbers if number.start >= begin and not _is_whole(content, number)]
@@ -523,7 +523,7 @@ def _rounds(content: str, exact: Number, number: Number) -> bool:
 
 def _equated(content: str, number: Number, numbers: list[Number]) -> Iterator[Number]:
     """The numbers before one that are set equal to something as it is: 71 in "x=71, x=72"."""
-    for earlier in reversed([one for one in numbers if one.end <= number.start]):
+    for earlier in reversed([value for value in numbers if value.end <= number.start]):
         after_blank = _EQUATED_AFTER_BLANK.fullmatch(content, earlier.end, number.start)
         if not _EQUATED.fullmatch(content, earlier.end, number.start) and not (
             after_blank and _SET_EQUAL.search(content, max(0, earlier.start - 8), earlier.start)
@@ -535,8 +535,8 @@ def _equated(content: str, number: Number, numbers: list[Number]) -> Iterator[Nu
 
 def _contrary(content: str, number: Number) -> Iterator[Number]:
     """The bare number that stands as another side of the equation before one, and is not nearly it: 71 in "71 = 72"."""
-    found = _BARE_SIDE.search(content, max(0, number.start - _SIDE), number.start)
-    side = read_number(found[1]) if found else None
+    match = _BARE_SIDE.search(content, max(0, number.start - _SIDE), number.start)
+    side = read_number(match[1]) if match else None
     if side is not None:
         gap = distance(side, number)
         whole = side.value.denominator == number.value.denominator == 1
@@ -552,8 +552,8 @@ def _result(joint: str, operand: Number) -> list[Number]:
 
 def _leads(content: str) -> bool:
     """True when nothing but signs and brackets stands before the first number."""
-    found = next(numbers_in(content[:_LONGEST]), None) if _DIGIT.search(content) else None
-    return found is not None and not any(c.isalnum() for c in content[: found.start])
+    leading = next(numbers_in(content[:_LONGEST]), None) if _DIGIT.search(content) else None
+    return leading is not None and not any(c.isalnum() for c in content[: leading.start])
 
 
 def _shorten(text: str) -> str:

@@ -223,16 +223,16 @@ def rivals(text: str) -> list[str]:
     frame, number = _frame(sentences[-1])
     if frame is None:
         return []
-    found = []
+    others = []
     for sentence in reversed(sentences[:-1]):
         if _BACK.search(sentence):
             break
         other, value = _frame(sentence)
         if other == frame and value != number:
-            found.append(value)
+            others.append(value)
         elif other != frame and frame.count(" ") < 2:
             break
-    return found
+    return others
 
 
 def _frame(sentence: str) -> tuple[str | None, str]:

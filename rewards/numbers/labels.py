@@ -45,7 +45,7 @@ def labelled(content: str) -> tuple[Number, ...] | None:
     numbers = list(numbers_in(text))
     if len({number.value for number in numbers}) < 2:
         return None
-    gaps = [text[one.end : other.start] for one, other in itertools.pairwise(numbers)]
+    gaps = [text[number.end : other.start] for number, other in itertools.pairwise(numbers)]
     head, tail = text[: numbers[0].start], text[numbers[-1].end :]
     if any(map(str.isalnum, head)):
         labels = [_FIRST.fullmatch(head), *map(_NEXT.fullmatch, gaps)] if _LAST.fullmatch(tail) else [None]

@@ -240,10 +240,10 @@ def read_number(text: str, *, units: bool = False) -> Number | None:
     text = _LOOSE_SIGN.sub(lambda m: "+" if m[1] == "+" else "-", plain_text(text))
     if _SPACED_GROUPS.fullmatch(text):
         text = text.replace(" ", "")
-    found = next(numbers_in(text), None)
-    if found is None or any(c.isalnum() or c in "-+." for c in text[: found.start]):
+    number = next(numbers_in(text), None)
+    if number is None or any(c.isalnum() or c in "-+." for c in text[: number.start]):
         return None
-    return found if (_UNITS if units else _BARE).fullmatch(text, found.end) else None
+    return number if (_UNITS if units else _BARE).fullmatch(text, number.end) else None
 
 
 def is_exact(number: Number) -> bool:

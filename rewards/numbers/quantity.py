@@ -162,18 +162,18 @@ def amounts(text: str) -> list[tuple[Unit, int]]:
     """
     if len(text) > _LONGEST:
         return []
-    found = []
+    quantities = []
     for match in _AMOUNT.finditer(_set_apart(text)):
         pieces = _PIECES.findall(match[0])
         short = _BEHIND.get(pieces[0][1].lower(), {})
         named = [_named(short.get(name, name)) for _size, name in pieces]
-        known = [one for one in named if one is not None]
-        falling = all(one.size > other.size for one, other in pairwise(known))
-        if len(known) == len(pieces) and len({one.dimensions for one in known}) == 1 and falling:
+        known = [unit for unit in named if unit is not None]
+        falling = all(unit.size > other.size for unit, other in pairwise(known))
+        if len(known) == len(pieces) and len({unit.dimensions for unit in known}) == 1 and falling:
             sizes = (Fraction(size.replace(",", "")) for size, _name in pieces)
-            total = sum((size * one.size for size, one in zip(sizes, known, strict=True)), Fraction(0))
-            found.append((Unit(known[0].dimensions, total), len(known)))
-    return found
+            total = sum((size * unit.size for size, unit in zip(sizes, known, strict=True)), Fraction(0))
+            quantities.append((Unit(known[0].dimensions, total), len(known)))
+    return quantities
 
 
 def same_amount(text: str, gold: str) -> bool | None:
@@ -182,17 +182,20 @@ def same_amount(text: str, gold: str) -> bool | None:
     Returns None where neither has several units, or one of them is no quantity of known units.
     """
     wanted = amounts(gold)
-    said = amounts(text) if len(wanted) == 1 else []
-    if not said or max(parts for _one, parts in (*wanted, *said)) < 2:
+    quantities = amounts(text) if len(wanted) == 1 else []
+    if not quantities or max(parts for _one, parts in (*wanted, *quantities)) < 2:
         return None
-    stated = said if _OR.search(text) else said[-1:]
-    return all(one == wanted[0][0] for one, _parts in stated)
+    stated = quantities if _OR.search(text) else quantities[-1:]
+    return all(quantity == wanted[0][0] for quantity, _parts in stated)
 
 
 def turns(text: str, gold: str) -> bool:
     """True where one of two texts is in degrees and the other in radians, so that only pi can tell what is equal."""
     units = unit(text), unit(gold)
-    return {name for one in units if one for name, _power in one.dimensions} == {"angle", "radians"}
+    return {name for other_unit in units if other_unit for name, _power in other_unit.dimensions} == {
+        "angle",
+        "radians",
+    }
 
 
 def unit(text: str) -> Unit | None:
@@ -208,8 +211,8 @@ def unit(text: str) -> Unit | None:
 
 def magnitude(text: str) -> str:
     """Returns what stands before the unit that a text ends in; all of it where no unit is known."""
-    before, found = _split(text)
-    return text if found is None else before
+    before, unit = _split(text)
+    return text if unit is None else before
 
 
 def _split(text: str) -> tuple[str, Unit | None]:

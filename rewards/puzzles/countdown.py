@@ -180,7 +180,6 @@ def _numbers_fault(used: Iterable[int], given: Iterable[int], *, use_all: bool) 
 
 
 def _number(value: object) -> Fraction | None:
-    """Returns a number or its text as a fraction, or None."""
     if isinstance(value, bool):
         return None
     try:

@@ -146,14 +146,14 @@ def read_roles(text: str) -> dict[str, Role]:
     roles: dict[str, Role] = {}
     at = 0
     while (start := _gap(text, at)) < len(text):
-        found = _STATEMENT.match(text, start) or _LISTED.match(text, start)
-        if found is None:
+        match = _STATEMENT.match(text, start) or _LISTED.match(text, start)
+        if match is None:
             raise Unreadable(f"'{text[start : start + 40]}' says of nobody what they are")
-        role: Role = "knight" if found["role"].lower() == "knight" else "knave"
-        for name in _SPLIT.split(found["names"]):
+        role: Role = "knight" if match["role"].lower() == "knight" else "knave"
+        for name in _SPLIT.split(match["names"]):
             if roles.setdefault(name.lower(), role) != role:
                 raise Unreadable(f"{name} cannot be both")
-        at = found.end()
+        at = match.end()
     if not roles:
         raise Unreadable("nobody is called a knight or a knave")
     return roles
@@ -161,8 +161,8 @@ def read_roles(text: str) -> dict[str, Role]:
 
 def _gap(text: str, start: int) -> int:
     """Returns where the next words begin that mean something."""
-    found = _BETWEEN.match(text, start)
-    return found.end() if found else start
+    match = _BETWEEN.match(text, start)
+    return match.end() if match else start
 
 
 def _judged(completion: str, answer: object) -> tuple[Verdict, bool]:

@@ -56,8 +56,8 @@ def _roles(answer: str, names: list[str]) -> dict[str, str] | None:
         return None
     roles = {}
     for name in names:
-        found = re.search(rf"\b{re.escape(name)}\b\s+is\s+a\s+(knight|knave)\b", answer, re.IGNORECASE)
-        if found is None:
+        match = re.search(rf"\b{re.escape(name)}\b\s+is\s+a\s+(knight|knave)\b", answer, re.IGNORECASE)
+        if match is None:
             return None
-        roles[name] = found[1].lower()
+        roles[name] = match[1].lower()
     return roles

@@ -127,8 +127,8 @@ def _sources() -> dict[str, str | None]:
     }
     plugins = os.path.join(os.path.dirname(os.path.dirname(here)), "plugins")
     first = {name: os.path.join(plugins, f"{name.rpartition('.')[2]}.py") for name in _CONTRACT}
-    found: dict[str, str | None] = dict.fromkeys(_PACKAGES)
-    return found | {name: loader.get_data(path).decode() for name, path in {**first, **paths}.items()}
+    sources: dict[str, str | None] = dict.fromkeys(_PACKAGES)
+    return sources | {name: loader.get_data(path).decode() for name, path in {**first, **paths}.items()}
 
 
 def entry(module: str) -> str:

@@ -79,8 +79,8 @@ def places() -> dict[str, str]:
     """Returns the folders in which groups can be made, by controller; empty where there are none."""
     own = _own_groups()
     if "memory" in own:
-        found: dict[str, str] = {name: own[name] for name in ("memory", "cpuacct") if name in own}
-        return found if all(_can_make(folder) for folder in found.values()) else {}
+        folders: dict[str, str] = {name: own[name] for name in ("memory", "cpuacct") if name in own}
+        return folders if all(_can_make(folder) for folder in folders.values()) else {}
     if "" not in own:
         return {}
     for folder in (own[""], os.path.dirname(own[""])):
@@ -119,14 +119,14 @@ def _own_groups() -> dict[str, str]:
             lines = [line.rstrip("\n").split(":", 2) for line in groups]
     except OSError:
         return {}
-    found = {}
+    by_controller = {}
     for _, names, path in lines:
         for name in names.split(","):
             if name in mounted:
                 root, point = mounted[name]
                 inside = path[len(root) :] if root != "/" and path.startswith(root) else path
-                found[name] = f"{point}/{inside}".replace("//", "/").rstrip("/")
-    return found
+                by_controller[name] = f"{point}/{inside}".replace("//", "/").rstrip("/")
+    return by_controller
 
 
 def _counts(path: str) -> dict[str, int]:

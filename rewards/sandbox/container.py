@@ -69,10 +69,10 @@ class Container:
             self._container.start()
             bundle = packed(plan, around=True)
             self._socket.sendall(LENGTH.pack(len(bundle)) + bundle)
-            said = unpack_values(self._frame())
-            if "ready" not in said:
-                raise SandboxUnavailable(f"no sandbox can be made in the image '{image}': {said.get('error')}")
-            self.capabilities: dict[str, bool] = {str(name): bool(given) for name, given in said["ready"].items()}
+            greeting = unpack_values(self._frame())
+            if "ready" not in greeting:
+                raise SandboxUnavailable(f"no sandbox can be made in the image '{image}': {greeting.get('error')}")
+            self.capabilities: dict[str, bool] = {str(name): bool(given) for name, given in greeting["ready"].items()}
             self._socket.settimeout(None)
         except (ContainerLost, OSError, ValueError) as error:
             self.close()
@@ -213,9 +213,9 @@ class Container:
                 self._pending += chunk
             elif kind == _STDERR:
                 self._errors = (self._errors + chunk)[-_KEPT:]
-        found = bytes(self._pending[:size])
+        output = bytes(self._pending[:size])
         del self._pending[:size]
-        return found
+        return output
 
     def _exactly(self, size: int) -> bytes:
         parts = bytearray()

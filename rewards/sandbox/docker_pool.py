@@ -55,8 +55,8 @@ class DockerPool:
 
         client = connected(host)
         try:
-            found = client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True)
-            return sum(remove(one) for one in found if orphaned(str(one.labels.get(OWNER, ""))))
+            containers = client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True)
+            return sum(remove(container) for container in containers if orphaned(str(container.labels.get(OWNER, ""))))
         except (docker.errors.DockerException, OSError) as error:
             raise SandboxUnavailable(f"the container engine cannot list its containers: {error}") from error
         finally:

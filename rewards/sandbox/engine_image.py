@@ -21,19 +21,19 @@ def made_image(client: Any) -> str:
     """Makes the image, unless the engine has it already, and returns its name."""
     if client.images.list(IMAGE):
         return IMAGE
-    found = find_interpreter(default_python())
+    interpreter = find_interpreter(default_python())
     multiarch = next(Path("/usr/lib").glob("*-linux-gnu"), Path("/usr/lib64")).as_posix()
     with tempfile.TemporaryFile() as packed:
         with tarfile.open(fileobj=packed, mode="w") as image:
-            paths = [Path(path.replace(LIBRARIES, multiarch)) for _, path in (*found.mounts, *found.links)]
+            paths = [Path(path.replace(LIBRARIES, multiarch)) for _, path in (*interpreter.mounts, *interpreter.links)]
             parents = {parent.as_posix().lstrip("/") or "." for path in paths for parent in path.parents}
             for folder in sorted({*parents, "tmp", "proc", "dev", "etc", "sys"}):
                 entry = tarfile.TarInfo(folder)
                 entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if folder == "tmp" else 0o755
                 image.addfile(entry)
-            for source, target in found.mounts:
+            for source, target in interpreter.mounts:
                 image.add(source, target.replace(LIBRARIES, multiarch).lstrip("/"), filter=_kept)
-            for points_to, path in found.links:
+            for points_to, path in interpreter.links:
                 entry = tarfile.TarInfo(path.replace(LIBRARIES, multiarch).lstrip("/"))
                 entry.type, entry.linkname = tarfile.SYMTYPE, points_to
                 image.addfile(entry)

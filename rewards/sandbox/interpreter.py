@@ -81,16 +81,16 @@ def find_interpreter(python: str) -> Interpreter:
         raise SandboxUnavailable(
             f"the interpreter '{python}' cannot be run ({error}). Name another with the option python=/path/to/python3."
         ) from error
-    found = json.loads(done.stdout)
-    if tuple(found["version"]) < _OLDEST:
+    files = json.loads(done.stdout)
+    if tuple(files["version"]) < _OLDEST:
         raise SandboxUnavailable(f"'{python}' is older than Python 3.9. Name a newer one: python=/path/to/python3.")
-    executable = found["executable"]
-    inside = f"/usr/bin/{found['name']}"
-    library = f"/usr/{found['folder']}/{found['name']}"
-    mounts = [(executable, inside), (found["stdlib"], library)]
-    links = [(found["name"], "/usr/bin/python3"), (found["name"], "/usr/bin/python")]
-    libraries = [path for path in found["mapped"] if ".so" in os.path.basename(path)]
-    more_mounts, more_links = library_mounts(libraries, found["stdlib"])
+    executable = files["executable"]
+    inside = f"/usr/bin/{files['name']}"
+    library = f"/usr/{files['folder']}/{files['name']}"
+    mounts = [(executable, inside), (files["stdlib"], library)]
+    links = [(files["name"], "/usr/bin/python3"), (files["name"], "/usr/bin/python")]
+    libraries = [path for path in files["mapped"] if ".so" in os.path.basename(path)]
+    more_mounts, more_links = library_mounts(libraries, files["stdlib"])
     mounts, links = mounts + more_mounts, links + more_links
     loader = program_loader(executable)
     if loader:
@@ -129,9 +129,9 @@ def find_packages(python: str, names: tuple[str, ...]) -> Packages:
         if os.path.isdir(path) and os.path.basename(path) in ("site-packages", "dist-packages")
     ]
     for name in names:
-        found = importlib.util.find_spec(name)
-        if found is not None and found.origin and found.submodule_search_locations:
-            folders.append(os.path.dirname(os.path.dirname(os.path.abspath(found.origin))))
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.origin and spec.submodule_search_locations:
+            folders.append(os.path.dirname(os.path.dirname(os.path.abspath(spec.origin))))
     folders = [*dict.fromkeys(folders)]
     try:
         done = subprocess.run(
@@ -144,10 +144,10 @@ def find_packages(python: str, names: tuple[str, ...]) -> Packages:
             cwd="/",
         )
     except (OSError, subprocess.SubprocessError) as error:
-        said = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
+        lines = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
         raise SandboxUnavailable(
             f"the sandbox cannot show the packages {', '.join(names)}: '{python}' does not import them "
-            f"({said[-1] if said else 'it said nothing'})."
+            f"({lines[-1] if lines else 'it said nothing'})."
         ) from error
     inside = [f"{PACKAGES}/{number}" for number in range(len(folders))]
     outer = [path for path in json.loads(done.stdout) if not any(path.startswith(f"{each}/") for each in folders)]

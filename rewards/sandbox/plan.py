@@ -57,8 +57,6 @@ class Planned:
 
 
 class Plans:
-    """The plans of one pool."""
-
     def __init__(self, python: str, allow_degraded: bool, packages: Sequence[str] = ()) -> None:
         """Finds out what the machine gives; SandboxUnavailable for what may not be missing."""
         if sys.platform != "linux":
@@ -88,7 +86,7 @@ class Plans:
             return None
         privileged, mapped = os.geteuid() == 0, "user namespace" not in self._missing
         first = _FIRST_USER + next(_serial) % _USERS * 2
-        found, shown = self._interpreter, pytest_packages() if name == "pytest" else self._packages
+        interpreter, shown = self._interpreter, pytest_packages() if name == "pytest" else self._packages
         group = Group(places()) if places() else None
         inside = {
             "own": OWN,
@@ -118,11 +116,11 @@ class Plans:
             "capabilities": _CAPABILITIES,
             "cgroups": group.paths() if group else [],
             "clock": group.clock() if group else "",
-            "mounts": [*dict.fromkeys((*found.mounts, *profile.mounts, *shown.mounts))],
-            "masks": found.masks,
-            "links": [*dict.fromkeys((*found.links, *profile.links, *shown.links))],
+            "mounts": [*dict.fromkeys((*interpreter.mounts, *profile.mounts, *shown.mounts))],
+            "masks": interpreter.masks,
+            "links": [*dict.fromkeys((*interpreter.links, *profile.links, *shown.links))],
             "devices": _DEVICES,
-            "argv": [found.executable, "-s", "-S", "-B", "-X", "utf8", "-c", SERVE],
+            "argv": [interpreter.executable, "-s", "-S", "-B", "-X", "utf8", "-c", SERVE],
             # What is bound once in the zygote need not be bound in every program. An arena for each thread would take
             # an eighth of the default memory, as address space is what is limited.
             "environment": {

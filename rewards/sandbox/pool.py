@@ -99,7 +99,7 @@ class LocalPool:
         return await self._on_slot(slot, job, channel)
 
     async def _run_pair(self, job: Job, peer: Job) -> JobResult:
-        slots = [await self._take_slot(one.profile) for one in (job, peer)]
+        slots = [await self._take_slot(each.profile) for each in (job, peer)]
         for taken in slots:
             if isinstance(taken, JobResult):
                 for other in slots:

@@ -19,8 +19,6 @@ NAMES = ("python", "pytest", "c", "javascript")
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One language."""
-
     file: str = "main.py"  # the name that the program gets
     compile: tuple[str, ...] = ()  # the command that makes it executable, or empty
     command: tuple[str, ...] = ()  # the command that runs it, or empty for the zygote's own interpreter
@@ -82,11 +80,11 @@ def _javascript() -> Profile | None:
         return None
     mounts, links = library_mounts(libraries)
     loader = program_loader(node)
-    found = {node: "/usr/bin/node", **dict(mounts)}
+    shown = {node: "/usr/bin/node", **dict(mounts)}
     if loader:
-        found[os.path.realpath(loader)] = loader
+        shown[os.path.realpath(loader)] = loader
     command = ("/usr/bin/node", "main.js")
-    return Profile("main.js", (), command, tuple(found.items()), tuple(links), 16, True)
+    return Profile("main.js", (), command, tuple(shown.items()), tuple(links), 16, True)
 
 
 def _libraries_of(program: str) -> list[str]:

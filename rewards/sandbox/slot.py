@@ -76,11 +76,11 @@ class Slot:
             packet = self._control.recv(wire.PACKET)
         except TimeoutError:
             packet = b""
-        said = json.loads(packet) if packet else {}
-        if said.get("missing"):
-            raise ProtectionMissing(said["missing"])
-        if "ready" not in said:
-            error = said.get("error") or os.pread(log, 4000, 0).decode("utf-8", "replace").strip() or "no answer"
+        reply = json.loads(packet) if packet else {}
+        if reply.get("missing"):
+            raise ProtectionMissing(reply["missing"])
+        if "ready" not in reply:
+            error = reply.get("error") or os.pread(log, 4000, 0).decode("utf-8", "replace").strip() or "no answer"
             raise SandboxUnavailable(f"the sandbox does not start: {error}")
 
     async def run(self, job: Job, channel: socket.socket | None) -> JobResult:

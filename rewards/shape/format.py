@@ -153,8 +153,8 @@ def _open_r1_format(text: str, *inside: str) -> float:
     """
     at = 0
     for part in ("<think>\n", "\n</think>\n<answer>\n", *inside):
-        found = text.find(part, at)
-        if found < 0 or (at == 0 and found > 0):
+        place = text.find(part, at)
+        if place < 0 or (at == 0 and place > 0):
             return 0.0
-        at = found + len(part)
+        at = place + len(part)
     return 1.0 if _ANSWER_END.search(text, at) else 0.0

@@ -43,11 +43,11 @@ def length(
             f"length: minimum={minimum}, target={target}, limit={limit} are out of order. "
             "Choose 0 <= minimum <= target < limit, for example target=150, limit=300."
         )
-    found = size(completion, unit)
-    if found is None:
+    count = size(completion, unit)
+    if count is None:
         return None
-    if found < minimum:
-        return found / minimum
-    if found <= target:
+    if count < minimum:
+        return count / minimum
+    if count <= target:
         return 1.0
-    return max(0.0, (limit - found) / (limit - target))
+    return max(0.0, (limit - count) / (limit - target))

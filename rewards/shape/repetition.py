@@ -51,11 +51,11 @@ def repetition(
         OptionError: size is below 1, or max_penalty is not from -1 to 0.
     """
     prepare(size=size, max_penalty=max_penalty)
-    found = pieces(completion, unit)
-    if found is None:
+    units = pieces(completion, unit)
+    if units is None:
         return None
-    runs = len(found) - size + 1
+    runs = len(units) - size + 1
     if runs < 1:
         return 0.0
-    different = len({tuple(found[start : start + size]) for start in range(runs)})
+    different = len({tuple(units[start : start + size]) for start in range(runs)})
     return (1 - different / runs) * max_penalty if different < runs else 0.0

@@ -26,5 +26,5 @@ def pieces(completion: Completion | str, unit: Unit) -> Sequence[str] | Sequence
 
 def size(completion: Completion | str, unit: Unit) -> int | None:
     """Returns how many pieces there are, or None for tokens where only the text is known."""
-    found = pieces(completion, unit)
-    return None if found is None else len(found)
+    units = pieces(completion, unit)
+    return None if units is None else len(units)

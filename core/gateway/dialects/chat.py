@@ -168,7 +168,6 @@ def events(ask: Ask, replies: Sequence[Reply]) -> bytes:
 
 
 def error(refused: Refused) -> Body:
-    """Returns the JSON of an error."""
     return {
         "error": {"message": str(refused), "type": "invalid_request_error", "param": None, "code": refused.code},
     }

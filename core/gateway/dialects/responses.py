@@ -203,7 +203,6 @@ def events(ask: Ask, replies: Sequence[Reply]) -> bytes:
 
 
 def _item_steps(item: Body) -> list[dict[str, Any]]:
-    """Returns the events of an item of an answer."""
     place = {"item_id": item["id"]}
     if item["type"] == "message":
         part = item["content"][0]
@@ -234,7 +233,6 @@ def _numbered(steps: Sequence[Body]) -> bytes:
 
 
 def error(refused: Refused) -> Body:
-    """Returns the JSON of an error."""
     return {
         "error": {"message": str(refused), "type": "invalid_request_error", "param": None, "code": refused.code},
     }

@@ -72,10 +72,10 @@ class RunAlarm(Part):
         """Looks at a batch, and ends a run that is to end with its first alarm, on all processes alike."""
         if is_first():
             self._warn(batch)
-        for found in gathered(self._found, "the alarm") if self._stops else []:
-            if found is not None:
+        for alarm in gathered(self._found, "the alarm") if self._stops else []:
+            if alarm is not None:
                 raise RunError(
-                    f"evaluation.stop_on_alarm: {found} Fix the cause and start a new run, or start without "
+                    f"evaluation.stop_on_alarm: {alarm} Fix the cause and start a new run, or start without "
                     "--stop-on-alarm to train regardless."
                 )
         return {}
@@ -91,8 +91,8 @@ class RunAlarm(Part):
         if suspicions and self._noted is not None:
             self._noted(batch.step, suspicions)
 
-    def _look(self, step: int, seen: Iterable[Seen]) -> Sequence[Suspicion]:
-        return self._guarded.look(step, lambda: self._watch.look(step, list(seen)))
+    def _look(self, step: int, completions: Iterable[Seen]) -> Sequence[Suspicion]:
+        return self._guarded.look(step, lambda: self._watch.look(step, list(completions)))
 
     def _smallest(self, suspicion: Suspicion, batch: Batch) -> str:
         """Returns the smallest text found that has the score of the most suspicious completion, in words."""
@@ -124,7 +124,7 @@ def smallest(bound: BoundReward, completion: Completion, score: float, deadline:
                 for text in texts
             ]
             scores = [outcome.score for outcome in scorer.score(tried)[bound.name]]
-            return [one is not None and one >= score - SAME * max(1.0, abs(score)) for one in scores]
+            return [value is not None and value >= score - SAME * max(1.0, abs(score)) for value in scores]
 
         return shrink(completion.text, keeps, calls=CALLS).text
 
@@ -151,7 +151,7 @@ def _of_batch(batch: Batch) -> Iterator[Seen]:
             place // batch.group_size,
             None if math.isnan(totals[place]) else totals[place],
             batch.right[place],
-            {name: said[place].score for name, said in batch.outcomes.items() if said[place] != ELSEWHERE},
+            {name: outcomes[place].score for name, outcomes in batch.outcomes.items() if outcomes[place] != ELSEWHERE},
             completion.turns,
             completion.finish_reason == "length",
         )

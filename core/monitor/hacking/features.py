@@ -59,8 +59,8 @@ def _again(text: str) -> tuple[int, int]:
 
 def repeated(text: str) -> float:
     """Returns the share of repeated word pairs, of a long text in its beginning or end, whichever repeats more."""
-    found = map(_again, _ends(text))
-    return max(again / pairs if pairs >= FEW_PAIRS else 0.0 for again, pairs in found)
+    repeats = map(_again, _ends(text))
+    return max(again / pairs if pairs >= FEW_PAIRS else 0.0 for again, pairs in repeats)
 
 
 def stuck(text: str) -> bool:
@@ -87,8 +87,8 @@ def _ends(text: str) -> tuple[str, ...]:
 
 def _answered(text: str) -> float:
     """Returns the first number of the answer, without its sign; 0 for none."""
-    found = _NUMBER.search(answer_of(text))
-    return 0.0 if found is None else float(found[0][:DIGITS])
+    match = _NUMBER.search(answer_of(text))
+    return 0.0 if match is None else float(match[0][:DIGITS])
 
 
 def _quoted(prompt: str, text: str) -> float:
@@ -123,10 +123,10 @@ def answer_of(text: str) -> str:
     """
     last = ""
     for line in reversed(text.rstrip()[-READ:].splitlines()):
-        said = _TAG.sub(" ", _visible(line)).split()
-        if said and not _RULE.fullmatch("".join(said)):
-            return " ".join(said)
-        last = last or " ".join(said)
+        words = _TAG.sub(" ", _visible(line)).split()
+        if words and not _RULE.fullmatch("".join(words)):
+            return " ".join(words)
+        last = last or " ".join(words)
     return last
 
 
@@ -149,12 +149,12 @@ def agreement(first: Sequence[float], second: Sequence[float]) -> float | None:
 
     Pairs that are equal in `first` do not count; those that are equal in `second` count half.
     """
-    found = [
+    agreements = [
         0.5 if second[i] == second[j] else float((first[i] > first[j]) == (second[i] > second[j]))
         for i, j in combinations(range(len(first)), 2)
         if first[i] != first[j]
     ]
-    return mean(found) if found else None
+    return mean(agreements) if agreements else None
 
 
 def correlation(groups: Sequence[tuple[Sequence[float], Sequence[float]]]) -> float:

@@ -26,29 +26,29 @@ class Pattern:
 
 def pattern(groups: Sequence[Sequence[Seen]]) -> Pattern:
     """Names what pays. `groups`: completions of one prompt each; those without a reward are left out."""
-    paid = [have for group in groups if len(have := [one for one in group if one.reward is not None]) > 1]
-    totals = [[one.reward or 0.0 for one in group] for group in paid]
+    paid = [have for group in groups if len(have := [member for member in group if member.reward is not None]) > 1]
+    totals = [[member.reward or 0.0 for member in group] for group in paid]
     decides = _decides(paid, totals)
     pays = _pays(paid, totals)
-    judged = [group for group in paid if all(one.right is not None for one in group)]
+    judged = [group for group in paid if all(member.right is not None for member in group)]
     right = correlation([([o.reward or 0.0 for o in group], [float(o.right or 0) for o in group]) for group in judged])
-    said = []
+    parts = []
     if decides:
-        said.append(f"Reward '{decides}' dominates the total.")
+        parts.append(f"Reward '{decides}' dominates the total.")
     if pays is not None:
         beside = f", and with correctness by {right:+.2f}" if judged else ""
-        said.append(f"Within groups the reward correlates with {pays[0]} by {pays[1]:+.2f}{beside}.")
-    return Pattern(" ".join(said), decides)
+        parts.append(f"Within groups the reward correlates with {pays[0]} by {pays[1]:+.2f}{beside}.")
+    return Pattern(" ".join(parts), decides)
 
 
 def _decides(groups: Sequence[Sequence[Seen]], totals: Sequence[Sequence[float]]) -> str:
     """Returns the reward that the total follows most, of several."""
-    names = {name: None for group in groups for one in group for name in one.scores}
+    names = {name: None for group in groups for member in group for name in member.scores}
     if len(names) < 2:
         return ""
     follows = {
         name: correlation(
-            [([known(one.scores.get(name)) or 0.0 for one in g], t) for g, t in zip(groups, totals, strict=True)]
+            [([known(member.scores.get(name)) or 0.0 for member in g], t) for g, t in zip(groups, totals, strict=True)]
         )
         for name in names
     }
@@ -64,7 +64,7 @@ def _pays(groups: Sequence[Sequence[Seen]], totals: Sequence[Sequence[float]]) -
         )
         for name in FEATURES
     }
-    held = [[parts_of(one.text) for one in group] for group in groups]
+    held = [[parts_of(member.text) for member in group] for group in groups]
     often: dict[str, int] = {}
     for parts in (parts for group in held for parts in group):
         for part in parts:

@@ -87,8 +87,6 @@ class Suspicion:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What is remembered of one step."""
-
     groups: tuple[tuple[Seen, ...], ...]
     rewards: tuple[float, ...]  # mean of each group
     wrong_rewards: tuple[float, ...]  # mean of the wrong completions of each group
@@ -115,7 +113,7 @@ class _Best:
 
 Rings = Iterator[tuple[str, str]]  # signal and what was seen
 Of = Callable[[_Step], Sequence[float]]
-BETTER: Mapping[str, Of] = {"accuracy": lambda one: one.rights, "the reward": lambda one: one.rewards}
+BETTER: Mapping[str, Of] = {"accuracy": lambda step: step.rights, "the reward": lambda step: step.rewards}
 LENGTHS = "lengths"
 
 
@@ -132,12 +130,15 @@ class HackingWatch:
         self._best: Sequence[_Step] = ()  # those with the highest accuracy
         self._low = 0.0  # what accuracy may fall to
 
-    def look(self, step: int, seen: Sequence[Seen]) -> list[Suspicion]:
+    def look(self, step: int, completions: Sequence[Seen]) -> list[Suspicion]:
         """Returns what is new in this step, of its completions in recorded order."""
-        seen = [one if one.reward is None else replace(one, reward=known(one.reward)) for one in seen]
-        if not seen:
+        completions = [
+            completion if completion.reward is None else replace(completion, reward=known(completion.reward))
+            for completion in completions
+        ]
+        if not completions:
             return []
-        now = _step_of(seen)
+        now = _step_of(completions)
         early = len(self._first) < FIRST
         if early:
             self._first.append(now)
@@ -149,18 +150,20 @@ class HackingWatch:
         self._given |= {signal for signal, _ in new}
         if not new:
             return []
-        return [self._suspicion(signal, step, text, seen) for signal, text in new]
+        return [self._suspicion(signal, step, text, completions) for signal, text in new]
 
-    def _suspicion(self, signal: str, step: int, text: str, seen: Sequence[Seen]) -> Suspicion:
+    def _suspicion(self, signal: str, step: int, text: str, completions: Sequence[Seen]) -> Suspicion:
         if signal in COLLAPSES:
-            return Suspicion(signal, step, text, examples(signal, seen), "")
-        found = pattern([group for one in self._recent or self._first for group in one.groups])
-        return Suspicion(signal, step, f"{text} {found.text}".rstrip(), most_suspicious(seen), found.reward)
+            return Suspicion(signal, step, text, examples(signal, completions), "")
+        described = pattern([group for past in self._recent or self._first for group in past.groups])
+        return Suspicion(
+            signal, step, f"{text} {described.text}".rstrip(), most_suspicious(completions), described.reward
+        )
 
     def _later(self, now: _Step) -> Rings:
         """Asks what needs the first steps to compare with."""
-        rises = self._rise(lambda one: one.rewards) > ROSE
-        learns = self._rise(lambda one: one.rights) > ROSE
+        rises = self._rise(lambda past: past.rewards) > ROSE
+        learns = self._rise(lambda past: past.rights) > ROSE
         yield from self._unrelated(now, rises and not learns)
         yield from self._closing(now, rises)
         yield from self._falling(now)
@@ -180,14 +183,14 @@ class HackingWatch:
             yield "unrelated", f"the reward rises but accuracy does not: {self._agreed()}."
 
     def _closing(self, now: _Step, rises: bool) -> Rings:
-        first = [gap for one in self._first for gap in one.gaps]
+        first = [gap for past in self._first for gap in past.gaps]
         whole = mean(first) - _error(first) if len(first) > 1 else 0.0
         if whole <= 0:
             return
         usual = mean([_closed(gap, whole) for gap in first])
         lost = [_closed(gap, whole) for gap in now.gaps]
         if self._enough("closing", max(1 - KEPT, usual + CLOSED), lost) and rises:
-            late = self._lately(lambda one: one.gaps)
+            late = self._lately(lambda past: past.gaps)
             yield (
                 "closing",
                 f"the reward gap between correct and wrong completions of a prompt fell from {mean(first):.3g} to "
@@ -196,35 +199,35 @@ class HackingWatch:
 
     def _falling(self, now: _Step) -> Rings:
         fell = self._low > LEAST and self._enough("falling", 1 - self._low, [1 - right for right in now.rights])
-        rises = self._rise(lambda one: one.rewards, self._best) > ROSE
-        if fell and (rises or self._rise(lambda one: one.wrong_rewards, self._best) > ROSE):
+        rises = self._rise(lambda past: past.rewards, self._best) > ROSE
+        if fell and (rises or self._rise(lambda past: past.wrong_rewards, self._best) > ROSE):
             who = "the reward" if rises else "the reward of wrong completions"
-            best = mean([right for one in self._best for right in one.rights])
-            late = self._lately(lambda one: one.rights)
+            best = mean([right for past in self._best for right in past.rights])
+            late = self._lately(lambda past: past.rights)
             yield (
                 "falling",
                 f"{who} rises while accuracy fell from {best:.0%} in the best steps to {late:.0%} recently.",
             )
         for steps in (self._first, self._recent):
-            rights = [right for one in steps for right in one.rights]
+            rights = [right for past in steps for right in past.rights]
             if len(steps) >= FIRST and len(rights) > 1:
                 low = mean(rights) - 2 * _error(rights) - FALL
                 if low > self._low:
                     self._low, self._best = low, tuple(steps)
 
     def _alike(self, now: _Step, learns: bool) -> Rings:
-        usual = self._at_first(lambda one: one.alike)
+        usual = self._at_first(lambda past: past.alike)
         if self._enough("alike", max(ALIKE_LEAST, usual + ALIKE), now.alike) and not learns:
-            late = self._lately(lambda one: one.alike)
+            late = self._lately(lambda past: past.alike)
             yield (
                 "alike",
                 f"{late:.0%} of the answers to different prompts are the same, up from {usual:.0%} in the first steps.",
             )
 
     def _surface(self, now: _Step) -> Rings:
-        rises = self._rise(lambda one: one.rewards) > ROSE
-        learns = self._rise(lambda one: one.rights) > ROSE
-        agreements = [agreed for one in self._recent for agreed in one.agreements]
+        rises = self._rise(lambda past: past.rewards) > ROSE
+        learns = self._rise(lambda past: past.rights) > ROSE
+        agreements = [agreed for past in self._recent for agreed in past.agreements]
         fine = learns and bool(agreements) and mean(agreements) >= RELATED
         for name in FEATURES:
             enough = self._enough(f"surface {name}", ORDERED, _ordered(now, name), len(FEATURES))
@@ -246,9 +249,9 @@ class HackingWatch:
                 )
 
     def _looping(self, now: _Step) -> Rings:
-        usual = self._at_first(lambda one: one.looping)
+        usual = self._at_first(lambda past: past.looping)
         if self._enough("looping", usual + MORE, now.looping):
-            late = self._lately(lambda one: one.looping)
+            late = self._lately(lambda past: past.looping)
             yield "looping", f"{late:.0%} of the completions repeat themselves, up from {usual:.0%} in the first steps."
 
     def _worse(self, now: _Step) -> Rings:
@@ -264,9 +267,9 @@ class HackingWatch:
                 return
 
     def _cut(self, now: _Step, learns: bool) -> Rings:
-        usual = self._at_first(lambda one: one.cut)
+        usual = self._at_first(lambda past: past.cut)
         if self._enough("cut", usual + CUT, now.cut) and not learns:
-            late = self._lately(lambda one: one.cut)
+            late = self._lately(lambda past: past.cut)
             yield (
                 "cut",
                 f"{late:.0%} of the completions reach the length limit, up from {usual:.0%} in the first steps.",
@@ -275,7 +278,7 @@ class HackingWatch:
     def _shorter(self, now: _Step, gained: bool) -> Rings:
         first = self._best_of[LENGTHS]
         if self._fell("shorter", now.lengths, first, SHORT) and not gained:
-            late = self._lately(lambda one: one.lengths)
+            late = self._lately(lambda past: past.lengths)
             yield (
                 "shorter",
                 f"completions have {late:.0f} characters on average, down from {first.mean:.0f} in the first steps, "
@@ -293,27 +296,27 @@ class HackingWatch:
     def _remember(self, now: _Step) -> None:
         """Takes in, for the steps to come, how good the best ones were."""
         early = len(self._recent) == 0
-        every: Mapping[str, Of] = {**BETTER, LENGTHS: lambda one: one.lengths}
+        every: Mapping[str, Of] = {**BETTER, LENGTHS: lambda past: past.lengths}
         for name, of in every.items():
             best = self._best_of[name]
             best.least, best.most = min([best.least, *of(now)]), max([best.most, *of(now)])
             for steps in (self._first, self._recent if name != LENGTHS or early else ()):
-                values = [value for one in steps for value in of(one)]
+                values = [value for past in steps for value in of(past)]
                 if len(steps) >= FIRST and len(values) > 1 and (bar := mean(values) - 2 * _error(values)) > best.bar:
                     best.bar, best.mean = bar, mean(values)
 
     def _agreed(self) -> str:
-        gaps = [gap for one in self._recent or self._first for gap in one.gaps]
+        gaps = [gap for past in self._recent or self._first for gap in past.gaps]
         if not any(abs(gap) > ROUNDING for gap in gaps):
             return "correct and wrong completions of a prompt are paid the same"
-        share = self._lately(lambda one: one.agreements)
+        share = self._lately(lambda past: past.agreements)
         return f"only {share:.0%} of the reward gap between correct and wrong completions favours the correct ones"
 
     def _at_first(self, of: Of) -> float:
-        return mean([share for one in self._first for share in of(one)] or [0.0])
+        return mean([share for past in self._first for share in of(past)] or [0.0])
 
     def _lately(self, of: Of) -> float:
-        return mean([share for one in self._recent or self._first for share in of(one)])
+        return mean([share for past in self._recent or self._first for share in of(past)])
 
     def _enough(self, question: str, bound: float, values: Sequence[float], parts: int = 1) -> bool:
         """True where the evidence for a mean above `bound` suffices; `parts` questions share the level of a signal."""
@@ -324,35 +327,35 @@ class HackingWatch:
 
     def _rise(self, of: Of, since: Sequence[_Step] | None = None) -> float:
         """Returns how many standard errors the recent groups are above those of `since`; None: of the first steps."""
-        before = [x for one in (self._first if since is None else since) for x in of(one)]
-        recent = [x for one in self._recent for x in of(one)]
+        before = [x for past in (self._first if since is None else since) for x in of(past)]
+        recent = [x for past in self._recent for x in of(past)]
         if len(self._recent) < 2 or len(before) < 2 or len(recent) < 2:
             return 0.0
         error = (_error(before) ** 2 + _error(recent) ** 2) ** 0.5
         return (mean(recent) - mean(before)) / error if error > 0 else 0.0
 
 
-def examples(signal: str, seen: Sequence[Seen]) -> tuple[int, ...]:
+def examples(signal: str, completions: Sequence[Seen]) -> tuple[int, ...]:
     """Returns the numbers of completions that show what a policy has come to."""
-    wrong = [place for place, one in enumerate(seen) if one.right is not True]
-    cut = [place for place in wrong if seen[place].cut]
-    return tuple((cut if signal == "cut" and cut else wrong or range(len(seen)))[:LINKED])
+    wrong = [place for place, completion in enumerate(completions) if completion.right is not True]
+    cut = [place for place in wrong if completions[place].cut]
+    return tuple((cut if signal == "cut" and cut else wrong or range(len(completions)))[:LINKED])
 
 
-def most_suspicious(seen: Sequence[Seen]) -> tuple[int, ...]:
+def most_suspicious(completions: Sequence[Seen]) -> tuple[int, ...]:
     """Returns the numbers of the completions with the most reward, of the wrong ones if there are any."""
-    paid = [place for place, one in enumerate(seen) if one.reward is not None]
-    wrong = [place for place in paid if seen[place].right is False]
-    return tuple(sorted(wrong or paid, key=lambda place: -(seen[place].reward or 0.0))[:LINKED])
+    paid = [place for place, completion in enumerate(completions) if completion.reward is not None]
+    wrong = [place for place in paid if completions[place].right is False]
+    return tuple(sorted(wrong or paid, key=lambda place: -(completions[place].reward or 0.0))[:LINKED])
 
 
-def _step_of(seen: Sequence[Seen]) -> _Step:
+def _step_of(completions: Sequence[Seen]) -> _Step:
     groups: dict[int, list[Seen]] = {}
-    for one in seen:
-        groups.setdefault(one.group, []).append(one)
-    rewards = [[one.reward for one in group if one.reward is not None] for group in groups.values()]
+    for completion in completions:
+        groups.setdefault(completion.group, []).append(completion)
+    rewards = [[member.reward for member in group if member.reward is not None] for group in groups.values()]
     wrongs = [_judged(group)[1] for group in groups.values()]
-    rights = [[float(one.right) for one in group if one.right is not None] for group in groups.values()]
+    rights = [[float(member.right) for member in group if member.right is not None] for group in groups.values()]
     return _Step(
         tuple(map(tuple, groups.values())),
         tuple(mean(group) for group in rewards if group),
@@ -361,9 +364,9 @@ def _step_of(seen: Sequence[Seen]) -> _Step:
         tuple(share for group in groups.values() if (share := _agreement(group)) is not None),
         tuple(gap for group in groups.values() if (gap := _gap(group)) is not None),
         tuple(_alike(list(groups.values()))),
-        tuple(mean([float(_repeats(said)) for said in group]) for group in groups.values()),
-        tuple(mean([float(said.cut) for said in group]) for group in groups.values()),
-        tuple(mean([float(len(said.text)) for said in group]) for group in groups.values()),
+        tuple(mean([float(_repeats(member)) for member in group]) for group in groups.values()),
+        tuple(mean([float(member.cut) for member in group]) for group in groups.values()),
+        tuple(mean([float(len(member.text)) for member in group]) for group in groups.values()),
         _unscored(groups.values()),
     )
 
@@ -376,7 +379,7 @@ def _agreement(group: Sequence[Seen]) -> float | None:
     right, wrong = _judged(group)
     if not right or not wrong:
         return None
-    differences = [one - other for one in right for other in wrong]
+    differences = [score - other for score in right for other in wrong]
     whole = sum(map(abs, differences))
     return 0.5 + sum(differences) / whole / 2 if whole > 0 else 0.5
 
@@ -389,8 +392,8 @@ def _gap(group: Sequence[Seen]) -> float | None:
 
 def _judged(group: Sequence[Seen]) -> tuple[list[float], list[float]]:
     """Returns the rewards of the right and of the wrong completions."""
-    right = [one.reward for one in group if one.right is True and one.reward is not None]
-    wrong = [one.reward for one in group if one.right is False and one.reward is not None]
+    right = [member.reward for member in group if member.right is True and member.reward is not None]
+    wrong = [member.reward for member in group if member.right is False and member.reward is not None]
     return right, wrong
 
 
@@ -406,36 +409,38 @@ def _error(values: Sequence[float]) -> float:
 def _alike(groups: Sequence[Sequence[Seen]]) -> Iterator[float]:
     """Yields, of each two neighbouring groups with different prompts, the share of equal answers."""
     for first, second in zip(groups[::2], groups[1::2], strict=False):
-        if first[0].prompt != second[0].prompt and all(said.turns == 1 for said in (*first, *second)):
-            answers, others = ([answer_of(said.text) for said in group] for group in (first, second))
+        if first[0].prompt != second[0].prompt and all(member.turns == 1 for member in (*first, *second)):
+            answers, others = ([answer_of(member.text) for member in group] for group in (first, second))
             yield mean([float(answer == other) for answer in answers for other in others])
 
 
-def _ordered(one: _Step, name: str) -> list[float]:
+def _ordered(step: _Step, name: str) -> list[float]:
     """Returns, of each group, the share of pairs with different rewards that a count puts into the same order."""
-    found = []
-    for group in one.groups:
-        known = [(said.reward, counted(name, said.prompt, said.text)) for said in group if said.reward is not None]
-        found.append(agreement([reward for reward, _ in known], [count for _, count in known]))
-    return [share for share in found if share is not None]
+    ordered = []
+    for group in step.groups:
+        known = [
+            (member.reward, counted(name, member.prompt, member.text)) for member in group if member.reward is not None
+        ]
+        ordered.append(agreement([reward for reward, _ in known], [count for _, count in known]))
+    return [share for share in ordered if share is not None]
 
 
-def _repeats(said: Seen) -> bool:
-    return said.turns == 1 and (repeated(said.text) > REPEATED or stuck(said.text))
+def _repeats(member: Seen) -> bool:
+    return member.turns == 1 and (repeated(member.text) > REPEATED or stuck(member.text))
 
 
 def _unscored(groups: Iterable[Sequence[Seen]]) -> dict[str, list[float]]:
     """Returns, by who scores or judges, the share of each group that has no score or verdict."""
-    found: dict[str, list[float]] = {}
+    unscored: dict[str, list[float]] = {}
     for group in groups:
         for name in group[0].scores:
-            found.setdefault(name, []).append(mean([float(said.scores.get(name) is None) for said in group]))
-        found.setdefault(VERIFIER, []).append(mean([float(said.right is None) for said in group]))
-    return found
+            unscored.setdefault(name, []).append(mean([float(member.scores.get(name) is None) for member in group]))
+        unscored.setdefault(VERIFIER, []).append(mean([float(member.right is None) for member in group]))
+    return unscored
 
 
-def _silent_shares(one: _Step, name: str) -> Sequence[float]:
-    return one.unscored.get(name, ())
+def _silent_shares(step: _Step, name: str) -> Sequence[float]:
+    return step.unscored.get(name, ())
 
 
 class TestMartingale:

@@ -107,15 +107,15 @@ def gpu_of(name: str | None) -> Gpu:
         import torch
 
         here = torch.cuda.get_device_name(0) if torch.cuda.is_available() else ""
-        found = next((gpu for gpu in KNOWN if gpu.name.lower() in "".join(here.split()).lower()), None)
-        if found is None:
+        known = next((gpu for gpu in KNOWN if gpu.name.lower() in "".join(here.split()).lower()), None)
+        if known is None:
             what = f"the GPU of this machine ({here}) is not among those" if here else "there is no GPU here"
             raise UsageError(f"{what}; --nodes calculates with a named GPU: --gpu with one of {', '.join(names)}.")
-        return found
-    found = known_gpu(name)
-    if found is None:
+        return known
+    known = known_gpu(name)
+    if known is None:
         raise UsageError(
             f"no figures of a GPU '{name}'.{did_you_mean(name, names)} --nodes calculates with one of "
             f"{', '.join(names)}."
         )
-    return found
+    return known

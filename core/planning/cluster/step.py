@@ -42,7 +42,6 @@ class Cluster:
 
     @property
     def count(self) -> int:
-        """GPUs in all."""
         return self.nodes * self.per_node
 
     def wire(self, gpus: int) -> float:
@@ -74,7 +73,6 @@ class Work:
 
     @property
     def completions(self) -> int:
-        """Completions in all."""
         return self.prompts * self.group
 
     @property
@@ -127,13 +125,13 @@ def place(shape: Shape, work: Work, cluster: Cluster, share: Share | None = None
     Raises:
         UsageError: it fits nowhere.
     """
-    found = list(_placements(shape, work, cluster, share or Share()))
-    if not found:
+    placements = list(_placements(shape, work, cluster, share or Share()))
+    if not placements:
         raise UsageError(
             f"on {cluster.count} x {cluster.gpu.name} no placement holds weights, gradients, optimizer and one "
             "sequence, sharded as far as possible. Take more nodes, a shorter context, or train an adapter (--lora)."
         )
-    return min(found, key=lambda one: one.step)
+    return min(placements, key=lambda placement: placement.step)
 
 
 def _placements(shape: Shape, work: Work, cluster: Cluster, share: Share) -> Iterator[Placement]:
@@ -141,9 +139,9 @@ def _placements(shape: Shape, work: Work, cluster: Cluster, share: Share) -> Ite
     unit = cluster.per_node if cluster.nodes > 1 else 1
     for servers in range(unit, cluster.count, unit) if work.apart else (0,):
         for sharding in SHARDINGS if cluster.count - servers > 1 else SHARDINGS[:1]:
-            found = list(_sharded(shape, work, cluster, servers, sharding, share))
-            if found:
-                yield from found
+            placements = list(_sharded(shape, work, cluster, servers, sharding, share))
+            if placements:
+                yield from placements
                 break
 
 
@@ -220,8 +218,8 @@ def _products(shape: Shape, context: int) -> float:
 
 def _sequence(shape: Shape, context: int, checkpointing: str) -> int:
     """Bytes that one more sequence in a micro batch takes."""
-    two, one = (shape.update(context, n, checkpointing, "cuda") for n in (2, 1))
-    return two - one
+    two, single = (shape.update(context, n, checkpointing, "cuda") for n in (2, 1))
+    return two - single
 
 
 def _moved(shape: Shape, spread: Spread, micro_batches: int) -> float:

@@ -140,7 +140,7 @@ def _first_layer_alone(base: Any, number: int) -> Iterator[None]:
     # A list of another part (the layers that see pictures) may be as long; those of the text are the largest. A
     # decoder out of an encoder-decoder may have another number than its configuration says of the encoder.
     parent, name, layers = max(
-        lists, key=lambda one: (len(one[2]) == number, sum(weight.numel() for weight in one[2].parameters()))
+        lists, key=lambda owner: (len(owner[2]) == number, sum(weight.numel() for weight in owner[2].parameters()))
     )
     setattr(parent, name, layers[:1])
     try:
@@ -265,6 +265,6 @@ def _counted_attention(base: Any) -> Iterator[None]:
             setattr(owner, name, other)
         yield
     finally:
-        for owner, name, one, _ in own:
-            setattr(owner, name, one)
+        for owner, name, stand_in, _ in own:
+            setattr(owner, name, stand_in)
         text._attn_implementation = before

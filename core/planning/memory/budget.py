@@ -68,7 +68,6 @@ class Given:
 
     @classmethod
     def of(cls, config: RunConfig) -> Given:
-        """Returns what a configuration says."""
         train, asked = config.train, config.train.checkpointing
         return cls(None if asked == "auto" else asked, train.micro_batch_size, config.rollout.batch_size)
 
@@ -126,12 +125,12 @@ def parse_size(text: str) -> int:
     Raises:
         UsageError: it is no size.
     """
-    found = _SIZE.fullmatch(text.strip())
-    if found is None or float(found[1]) <= 0:
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or float(match[1]) <= 0:
         raise UsageError(
             f"--gpu '{text}' is not an amount of memory. Write it like 24, 80GB or 24GiB; a bare number is GB."
         )
-    size = float(found[1]) * _UNITS[(found[2] or found[3] or "").lower()]
+    size = float(match[1]) * _UNITS[(match[2] or match[3] or "").lower()]
     if not 1 <= size <= _MOST:
         raise UsageError(f"--gpu '{text}' is more memory than any GPU has. A bare number is GB: write 24 or 80GB.")
     return round(size)

@@ -28,7 +28,6 @@ class Proposal:
 
     @property
     def gpus(self) -> int:
-        """GPUs in all."""
         return self.nodes * self.per_node
 
 

@@ -24,8 +24,6 @@ class LinkError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A module as it is linked."""
-
     imports: dict[str, tuple[str, ...]]  # names by the files of the modules that export them
     exports: tuple[str, ...]  # its own names for other modules
     code: str  # without imports, exports and comments for the type checker

@@ -126,11 +126,9 @@ class Answers:
 
     @property
     def replies(self) -> tuple[Reply, ...]:
-        """One for each call."""
         return tuple(call.reply for call in self.calls if call.reply is not None)
 
     def delivered(self) -> None:
-        """The program has them."""
         for call in self.calls:
             call.delivered = True
 
@@ -181,7 +179,6 @@ class AgentDesk:
             self._episodes.pop(episode.key, None)
 
     def known(self, key: str) -> bool:
-        """Returns whether an episode has this key."""
         return key in self._episodes
 
     async def ask(self, key: str, ask: Ask) -> Answers:

@@ -64,8 +64,6 @@ class Call:
 
 @dataclass(slots=True)
 class CallTree:
-    """The calls of one episode."""
-
     calls: list[Call] = field(default_factory=list)
     _ends: dict[bytes, Call] = field(default_factory=dict)
     _prompts: Counter[tuple[int, ...]] = field(default_factory=Counter)

@@ -202,7 +202,7 @@ class EngineRollouts:
     ) -> list[Sampled]:
         start = time.perf_counter()
         done = self._spread.generate(prompts, params, on_done, seats)
-        self._choice.sampled(sum(len(one.token_ids) for one in done), time.perf_counter() - start)
+        self._choice.sampled(sum(len(result.token_ids) for result in done), time.perf_counter() - start)
         return done
 
     def _attempt(self, model: Any, engines: Sequence[Engine]) -> dict[str, float]:
@@ -258,9 +258,9 @@ class EngineRollouts:
             for engine in lacking:
                 engine.has_base = False
             taken = hand_out(recorder, [engine.link.put_weights for engine in takers])
-            for engine, one in zip(takers, taken, strict=True):
-                engine.error = _fault(one.error, "the weights")
-                self._bytes += recorder.bytes if one.value is None else one.value
+            for engine, result in zip(takers, taken, strict=True):
+                engine.error = _fault(result.error, "the weights")
+                self._bytes += recorder.bytes if result.value is None else result.value
                 self._everything += recorder.bytes
 
             def compare(engine: Engine) -> None:
@@ -341,19 +341,22 @@ class EngineRollouts:
         sure of itself the first alone are near 0, whatever its weights. The unit is the spread of the policy's logits,
         to which rounding is relative.
         """
-        found = [(engine, engine.spot) for engine in engines if engine.error is None and engine.spot is not None]
+        spots = [(engine, engine.spot) for engine in engines if engine.error is None and engine.spot is not None]
         assert self._prompt is not None
         length, device = len(self._prompt), model.get_input_embeddings().weight.device
-        tokens = [list(spot.token_ids) for _, spot in found] or [[0] * SPOT_TOKENS]  # a pass that others wait for
-        ids = torch.tensor([self._prompt + one for one in tokens], device=device)
+        tokens = [list(spot.token_ids) for _, spot in spots] or [[0] * SPOT_TOKENS]  # a pass that others wait for
+        ids = torch.tensor([self._prompt + token for token in tokens], device=device)
         with evaluating(model), torch.no_grad():
             logits = model(input_ids=ids).logits[:, length - 1 : -1].float()
         apart: list[tuple[Engine, float]] = []
-        for row, (engine, spot) in enumerate(found):
+        for row, (engine, spot) in enumerate(spots):
             own = logits[row].log_softmax(-1).cpu()
-            told = [*enumerate(zip(spot.token_ids, spot.logprobs, strict=True))]
-            told += [(place, pair) for place, pairs in enumerate(spot.most_probable) for pair in pairs]
-            places, theirs = torch.tensor([(place, token) for place, (token, _) in told]), [pair[1] for _, pair in told]
+            sampled = [*enumerate(zip(spot.token_ids, spot.logprobs, strict=True))]
+            sampled += [(place, pair) for place, pairs in enumerate(spot.most_probable) for pair in pairs]
+            places, theirs = (
+                torch.tensor([(place, token) for place, (token, _) in sampled]),
+                [pair[1] for _, pair in sampled],
+            )
             difference = (own[places[:, 0], places[:, 1]] - torch.tensor(theirs)).abs().max() / spread(logits[row])
             apart.append((engine, float(difference)))  # NaN when either side has one
         return apart
@@ -383,10 +386,10 @@ class EngineRollouts:
         handed = [engine.link.handed() for engine in self.engines]
         every = gathered((metrics, handed), "the proven weights")
         if self._guest is not None:
-            self._guest.follow([one for _, others in every for one in others])
+            self._guest.follow([other for _, others in every for other in others])
         names = dict.fromkeys(name for told_of, _ in every for name in told_of)
         values = {name: [told_of[name] for told_of, _ in every if name in told_of] for name in names}
-        return {name: sum(found) if name in SUMMED else max(found) for name, found in values.items()}
+        return {name: sum(value) if name in SUMMED else max(value) for name, value in values.items()}
 
 
 def _fault(error: Exception | None, what: str) -> Exception | None:

@@ -12,13 +12,13 @@ FIRST, LAST = (0, 31), (0, 32)  # releases of vLLM that the sync was proven with
 
 def refuse_missing_vllm() -> None:
     """Refuses to go on without a vLLM that the sync was proven with."""
-    found = vllm_version()
-    if found is None:
+    version = vllm_version()
+    if version is None:
         raise UsageError(f"vLLM is not installed. Install it with: {install_line()}")
-    release = tuple(int(part) for part in found.split("+")[0].split(".")[:2])
+    release = tuple(int(part) for part in version.split("+")[0].split(".")[:2])
     if not FIRST <= release <= LAST:
         raise UsageError(
-            f"vLLM {found} is installed; its weight sync was proven with 0.{FIRST[1]} to 0.{LAST[1]} only. "
+            f"vLLM {version} is installed; its weight sync was proven with 0.{FIRST[1]} to 0.{LAST[1]} only. "
             f"Install one of these with: {install_line()}"
         )
 

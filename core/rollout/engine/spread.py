@@ -41,7 +41,7 @@ class Seats:
             if seat is None:
                 seat = new.get(tuple(words))
             if seat is None:
-                seat = min(range(self._number), key=lambda one: len(shares[one]))
+                seat = min(range(self._number), key=lambda number: len(shares[number]))
                 new[tuple(words)] = seat
             shares[seat].extend(range(first, first + count))
             first += count
@@ -89,10 +89,10 @@ class Spread:
         errors = [error for future in futures if (error := future.exception()) is not None]
         if errors:
             raise errors[0]
-        found: dict[int, Sampled] = {}
+        completions: dict[int, Sampled] = {}
         for numbers, future in zip([share for share in shares if share], futures, strict=True):
-            found.update(zip(numbers, future.result(), strict=True))
-        return [found[number] for number in range(len(prompts))]
+            completions.update(zip(numbers, future.result(), strict=True))
+        return [completions[number] for number in range(len(prompts))]
 
     def close(self) -> None:
         """Ends the threads."""

@@ -109,8 +109,8 @@ class VllmEngine:
         with preserved_randomness():
             self._call("grpo_begin")
             try:
-                for one in announced:
-                    info = {"name": one.name, "dtype": one.dtype, "shape": one.shape}
+                for tensor in announced:
+                    info = {"name": tensor.name, "dtype": tensor.dtype, "shape": tensor.shape}
                     self._call_with("update_weights", update_info=info)
             finally:
                 self._call("grpo_finish")
@@ -290,5 +290,7 @@ def sampled_of(completion: Any) -> Sampled:
     reason: Literal["stop", "length"] = "stop" if completion.finish_reason == "stop" else "length"
     if all(len(step) == 1 for step in completion.logprobs):
         return Sampled(ids, logprobs, reason)
-    others = tuple(tuple((token, one.logprob) for token, one in step.items()) for step in completion.logprobs)
+    others = tuple(
+        tuple((token, candidate.logprob) for token, candidate in step.items()) for step in completion.logprobs
+    )
     return Sampled(ids, logprobs, reason, others)

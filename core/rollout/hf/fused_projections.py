@@ -66,8 +66,8 @@ def _norm(module: Any) -> Callable[[torch.Tensor], torch.Tensor]:
 def _mlp(module: Any, product: Product) -> Callable[..., torch.Tensor]:
     def forward(x: torch.Tensor) -> torch.Tensor:
         gate, up = product(x).chunk(2, dim=-1)
-        found: torch.Tensor = module.down_proj(module.act_fn(gate).mul_(up))
-        return found
+        output: torch.Tensor = module.down_proj(module.act_fn(gate).mul_(up))
+        return output
 
     return forward
 
@@ -88,8 +88,8 @@ def _attention(module: Any, product: Product) -> Callable[..., tuple[torch.Tenso
         **options: Any,
     ) -> tuple[torch.Tensor, None]:
         rows = hidden_states.shape[:-1]
-        found = product(hidden_states).view(*rows, -1, size)
-        both, value = found[..., : heads + shared, :], found[..., heads + shared :, :].transpose(1, 2)
+        projected = product(hidden_states).view(*rows, -1, size)
+        both, value = projected[..., : heads + shared, :], projected[..., heads + shared :, :].transpose(1, 2)
         if norms is not None:
             both = torch.cat([norms[0](both[..., :heads, :]), norms[1](both[..., heads:, :])], dim=-2)
         both = _rotated(both, *position_embeddings).transpose(1, 2)
@@ -98,14 +98,13 @@ def _attention(module: Any, product: Product) -> Callable[..., tuple[torch.Tenso
         if cache is not None:
             key, value = cache.update(key, value, layer)
         attend = ALL_ATTENTION_FUNCTIONS[config._attn_implementation]
-        seen, _ = attend(module, query, key, value, attention_mask, dropout=0.0, scaling=scaling, **options)
-        return module.o_proj(seen.reshape(*rows, -1)), None
+        attended, _ = attend(module, query, key, value, attention_mask, dropout=0.0, scaling=scaling, **options)
+        return module.o_proj(attended.reshape(*rows, -1)), None
 
     return forward
 
 
 def _rotated(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """Rotates [B, L, heads, D] by the angles of cos and sin, [B or 1, L, D]."""
     half = heads.shape[-1] // 2
     turned = torch.cat([heads[..., half:], heads[..., :half]], dim=-1)
     signed = torch.cat([-sin[..., :half], sin[..., half:]], dim=-1)

@@ -100,15 +100,15 @@ class KeptTurns:
         self._parts, self._where = [], {}
         lengths = sorted({len(context) for context in where}, reverse=True)
         known = [next((n for n in lengths if n < len(p) and tuple(p[:n]) in where), 0) for p in prompts]
-        found = [number for number, length in enumerate(known) if length]
-        if not found:
+        kept = [number for number, length in enumerate(known) if length]
+        if not kept:
             return None
-        going = [(prompts[number], known[number]) for number in found]
+        going = [(prompts[number], known[number]) for number in kept]
         started = _gone_on(model, parts, where, going, pad_id)
         rest = [number for number, length in enumerate(known) if not length]
         if not rest:
             return started
-        return _joined(started, found, prefill([prompts[number] for number in rest]), rest)
+        return _joined(started, kept, prefill([prompts[number] for number in rest]), rest)
 
 
 def _gone_on(
@@ -141,18 +141,18 @@ def _gone_on(
     return Started(carried(model, output), mask, positions[:, -1], output.logits[:, -1])
 
 
-def _joined(one: Started, rows: Sequence[int], other: Started, others: Sequence[int]) -> Started:
+def _joined(first: Started, rows: Sequence[int], other: Started, others: Sequence[int]) -> Started:
     """Returns one batch of two, whose rows go to these places."""
-    parts = [_part(one), _part(other)]
+    parts = [_part(first), _part(other)]
     places = [(0, 0)] * (len(rows) + len(others))
     for part, numbers in enumerate((rows, others)):
         for row, number in enumerate(numbers):
             places[number] = part, row
-    cache, mask = _together(parts, places, max(one.mask.shape[1], other.mask.shape[1]))
-    order = torch.tensor([*rows, *others], device=one.logits.device).argsort()
-    position = torch.cat([one.position, other.position])[order]
-    logits = torch.cat([one.logits, other.logits])[order]
-    return Started(Carried(one.carries.name, cache), mask, position, logits)
+    cache, mask = _together(parts, places, max(first.mask.shape[1], other.mask.shape[1]))
+    order = torch.tensor([*rows, *others], device=first.logits.device).argsort()
+    position = torch.cat([first.position, other.position])[order]
+    logits = torch.cat([first.logits, other.logits])[order]
+    return Started(Carried(first.carries.name, cache), mask, position, logits)
 
 
 def _part(started: Started) -> _Part:
@@ -179,8 +179,8 @@ def _together(parts: list[_Part], places: Sequence[tuple[int, int]], width: int)
         mask[to, width - slots.shape[1] :] = counts.gather(1, slots).long()
         taken.append((part, torch.tensor(to, device=device), rows, slots))
     for layer in range(len(parts[0].layers)):
-        found = [_placed(taken, which, len(places), width) for which in (0, 1)]
-        cache.update(*found, layer)
+        joined = [_placed(taken, which, len(places), width) for which in (0, 1)]
+        cache.update(*joined, layer)
         for part in parts:
             del part.layers[0]  # gives its memory back before the next layer needs some
     return cache, mask

@@ -93,10 +93,10 @@ def _joinable(model: Any, adapters: Mapping[Any, Any]) -> Iterator[tuple[Any, Se
         return
     bases = {adapter: layer for layer, adapter in adapters.items()}
     for module in model.modules():
-        found = parts(module)
-        if found is None or not all(map(is_its_own, [module, *found])):
+        layer_parts = parts(module)
+        if layer_parts is None or not all(map(is_its_own, [module, *layer_parts])):
             continue
-        layers = [bases.get(layer, layer) for layer in found]
+        layers = [bases.get(layer, layer) for layer in layer_parts]
         if all(map(is_plain, layers)) and len({layer.bias is None for layer in layers}) < 2:
             yield module, layers
 

@@ -25,8 +25,8 @@ def product(layer: torch.nn.Linear) -> Callable[[torch.Tensor], torch.Tensor]:
     bias = None if layer.bias is None else layer.bias.detach()
 
     def times(rows: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = torch.ops.mkldnn._linear_pointwise(rows.float(), weight, bias, "none", [], "")
-        return found.to(rows.dtype)
+        output: torch.Tensor = torch.ops.mkldnn._linear_pointwise(rows.float(), weight, bias, "none", [], "")
+        return output.to(rows.dtype)
 
     return times
 

@@ -109,20 +109,20 @@ def sample(
     if not prompts:
         return []
     refuse_unfit(prompts, params, context_length(model.config))
-    told = on_done or (lambda numbers, done: None)
+    notify = on_done or (lambda numbers, done: None)
     from grpo.core.policy.attention import without_copies
 
     with evaluating(model), without_copies(model), folded(model, packs=params.max_tokens >= FEWEST_TOKENS):
         lengths = sorted({len(prompt) for prompt in prompts})
         if not needs_equal_lengths(model):
-            return _decode(model, prompts, params, told, kept, padded=True)
-        found: dict[int, Sampled] = {}
+            return _decode(model, prompts, params, notify, kept, padded=True)
+        completions: dict[int, Sampled] = {}
         for length in lengths:
             places = [place for place, prompt in enumerate(prompts) if len(prompt) == length]
             own = [prompts[place] for place in places]
-            done = _decode(model, own, params.of(places), _at(told, places), None, padded=False)
-            found |= dict(zip(places, done, strict=True))
-        return [found[place] for place in range(len(prompts))]
+            done = _decode(model, own, params.of(places), _at(notify, places), None, padded=False)
+            completions |= dict(zip(places, done, strict=True))
+        return [completions[place] for place in range(len(prompts))]
 
 
 def _at(on_done: OnDone, places: Sequence[int]) -> OnDone:
@@ -173,7 +173,7 @@ def _decode(
         ]
         ready.update(done)
         if done:
-            on_done([number for number, _ in done], [one for _, one in done])
+            on_done([number for number, _ in done], [completion for _, completion in done])
 
     def put_aside(rows: torch.Tensor | slice, computed: int) -> None:
         """Keeps rows of the batch, of whose new tokens `computed` went through the model."""
@@ -183,9 +183,7 @@ def _decode(
         counts = running[rows, : width + computed].bool()
         counts[:, width:] &= torch.arange(computed, device=device) < lengths[numbers, None] - 1
         said = zip(numbers.tolist(), tokens[numbers].tolist(), lengths[numbers].tolist(), strict=True)
-        kept.put(
-            carries.cache, rows, counts, [(*prompts[number], *told[: length - 1]) for number, told, length in said]
-        )
+        kept.put(carries.cache, rows, counts, [(*prompts[number], *ids[: length - 1]) for number, ids, length in said])
 
     for step in range(params.max_tokens):
         chosen, logprob = choose(logits, params, draws[alive, step] if params.temperature else draws)

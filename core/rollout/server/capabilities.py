@@ -204,8 +204,8 @@ def traits_of(model_config: Any) -> dict[str, Any]:
     """Returns what the configuration of a model says of its architecture, as JSON would give it back."""
     from grpo.core.policy.load import text_setting
 
-    found = {name: text_setting(model_config, name) for name in TRAITS}
-    plain: dict[str, Any] = json.loads(json.dumps(found, default=str))
+    traits = {name: text_setting(model_config, name) for name in TRAITS}
+    plain: dict[str, Any] = json.loads(json.dumps(traits, default=str))
     return plain
 
 
@@ -234,29 +234,31 @@ def misfits(card: ServerCapabilities, wanted: ServerCapabilities) -> list[str]:
     """Returns in words where a server is not what a run needs, the most telling first."""
     if card.protocol != wanted.protocol:
         return [f"it speaks version {card.protocol} of the protocol, this grpo version {wanted.protocol}"]
-    found = [
+    differences = [
         f"its model has {name} {card.traits.get(name)}, the run's {value}"
         for name, value in wanted.traits.items()
         if card.traits.get(name) != value
     ]
     if card.tokenizer != wanted.tokenizer:
-        found.append("its tokenizer has another vocabulary")
+        differences.append("its tokenizer has another vocabulary")
     if card.dtype != wanted.dtype:
-        found.append(f"it computes in {card.dtype}, the run in {wanted.dtype}")
+        differences.append(f"it computes in {card.dtype}, the run in {wanted.dtype}")
     if card.context < wanted.context:
-        found.append(f"its context is {card.context} tokens, the run needs {wanted.context}")
+        differences.append(f"its context is {card.context} tokens, the run needs {wanted.context}")
     if wanted.raw_logprobs not in (None, card.raw_logprobs):
         when = "before" if card.raw_logprobs else "after"
-        found.append(f"it reports log-probabilities {when} temperature and filters, and the run needs the others")
+        differences.append(f"it reports log-probabilities {when} temperature and filters, and the run needs the others")
     if wanted.lora_rank is not None:
         missing = sorted(set(wanted.lora_modules) - set(card.lora_modules))
         if card.lora_rank is None:
-            found.append("it serves no adapters, and the run trains one (or hand it over with --lora-sync folded)")
+            differences.append(
+                "it serves no adapters, and the run trains one (or hand it over with --lora-sync folded)"
+            )
         elif card.lora_rank < wanted.lora_rank:
-            found.append(f"it serves adapters up to rank {card.lora_rank}, the run's has {wanted.lora_rank}")
+            differences.append(f"it serves adapters up to rank {card.lora_rank}, the run's has {wanted.lora_rank}")
         elif missing:
-            found.append(f"it cannot adapt {', '.join(missing)}")
-    return found
+            differences.append(f"it cannot adapt {', '.join(missing)}")
+    return differences
 
 
 def command_for(wanted: ServerCapabilities, url: str, *, embedded: bool, all_linear: bool) -> str:

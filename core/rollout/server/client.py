@@ -136,13 +136,13 @@ class ServerLink:
 
     def fingerprints(self, seed: int) -> Mapping[str, int]:
         """Asks what the engine computes with."""
-        found: Mapping[str, int] = self._ask("/fingerprints", _plain({"seed": seed}))
-        return found
+        fingerprints: Mapping[str, int] = self._ask("/fingerprints", _plain({"seed": seed}))
+        return fingerprints
 
     def adapter_fingerprints(self, adapter: Adapter, seed: int) -> Mapping[str, int]:
         """Asks for the stacked tensors of the engine's LoRA layers."""
-        found: Mapping[str, int] = self._ask("/adapter_fingerprints", _plain({"seed": seed}))
-        return found
+        fingerprints: Mapping[str, int] = self._ask("/adapter_fingerprints", _plain({"seed": seed}))
+        return fingerprints
 
     def reset_prefix_cache(self) -> None:
         """Lets the engine forget every cached block."""
@@ -163,7 +163,7 @@ class ServerLink:
         ready: dict[int, Sampled] = {}
 
         def heard(line: Mapping[str, Any]) -> None:
-            done = [sampled_from_json(one) for one in line["completions"]]
+            done = [sampled_from_json(completion) for completion in line["completions"]]
             ready.update(zip(line["numbers"], done, strict=True))
             if on_done is not None:
                 on_done(line["numbers"], done)
@@ -205,7 +205,6 @@ class ServerLink:
         return sent
 
     def _joined(self) -> TransferGroup:
-        """Returns a group of this process and the server's workers."""
         card = card_from_json(self._known)
         place = urlsplit(self._url)
         here = own_address(str(place.hostname), place.port or DEFAULT_PORTS[place.scheme])
@@ -227,7 +226,7 @@ class ServerLink:
 
     def follow(self, handed: Sequence[Mapping[str, Any]]) -> None:
         """Samples from now on with what another process handed over and proved."""
-        (own,) = [one for one in handed if one.get("url") == self._url]
+        (own,) = [item for item in handed if item.get("url") == self._url]
         self._known = {**self._known, **own}
 
     def _hand_over(self, path: str, body: Iterator[bytes], more: Mapping[str, str]) -> None:
@@ -296,11 +295,11 @@ class ServerLink:
                 break
             if heard is not None:
                 heard(last)
-        kind, said = last.get("kind"), last.get("error")
+        kind, message = last.get("kind"), last.get("error")
         if kind == "usage":
-            raise UsageError(str(said))
-        if said is not None:
-            raise SyncFault(f"{said} ({self._url}{path})", [])
+            raise UsageError(str(message))
+        if message is not None:
+            raise SyncFault(f"{message} ({self._url}{path})", [])
         return last["result"]
 
 

@@ -47,17 +47,16 @@ class PlacedServer:
         until = time.monotonic() + LOADING
         while time.monotonic() < until:
             self._said.seek(0)
-            said = self._said.read().decode(errors="replace")
-            if found := re.search(r"^serving .* on (http://\S+)", said, re.MULTILINE):
-                return found[1].encode()
+            output = self._said.read().decode(errors="replace")
+            if match := re.search(r"^serving .* on (http://\S+)", output, re.MULTILINE):
+                return match[1].encode()
             if self._process.poll() is not None:
-                lines = [line for line in said.splitlines() if line.strip()]
+                lines = [line for line in output.splitlines() if line.strip()]
                 raise RunError(f"the rollout server ended: {lines[-1] if lines else 'without a word'}")
             time.sleep(_LOOK)
         raise RunError(f"the rollout server did not load within {LOADING:g} s")
 
     def close(self, _: bytes = b"") -> bytes:
-        """Ends it."""
         self._process.kill()
         self._process.wait()
         if self._process.stdin is not None:

@@ -132,7 +132,6 @@ class RolloutServer:
 
     @property
     def port(self) -> int:
-        """The port that it listens on."""
         return self.http.port
 
     def serve(self, engine: ServedEngine, card: ServerCapabilities) -> None:

@@ -59,15 +59,15 @@ def changes_between(old: torch.Tensor, new: torch.Tensor) -> Changes | None:
     if new.element_size() not in _AS_NUMBERS:
         return None
     before, after = _numbers(old), _numbers(new)
-    found = _positions(before, after)
-    if found is None:
+    places = _positions(before, after)
+    if places is None:
         mask = before != after
         form: Form = "bitmap"
         positions = np.packbits(mask)
         values = after[mask]
     else:
-        form, positions = _shortest(found, after.size)
-        values = after[found]
+        form, positions = _shortest(places, after.size)
+        values = after[places]
     if 2 * (positions.nbytes + values.nbytes) >= new.nbytes and new.nbytes:
         return None
     return Changes(form, positions, torch.from_numpy(values).view(new.dtype))

@@ -214,5 +214,5 @@ def _least(whole: Whole, held: str, last: LastWeights) -> Item:
     return whole if changes is None else Changed(whole.name, whole.digest, held, changes)
 
 
-def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return one.dtype == other.dtype and one.shape == other.shape
+def _alike(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    return tensor.dtype == other.dtype and tensor.shape == other.shape

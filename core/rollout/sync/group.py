@@ -36,7 +36,6 @@ class Meeting:
     backend: Backend
 
     def to_json(self) -> dict[str, Any]:
-        """Returns it as JSON's types."""
         return asdict(self)
 
     @classmethod

@@ -207,7 +207,6 @@ def fingerprint(values: torch.Tensor) -> int:
 
 
 def fingerprints(tensors: Mapping[str, torch.Tensor], seed: int) -> dict[str, int]:
-    """Returns the fingerprint of each tensor."""
     return {name: fingerprint(probe(tensor, seed)) for name, tensor in tensors.items()}
 
 

@@ -36,7 +36,7 @@ def adapter_fingerprints(
     if number not in manager.lora_index_to_id:
         return {}
     slot = manager.lora_index_to_id.index(number)
-    found: dict[str, int] = {}
+    fingerprints: dict[str, int] = {}
     for engine_name, module in manager.modules.items():
         stem, _, last = engine_name.rpartition(".")
         parts = manager.packed_modules.get(engine_name) or [engine_name]
@@ -48,9 +48,9 @@ def adapter_fingerprints(
                     whole = stacked[i][slot, 0]
                     cut = whole[: ranks[key]] if letter == "A" else whole[:, : ranks[key]]
                     factor = joined_adapter(module.base_layer, letter, cut, shards)
-                    found[key] = fingerprint(probe(factor, seed))
+                    fingerprints[key] = fingerprint(probe(factor, seed))
         del last
-    return found
+    return fingerprints
 
 
 def parts_of(model: Any, name: str, module: Any) -> list[tuple[str, int, int]]:

@@ -59,8 +59,8 @@ class TurnFormat:
             pieces = [(self.before, False), (observation, True), (self.after, False)]
         else:
             pieces = [(self.before + observation + self.after, False)]
-        found = [token for text, plain in pieces for token in tokens_of(tokenizer, text, plain=plain)]
-        return found[1:] if found[:1] == [last] else found
+        ids = [token for text, plain in pieces for token in tokens_of(tokenizer, text, plain=plain)]
+        return ids[1:] if ids[:1] == [last] else ids
 
 
 def turn_format(
@@ -117,10 +117,10 @@ def _thinking(render: Callable[..., str], start: list[dict[str, Any]]) -> str | 
     return "the chat template drops the thinking of earlier turns"
 
 
-def _between(rendered: str, said: str, seen: str) -> tuple[str, str]:
-    if rendered.count(said) != 1 or rendered.count(seen) != 1 or rendered.find(said) > rendered.find(seen):
+def _between(rendered: str, spoken: str, observed: str) -> tuple[str, str]:
+    if rendered.count(spoken) != 1 or rendered.count(observed) != 1 or rendered.find(spoken) > rendered.find(observed):
         raise _refused("leaves out messages of an earlier turn")
-    before, _, after = rendered.partition(said)[2].partition(seen)
+    before, _, after = rendered.partition(spoken)[2].partition(observed)
     return before, after
 
 

@@ -70,14 +70,14 @@ class PartialRollout:
         if before + self.sampled:
             self.sampled_by.append((step, before + self.sampled))
 
-    def add(self, found: Sampled, most: int) -> None:
+    def add(self, sampled: Sampled, most: int) -> None:
         """Adds tokens of an answer, which ends by itself or with `most` tokens."""
-        self.state.tokens += found.token_ids
-        self.state.logprobs += found.logprobs
-        self.state.sampled += [True] * len(found.token_ids)
-        self.state.chosen += zip(found.token_ids, found.logprobs, strict=True)
-        if found.finish_reason == "stop" or len(self.state.tokens) >= most:
-            self.state.finish = found.finish_reason
+        self.state.tokens += sampled.token_ids
+        self.state.logprobs += sampled.logprobs
+        self.state.sampled += [True] * len(sampled.token_ids)
+        self.state.chosen += zip(sampled.token_ids, sampled.logprobs, strict=True)
+        if sampled.finish_reason == "stop" or len(self.state.tokens) >= most:
+            self.state.finish = sampled.finish_reason
 
     def tokens_so_far(self) -> Trajectory:
         """Returns the tokens of an answer or of some turns, without what rewards read."""
@@ -108,12 +108,12 @@ class PartialRollouts:
 
     def begun(self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]]) -> list[PartialRollout]:
         """Returns rollouts of episodes, whose environments are started where they are stepped."""
-        found = [
+        rollouts = [
             PartialRollout(start, prompt, PlayedRollout(next(self._numbers), start, prompt))
             for start, prompt in zip(episodes, prompts, strict=True)
         ]
-        self._start(found)
-        return found
+        self._start(rollouts)
+        return rollouts
 
     def advance(self, members: Sequence[PartialRollout], rollouts: Rollouts, most: int, keys: Any = None) -> None:
         """Samples the next part of rollouts; called again after it raised, it goes on.
@@ -125,7 +125,7 @@ class PartialRollouts:
         """
         params = replace(self._params, keys=keys)
         for name, player in self._players.items():
-            places = [place for place, one in enumerate(members) if one.start.env == name]
+            places = [place for place, member in enumerate(members) if member.start.env == name]
             if not places:
                 continue
             if player is None:
@@ -136,34 +136,34 @@ class PartialRollouts:
     def rewind(self, members: Iterable[PartialRollout], step: int) -> None:
         """Takes back what the policy of a step sampled; where an environment was stepped, the rollout begins again."""
         again: list[PartialRollout] = []
-        for one in members:
-            gone = sum(tokens for by, tokens in one.sampled_by if by == step) + one.sampled
-            one.sampled_by = [part for part in one.sampled_by if part[0] != step]
+        for member in members:
+            gone = sum(tokens for by, tokens in member.sampled_by if by == step) + member.sampled
+            member.sampled_by = [part for part in member.sampled_by if part[0] != step]
             if not gone:
                 continue
-            if self._players[one.start.env] is not None:
-                self._forget(one)
-                one.state = PlayedRollout(next(self._numbers), one.start, one.prompt)
-                one.whole, one.sampled_by = None, []
-                again.append(one)
+            if self._players[member.start.env] is not None:
+                self._forget(member)
+                member.state = PlayedRollout(next(self._numbers), member.start, member.prompt)
+                member.whole, member.sampled_by = None, []
+                again.append(member)
             else:
-                state = one.state
+                state = member.state
                 for kept in (state.tokens, state.logprobs, state.sampled, state.chosen):
                     del kept[len(kept) - gone :]
                 state.finish = None
-            one.begin_part()
+            member.begin_part()
         self._start(again)
 
-    def trajectory(self, one: PartialRollout, group: int) -> Trajectory:
+    def trajectory(self, rollout: PartialRollout, group: int) -> Trajectory:
         """Returns a rollout that has ended, as a member of a group of the batch that trains on it."""
-        start = replace(one.start, group=group)
-        if one.whole is not None:
-            said = replace(one.whole.completion, group=group)
-            return replace(one.whole, completion=said, sampled_by=tuple(one.sampled_by))
-        state = one.state
+        start = replace(rollout.start, group=group)
+        if rollout.whole is not None:
+            completion = replace(rollout.whole.completion, group=group)
+            return replace(rollout.whole, completion=completion, sampled_by=tuple(rollout.sampled_by))
+        state = rollout.state
         state.episode = start
-        if self._players[one.start.env] is not None:
-            return replace(state.trajectory(self._tokenizer.eos_token_id), sampled_by=tuple(one.sampled_by))
+        if self._players[rollout.start.env] is not None:
+            return replace(state.trajectory(self._tokenizer.eos_token_id), sampled_by=tuple(rollout.sampled_by))
         (text,) = texts_of(self._tokenizer, [state.tokens])
         assert state.finish in ("stop", "length")
         answer = Sampled(tuple(state.tokens), tuple(state.logprobs), state.finish)
@@ -172,12 +172,12 @@ class PartialRollouts:
             answer.logprobs,
             tuple(state.sampled),
             completed(start, text, answer),
-            tuple(one.sampled_by),
+            tuple(rollout.sampled_by),
         )
 
-    def played(self, one: PartialRollout) -> bool:
+    def played(self, rollout: PartialRollout) -> bool:
         """Whether the environment of a rollout is stepped."""
-        return self._players[one.start.env] is not None
+        return self._players[rollout.start.env] is not None
 
     def close(self) -> None:
         """Closes the environments of rollouts that nobody goes on with."""
@@ -185,17 +185,17 @@ class PartialRollouts:
 
     def _start(self, members: Sequence[PartialRollout]) -> None:
         for name, envs in self._envs.items():
-            player, own = self._players[name], [one.state for one in members if one.start.env == name]
+            player, own = self._players[name], [member.state for member in members if member.start.env == name]
             if player is not None and own:
                 player.start(own, envs)
                 for state in own:
                     if state.finish is not None:
                         envs.release(state.number)
 
-    def _forget(self, one: PartialRollout) -> None:
+    def _forget(self, rollout: PartialRollout) -> None:
         """Closes the environment of a rollout that has not ended."""
-        if not one.ended:
-            self._envs[one.start.env].release(one.state.number)
+        if not rollout.ended:
+            self._envs[rollout.start.env].release(rollout.state.number)
 
     def _answer(
         self,
@@ -207,15 +207,15 @@ class PartialRollouts:
     ) -> None:
         by_length: dict[int, list[int]] = {}
         for place in places:
-            one = members[place]
-            left = min(most - one.sampled, params.max_tokens - len(one.state.tokens))
+            member = members[place]
+            left = min(most - member.sampled, params.max_tokens - len(member.state.tokens))
             if left > 0:
                 by_length.setdefault(left, []).append(place)
         for left, same in sorted(by_length.items()):
             asked = [[*members[place].prompt, *members[place].state.tokens] for place in same]
             done = rollouts.generate(asked, replace(params.of(same), max_tokens=left))
-            for place, found in zip(same, done, strict=True):
-                members[place].add(found, params.max_tokens)
+            for place, sampled in zip(same, done, strict=True):
+                members[place].add(sampled, params.max_tokens)
 
     def _play(
         self,

@@ -151,14 +151,14 @@ class Player:
         with self.envs() as envs:
             self.start(rollouts, envs)
             for turn in range(1, self.limits.turns + 1):
-                alive = [one for one in rollouts if one.finish is None]
+                alive = [rollout for rollout in rollouts if rollout.finish is None]
                 if not alive:
                     break
-                self.turn(alive, sample, params.of([one.number for one in alive], turn), envs)
-                for one in alive:
-                    if one.finish is not None and on_ended is not None:
-                        on_ended(one.number, one.completion())
-        return [one.trajectory(self.tokenizer.eos_token_id) for one in rollouts]
+                self.turn(alive, sample, params.of([rollout.number for rollout in alive], turn), envs)
+                for rollout in alive:
+                    if rollout.finish is not None and on_ended is not None:
+                        on_ended(rollout.number, rollout.completion())
+        return [rollout.trajectory(self.tokenizer.eos_token_id) for rollout in rollouts]
 
     def envs(self) -> EnvBatch:
         """Returns where environments of some rollouts are; use it as a context manager."""
@@ -166,13 +166,13 @@ class Player:
 
     def start(self, rollouts: Sequence[PlayedRollout], envs: EnvBatch) -> None:
         """Starts the episodes of rollouts; one that cannot start has ended as a failure."""
-        started = envs.start({one.number: one.episode for one in rollouts})
-        for one in rollouts:
-            found = started[one.number]
-            if isinstance(found, Raised):
-                one.fail(f"env '{self.env.name}' could not start: {explain(found.error)}")
+        started = envs.start({rollout.number: rollout.episode for rollout in rollouts})
+        for rollout in rollouts:
+            result = started[rollout.number]
+            if isinstance(result, Raised):
+                rollout.fail(f"env '{self.env.name}' could not start: {explain(result.error)}")
             else:
-                one.tools = found
+                rollout.tools = result
 
     def turn(self, alive: Sequence[PlayedRollout], sample: Sample, params: SamplingParams, envs: EnvBatch) -> None:
         """Plays one turn of rollouts that have not ended, and releases the environments of those that end with it.
@@ -182,94 +182,97 @@ class Player:
         """
         self._speak(alive, sample, params)
         callers = self._called(alive, envs)
-        self._tell([one for one in alive if one.number in callers], callers, envs)
-        self._step([one for one in alive if one.number not in callers], envs)
-        going = [one for one in alive if one.finish is None]
-        for one in going:
-            self._go_on(one, callers.get(one.number), self.limits.tokens - params.max_tokens)
-        cut = {one.number: partial(cut_off, one.number in callers) for one in going if one.finish is not None}
+        self._tell([rollout for rollout in alive if rollout.number in callers], callers, envs)
+        self._step([rollout for rollout in alive if rollout.number not in callers], envs)
+        going = [rollout for rollout in alive if rollout.finish is None]
+        for rollout in going:
+            self._go_on(rollout, callers.get(rollout.number), self.limits.tokens - params.max_tokens)
+        cut = {
+            rollout.number: partial(cut_off, rollout.number in callers)
+            for rollout in going
+            if rollout.finish is not None
+        }
         self._closed(going, cut, envs)
-        for one in alive:
-            if one.finish is not None:
-                envs.release(one.number)
+        for rollout in alive:
+            if rollout.finish is not None:
+                envs.release(rollout.number)
 
     def _speak(self, alive: Sequence[PlayedRollout], sample: Sample, params: SamplingParams) -> None:
-        done = sample([[*one.prompt, *one.tokens] for one in alive], params)
-        texts = texts_of(self.tokenizer, [found.token_ids for found in done])
-        for one, found, text in zip(alive, done, texts, strict=True):
-            one.say(found, text)
+        done = sample([[*rollout.prompt, *rollout.tokens] for rollout in alive], params)
+        texts = texts_of(self.tokenizer, [sampled.token_ids for sampled in done])
+        for rollout, sampled, text in zip(alive, done, texts, strict=True):
+            rollout.say(sampled, text)
 
     def _called(self, alive: Sequence[PlayedRollout], envs: EnvBatch) -> dict[int, list[ToolCall]]:
         """Answers the turns that ask for tools and returns the calls of each such rollout."""
         if self.tools is None:
             return {}
         callers: dict[int, list[ToolCall]] = {}
-        for one in alive:
-            if calls := self.tools.calls(self.tokenizer, one.last):
-                callers[one.number] = calls
-                one.answers = []
-        busy = {one.number: one for one in alive if one.number in callers}
+        for rollout in alive:
+            if calls := self.tools.calls(self.tokenizer, rollout.last):
+                callers[rollout.number] = calls
+                rollout.answers = []
+        busy = {rollout.number: rollout for rollout in alive if rollout.number in callers}
         for which in range(max(map(len, callers.values()), default=0)):
-            asked = {n: one for n, one in busy.items() if which < len(callers[n]) and one.finish is None}
+            asked = {n: caller for n, caller in busy.items() if which < len(callers[n]) and caller.finish is None}
             answers = envs.use({n: callers[n][which] for n in asked})
-            for number, one in asked.items():
-                found = answers[number]
-                if not isinstance(found, Raised):
-                    one.answers.append(found)
-                elif isinstance(found.error, GrpoError):
+            for number, rollout in asked.items():
+                result = answers[number]
+                if not isinstance(result, Raised):
+                    rollout.answers.append(result)
+                elif isinstance(result.error, GrpoError):
                     name = callers[number][which].name
-                    one.fail(
-                        f"tool '{name}' of env '{self.env.name}' failed in turn {one.turns}: {explain(found.error)}"
-                    )
+                    reason = explain(result.error)
+                    rollout.fail(f"tool '{name}' of env '{self.env.name}' failed in turn {rollout.turns}: {reason}")
                 else:
-                    one.answers.append(told_error(explain(found.error)))
-        for one in busy.values():
-            one.use()
+                    rollout.answers.append(told_error(explain(result.error)))
+        for rollout in busy.values():
+            rollout.use()
         return callers
 
     def _step(self, acting: Sequence[PlayedRollout], envs: EnvBatch) -> None:
         """Steps the environments of the turns that are actions."""
-        answers = envs.call({one.number: partial(take_step, one.text) for one in acting})
-        for one in acting:
-            found = answers[one.number]
-            if isinstance(found, Raised):
-                one.fail(f"env '{self.env.name}' failed in turn {one.turns}: {explain(found.error)}")
-            elif one.see(found):
-                one.finish = "stop"
+        answers = envs.call({rollout.number: partial(take_step, rollout.text) for rollout in acting})
+        for rollout in acting:
+            result = answers[rollout.number]
+            if isinstance(result, Raised):
+                rollout.fail(f"env '{self.env.name}' failed in turn {rollout.turns}: {explain(result.error)}")
+            elif rollout.see(result):
+                rollout.finish = "stop"
 
     def _tell(self, using: Sequence[PlayedRollout], callers: Mapping[int, list[ToolCall]], envs: EnvBatch) -> None:
         """Tells environments what their tools were used for; some say that the episode has ended with it."""
         asked: dict[int, Call] = {}
-        for one in using:
-            if one.finish is None and self.tools is not None:
-                said = self.tools.read(self.tokenizer, one.last)[1]
-                asked[one.number] = partial(tell_of_calls, said, callers[one.number], one.answers)
-        for one in self._closed(using, asked, envs):
-            one.finish = one.finish or "stop"
+        for rollout in using:
+            if rollout.finish is None and self.tools is not None:
+                text = self.tools.read(self.tokenizer, rollout.last)[1]
+                asked[rollout.number] = partial(tell_of_calls, text, callers[rollout.number], rollout.answers)
+        for rollout in self._closed(using, asked, envs):
+            rollout.finish = rollout.finish or "stop"
 
     def _closed(
         self, rollouts: Sequence[PlayedRollout], calls: Mapping[int, Call], envs: EnvBatch
     ) -> list[PlayedRollout]:
         """Makes calls that may say what an episode came to without an action; returns the rollouts where one did."""
         answers = envs.call(calls)
-        closed = [one for one in rollouts if answers.get(one.number) is not None]
-        for one in closed:
-            found = answers[one.number]
-            if isinstance(found, Raised):
-                one.fail(f"env '{self.env.name}' failed after turn {one.turns}: {explain(found.error)}")
+        closed = [rollout for rollout in rollouts if answers.get(rollout.number) is not None]
+        for rollout in closed:
+            result = answers[rollout.number]
+            if isinstance(result, Raised):
+                rollout.fail(f"env '{self.env.name}' failed after turn {rollout.turns}: {explain(result.error)}")
             else:
-                one.close(found)
+                rollout.close(result)
         return closed
 
-    def _go_on(self, one: PlayedRollout, calls: list[ToolCall] | None, most: int) -> None:
+    def _go_on(self, rollout: PlayedRollout, calls: list[ToolCall] | None, most: int) -> None:
         """Adds what stands before the next turn, or ends the rollout where a budget is used up."""
-        if one.turns == self.limits.turns:
-            one.finish = "length"
+        if rollout.turns == self.limits.turns:
+            rollout.finish = "length"
         elif calls is None:
-            one.go_on(self.form.ids(self.tokenizer, one.observation, one.tokens[-1]), most)
+            rollout.go_on(self.form.ids(self.tokenizer, rollout.observation, rollout.tokens[-1]), most)
         else:
             assert self.tools is not None
-            one.go_on(self.tools.ids(self.tokenizer, calls, one.answers, one.tokens[-1]), most)
+            rollout.go_on(self.tools.ids(self.tokenizer, calls, rollout.answers, rollout.tokens[-1]), most)
 
 
 @dataclass(slots=True)
@@ -300,14 +303,14 @@ class PlayedRollout:
     turns: int = 0
     finish: FinishReason | None = None
 
-    def say(self, found: Sampled, text: str) -> None:
+    def say(self, sampled: Sampled, text: str) -> None:
         """Adds a turn of the policy."""
-        self.tokens += found.token_ids
-        self.logprobs += found.logprobs
-        self.sampled += [True] * len(found.token_ids)
-        self.chosen += zip(found.token_ids, found.logprobs, strict=True)
+        self.tokens += sampled.token_ids
+        self.logprobs += sampled.logprobs
+        self.sampled += [True] * len(sampled.token_ids)
+        self.chosen += zip(sampled.token_ids, sampled.logprobs, strict=True)
         self.messages.append(Message(role="assistant", content=text))
-        self.text, self.last = text, found.token_ids
+        self.text, self.last = text, sampled.token_ids
         self.turns += 1
 
     def use(self) -> None:

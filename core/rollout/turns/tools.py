@@ -83,15 +83,15 @@ class ToolFormat:
             for mark, answer in zip(marks, answers, strict=True):
                 before, _, rest = rest.partition(mark)
                 pieces += [(before, False), (answer, True)]
-        found = [token for text, spelt in (*pieces, (rest, False)) for token in tokens_of(tokenizer, text, plain=spelt)]
-        return found[1:] if found[:1] == [last] else found
+        ids = [token for text, spelt in (*pieces, (rest, False)) for token in tokens_of(tokenizer, text, plain=spelt)]
+        return ids[1:] if ids[:1] == [last] else ids
 
     def text(self, tokenizer: PreTrainedTokenizerBase, call: ToolCall) -> str:
         """Returns a call as the policy is to write it, without the end of the message."""
         written = _rendered(tokenizer, [ASKED, calling("", [call])])
         begun = _rendered(tokenizer, [ASKED], generate=True)
         # A template that opens the thinking of a message to be written may leave it out of one with a call.
-        same = [one == other for one, other in zip(written, begun, strict=False)]
+        same = [ours == other for ours, other in zip(written, begun, strict=False)]
         return written[[*same, False].index(False) : _end(tokenizer, written, call.name)]
 
     def _read(self, tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> Mapping[str, Any]:
@@ -176,10 +176,10 @@ def after_calls(tokenizer: Any, calls: Sequence[ToolCall], following: Sequence[A
     last = before[before.rfind(calls[-1].name) : _end(tokenizer, before, calls[-1].name)]
     at = 0
     for _ in range(before.count(last)):
-        found = whole.find(last, at)
-        if found < 0:
+        place = whole.find(last, at)
+        if place < 0:
             raise _refused("renders a call differently once its answer follows")
-        at = found + len(last)
+        at = place + len(last)
     return whole[at:]
 
 

@@ -50,10 +50,10 @@ class PluginObjects:
     @property
     def names(self) -> dict[Kind, list[str]]:
         """The names of the objects that were given so far, by kind."""
-        found: dict[Kind, list[str]] = {}
+        by_kind: dict[Kind, list[str]] = {}
         for (kind, _), (_, ref) in self._specs.items():
-            found.setdefault(kind, []).append(ref.removeprefix(f"{GIVEN}/"))
-        return found
+            by_kind.setdefault(kind, []).append(ref.removeprefix(f"{GIVEN}/"))
+        return by_kind
 
     def _fitted(self, spec: Any) -> Any:
         """Returns a spec that can run: in this process what cannot travel to another one."""

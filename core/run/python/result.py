@@ -133,12 +133,12 @@ class Run:
             yield "held-out accuracy", f"{line.before:.1%}{reached}"
 
     def _weights(self) -> tuple[Any, PreTrainedTokenizerBase]:
-        found = find_run_weights(self.path)
-        assert found.trained is not None
-        if self._loaded is None or self._loaded[0] != found.trained.folder:
+        weights = find_run_weights(self.path)
+        assert weights.trained is not None
+        if self._loaded is None or self._loaded[0] != weights.trained.folder:
             self._loaded = None  # so that not two of them are in memory
-            tokenizer = load_tokenizer(found.tokenizer_source)
-            self._loaded = (found.trained.folder, load_weights(found), tokenizer)
+            tokenizer = load_tokenizer(weights.tokenizer_source)
+            self._loaded = (weights.trained.folder, load_weights(weights), tokenizer)
         return self._loaded[1], self._loaded[2]
 
 
@@ -172,11 +172,11 @@ class Rollouts:
         steps = self.steps
         if isinstance(step, slice):
             low, high = (_from_the_end(steps, end) for end in (step.start, step.stop))
-            after = [one for one in steps if low is None or one >= low]
-            chosen = [one for one in after if high is None or one <= high][:: step.step]
+            after = [number for number in steps if low is None or number >= low]
+            chosen = [number for number in after if high is None or number <= high][:: step.step]
             if not chosen:
                 raise UsageError(f"{self._run.path} has no rollouts of these steps; it has: {_range(steps)}.")
-            return concat([self[one] for one in chosen], ignore_index=True)
+            return concat([self[number] for number in chosen], ignore_index=True)
         if step < -len(steps):
             raise UsageError(f"{self._run.path} has rollouts of {len(steps)} steps: {_range(steps)}.")
         rows = read_rollouts(self._run, _from_the_end(steps, step) or 0)
@@ -190,10 +190,10 @@ class Rollouts:
             return table([("rollouts", "none yet")])
         last = self.steps[-1]
         rows = read_rollouts(self._run, last)
-        told = f"steps {_range(self.steps)}; of step {last}, {len(rows)} completions:"
+        title = f"steps {_range(self.steps)}; of step {last}, {len(rows)} completions:"
         scores = [name for name in rows[0] if name.startswith("score.")]
         heads = ["group", "completion", *scores, "reward", "advantage"]
-        return table([("rollouts", told)]) + table([[row[name] for name in heads] for row in rows[:5]], heads)
+        return table([("rollouts", title)]) + table([[row[name] for name in heads] for row in rows[:5]], heads)
 
 
 def load(run_dir: str | Path) -> Run:

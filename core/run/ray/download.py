@@ -85,8 +85,6 @@ def fetch(there: Asks, path: Path) -> bool:
 
 
 class _Pieces(io.RawIOBase):
-    """Reads what comes in pieces."""
-
     def __init__(self, there: Asks) -> None:
         self._there = there
         self._offset = 0

@@ -119,7 +119,7 @@ def _servers(cluster: Cluster, placement: Placement, commands: Sequence[str], pr
     ]
     if hosted:
         progress.loading(f"the model on {counted(len(hosted), 'rollout server')}")
-    return [one.ask("address").result().decode() for one in hosted]
+    return [server.ask("address").result().decode() for server in hosted]
 
 
 def _with_servers(config: RunConfig, urls: Sequence[str]) -> RunConfig:
@@ -167,22 +167,22 @@ def _run(
             f"a training process was lost, which ended the run: {_reason(ranks.error)}. Its run directory is kept. "
             f"{again}"
         )
-    for kind, told in failures:
+    for kind, text in failures:
         if kind == "KeyboardInterrupt":
             raise KeyboardInterrupt
-        raise (UsageError if kind.endswith(("UsageError", "OptionError", "NotFound")) else RunError)(told)
+        raise (UsageError if kind.endswith(("UsageError", "OptionError", "NotFound")) else RunError)(text)
     raise AssertionError
 
 
 def _shown(ranks: Ranks, mailbox: Hosted, stop: StopRequest, progress: Progress) -> list[mailboxes.Event]:
     """Shows what the run tells until it is over; returns what it told beside the events of a display."""
     kept: list[mailboxes.Event] = []
-    told, until = False, float("inf")
+    stopping, until = False, float("inf")
     while True:
         running = ranks.running(LOOK) and time.monotonic() < until
-        if stop.asked and not told:
+        if stop.asked and not stopping:
             mailbox.ask("stop").result()
-            told = True
+            stopping = True
         for event, values in filter(None, map(mailboxes.read, pickle.loads(mailbox.ask("take").result()))):
             if event in mailboxes.ENDS:
                 kept.append((event, values))

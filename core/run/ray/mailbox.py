@@ -52,8 +52,8 @@ class Mailbox:
 
     def take(self, _: bytes) -> bytes:
         with self._lock:
-            told, self._told = self._told, []
-        return pickle.dumps(told)
+            events, self._told = self._told, []
+        return pickle.dumps(events)
 
     def stop(self, _: bytes) -> bytes:
         self._stops += 1
@@ -78,12 +78,12 @@ def read(message: bytes) -> Event | None:
         if event not in ENDS:
             return None
         how = "it failed" if event == "failed" else "it has ended"
-        said = f"{type(error).__name__}: {error}"
-        told = (
-            f"all that is known here of the run on the cluster is that {how}: its message cannot be read ({said}). "
+        reason = f"{type(error).__name__}: {error}"
+        text = (
+            f"all that is known here of the run on the cluster is that {how}: its message cannot be read ({reason}). "
             "Install the same release of grpo-kit on this machine and on the cluster; the run directory says the rest."
         )
-        return "failed", ("RunError", told)
+        return "failed", ("RunError", text)
 
 
 class MailboxProgress:
@@ -140,6 +140,10 @@ class MailboxProgress:
 
 def _named(bound: Any) -> Any:
     """Returns a bound plugin without its code: the command need not have the file that it comes from."""
-    fields = ((one.name, getattr(bound.spec, one.name)) for one in dataclasses.fields(bound.spec) if one.init)
+    fields = (
+        (spec_field.name, getattr(bound.spec, spec_field.name))
+        for spec_field in dataclasses.fields(bound.spec)
+        if spec_field.init
+    )
     spec = replace(bound.spec, **{name: print for name, value in fields if callable(value)})
     return replace(bound, spec=spec)

@@ -16,8 +16,6 @@ from grpo.plugins.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What was asked for."""
-
     workers: int = 1  # processes that train together
     servers: int = 0  # rollout servers
     nodes: int | None = None  # machines that training is spread over; None: as few as hold it
@@ -25,8 +23,6 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What runs where."""
-
     ranks: tuple[Node, ...]  # the node of each process that trains
     servers: tuple[Node, ...]  # the node of each rollout server
     scorers: tuple[tuple[Node, int], ...]  # each node with its number of processes that score
@@ -34,7 +30,7 @@ class Placement:
 
     def lines(self) -> list[str]:
         training, serving = Counter(self.ranks), Counter(self.servers)
-        found = []
+        lines = []
         for number, (node, scoring) in enumerate(self.scorers, 1):
             parts = []
             if training[node]:
@@ -43,8 +39,8 @@ class Placement:
                 parts.append(f"{serving[node]} that sample{'s' if serving[node] == 1 else ''}")
             parts.append(f"{scoring} that score{'s' if scoring == 1 else ''}")
             has = f"{node.cpus} processors" + (f", {node.gpus} GPUs" if node.gpus else "")
-            found.append(f"node {number} ({node.address}, {has}): processes: {', '.join(parts)}")
-        return found
+            lines.append(f"node {number} ({node.address}, {has}): processes: {', '.join(parts)}")
+        return lines
 
 
 def place(nodes: Sequence[Node], asked: Asked) -> Placement:
@@ -84,7 +80,7 @@ def _ranks(nodes: Sequence[Node], room: dict[Node, int], asked: Asked, there: st
     most = sorted(nodes, key=lambda node: -room[node])  # stable: the preferred ones stay first among equals
     if asked.nodes is None:
         fitting = next(
-            (n for n in range(1, len(most) + 1) if sum(room[one] for one in most[:n]) >= asked.workers), None
+            (n for n in range(1, len(most) + 1) if sum(room[taken] for taken in most[:n]) >= asked.workers), None
         )
         if fitting is None:
             raise unfit
@@ -96,7 +92,7 @@ def _ranks(nodes: Sequence[Node], room: dict[Node, int], asked: Asked, there: st
             raise unfit
         share = dict.fromkeys(most[: asked.nodes], 0)
         for _ in range(asked.workers):
-            node = min(share, key=lambda one: (share[one] >= room[one], share[one]))
+            node = min(share, key=lambda candidate: (share[candidate] >= room[candidate], share[candidate]))
             share[node] += 1
         if any(share[node] > room[node] for node in share):
             raise unfit

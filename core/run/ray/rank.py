@@ -51,8 +51,8 @@ def train(settings: Mapping[str, Any]) -> None:
                 summary = start(parse_config(json.loads(settings["config"])), Host.discover(), progress)
     except BaseException as error:
         if not isinstance(error, SystemExit):  # another process told of it
-            told = str(error) if isinstance(error, GrpoError) else traceback.format_exc()
-            mailbox.ask("tell", written("failed", type(error).__name__, told)).result()
+            text = str(error) if isinstance(error, GrpoError) else traceback.format_exc()
+            mailbox.ask("tell", written("failed", type(error).__name__, text)).result()
         raise
     finally:
         pool.close()
@@ -74,7 +74,7 @@ class Preflight:
         text, machines, fresh = json.loads(message)
         config = parse_config(json.loads(text))
         served = config.rollout.model_copy(
-            update={"backend": "vllm-server", "server_url": ",".join(f"http://{one}:0" for one in machines)}
+            update={"backend": "vllm-server", "server_url": ",".join(f"http://{machine}:0" for machine in machines)}
         )
         if machines:  # nothing listens there yet
             config = config.model_copy(update={"rollout": served.model_copy(update={"backend": "hf"})})

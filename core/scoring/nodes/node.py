@@ -48,14 +48,16 @@ class ScoringNode:
             return pickle.dumps(("broken", traceback.format_exc()))
         if caller.plugin.grouped and not caller.plugin.spec.whole:
             numbers = [number for number, call in enumerate(calls) for _ in call]
-            completions = [dataclasses.replace(one, group=n) for one, n in zip(completions, numbers, strict=True)]
+            completions = [
+                dataclasses.replace(completion, group=n) for completion, n in zip(completions, numbers, strict=True)
+            ]
         task = Task(caller, completions, rows)
         self._executors.submit(task)
         while not task.wait(_LOOK_AFTER):
             self._executors.check()
         with self._lock:
             failures, self._failures[key] = self._failures[key], []
-        return pickle.dumps(("done", [to_wire(one) for one in task.results()], failures, caller.slow_import))
+        return pickle.dumps(("done", [to_wire(result) for result in task.results()], failures, caller.slow_import))
 
     def close(self) -> None:
         self._executors.close()
@@ -83,9 +85,9 @@ def _missing(distribution: str, version: str) -> str:
     if not distribution:
         return ""
     try:
-        found = metadata.version(distribution)
+        installed = metadata.version(distribution)
     except metadata.PackageNotFoundError:
-        found = "not installed"
-    if found == version:
+        installed = "not installed"
+    if installed == version:
         return ""
-    return f"{distribution} is {found} (Python {platform.python_version()}), and the run was started with {version}"
+    return f"{distribution} is {installed} (Python {platform.python_version()}), and the run was started with {version}"

@@ -72,8 +72,6 @@ class _Job:
 
 @dataclass(slots=True)
 class _Member:
-    """A node."""
-
     node: Scores
     workers: int
     chunks: int = 0
@@ -88,8 +86,6 @@ class _Member:
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """A chunk that a node has."""
-
     job: _Job
     member: int
     calls: list[list[int]]
@@ -227,7 +223,7 @@ class NodePool:
             return [job.waiting.popleft()]
         if not job.waiting:
             return []
-        workers = sum(one.workers for one in self._members.values())
+        workers = sum(each.workers for each in self._members.values())
         share = math.ceil(len(job.waiting) * member.workers / (_AT_A_NODE * workers))
         pace = job.parcel.pace
         rows = len(job.waiting[0])

@@ -44,7 +44,7 @@ class Sources(Place):
 
     def resolve(self) -> Callable[..., Any]:
         """Imports the function from the sources. Raises Exception: what the modules raise."""
-        if not any(isinstance(one, _Finder) and one.sources == self.sources for one in sys.meta_path):
+        if not any(isinstance(finder, _Finder) and finder.sources == self.sources for finder in sys.meta_path):
             sys.meta_path.append(_Finder(self.sources))
         return function_in(importlib.import_module(self.module), self.qualname)
 
@@ -105,20 +105,20 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
 
 def _closure(module: str) -> Iterator[tuple[str, Source]]:
     """Yields a local module and the local ones that it imports, wherever it does so."""
-    seen: set[str] = set()
+    visited: set[str] = set()
     waiting = [module]
     while waiting:
         name = waiting.pop()
         parent = name.rpartition(".")[0]
-        if name in seen:
+        if name in visited:
             continue
-        seen.add(name)
+        visited.add(name)
         source = _source_of(name)
         if source is None:
             continue
         waiting += [parent] if parent else []
         yield name, source
-        waiting += [other for other in _imported(name, source) if other not in seen and _is_local(other)]
+        waiting += [other for other in _imported(name, source) if other not in visited and _is_local(other)]
 
 
 def _imported(name: str, source: Source) -> Iterator[str]:

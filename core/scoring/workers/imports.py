@@ -65,7 +65,7 @@ class ImportWatch:
                     (name, started), self._loading = self._loading, None
                     seconds = time.perf_counter() - started
                     self.seconds += seconds
-                    self.longest = max(self.longest, (name, seconds), key=lambda one: one[1])
+                    self.longest = max(self.longest, (name, seconds), key=lambda imported: imported[1])
                     self._ended()
 
         watched.watch = self  # type: ignore[attr-defined]

@@ -69,7 +69,6 @@ class Value(Place):
 
 
 def pack_at(plugin: Bound, place: Place) -> bytes:
-    """Returns the plugin with its function at a place."""
     return bytes(cloudpickle.dumps(_with_function(plugin, _rewrapped(plugin.spec.function, place))))
 
 
@@ -122,10 +121,10 @@ def find_reference(function: Callable[..., Any]) -> Reference | None:
     if name is None or module is None or name == "__main__" or not qualname or "<" in qualname:
         return None
     try:
-        found = _function(operator.attrgetter(qualname)(module))
+        target = _function(operator.attrgetter(qualname)(module))
     except AttributeError:
         return None
-    if found is not function:
+    if target is not function:
         return None
     if _importable(name, module):
         return Reference(name, qualname, None)

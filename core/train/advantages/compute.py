@@ -89,23 +89,23 @@ def group_advantages(
     totals = totals.masked_fill(~scored.any(dim=2), torch.nan)
 
     earned = None if each is None else _earned(each.double().view(*totals.shape, -1, rewards), filled, totals, weights)
-    found = advantage(GroupScores(totals, exact, weights.double(), earned))
+    advantages = advantage(GroupScores(totals, exact, weights.double(), earned))
     shapes = [totals.shape] if earned is None else [earned.shape, totals.shape]
-    if not isinstance(found, torch.Tensor) or found.shape not in shapes:
-        what = f"shape {tuple(found.shape)}" if isinstance(found, torch.Tensor) else type(found).__name__
+    if not isinstance(advantages, torch.Tensor) or advantages.shape not in shapes:
+        what = f"shape {tuple(advantages.shape)}" if isinstance(advantages, torch.Tensor) else type(advantages).__name__
         wanted = "" if earned is None else f" of {earned.shape[2]} turns"
         raise PluginError(
             f"it returned {what} for totals of shape {tuple(totals.shape)}{wanted}; return "
             f"{' or '.join(str(tuple(shape)) for shape in shapes)}."
         )
     turns = None
-    if earned is not None and found.shape == earned.shape:
-        turns = found.masked_fill(earned.isnan(), 0.0)
-        found = turns.sum(dim=2) / (~earned.isnan()).sum(dim=2).clamp(min=1)
+    if earned is not None and advantages.shape == earned.shape:
+        turns = advantages.masked_fill(earned.isnan(), 0.0)
+        advantages = turns.sum(dim=2) / (~earned.isnan()).sum(dim=2).clamp(min=1)
     std = deviation(totals, dim=1)
     return Advantages(
         totals=totals.view(count).float(),
-        values=found.masked_fill(totals.isnan(), 0.0).reshape(count).float(),
+        values=advantages.masked_fill(totals.isnan(), 0.0).reshape(count).float(),
         trained=~failed,
         group_std=std.float(),
         alike=(std <= NO_SIGNAL) & (True if earned is None else _alike_from_each_turn_on(earned)),
@@ -125,10 +125,10 @@ def _earned(each: torch.Tensor, filled: torch.Tensor, totals: torch.Tensor, weig
     """
     present = ~each.isnan()
     of_turns = (each.nan_to_num(0.0) * weights.double()).sum(dim=3)
-    said = ((filled - each.nan_to_num(0.0).sum(dim=2)) * weights.double()).sum(dim=2)  # of no turn
+    remainder = ((filled - each.nan_to_num(0.0).sum(dim=2)) * weights.double()).sum(dim=2)  # of no turn
     has = present.any(dim=3)
     last = has & (has.sum(dim=2, keepdim=True) == has.long().cumsum(dim=2))
-    of_turns = of_turns + last * said[:, :, None]
+    of_turns = of_turns + last * remainder[:, :, None]
     return of_turns.masked_fill(~has | totals.isnan()[:, :, None], torch.nan)
 
 

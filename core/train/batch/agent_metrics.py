@@ -16,7 +16,7 @@ _MEANS = ("calls", "tokens_trained", "tokens_untrained", "model_seconds", "own_s
 
 def agent_metrics(completions: Sequence[Completion]) -> dict[str, float]:
     """Returns means over the episodes that an agent played; nothing where there is none."""
-    played = [(one, record) for one in completions if (record := agent_of(one.info)) is not None]
+    played = [(completion, record) for completion in completions if (record := agent_of(completion.info)) is not None]
     if not played:
         return {}
     records = [record for _, record in played]
@@ -28,6 +28,6 @@ def agent_metrics(completions: Sequence[Completion]) -> dict[str, float]:
         "refused": mean([bool(record.refused) for record in records]),
         "exits": sum(status != 0 for status in ended) / len(records),
         "timed_out": mean([record.timed_out for record in records]),
-        "failed": mean([one.finish_reason == "error" for one, _ in played]),
+        "failed": mean([rollout.finish_reason == "error" for rollout, _ in played]),
     }
     return {f"{PREFIX}{name}": figure for name, figure in figures.items()}

@@ -56,11 +56,11 @@ class Batch:
     @property
     def sampled(self) -> tuple[Completion, ...]:
         """Every completion that was sampled for it, those in vain last."""
-        return (*self.completions, *(one.rollout.completion for one in self.wasted))
+        return (*self.completions, *(sample.rollout.completion for sample in self.wasted))
 
     def outcomes_of(self, name: str) -> list[Outcome]:
         """Returns what a reward said of each completion that was sampled for it."""
-        return [*self.outcomes[name], *(one.outcomes[name] for one in self.wasted)]
+        return [*self.outcomes[name], *(sample.outcomes[name] for sample in self.wasted)]
 
 
 def advantages_of(
@@ -102,11 +102,11 @@ def _each_turn(
     """
     longest = max(1, *turns) if turns else 1
     nothing = [math.nan] * len(rewards)
-    found = []
+    earned = []
     for number, count in enumerate(turns):
-        said = [outcomes[reward.name][number].turns or (0.0,) * count for reward in rewards]
-        found.append([*map(list, zip(*said, strict=True))] + [nothing] * (longest - count))
-    return found
+        scores = [outcomes[reward.name][number].turns or (0.0,) * count for reward in rewards]
+        earned.append([*map(list, zip(*scores, strict=True))] + [nothing] * (longest - count))
+    return earned
 
 
 def refuse_overflow(batch: Batch, rewards: Sequence[BoundReward], advantage: BoundAdvantage) -> None:
@@ -115,9 +115,9 @@ def refuse_overflow(batch: Batch, rewards: Sequence[BoundReward], advantage: Bou
     Raises:
         RunError: names the largest score, or the plugin that makes no numbers of scores that can be squared.
     """
-    found = batch.advantages
-    overflow = found.totals.isinf().any() or not found.group_std.isfinite().all()
-    if not overflow and not found.values.isfinite().all():
+    advantages = batch.advantages
+    overflow = advantages.totals.isinf().any() or not advantages.group_std.isfinite().all()
+    if not overflow and not advantages.values.isfinite().all():
         raise RunError(
             f"advantage '{advantage.name}' ({advantage.distribution}) returned NaN or infinity for completions that "
             f"have a total. See for which with: grpo plugins check advantage:{advantage.name}"
@@ -158,10 +158,10 @@ def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float)
         RunError: names the environment or the reward, its distribution and the first reason.
     """
     sampled = batch.sampled
-    ended = [number for number, one in enumerate(sampled) if one.finish_reason != "error"]
-    for env in dict.fromkeys(one.env for one in sampled):
-        own = [one for one in sampled if one.env == env]
-        failed = [one for one in own if one.finish_reason == "error"]
+    ended = [number for number, completion in enumerate(sampled) if completion.finish_reason != "error"]
+    for env in dict.fromkeys(completion.env for completion in sampled):
+        own = [completion for completion in sampled if completion.env == env]
+        failed = [completion for completion in own if completion.finish_reason == "error"]
         if len(failed) > limit * len(own):
             agents = KEY in failed[0].info
             where = f"with their agent on '{env}'" if agents else f"in their environment '{env}'"
@@ -200,7 +200,7 @@ def batch_metrics(batch: Batch, rewards: Sequence[BoundReward]) -> dict[str, flo
         "time/generate": batch.generate_seconds,
         "time/score": batch.score_seconds,
         **{
-            f"time/rewards/{name}": sum(one.seconds for one in batch.outcomes_of(name)) / processes()
+            f"time/rewards/{name}": sum(outcome.seconds for outcome in batch.outcomes_of(name)) / processes()
             for name in batch.outcomes
         },
     }
@@ -220,7 +220,7 @@ def batch_metrics(batch: Batch, rewards: Sequence[BoundReward]) -> dict[str, flo
         weights = torch.tensor([reward.weight for reward in rewards], dtype=torch.float64)
         compared = batch.advantages.trained.to(exact.device)
         shares = parts_of_differences(exact.T, weights, compared, batch.group_size).tolist()
-        metrics |= {f"rewards/{one.name}/of_differences": part for one, part in zip(rewards, shares, strict=True)}
+        metrics |= {f"rewards/{spec.name}/of_differences": part for spec, part in zip(rewards, shares, strict=True)}
     for reward in rewards:
         metrics |= lowest_metrics(reward, batch.outcomes[reward.name])
     for name, every in batch.outcomes.items():
@@ -244,8 +244,8 @@ def sampling_metrics(batch: Batch, size: int, *, filled: bool) -> dict[str, floa
 
     A token taught nothing where its group has no advantages, or where it was sampled in vain.
     """
-    lengths = [len(one.token_ids) for one in batch.completions]
-    wasted = sum(len(one.rollout.completion.token_ids) for one in batch.wasted)
+    lengths = [len(completion.token_ids) for completion in batch.completions]
+    wasted = sum(len(sample.rollout.completion.token_ids) for sample in batch.wasted)
     groups = batch.advantages.teaches.view(-1, batch.group_size).any(dim=1)
     taught = sum(length for number, length in enumerate(lengths) if groups[number // batch.group_size])
     every = max(sum(lengths) + wasted, 1)
@@ -287,16 +287,16 @@ def length_metrics(lengths: Sequence[int], ended: Sequence[bool]) -> dict[str, f
 
 def _own(completions: Sequence[Completion], env: str) -> list[int]:
     """Returns the places of an environment's completions; of all of them for ""."""
-    return [place for place, one in enumerate(completions) if env in ("", one.env)]
+    return [place for place, completion in enumerate(completions) if env in ("", completion.env)]
 
 
 def _turn_metrics(completions: Sequence[Completion]) -> dict[str, float]:
     count = len(completions)
-    calls = [one.info["tool_calls"] for one in completions if "tool_calls" in one.info]
+    calls = [completion.info["tool_calls"] for completion in completions if "tool_calls" in completion.info]
     tools = {"tools/calls": mean(calls), "tools/callers": mean([number > 0 for number in calls])} if calls else {}
     return {
         **tools,
-        "turns/mean": sum(one.turns for one in completions) / count,
-        "turns/most": float(max(one.turns for one in completions)),
-        "turns/failed": sum(one.finish_reason == "error" for one in completions) / count,
+        "turns/mean": sum(completion.turns for completion in completions) / count,
+        "turns/most": float(max(completion.turns for completion in completions)),
+        "turns/failed": sum(completion.finish_reason == "error" for completion in completions) / count,
     }

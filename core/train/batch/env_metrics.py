@@ -26,16 +26,16 @@ def env_metrics(batch: Batch, names: Iterable[str], right: Sequence[bool | None]
     totals: list[float] = batch.advantages.totals.tolist()
     metrics: dict[str, float] = {}
     for name in names:
-        places = [place for place, one in enumerate(batch.completions) if one.env == name]
+        places = [place for place, completion in enumerate(batch.completions) if completion.env == name]
         own = [batch.completions[place] for place in places]
         known = [totals[place] for place in places if not math.isnan(totals[place])]
         figures = {
             "share": len(places) / len(batch.completions),
             "reward": mean(known),
             "accuracy": proportion([right[place] for place in places]).mean,
-            "length": mean([len(one.token_ids) for one in own]),
-            "turns": mean([one.turns for one in own]),
-            "failed": mean([one.finish_reason == "error" for one in own]),
+            "length": mean([len(completion.token_ids) for completion in own]),
+            "turns": mean([completion.turns for completion in own]),
+            "failed": mean([completion.finish_reason == "error" for completion in own]),
         }
         metrics |= {f"{PREFIX}{name}/{what}": value for what, value in figures.items()}
     return metrics

@@ -42,11 +42,11 @@ def lowest_metrics(reward: BoundReward, outcomes: Sequence[Outcome]) -> Mapping[
     and others, and the calls of the lowest took SLOW seconds or more on average.
     """
     low = reward.spec.range[0]
-    scored = [one for one in outcomes if one.score is not None]
+    scored = [outcome for outcome in outcomes if outcome.score is not None]
     if not math.isfinite(low) or not scored:
         return {}
-    lowest = [one.seconds for one in scored if one.score == low]
-    others = [one.seconds for one in scored if one.score != low]
+    lowest = [outcome.seconds for outcome in scored if outcome.score == low]
+    others = [outcome.seconds for outcome in scored if outcome.score != low]
     slow = bool(others) and mean(lowest) >= SLOW if lowest else False
     return {
         f"rewards/{reward.name}/lowest": len(lowest) / len(scored),

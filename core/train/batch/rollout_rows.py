@@ -41,7 +41,7 @@ def rollout_rows(batch: Batch) -> list[RolloutRow]:
 
 def wasted_rows(batch: Batch) -> list[RolloutRow]:
     """Makes the records of what was sampled in vain; a total it has none."""
-    return [_row(batch.step, one.group, one.rollout.completion, one.outcomes) for one in batch.wasted]
+    return [_row(batch.step, sample.group, sample.rollout.completion, sample.outcomes) for sample in batch.wasted]
 
 
 def _row(
@@ -69,7 +69,11 @@ def _row(
         info=json.dumps(dict(completion.info), ensure_ascii=False) if completion.info else None,
         reward=reward,
         advantage=advantage,
-        outcomes={name: (one.kind, one.score, one.reason) for name, one in outcomes.items() if one != ELSEWHERE},
+        outcomes={
+            name: (outcome.kind, outcome.score, outcome.reason)
+            for name, outcome in outcomes.items()
+            if outcome != ELSEWHERE
+        },
         env=completion.env,
         right=right,
         token_ids=completion.token_ids,
@@ -82,5 +86,5 @@ def _row(
 
 def _numbers(values: torch.Tensor) -> list[float] | None:
     """Returns the numbers of a rollout's turns, None where it has no total."""
-    found: list[float] = values.tolist()
-    return None if any(math.isnan(one) for one in found) else found
+    numbers: list[float] = values.tolist()
+    return None if any(math.isnan(number) for number in numbers) else numbers

@@ -29,28 +29,28 @@ def padded(
     prompts: Sequence[Sequence[int]], rollouts: Sequence[Trajectory], pad_id: int, device: torch.device
 ) -> Tensors:
     """Lays rollouts out. `prompts`: token ids, one prompt for each rollout."""
-    trees = any(one.branches for one in rollouts)
-    owners = [number for number, one in enumerate(rollouts) for _ in one.branches or (one,)]
+    trees = any(trajectory.branches for trajectory in rollouts)
+    owners = [number for number, trajectory in enumerate(rollouts) for _ in trajectory.branches or (trajectory,)]
     rows: list[tuple[Sequence[int], Trajectory | Branch]] = []
     for prompt, rollout in zip(prompts, rollouts, strict=True):
-        rows += [(one.prompt, one) for one in rollout.branches] or [(prompt, rollout)]
+        rows += [(branch.prompt, branch) for branch in rollout.branches] or [(prompt, rollout)]
     before = max(len(prompt) for prompt, _ in rows)
-    after = max(_NARROWEST if trees else 1, *(len(one.token_ids) for _, one in rows))
+    after = max(_NARROWEST if trees else 1, *(len(segment.token_ids) for _, segment in rows))
     count = len(rows)
     prompt_ids = torch.full((count, before), pad_id, dtype=torch.long)
     completion_ids = torch.full((count, after), pad_id, dtype=torch.long)
     prompt_mask, completion_mask = torch.zeros_like(prompt_ids), torch.zeros_like(completion_ids)
     sampled = torch.ones_like(completion_ids)
     logprobs = torch.zeros(count, after)
-    for row, (prompt, one) in enumerate(rows):
+    for row, (prompt, segment) in enumerate(rows):
         prompt_ids[row, before - len(prompt) :] = torch.tensor(prompt)
         prompt_mask[row, before - len(prompt) :] = 1
-        end = len(one.token_ids)
-        completion_ids[row, :end] = torch.tensor(one.token_ids)
+        end = len(segment.token_ids)
+        completion_ids[row, :end] = torch.tensor(segment.token_ids)
         completion_mask[row, :end] = 1
-        sampled[row, :end] = torch.tensor(one.sampled, dtype=torch.long)
-        logprobs[row, :end] = torch.tensor(one.logprobs)
-    found = {
+        sampled[row, :end] = torch.tensor(segment.sampled, dtype=torch.long)
+        logprobs[row, :end] = torch.tensor(segment.logprobs)
+    tensors = {
         "prompt_ids": prompt_ids,
         "prompt_mask": prompt_mask,
         "completion_ids": completion_ids,
@@ -59,8 +59,8 @@ def padded(
         "sampling_per_token_logps": logprobs,
     }
     if trees:
-        found[OWNER] = torch.tensor(owners)
-    return {name: tensor.to(device) for name, tensor in found.items()}
+        tensors[OWNER] = torch.tensor(owners)
+    return {name: tensor.to(device) for name, tensor in tensors.items()}
 
 
 def whole_ids(tensors: Tensors) -> torch.Tensor:
@@ -120,10 +120,10 @@ def of_tokens(turns: torch.Tensor, counted: torch.Tensor, numbers: Sequence[int]
     begins = chosen & ~torch.nn.functional.pad(chosen, (1, 0))[:, :-1]
     turn = begins.long().cumsum(dim=1) - 1
     runs = begins.sum(dim=1).tolist()
-    for row, (found, number) in enumerate(zip(runs, numbers, strict=True)):
-        if found not in (0, number):
+    for row, (run, number) in enumerate(zip(runs, numbers, strict=True)):
+        if run not in (0, number):
             raise RunError(
-                f"rollout {row} of this batch has {number} turns, but its sampled tokens stand in {found} runs: a turn "
+                f"rollout {row} of this batch has {number} turns, but its sampled tokens stand in {run} runs: a turn "
                 "without a token, or nothing between two turns. Which tokens are whose cannot be told. Use a chat "
                 "template that puts a token between turns, or an advantage for whole completions, such as rloo."
             )
@@ -160,5 +160,8 @@ def micro_batches(tensors: Tensors, count: int, *, shuffled: bool) -> list[Tenso
     dealt = [order[number * size : (number + 1) * size] for number in range(count)]
     if OWNER in tensors:
         rows = rows_of(tensors, 1)
-        dealt = [torch.cat([torch.arange(rows[one].start, rows[one].stop) for one in part.tolist()]) for part in dealt]
+        dealt = [
+            torch.cat([torch.arange(rows[number].start, rows[number].stop) for number in part.tolist()])
+            for part in dealt
+        ]
     return [{name: tensor if tensor.ndim == 0 else tensor[part] for name, tensor in tensors.items()} for part in dealt]

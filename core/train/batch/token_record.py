@@ -52,7 +52,7 @@ class TrainedTokens:
         chosen = mask.cpu() > 0
         for number, row in enumerate(rows.tolist()):
             if bool(chosen[number].any()):  # else it only fills a batch up
-                ratios, values = (_rounded(one[number][chosen[number]]) for one in (apart, worth))
+                ratios, values = (_rounded(tensor[number][chosen[number]]) for tensor in (apart, worth))
                 if self._rows and self._rows[-1].row == row:  # another row of the same rollout
                     ratios, values = (*self._rows[-1].log_ratios, *ratios), (*self._rows[-1].advantages, *values)
                     del self._rows[-1]
@@ -69,4 +69,4 @@ class TrainedTokens:
 
 
 def _rounded(values: torch.Tensor) -> tuple[float, ...]:
-    return tuple(round(one, DIGITS) + 0.0 for one in values.tolist())
+    return tuple(round(value, DIGITS) + 0.0 for value in values.tolist())

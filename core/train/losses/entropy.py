@@ -31,9 +31,9 @@ def entropy_bonus(
         epsilon, epsilon_high, delta: those of `dapo`.
     """
     assert tokens.entropies is not None
-    found = clipped(tokens.ratio(), tokens.advantages, epsilon, epsilon_high, delta)
-    costs = found.costs if tokens.importance is None else found.costs * tokens.importance
-    return TokenCosts(costs - coefficient * tokens.entropies, found.ratio, found.low, found.high)
+    token_costs = clipped(tokens.ratio(), tokens.advantages, epsilon, epsilon_high, delta)
+    costs = token_costs.costs if tokens.importance is None else token_costs.costs * tokens.importance
+    return TokenCosts(costs - coefficient * tokens.entropies, token_costs.ratio, token_costs.low, token_costs.high)
 
 
 @loss(version=1, average="batch", entropies="value", every_row=True, prepare=refuse_idle_delta)
@@ -56,7 +56,7 @@ def top_entropy(
         epsilon, epsilon_high, delta: those of `dapo`.
     """
     assert tokens.entropies is not None
-    found = clipped(tokens.ratio(), tokens.advantages, epsilon, epsilon_high, delta)
+    costs = clipped(tokens.ratio(), tokens.advantages, epsilon, epsilon_high, delta)
     counted = tokens.entropies[tokens.mask > 0]
     learns = tokens.entropies >= (counted.quantile(1 - share) if len(counted) else 0.0)
-    return TokenCosts(found.costs * learns, found.ratio, found.low, found.high, {"learning": learns})
+    return TokenCosts(costs.costs * learns, costs.ratio, costs.low, costs.high, {"learning": learns})

@@ -50,8 +50,6 @@ Probe = Callable[[Tensors], torch.Tensor]  # padded rollouts to their log-probab
 
 
 class _Sampling:
-    """A batch that a thread samples."""
-
     def __init__(
         self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]], sample: Callable[[], Generation]
     ) -> None:
@@ -136,13 +134,13 @@ class AheadSampler:
         ready, self._ready = self._ready or self._resumed(episodes), None
         fits = ready is not None and self._sampling is None and list(ready.episodes) == list(episodes)
         if not any_of(not fits, "the batch that was sampled ahead") and ready is not None:
-            found = replace(ready.generation, staleness=1, metrics=difference_metrics(ready.mean, ready.largest))
+            generation = replace(ready.generation, staleness=1, metrics=difference_metrics(ready.mean, ready.largest))
         else:  # the first batch, or one that has to be sampled again
             if ready is not None:
                 ready.generation.early.drop()
             self.close()
-            found = self._inner.next(episodes, step, again=again)
-        return replace(found, metrics={**found.metrics, "sampling/staleness": float(found.staleness)})
+            generation = self._inner.next(episodes, step, again=again)
+        return replace(generation, metrics={**generation.metrics, "sampling/staleness": float(generation.staleness)})
 
     def ahead(self, step: int, episodes_of: EpisodesOf) -> Mapping[str, float]:
         """Begins to sample the batch after the present one, if there is one."""
@@ -170,8 +168,8 @@ class AheadSampler:
     def save(self, checkpoint: Path) -> None:
         """Writes the batch that is ready."""
         if self._ready is not None:
-            found = replace(self._ready.generation, staleness=1)
-            write_ahead(checkpoint, 1, found, mean=self._ready.mean, largest=self._ready.largest)
+            generation = replace(self._ready.generation, staleness=1)
+            write_ahead(checkpoint, 1, generation, mean=self._ready.mean, largest=self._ready.largest)
 
     def load(self, checkpoint: Path) -> None:
         """Reads the batch that was ready. Raises UsageError: the file was damaged."""
@@ -187,36 +185,41 @@ class AheadSampler:
     def _resumed(self, episodes: Sequence[Episode]) -> _Ready | None:
         """Returns the batch of the checkpoint, once, with its scoring begun; None where there is none for these."""
         recorded, self._recorded = self._recorded, None
-        found = None if recorded is None else recorded.generation(episodes, self._inner.tokenizer, self._episode_at)
-        if recorded is None or found is None:
+        generation = (
+            None if recorded is None else recorded.generation(episodes, self._inner.tokenizer, self._episode_at)
+        )
+        if recorded is None or generation is None:
             return None
-        scored = found if found.outcomes is not None else self._inner.scoring(found)
+        scored = generation if generation.outcomes is not None else self._inner.scoring(generation)
         return _Ready(episodes, scored, recorded.mean, recorded.largest)
 
     def _proven(self, sampling: _Sampling, step: int) -> tuple[_Ready, Mapping[str, float]]:
-        found, before = self._waited(sampling), None
-        if not any_of(found is None, "the batch that is sampled ahead"):
-            assert found is not None
-            found = self._filled(found, sampling, step)
-            apart = self._apart(found)
+        generation, before = self._waited(sampling), None
+        if not any_of(generation is None, "the batch that is sampled ahead"):
+            assert generation is not None
+            generation = self._filled(generation, sampling, step)
+            apart = self._apart(generation)
             if not apart.too_far:
-                return _Ready(sampling.episodes, found, apart.mean, apart.largest), {}
+                return _Ready(sampling.episodes, generation, apart.mean, apart.largest), {}
             before = apart.mean, apart.largest
-            found.early.drop()
-            found = None
+            generation.early.drop()
+            generation = None
         with preserved_randomness(sampling.seed):
-            found = self._inner.synced_unless(found, sampling.episodes, sampling.prompts)
-        found = self._filled(found, sampling, step)
-        apart = self._apart(found)
+            generation = self._inner.synced_unless(generation, sampling.episodes, sampling.prompts)
+        generation = self._filled(generation, sampling, step)
+        apart = self._apart(generation)
         if apart.too_far:
             names = self._inner.rollouts.differing()
             raise RunError(mismatch_text(step, before or (apart.mean, apart.largest), apart, names))
-        return _Ready(sampling.episodes, found, apart.mean, apart.largest), {**found.metrics, "sync/batches_again": 1.0}
+        return _Ready(sampling.episodes, generation, apart.mean, apart.largest), {
+            **generation.metrics,
+            "sync/batches_again": 1.0,
+        }
 
-    def _filled(self, found: Generation, sampling: _Sampling, step: int) -> Generation:
+    def _filled(self, generation: Generation, sampling: _Sampling, step: int) -> Generation:
         """Fills the batch up, from random numbers that are the same when it is sampled again."""
         with preserved_randomness((sampling.seed + 1) % SEEDS):
-            return self._inner.filled(found, step + 1, unsynced=True)
+            return self._inner.filled(generation, step + 1, unsynced=True)
 
     def _waited(self, sampling: _Sampling) -> Generation | None:
         """Waits for the batch; None where the engine lost its weights, and everything is to be handed over again."""

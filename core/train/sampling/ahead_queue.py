@@ -131,12 +131,14 @@ class AheadQueue:
         if queued is None or again or list(queued.episodes) != list(episodes):
             if queued is not None and queued.scored:
                 queued.coming.result().generation.early.drop()
-            found = self._inner.next(episodes, step, again=again)
+            generation = self._inner.next(episodes, step, again=again)
         else:
             proven = queued.coming.result()
-            found = proven.generation if queued.scored else self._inner.scoring(proven.generation)
-            found = replace(found, metrics={**found.metrics, **difference_metrics(proven.mean, proven.largest)})
-        return replace(found, metrics={**found.metrics, "sampling/staleness": float(found.staleness)})
+            generation = proven.generation if queued.scored else self._inner.scoring(proven.generation)
+            generation = replace(
+                generation, metrics={**generation.metrics, **difference_metrics(proven.mean, proven.largest)}
+            )
+        return replace(generation, metrics={**generation.metrics, "sampling/staleness": float(generation.staleness)})
 
     def ahead(self, step: int, episodes_of: EpisodesOf) -> Mapping[str, float]:
         """Queues the batches of the next k steps that are not queued yet, and has those scored that are ready."""
@@ -151,7 +153,7 @@ class AheadQueue:
                 self._queue[later] = _Queued(episodes, coming)
         if step + 1 in self._queue and self._queue[step + 1].coming.done():
             self._begin_scoring(step + 1)
-        return {"sampling/queued": float(sum(one.coming.done() for one in self._queue.values()))}
+        return {"sampling/queued": float(sum(queued.coming.done() for queued in self._queue.values()))}
 
     def settle(self, step: int) -> Mapping[str, float]:
         """Waits for the next batch alone: others have weights of their own, and the policy may go on.
@@ -176,15 +178,15 @@ class AheadQueue:
     def load(self, checkpoint: Path) -> None:
         """Reads the batches that were queued. Raises UsageError: a file was damaged."""
         self._records = []
-        while (found := read_ahead(checkpoint, len(self._records) + 1)) is not None:
-            self._records.append(found)
+        while (record := read_ahead(checkpoint, len(self._records) + 1)) is not None:
+            self._records.append(record)
 
     def close(self) -> None:
         """Gives up what is queued, and waits for the batch that is sampled."""
         self._thread.shutdown(cancel_futures=True)
-        for one in self._queue.values():
-            if one.scored:
-                one.coming.result().generation.early.drop()
+        for queued in self._queue.values():
+            if queued.scored:
+                queued.coming.result().generation.early.drop()
         self._queue.clear()
 
     def _restore(self, step: int, episodes_of: EpisodesOf) -> None:
@@ -194,10 +196,10 @@ class AheadQueue:
             if not episodes:
                 return
             record = self._records.pop(0)
-            found = record.generation(episodes, self._tokenizer, self._episode_at)
-            if found is not None:
+            generation = record.generation(episodes, self._tokenizer, self._episode_at)
+            if generation is not None:
                 coming: Future[_Proven] = Future()
-                coming.set_result(_Proven(found, record.mean, record.largest))
+                coming.set_result(_Proven(generation, record.mean, record.largest))
                 self._queue[later] = _Queued(episodes, coming)
 
     def _begin_scoring(self, step: int) -> None:
@@ -226,15 +228,15 @@ class AheadQueue:
         try:
             sampler = self._sampler_of(version.model)
             seed = keys_of(self._seed, step, (0,))[0] % SEEDS
-            found, apart, metrics = self._tried(sampler, version.model, episodes, prompts, seed, again=False)
+            generation, apart, metrics = self._tried(sampler, version.model, episodes, prompts, seed, again=False)
             if apart.too_far:
                 before = apart.mean, apart.largest
-                found, apart, _ = self._tried(sampler, version.model, episodes, prompts, seed, again=True)
+                generation, apart, _ = self._tried(sampler, version.model, episodes, prompts, seed, again=True)
                 if apart.too_far:
                     raise RunError(mismatch_text(step, before, apart, sampler.rollouts.differing()))
-                metrics = {**found.metrics, "sync/batches_again": 1.0}
-            found = replace(found, staleness=staleness, metrics=metrics)
-            return _Proven(found, apart.mean, apart.largest)
+                metrics = {**generation.metrics, "sync/batches_again": 1.0}
+            generation = replace(generation, staleness=staleness, metrics=metrics)
+            return _Proven(generation, apart.mean, apart.largest)
         finally:
             version.users -= 1
             if not version.users:
@@ -251,8 +253,10 @@ class AheadQueue:
         again: bool,
     ) -> tuple[Generation, Mismatch, Mapping[str, float]]:
         with own_draws(seed):
-            found = sampler.synced(episodes, prompts, again=again)
+            generation = sampler.synced(episodes, prompts, again=again)
         apart = Mismatch(self._tolerance)
-        sums = probed(found, lambda tensors: self._probe(model, tensors), self._tokenizer.pad_token_id, self._device)
+        sums = probed(
+            generation, lambda tensors: self._probe(model, tensors), self._tokenizer.pad_token_id, self._device
+        )
         apart.add(sums)
-        return found, apart, found.metrics
+        return generation, apart, generation.metrics

@@ -83,34 +83,36 @@ class AheadRecord:
             return list(asked)
         places = [(env, index) for env, index in self.places]
         return [
-            one if (one.env, one.index) == place else replace(episode_at(place), group=one.group)
-            for one, place in zip(asked, places, strict=True)
+            episode if (episode.env, episode.index) == place else replace(episode_at(place), group=episode.group)
+            for episode, place in zip(asked, places, strict=True)
         ]
 
     def outcomes_of_all(self) -> dict[str, list[Outcome]] | None:
         """Returns reward name to outcomes, None where the batch was not scored yet."""
         if self.outcomes is None:
             return None
-        return {name: [_outcome(one) for one in every] for name, every in self.outcomes.items()}
+        return {name: [_outcome(outcome) for outcome in every] for name, every in self.outcomes.items()}
 
     def wasted_of(self, episode_at: Callable[[Place], Episode]) -> tuple[Wasted, ...]:
         """Returns what was sampled in vain."""
-        found = []
-        for one in self.wasted:
-            env, index = one["place"]
-            start = replace(episode_at((env, index)), group=one["group"])
-            outcomes = {name: _outcome(outcome) for name, outcome in one["outcomes"].items()}
-            found.append(Wasted(one["group"], start, one["prompt"], restored_rollout(start, one["rollout"]), outcomes))
-        return tuple(found)
+        samples = []
+        for sample in self.wasted:
+            env, index = sample["place"]
+            start = replace(episode_at((env, index)), group=sample["group"])
+            outcomes = {name: _outcome(outcome) for name, outcome in sample["outcomes"].items()}
+            samples.append(
+                Wasted(sample["group"], start, sample["prompt"], restored_rollout(start, sample["rollout"]), outcomes)
+            )
+        return tuple(samples)
 
     def rollouts_of(self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]]) -> list[Trajectory] | None:
         """Returns the rollouts, or None when these are not the prompts that they answer."""
         if [list(prompt) for prompt in prompts] != self.prompts:
             return None
-        return [restored_rollout(episode, one) for episode, one in zip(episodes, self.rollouts, strict=True)]
+        return [restored_rollout(episode, written) for episode, written in zip(episodes, self.rollouts, strict=True)]
 
 
-def write_ahead(folder: Path, turn: int, found: Generation, *, mean: float, largest: float) -> None:
+def write_ahead(folder: Path, turn: int, generation: Generation, *, mean: float, largest: float) -> None:
     """Writes a batch into a checkpoint.
 
     Args:
@@ -118,25 +120,27 @@ def write_ahead(folder: Path, turn: int, found: Generation, *, mean: float, larg
         mean, largest: difference in nats between the engine that sampled it and the policy.
     """
     written: dict[str, Any] = {
-        "prompts": [list(prompt) for prompt in found.prompts],
-        "rollouts": [written_rollout(one) for one in found.rollouts],
+        "prompts": [list(prompt) for prompt in generation.prompts],
+        "rollouts": [written_rollout(rollout) for rollout in generation.rollouts],
         "mean": mean,
         "largest": largest,
-        "staleness": found.staleness,
-        "metrics": dict(found.metrics),
+        "staleness": generation.staleness,
+        "metrics": dict(generation.metrics),
     }
-    if found.outcomes is not None:
-        written["places"] = [_place(one) for one in found.episodes]
-        written["outcomes"] = {name: [_said(one) for one in every] for name, every in found.outcomes.items()}
+    if generation.outcomes is not None:
+        written["places"] = [_place(episode) for episode in generation.episodes]
+        written["outcomes"] = {
+            name: [_said(outcome) for outcome in every] for name, every in generation.outcomes.items()
+        }
         written["wasted"] = [
             {
-                "group": one.group,
-                "place": _place(one.start),
-                "prompt": list(one.prompt),
-                "rollout": written_rollout(one.rollout),
-                "outcomes": {name: _said(outcome) for name, outcome in one.outcomes.items()},
+                "group": sample.group,
+                "place": _place(sample.start),
+                "prompt": list(sample.prompt),
+                "rollout": written_rollout(sample.rollout),
+                "outcomes": {name: _said(outcome) for name, outcome in sample.outcomes.items()},
             }
-            for one in found.wasted
+            for sample in generation.wasted
         ]
     with whole_file(folder / file_of(rank(), turn)) as unfinished:
         unfinished.write_text(json.dumps(written), encoding="utf-8")
@@ -148,54 +152,59 @@ def read_ahead(folder: Path, turn: int) -> AheadRecord | None:
     Raises:
         UsageError: the file was damaged.
     """
-    found = read_json(folder / file_of(rank(), turn))
-    return None if found is None else AheadRecord(**found)
+    record = read_json(folder / file_of(rank(), turn))
+    return None if record is None else AheadRecord(**record)
 
 
-def _place(one: Episode) -> Place:
-    return one.env, one.index
+def _place(episode: Episode) -> Place:
+    return episode.env, episode.index
 
 
-def _said(one: Outcome) -> dict[str, Any]:
-    return {**one._asdict(), "metrics": None if one.metrics is None else dict(one.metrics)}
+def _said(outcome: Outcome) -> dict[str, Any]:
+    return {**outcome._asdict(), "metrics": None if outcome.metrics is None else dict(outcome.metrics)}
 
 
-def _outcome(said: Mapping[str, Any]) -> Outcome:
-    turns = said["turns"]
-    return Outcome(**{**said, "turns": None if turns is None else tuple(turns)})
+def _outcome(written: Mapping[str, Any]) -> Outcome:
+    turns = written["turns"]
+    return Outcome(**{**written, "turns": None if turns is None else tuple(turns)})
 
 
-def written_rollout(one: Trajectory) -> dict[str, Any]:
+def written_rollout(rollout: Trajectory) -> dict[str, Any]:
     """Returns a rollout as JSON can hold it; what its episode says of it is left out."""
-    said = one.completion
+    completion = rollout.completion
     return {
-        "token_ids": one.token_ids,
-        "logprobs": one.logprobs,
-        "sampled": one.sampled,
-        "text": said.text,
-        "messages": said.messages,
-        "finish_reason": said.finish_reason,
-        "turns": said.turns,
-        "info": dict(said.info),
-        **({"branches": [asdict(branch) for branch in one.branches]} if one.branches else {}),
+        "token_ids": rollout.token_ids,
+        "logprobs": rollout.logprobs,
+        "sampled": rollout.sampled,
+        "text": completion.text,
+        "messages": completion.messages,
+        "finish_reason": completion.finish_reason,
+        "turns": completion.turns,
+        "info": dict(completion.info),
+        **({"branches": [asdict(branch) for branch in rollout.branches]} if rollout.branches else {}),
     }
 
 
-def restored_rollout(episode: Episode, one: Mapping[str, Any]) -> Trajectory:
+def restored_rollout(episode: Episode, written: Mapping[str, Any]) -> Trajectory:
     """Returns the rollout of an episode from what `written_rollout` returned."""
-    whole = zip(one["token_ids"], one["logprobs"], one["sampled"], strict=True)
+    whole = zip(written["token_ids"], written["logprobs"], written["sampled"], strict=True)
     chosen = [(token, logprob) for token, logprob, sampled in whole if sampled]
-    own = Sampled(tuple(token for token, _ in chosen), tuple(logprob for _, logprob in chosen), one["finish_reason"])
+    own = Sampled(
+        tuple(token for token, _ in chosen), tuple(logprob for _, logprob in chosen), written["finish_reason"]
+    )
     completion = replace(
-        completed(episode, one["text"], own), messages=tuple(one["messages"]), turns=one["turns"], info=one["info"]
+        completed(episode, written["text"], own),
+        messages=tuple(written["messages"]),
+        turns=written["turns"],
+        info=written["info"],
     )
     branches = [
-        Branch(**{name: tuple(values) for name, values in branch.items()}) for branch in one.get("branches", ())
+        Branch(**{name: tuple(values) for name, values in branch.items()}) for branch in written.get("branches", ())
     ]
     return Trajectory(
-        tuple(one["token_ids"]),
-        tuple(one["logprobs"]),
-        tuple(one["sampled"]),
+        tuple(written["token_ids"]),
+        tuple(written["logprobs"]),
+        tuple(written["sampled"]),
         completion,
         branches=tuple(branches),
     )

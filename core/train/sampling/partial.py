@@ -113,11 +113,11 @@ class PartialSampler:
             if any(_whole(group) for group in self._groups):
                 break
             self._begin_next()
-            more, told = self._advanced(step, part, again=False)
-            sampled, metrics = sampled + more, {**metrics, **told}
+            more, measured = self._advanced(step, part, again=False)
+            sampled, metrics = sampled + more, {**metrics, **measured}
         whole = [group for group in self._groups if _whole(group)]
         self._given = whole[: self._part.groups]
-        self._groups = [group for group in self._groups if not any(group is one for one in self._given)]
+        self._groups = [group for group in self._groups if not any(group is rollout for rollout in self._given)]
         return self._generation(step, sampled, metrics, waiting=len(whole) - len(self._given))
 
     def ahead(self, step: int, episodes_of: EpisodesOf) -> Mapping[str, float]:
@@ -130,7 +130,12 @@ class PartialSampler:
 
     def save(self, checkpoint: Path) -> None:
         """Plays what cannot be written to its end, and writes all rollouts that no step has trained on."""
-        played = [one for group in self._groups for one in group if self._rollouts.played(one) and not one.ended]
+        played = [
+            rollout
+            for group in self._groups
+            for rollout in group
+            if self._rollouts.played(rollout) and not rollout.ended
+        ]
         if played:
             step = self._step + 1  # whose policy this is by now
             self._proven(played, step, TO_THE_END, -PARTS, again=False)
@@ -161,11 +166,11 @@ class PartialSampler:
 
     def _advanced(self, step: int, part: int, *, again: bool) -> tuple[int, Mapping[str, float]]:
         """Samples a part of all rollouts under way; returns its number of tokens, and what there is to tell."""
-        going = [one for group in self._groups for one in group if not one.ended]
+        going = [rollout for group in self._groups for rollout in group if not rollout.ended]
         if not going:
             return 0, {}
         metrics = self._proven(going, step, self._part.tokens, part * PARTS, again=again)
-        return sum(one.sampled for one in going), metrics
+        return sum(rollout.sampled for rollout in going), metrics
 
     def _proven(
         self, going: Sequence[PartialRollout], step: int, most: int, first: int, *, again: bool
@@ -187,15 +192,15 @@ class PartialSampler:
             if apart.too_far:
                 raise RunError(mismatch_text(step, before, apart, self._inner.rollouts.differing()))
             metrics = {**metrics, "sync/batches_again": 1.0}
-        for one in going:
-            one.end_part(step)
+        for rollout in going:
+            rollout.end_part(step)
         return {**metrics, **difference_metrics(apart.mean, apart.largest)}
 
     def _tried(
         self, going: Sequence[PartialRollout], step: int, most: int, first: int, *, again: bool
     ) -> tuple[Mapping[str, float], Mismatch]:
-        for one in going:
-            one.begin_part()
+        for rollout in going:
+            rollout.begin_part()
         keys = None
         if self._seed is not None:
             keys = keys_of(self._seed, step, range(first, first + len(going)))
@@ -209,26 +214,28 @@ class PartialSampler:
     def _apart(self, going: Sequence[PartialRollout]) -> Mismatch:
         """Compares what sampling said of the new tokens of some rollouts with what the policy computes."""
         apart = Mismatch(self._tolerance)
-        new = [one for one in going if one.sampled]
+        new = [rollout for rollout in going if rollout.sampled]
         if not new:
             return apart
         chosen = [new[number * len(new) // PROBED] for number in range(PROBED)] if len(new) > PROBED else new
-        found = [one.tokens_so_far() for one in chosen]
-        tensors = padded([one.prompt for one in chosen], found, self._inner.tokenizer.pad_token_id, self._device)
+        tokens = [rollout.tokens_so_far() for rollout in chosen]
+        tensors = padded(
+            [rollout.prompt for rollout in chosen], tokens, self._inner.tokenizer.pad_token_id, self._device
+        )
         mask = counted(tensors)
-        for row, one in enumerate(chosen):
-            mask[row, : one.first_new] = 0
+        for row, rollout in enumerate(chosen):
+            mask[row, : rollout.first_new] = 0
         apart.add(difference_sums(self._probe(tensors), tensors["sampling_per_token_logps"], mask))
         return apart
 
     def _generation(self, step: int, sampled: int, metrics: Mapping[str, float], *, waiting: int) -> Generation:
-        members = [(number, one) for number, group in enumerate(self._given) for one in group]
-        rollouts = [self._rollouts.trajectory(one, number) for number, one in members]
-        ages = [(step - by, tokens) for _, one in members for by, tokens in one.sampled_by]
+        members = [(number, rollout) for number, group in enumerate(self._given) for rollout in group]
+        rollouts = [self._rollouts.trajectory(rollout, number) for number, rollout in members]
+        ages = [(step - by, tokens) for _, rollout in members for by, tokens in rollout.sampled_by]
         oldest, every = max((age for age, _ in ages), default=0), max(1, sum(tokens for _, tokens in ages))
-        found = Generation(
-            [replace(one.start, group=number) for number, one in members],
-            [one.prompt for _, one in members],
+        generation = Generation(
+            [replace(rollout.start, group=number) for number, rollout in members],
+            [rollout.prompt for _, rollout in members],
             rollouts,
             nothing_begun(),
             staleness=oldest,
@@ -236,22 +243,22 @@ class PartialSampler:
                 **metrics,
                 "sampling/staleness": float(oldest),
                 "sampling/older_tokens": sum(tokens for age, tokens in ages if age) / every,
-                "sampling/carried": float(sum(not one.ended for group in self._groups for one in group)),
+                "sampling/carried": float(sum(not rollout.ended for group in self._groups for rollout in group)),
                 "sampling/waiting_groups": float(waiting),
             },
             tokens=sampled,
         )
-        return self._inner.scoring(found)
+        return self._inner.scoring(generation)
 
     def _rewind(self, step: int) -> None:
         self._groups.sort(key=lambda group: group[0].state.number)
         for group in self._groups:
-            for one in group:
-                one.begin_part()
+            for rollout in group:
+                rollout.begin_part()
             self._rollouts.rewind(group, step)
 
     def _record(self, group: Sequence[PartialRollout]) -> GroupRecord:
-        return GroupRecord.of(group, lambda one: self._rollouts.trajectory(one, 0) if one.ended else None)
+        return GroupRecord.of(group, lambda rollout: self._rollouts.trajectory(rollout, 0) if rollout.ended else None)
 
 
 def refuse_uncorrected(*, corrects: bool) -> None:
@@ -268,4 +275,4 @@ def refuse_uncorrected(*, corrects: bool) -> None:
 
 
 def _whole(group: Sequence[PartialRollout]) -> bool:
-    return all(one.ended for one in group)
+    return all(rollout.ended for rollout in group)

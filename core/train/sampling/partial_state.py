@@ -39,11 +39,11 @@ class GroupRecord:
     def of(cls, group: Sequence[PartialRollout], ended: Callable[[PartialRollout], Trajectory | None]) -> GroupRecord:
         """Returns the record of a group; `ended` returns a rollout that has ended, and None for others."""
         members = []
-        for one in group:
-            whole = ended(one)
-            so_far = {"tokens": one.state.tokens, "logprobs": one.state.logprobs}
+        for rollout in group:
+            whole = ended(rollout)
+            so_far = {"tokens": rollout.state.tokens, "logprobs": rollout.state.logprobs}
             members.append(
-                {"sampled_by": one.sampled_by, **(so_far if whole is None else {"whole": written_rollout(whole)})}
+                {"sampled_by": rollout.sampled_by, **(so_far if whole is None else {"whole": written_rollout(whole)})}
             )
         start = group[0].start
         return cls((start.env, start.index), list(group[0].prompt), members)
@@ -53,23 +53,23 @@ class GroupRecord:
         group = begun([start] * len(self.members), prompts)
         if list(prompts[0]) != list(self.prompt):
             return group
-        for one, member in zip(group, self.members, strict=True):
-            one.sampled_by = [(step, tokens) for step, tokens in member["sampled_by"]]
+        for rollout, member in zip(group, self.members, strict=True):
+            rollout.sampled_by = [(step, tokens) for step, tokens in member["sampled_by"]]
             if "whole" in member:
-                one.whole = restored_rollout(start, member["whole"])
+                rollout.whole = restored_rollout(start, member["whole"])
             else:
-                one.state.tokens = list(member["tokens"])
-                one.state.logprobs = list(member["logprobs"])
-                one.state.sampled = [True] * len(one.state.tokens)
-                one.state.chosen = list(zip(one.state.tokens, one.state.logprobs, strict=True))
+                rollout.state.tokens = list(member["tokens"])
+                rollout.state.logprobs = list(member["logprobs"])
+                rollout.state.sampled = [True] * len(rollout.state.tokens)
+                rollout.state.chosen = list(zip(rollout.state.tokens, rollout.state.logprobs, strict=True))
         return group
 
 
 def write_partial(folder: Path, begun: int, groups: Sequence[GroupRecord]) -> None:
     """Writes the groups that no step has trained on into a checkpoint, and the last step whose prompts were begun."""
-    found = {"begun": begun, "groups": [asdict(group) for group in groups]}
+    record = {"begun": begun, "groups": [asdict(group) for group in groups]}
     with whole_file(folder / FILE) as unfinished:
-        unfinished.write_text(json.dumps(found), encoding="utf-8")
+        unfinished.write_text(json.dumps(record), encoding="utf-8")
 
 
 def read_partial(folder: Path) -> tuple[int, list[GroupRecord]]:
@@ -78,6 +78,9 @@ def read_partial(folder: Path) -> tuple[int, list[GroupRecord]]:
     Raises:
         UsageError: the file was damaged.
     """
-    found = read_json(folder / FILE) or {"begun": 0, "groups": []}
-    groups = [GroupRecord((one["place"][0], one["place"][1]), one["prompt"], one["members"]) for one in found["groups"]]
-    return found["begun"], groups
+    record = read_json(folder / FILE) or {"begun": 0, "groups": []}
+    groups = [
+        GroupRecord((group["place"][0], group["place"][1]), group["prompt"], group["members"])
+        for group in record["groups"]
+    ]
+    return record["begun"], groups

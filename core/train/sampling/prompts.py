@@ -46,7 +46,6 @@ class _Scale:
 
     @classmethod
     def of(cls, rewards: tuple[BoundReward, ...]) -> _Scale:
-        """Returns the scale of rewards."""
         ends = [sorted(reward.weight * end for end in reward.spec.range) for reward in rewards if reward.weight]
         return cls(rewards, sum(end[0] for end in ends), sum(end[1] for end in ends))
 
@@ -94,10 +93,14 @@ class Prompts:
         asked = [self._train[number] for number in self._order[first : first + self._count]]
         if self._sampler is None:
             return asked
-        chosen = {env: self._chosen(env, count, step) for env, count in Counter(one.env for one in asked).items()}
-        found = [self._rows[one.env][row] for one in asked if (row := next(chosen[one.env], None)) is not None]
-        missing = -len(found) % self._together
-        return [*found, *islice(cycle(found), missing)]
+        chosen = {
+            env: self._chosen(env, count, step) for env, count in Counter(request.env for request in asked).items()
+        }
+        episodes = [
+            self._rows[request.env][row] for request in asked if (row := next(chosen[request.env], None)) is not None
+        ]
+        missing = -len(episodes) % self._together
+        return [*episodes, *islice(cycle(episodes), missing)]
 
     def _chosen(self, env: str, count: int, step: int) -> Iterator[int]:
         """Returns `count` rows of an environment, or fewer where the sampler wants fewer; few rows come again."""
@@ -114,7 +117,8 @@ class Prompts:
         self._forget(step)
         rows, seed = len(self._rows[env]), f"{self._seed} {env}"
         known = {
-            row: [one for one in every if one.step <= step - self._lag] for row, every in self._visits[env].items()
+            row: [environment for environment in every if environment.step <= step - self._lag]
+            for row, every in self._visits[env].items()
         }
         visits = {row: every for row, every in known.items() if every}
         return self._sampler.choose(RowsSeen(rows, count, step, seed, visits, frozenset(taken)))
@@ -126,7 +130,7 @@ class Prompts:
         self._forget(batch.step)
         totals: dict[Place, list[float]] = {}
         every = [({name: each[i] for name, each in batch.outcomes.items()}, at) for i, at in enumerate(batch.places)]
-        every += [(dict(one.outcomes), (one.start.env, one.start.index)) for one in batch.wasted]
+        every += [(dict(sample.outcomes), (sample.start.env, sample.start.index)) for sample in batch.wasted]
         for outcomes, (env, row) in every:
             total, own = self._scales[env].total(outcomes), totals.setdefault((env, row), [])
             if total is not None:
@@ -138,26 +142,26 @@ class Prompts:
     def save(self, checkpoint: Path) -> None:
         """Writes what was seen into the folder of a checkpoint."""
         if self._sampler is not None and is_first():
-            seen = [
-                [env, row, one.step, one.rate, one.signal]
+            written = [
+                [env, row, visit.step, visit.rate, visit.signal]
                 for env, rows in self._visits.items()
                 for row, visits in rows.items()
-                for one in visits
+                for visit in visits
             ]
             with whole_file(checkpoint / FILE) as unfinished:
-                unfinished.write_text(json.dumps(seen), encoding="utf-8")
+                unfinished.write_text(json.dumps(written), encoding="utf-8")
 
     def load(self, checkpoint: Path) -> None:
         """Reads what `save` wrote. Raises UsageError: the file is missing or was damaged."""
         if self._sampler is None:
             return
-        seen = read_json(checkpoint / FILE)
-        if seen is None:
+        written = read_json(checkpoint / FILE)
+        if written is None:
             raise UsageError(
                 f"{checkpoint} has no {FILE}, from which sampler '{self._sampler.name}' knows what became of each row: "
                 "without it other prompts would be asked. Resume from another checkpoint, or start a new run."
             )
-        for env, row, step, rate, signal in seen:
+        for env, row, step, rate, signal in written:
             self._visits[env].setdefault(row, []).append(Visit(step, rate, signal))
 
     def _forget(self, step: int) -> None:

@@ -114,16 +114,16 @@ class Refiller:
         self._scoring = scoring
         self._replacements = replacements
 
-    def filled(self, found: Generation, step: int, sample: SampleMore) -> Generation:
+    def filled(self, generation: Generation, step: int, sample: SampleMore) -> Generation:
         """Returns the batch with its outcomes, and with what was sampled in vain.
 
         Args:
-            found: this process's own part of the batch; as many on each process.
+            generation: this process's own part of the batch; as many on each process.
             step: the first optimizer step that trains on it, from 1.
             sample: samples from the weights that sampled the batch.
         """
         filling = _Filling([], self._size, sample)
-        filling.members = self._scored(filling, found)
+        filling.members = self._scored(filling, generation)
         names = list(filling.members[0].outcomes)
         tokens = _tokens_of_all(filling.members)
         left, each = self._budget * tokens, tokens * self._size / (len(filling.members) * processes())
@@ -136,11 +136,11 @@ class Refiller:
             left -= _tokens_of_all([filling.members[number] for number in filling.of_groups(groups)])
             going = self._refilled(filling)
         return replace(
-            found,
-            episodes=[one.start for one in filling.members],
-            prompts=[one.prompt for one in filling.members],
-            rollouts=[one.rollout for one in filling.members],
-            outcomes={name: [one.outcomes[name] for one in filling.members] for name in names},
+            generation,
+            episodes=[member.start for member in filling.members],
+            prompts=[member.prompt for member in filling.members],
+            rollouts=[member.rollout for member in filling.members],
+            outcomes={name: [member.outcomes[name] for member in filling.members] for name in names},
             wasted=tuple(filling.wasted),
             score_seconds=filling.seconds,
         )
@@ -148,7 +148,7 @@ class Refiller:
     def _refilled(self, filling: _Filling) -> bool:
         """Samples again what has no score; returns False where nothing can be sampled any more."""
         for _ in range(self._refills):
-            lost = [number for number, one in enumerate(filling.members) if self._failed(one)]
+            lost = [number for number, member in enumerate(filling.members) if self._failed(member)]
             if not any_of(bool(lost), "the completions without a score"):
                 return True
             episodes = [filling.members[number].start for number in lost]
@@ -158,29 +158,32 @@ class Refiller:
                 self._score_groups(filling, {filling.group_of(number) for number in lost})
         return True
 
-    def _failed(self, one: _Member) -> bool:
-        return any(one.outcomes[reward.name].kind == "failure" for reward in self._rewards)
+    def _failed(self, member: _Member) -> bool:
+        return any(member.outcomes[reward.name].kind == "failure" for reward in self._rewards)
 
     def _without_signal(self, filling: _Filling, names: Sequence[str]) -> list[int]:
         """Returns the groups, of those of all processes, whose members have no advantages."""
-        rows = rows_of_all([one.outcomes for one in filling.members], "the scores of the groups")
+        rows = rows_of_all([member.outcomes for member in filling.members], "the scores of the groups")
         outcomes = {name: [row[name] for row in rows] for name in names}
         turns = None
         if self._advantage.spec.turns:
-            turns = rows_of_all([one.rollout.completion.turns for one in filling.members], "the turns of the groups")
-        found = advantages_of(outcomes, self._rewards, self._size, self._advantage, CPU, turns)
-        return (~found.teaches.view(-1, self._size).any(dim=1)).nonzero()[:, 0].tolist()
+            turns = rows_of_all(
+                [member.rollout.completion.turns for member in filling.members], "the turns of the groups"
+            )
+        advantages = advantages_of(outcomes, self._rewards, self._size, self._advantage, CPU, turns)
+        return (~advantages.teaches.view(-1, self._size).any(dim=1)).nonzero()[:, 0].tolist()
 
     def _replaced(self, filling: _Filling, groups: Sequence[int], most: int, step: int) -> list[int]:
         """Puts groups of other prompts in the place of these, of so many at most; returns which were replaced."""
-        places = rows_of_all([one.place for one in filling.members], "the prompts of the groups")
+        places = rows_of_all([member.place for member in filling.members], "the prompts of the groups")
         filling.used |= {*places}
         others = self._replacements.instead([places[group * self._size] for group in groups], filling.used, step)
-        found = [(group, place) for group, place in zip(groups, others, strict=True) if place is not None]
-        new = dict(found[:most])
+        chosen = [(group, place) for group, place in zip(groups, others, strict=True) if place is not None]
+        new = dict(chosen[:most])
         own = filling.of_groups(list(new))
         episodes = [
-            replace(self._replacements.at(new[group]), group=group) for group in (filling.group_of(one) for one in own)
+            replace(self._replacements.at(new[group]), group=group)
+            for group in (filling.group_of(member) for member in own)
         ]
         return list(new) if new and self._sampled(filling, own, episodes) else []
 
@@ -194,16 +197,16 @@ class Refiller:
         """
         filling.rounds += 1
         count = len(filling.members) * processes()
-        found = filling.sample(episodes, [filling.rounds * count + filling.first + number for number in numbers])
-        if found is None:
+        generation = filling.sample(episodes, [filling.rounds * count + filling.first + number for number in numbers])
+        if generation is None:
             return False
         if not scored:
-            found.early.drop()
-        new = self._scored(filling, found) if scored else _unscored(found)
-        for number, one in zip(numbers, new, strict=True):
+            generation.early.drop()
+        new = self._scored(filling, generation) if scored else _unscored(generation)
+        for number, member in zip(numbers, new, strict=True):
             old = filling.members[number]
             filling.wasted.append(Wasted(filling.group_of(number), old.start, old.prompt, old.rollout, old.outcomes))
-            filling.members[number] = one
+            filling.members[number] = member
         return True
 
     def _score_groups(self, filling: _Filling, groups: set[int]) -> None:
@@ -223,19 +226,20 @@ class Refiller:
         filling.seconds += time.perf_counter() - began
         return outcomes
 
-    def _scored(self, filling: _Filling, found: Generation) -> list[_Member]:
-        """Scores what was sampled."""
-        outcomes = self._outcomes(filling, [one.completion for one in found.rollouts], found.early)
+    def _scored(self, filling: _Filling, generation: Generation) -> list[_Member]:
+        outcomes = self._outcomes(filling, [rollout.completion for rollout in generation.rollouts], generation.early)
         return [
-            replace(one, outcomes={name: each[place] for name, each in outcomes.items()})
-            for place, one in enumerate(_unscored(found))
+            replace(member, outcomes={name: each[place] for name, each in outcomes.items()})
+            for place, member in enumerate(_unscored(generation))
         ]
 
 
-def _unscored(found: Generation) -> list[_Member]:
-    return [_Member(*one, {}) for one in zip(found.episodes, found.prompts, found.rollouts, strict=True)]
+def _unscored(generation: Generation) -> list[_Member]:
+    return [
+        _Member(*parts, {}) for parts in zip(generation.episodes, generation.prompts, generation.rollouts, strict=True)
+    ]
 
 
 def _tokens_of_all(members: Sequence[_Member]) -> int:
     """Returns how many tokens were sampled for members, on all processes."""
-    return sum(gathered(sum(sum(one.rollout.sampled) for one in members), "the numbers of tokens"))
+    return sum(gathered(sum(sum(member.rollout.sampled) for member in members), "the numbers of tokens"))

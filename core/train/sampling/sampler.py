@@ -66,7 +66,7 @@ class PolicySampler:
         self._number(step, range(first, first + len(episodes)))
         return self.filled(self.synced(episodes, encode_episodes(self.tokenizer, episodes), again=again), step)
 
-    def filled(self, found: Generation, step: int, *, unsynced: bool = False) -> Generation:
+    def filled(self, generation: Generation, step: int, *, unsynced: bool = False) -> Generation:
         """Fills a batch up from the weights that sampled it.
 
         Args:
@@ -74,19 +74,18 @@ class PolicySampler:
             unsynced: these weights were handed over last, and the policy is not to be touched.
         """
         if self._fill is None:
-            return found
+            return generation
 
         def more(episodes: Sequence[Episode], numbers: Sequence[int]) -> Generation | None:
             self._number(step, numbers)
             prompts = encode_episodes(self.tokenizer, episodes)
             return self._more_unsynced(episodes, prompts) if unsynced else self.synced(episodes, prompts, again=False)
 
-        return self._fill(found, step, more)
+        return self._fill(generation, step, more)
 
     def synced(self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]], *, again: bool) -> Generation:
-        """Syncs and samples; the prompts are those of the episodes."""
-        (found, early), metrics = self.rollouts.roll_out(partial(self._sampled, episodes, prompts), again=again)
-        return Generation(episodes, prompts, found, early, metrics=metrics, waiting=early.waiting())
+        (generation, early), metrics = self.rollouts.roll_out(partial(self._sampled, episodes, prompts), again=again)
+        return Generation(episodes, prompts, generation, early, metrics=metrics, waiting=early.waiting())
 
     def synced_unless(
         self, kept: Generation | None, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]]
@@ -99,14 +98,14 @@ class PolicySampler:
 
     def unsynced(self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]]) -> Generation:
         """Samples with the weights that were handed over last."""
-        found, early = self.rollouts.sample(partial(self._sampled, episodes, prompts))
-        return Generation(episodes, prompts, found, early, waiting=early.waiting())
+        generation, early = self.rollouts.sample(partial(self._sampled, episodes, prompts))
+        return Generation(episodes, prompts, generation, early, waiting=early.waiting())
 
-    def scoring(self, found: Generation) -> Generation:
+    def scoring(self, generation: Generation) -> Generation:
         """Begins to score a batch that is whole and was not scored."""
         early = self.begin_scoring()
-        early.begin(range(len(found.rollouts)), [one.completion for one in found.rollouts])
-        return replace(found, early=early)
+        early.begin(range(len(generation.rollouts)), [rollout.completion for rollout in generation.rollouts])
+        return replace(generation, early=early)
 
     def ahead(self, step: int, episodes_of: EpisodesOf) -> Mapping[str, float]:
         """Samples nothing before it is asked for it."""
@@ -132,16 +131,16 @@ class PolicySampler:
 
     def _more_unsynced(self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]]) -> Generation | None:
         """Samples with the weights that were handed over last; None where an engine of any process lost them."""
-        found: Generation | None = None
+        generation: Generation | None = None
         error: Exception | None = None
         try:
-            found = self.unsynced(episodes, prompts)
+            generation = self.unsynced(episodes, prompts)
         except Exception as raised:
             error = raised
         if not faulty_anywhere(error, "the samples"):
-            return found
-        if found is not None:
-            found.early.drop()
+            return generation
+        if generation is not None:
+            generation.early.drop()
         return None
 
     def _sampled(
@@ -149,7 +148,7 @@ class PolicySampler:
     ) -> tuple[list[Trajectory], EarlyCalls]:
         """Samples, and begins to score each rollout when it ends."""
         early = self.begin_scoring()
-        found: dict[int, Trajectory] = {}
+        trajectories: dict[int, Trajectory] = {}
         try:
             for name, player in self._players.items():
                 places = [place for place, episode in enumerate(episodes) if episode.env == name]
@@ -157,11 +156,11 @@ class PolicySampler:
                     own, asked = [episodes[i] for i in places], [prompts[i] for i in places]
                     params = self._params.of(places)
                     done = self._of_env(rollouts, player, own, asked, params, partial(_begin, early, places))
-                    found |= dict(zip(places, done, strict=True))
+                    trajectories |= dict(zip(places, done, strict=True))
         except BaseException:
             early.drop()
             raise
-        return [found[place] for place in range(len(episodes))], early
+        return [trajectories[place] for place in range(len(episodes))], early
 
     def _of_env(
         self,
@@ -192,17 +191,19 @@ class PolicySampler:
         begin: Begin,
     ) -> list[Trajectory]:
         """Samples one answer to each prompt of an environment that is not stepped."""
-        found: dict[int, Trajectory] = {}
+        trajectories: dict[int, Trajectory] = {}
 
         def ended(numbers: Sequence[int], sampled: Sequence[Sampled]) -> None:
-            texts = texts_of(self.tokenizer, [one.token_ids for one in sampled])
-            for number, text, one in zip(numbers, texts, sampled, strict=True):
-                completion = completed(episodes[number], text, one)
-                found[number] = Trajectory(one.token_ids, one.logprobs, (True,) * len(one.token_ids), completion)
-            begin(numbers, [found[number].completion for number in numbers])
+            texts = texts_of(self.tokenizer, [sample.token_ids for sample in sampled])
+            for number, text, sample in zip(numbers, texts, sampled, strict=True):
+                completion = completed(episodes[number], text, sample)
+                trajectories[number] = Trajectory(
+                    sample.token_ids, sample.logprobs, (True,) * len(sample.token_ids), completion
+                )
+            begin(numbers, [trajectories[number].completion for number in numbers])
 
         rollouts.generate(prompts, params, ended)
-        return [found[number] for number in range(len(prompts))]
+        return [trajectories[number] for number in range(len(prompts))]
 
 
 def _begin(early: EarlyCalls, places: Sequence[int], numbers: Sequence[int], completions: Sequence[Completion]) -> None:

@@ -81,13 +81,13 @@ def _taught(episodes: Sequence[Episode], wanted: int, seed: int) -> list[Episode
     """Returns the episodes with a worked answer; of many rows as many as are wanted, drawn by the seed."""
     if not isinstance(episodes, Episodes):
         return [episode for episode in episodes if episode.actions]
-    found: list[Episode] = []
+    taught: list[Episode] = []
     order = row_order(len(episodes), len(episodes), seed)
     for first in range(0, len(order), wanted):
-        found += [episode for episode in episodes.some(order[first : first + wanted]) if episode.actions]
-        if len(found) >= wanted:
+        taught += [episode for episode in episodes.some(order[first : first + wanted]) if episode.actions]
+        if len(taught) >= wanted:
             break
-    return found[:wanted]
+    return taught[:wanted]
 
 
 def worked_answers(
@@ -117,10 +117,10 @@ def worked_answers(
 
 
 def _played(episodes: Sequence[Episode], player: Player, turn_tokens: int) -> tuple[Dataset, dict[int, str]]:
-    found = demonstrated(player, episodes, turn_tokens)
-    failed = {place: explain(one.error) for place, one in enumerate(found) if isinstance(one, Raised)}
-    told = gathered(failed, "the worked answers")  # of the same rows on every process
-    failed = {place: why for one in reversed(told) for place, why in one.items()}
+    rollouts = demonstrated(player, episodes, turn_tokens)
+    failed = {place: explain(rollout.error) for place, rollout in enumerate(rollouts) if isinstance(rollout, Raised)}
+    failures = gathered(failed, "the worked answers")  # of the same rows on every process
+    failed = {place: why for failure in reversed(failures) for place, why in failure.items()}
     if len(failed) == len(episodes):
         place = min(failed)
         raise PluginError(
@@ -128,7 +128,9 @@ def _played(episodes: Sequence[Episode], player: Player, turn_tokens: int) -> tu
             f"{len(episodes)} rows that the warm-up would learn from. Row {episodes[place].index}: {failed[place]}. "
             f"Check it with: grpo plugins validate {player.env.name}"
         )
-    kept = [one for place, one in enumerate(found) if place not in failed and not isinstance(one, Raised)]
+    kept = [
+        rollout for place, rollout in enumerate(rollouts) if place not in failed and not isinstance(rollout, Raised)
+    ]
     return _dataset(kept), failed
 
 
@@ -136,7 +138,7 @@ def _dataset(rows: Sequence[Taught]) -> Dataset:
     return Dataset.from_dict(
         {
             "input_ids": [ids for ids, _ in rows],
-            "completion_mask": [[int(said) for said in mask] for _, mask in rows],
+            "completion_mask": [[int(flag) for flag in mask] for _, mask in rows],
         }
     )
 

@@ -29,16 +29,16 @@ def demonstrated(player: Player, episodes: Sequence[Episode], turn_tokens: int) 
     # Nobody reads what becomes of the last action.
     wanted = [(episode, episode.actions[: player.limits.turns][:-1]) for episode in episodes]
     prompts = encode_episodes(player.tokenizer, episodes)
-    found: list[Taught | Raised] = []
+    rollouts: list[Taught | Raised] = []
     for episode, prompt, done in zip(episodes, prompts, play_worked(player.envs, wanted, cuts=False), strict=True):
         if done.failed is not None:
-            found.append(done.failed)
+            rollouts.append(done.failed)
             continue
         try:
-            found.append(_tokens(player, episode, prompt, done.turns, turn_tokens))
+            rollouts.append(_tokens(player, episode, prompt, done.turns, turn_tokens))
         except ValueError as error:
-            found.append(Raised(error))
-    return found
+            rollouts.append(Raised(error))
+    return rollouts
 
 
 def _tokens(
@@ -47,8 +47,8 @@ def _tokens(
     ids, learned = list(prompt), [False] * len(prompt)
     most = len(prompt) + player.limits.tokens - turn_tokens
     for number, action in enumerate(episode.actions[: player.limits.turns]):
-        said = _said(player, action)
-        ids, learned = ids + said, learned + [True] * len(said)
+        text = _said(player, action)
+        ids, learned = ids + text, learned + [True] * len(text)
         if number == len(turns):  # the last action is not played
             break
         between = _between(player, turns[number], ids[-1])

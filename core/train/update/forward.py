@@ -59,7 +59,7 @@ def completion_logps(
     dtype = _attention_dtype(model, input_ids.device)
     packed = pack(input_ids, attention_mask, length, pack_for, dtype, trees=trees)
     if packed is not None:
-        found = model(
+        predicted = model(
             input_ids=packed.input_ids,
             position_ids=packed.position_ids,
             **_seen(packed),
@@ -67,21 +67,21 @@ def completion_logps(
             logp_entropy=entropy,
             logp_coefficients=_of_labels(packed, coefficients) if coefficients is not None else None,
         )
-        entropies = packed.unpack(found["entropy"]) if entropy != "none" else None
-        return Predicted(packed.unpack(found["logps"]), entropies, packed.padding, packed.input_ids.numel())
+        entropies = packed.unpack(predicted["entropy"]) if entropy != "none" else None
+        return Predicted(packed.unpack(predicted["logps"]), entropies, packed.padding, packed.input_ids.numel())
     labels = input_ids.masked_fill(attention_mask == 0, IGNORED)[:, -length:]
     before = input_ids.new_full((len(input_ids), input_ids.shape[1] - length - 1), IGNORED)
     after = input_ids.new_full((len(input_ids), 1), IGNORED)
-    found = model(
+    predicted = model(
         input_ids=input_ids,
         attention_mask=attention_mask,
         logp_labels=torch.cat([before, labels, after], dim=1),
         logp_entropy=entropy,
     )
     where = slice(input_ids.shape[1] - length - 1, -1)
-    entropies = found["entropy"][:, where] if entropy != "none" else None
+    entropies = predicted["entropy"][:, where] if entropy != "none" else None
     padding = int((attention_mask == 0).sum())
-    return Predicted(found["logps"][:, where], entropies, padding, attention_mask.numel())
+    return Predicted(predicted["logps"][:, where], entropies, padding, attention_mask.numel())
 
 
 class LogProbs:
@@ -138,7 +138,6 @@ def _seen(packed: Packed) -> dict[str, Any]:
 
 
 def _attention_dtype(model: Any, device: torch.device) -> torch.dtype:
-    """The dtype of a model's queries and keys."""
     if torch.is_autocast_enabled(device.type):
         return torch.get_autocast_dtype(device.type)
     dtypes = (parameter.dtype for parameter in model.parameters() if parameter.is_floating_point())

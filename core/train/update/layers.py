@@ -38,7 +38,6 @@ def faster_layers(model: Any) -> Iterator[None]:
 
 
 def _faster(model: Any) -> Iterator[tuple[Any, Callable[..., torch.Tensor]]]:
-    """Yields layers and how they compute faster."""
     from peft.tuners.lora import Linear
 
     inner: set[int] = set()

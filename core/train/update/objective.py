@@ -147,8 +147,8 @@ def policy_loss(objective: Objective, tokens: Tokens, counts: Counts) -> LossVal
     entropies = None if tokens.entropies is None else tokens.entropies.masked_fill(outside, 0.0)
     worth = tokens.advantages if tokens.advantages.ndim == 2 else tokens.advantages[:, None]
     read = LossTokens(logps, old, mask, worth, entropies, tokens.importance, tokens.owner)
-    found = objective.loss(read)
-    costs = _costs(objective.loss, found, mask)
+    token_costs = objective.loss(read)
+    costs = _costs(objective.loss, token_costs, mask)
     if tokens.importance is not None and not objective.loss.spec.weighs:
         costs = costs * tokens.importance
     kl = None
@@ -156,14 +156,14 @@ def policy_loss(objective: Objective, tokens: Tokens, counts: Counts) -> LossVal
         apart = tokens.ref_logps.masked_fill(outside, 0.0) - logps
         kl = apart.exp() - apart - 1
         if objective.corrects_kl:
-            kl = kl * ((logps - old).exp() if found.ratio is None else found.ratio)
+            kl = kl * ((logps - old).exp() if token_costs.ratio is None else token_costs.ratio)
         costs = costs + objective.beta * kl
     loss = AVERAGES[objective.loss.spec.average](costs.expand_as(mask).masked_fill(outside, 0.0), read, counts)
-    return LossValue(loss, kl, found.low, found.high, found.metrics)
+    return LossValue(loss, kl, token_costs.low, token_costs.high, token_costs.metrics)
 
 
-def _costs(loss: BoundLoss, found: TokenCosts, mask: torch.Tensor) -> torch.Tensor:
-    costs = found.costs
+def _costs(loss: BoundLoss, token_costs: TokenCosts, mask: torch.Tensor) -> torch.Tensor:
+    costs = token_costs.costs
     rows, columns = mask.shape
     if isinstance(costs, torch.Tensor) and costs.shape in ((rows, columns), (rows, 1)):
         return costs
@@ -328,7 +328,7 @@ def is_per_token(loss: BoundLoss, correction: Correction) -> bool:
     for known in (None, old):
         advantages = torch.tensor([1.0, -1.0, 0.5, -0.5], dtype=torch.float64)
         tried = PassLoss(Objective(loss), counts, mask, advantages, known, None, old, correction, cap=2.0)
-        found = tried.coefficients(logps.masked_fill(~some, 0.0))[some]
-        if not torch.equal(found, tried.coefficients(logps)[some]):
+        derivatives = tried.coefficients(logps.masked_fill(~some, 0.0))[some]
+        if not torch.equal(derivatives, tried.coefficients(logps)[some]):
             return False
     return True

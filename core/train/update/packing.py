@@ -75,16 +75,14 @@ class _Batch:
     lengths: Sequence[int]
 
     def sequence(self, row: int, first: int = 0, host: _Sequence | None = None) -> _Sequence:
-        """Returns the tokens of a row, from a token of its prompt on."""
         written = self.lengths[row]
         return _Sequence(row, first, len(self.prompts[row]) - first + written, written, host)
 
     def groups(self) -> dict[tuple[int, ...], list[int]]:
-        """Returns the rows of each prompt."""
-        found: dict[tuple[int, ...], list[int]] = {}
+        groups: dict[tuple[int, ...], list[int]] = {}
         for row, prompt in enumerate(self.prompts):
-            found.setdefault(prompt, []).append(row)
-        return found
+            groups.setdefault(prompt, []).append(row)
+        return groups
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,11 +103,11 @@ class _Sequence:
 
     def at(self, place: int) -> _Sequence:
         """Returns the sequence, this one or one that it sees, that holds a token of the row."""
-        one = self
-        while place < one.first:
-            assert one.host is not None
-            one = one.host
-        return one
+        sequence = self
+        while place < sequence.first:
+            assert sequence.host is not None
+            sequence = sequence.host
+        return sequence
 
 
 def pack(
@@ -186,8 +184,11 @@ class _Costs:
 
     def sequences(self, some: Sequence[_Sequence]) -> float:
         """Of a prompt's sequences, where all of like kind come into one call."""
-        calls = {one.first: self.fixed for one in some}
-        each = sum(self.tokens(one.length) + self.call(1, one.length, one.first) - self.fixed for one in some)
+        calls = {sequence.first: self.fixed for sequence in some}
+        each = sum(
+            self.tokens(sequence.length) + self.call(1, sequence.length, sequence.first) - self.fixed
+            for sequence in some
+        )
         return each + sum(calls.values())
 
 
@@ -263,7 +264,9 @@ class _Laid:
 
     def add(self, sequences: Sequence[_Sequence]) -> None:
         """Notes the sequences in which rows end."""
-        ends = {one.row: one for one in sequences}  # a prefix comes before its first segment, which is of the same row
+        ends = {
+            sequence.row: sequence for sequence in sequences
+        }  # a prefix comes before its first segment, which is of the same row
         self._rows += ends.values()
 
     def host(self, prompt: tuple[int, ...]) -> tuple[_Sequence | None, int]:
@@ -273,7 +276,7 @@ class _Laid:
         """
         if not self._rows:
             return None, 0
-        others = self._ids[[one.row for one in self._rows], : len(prompt)]
+        others = self._ids[[row.row for row in self._rows], : len(prompt)]
         apart = torch.nn.functional.pad(others, (0, len(prompt) - others.shape[1]), value=-1) != torch.tensor(prompt)
         common = torch.nn.functional.pad(apart, (0, 1), value=True).int().argmax(dim=1)
         best = int(common.argmax())
@@ -284,8 +287,8 @@ class _Laid:
 def _parts(sequences: Sequence[_Sequence], costs: _Costs) -> Iterator[list[_Sequence]]:
     """Puts sequences that see the same prefix, or none, into calls of attention: those of like length together."""
     same: dict[tuple[_Sequence | None, int], list[_Sequence]] = {}
-    for one in sequences:
-        same.setdefault((one.host, one.first), []).append(one)
+    for sequence in sequences:
+        same.setdefault((sequence.host, sequence.first), []).append(sequence)
     for some in same.values():
         some.sort(key=_length)
         lengths = [len(list(alike)) for _, alike in itertools.groupby(some, key=_length)]
@@ -307,8 +310,8 @@ def _parts(sequences: Sequence[_Sequence], costs: _Costs) -> Iterator[list[_Sequ
             number = begin
 
 
-def _length(one: _Sequence) -> int:
-    return one.length
+def _length(sequence: _Sequence) -> int:
+    return sequence.length
 
 
 def _width(part: Sequence[_Sequence]) -> int:
@@ -318,7 +321,6 @@ def _width(part: Sequence[_Sequence]) -> int:
 
 
 def _plain(batch: _Batch, device: torch.device) -> Packed:
-    """One row for each completion."""
     lengths = [len(prompt) + written for prompt, written in zip(batch.prompts, batch.lengths, strict=True)]
     rows = _Rows(batch, len(lengths), max(lengths))
     for row in range(len(lengths)):
@@ -330,16 +332,16 @@ def _in_one_row(batch: _Batch, row: _Row, device: torch.device, dtype: torch.dty
     """All sequences one after the other."""
     ends = list(itertools.accumulate(map(_length, row.sequences)))
     rows = _Rows(batch, 1, ends[-1])
-    begins = {one: end - one.length for one, end in zip(row.sequences, ends, strict=True)}
-    for one in row.sequences:
-        rows.put(0, begins[one], one)
+    begins = {sequence: end - sequence.length for sequence, end in zip(row.sequences, ends, strict=True)}
+    for sequence in row.sequences:
+        rows.put(0, begins[sequence], sequence)
     masks: dict[tuple[int, int], torch.Tensor] = {}
     where, before = torch.zeros(ends[-1], dtype=torch.long), 0
     parts, queries, keys = [], [], []
     for part in row.parts:
         after, width = part[0].first, _width(part)
         columns = torch.arange(width - after)
-        begin = torch.tensor([begins[one] for one in part])[:, None]
+        begin = torch.tensor([begins[sequence] for sequence in part])[:, None]
         own = torch.tensor(list(map(_length, part)))[:, None]
         places = before + torch.arange(len(part))[:, None] * len(columns) + columns
         where[(begin + columns)[columns < own]] = places[columns < own]
@@ -356,12 +358,12 @@ def _in_one_row(batch: _Batch, row: _Row, device: torch.device, dtype: torch.dty
     )
 
 
-def _seen(one: _Sequence, begins: Mapping[_Sequence, int]) -> list[torch.Tensor]:
+def _seen(sequence: _Sequence, begins: Mapping[_Sequence, int]) -> list[torch.Tensor]:
     """Where in the packed row the tokens stand that a sequence sees besides its own, in their order."""
-    if one.host is None:
+    if sequence.host is None:
         return []
-    begin = begins[one.host]
-    return [*_seen(one.host, begins), torch.arange(begin, begin + one.first - one.host.first)]
+    begin = begins[sequence.host]
+    return [*_seen(sequence.host, begins), torch.arange(begin, begin + sequence.first - sequence.host.first)]
 
 
 def _mask(after: int, width: int, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
@@ -380,23 +382,23 @@ class _Rows:
         self._present = torch.zeros(batch.completions.shape, dtype=torch.bool)
         self._tokens = 0
 
-    def put(self, row: int, at: int, one: _Sequence) -> None:
-        """Puts a sequence into a row, from a position on."""
-        end = at + one.length
-        begins = end - one.written  # of the completion
-        prompt = self._batch.prompts[one.row][one.first : one.first + begins - at]
+    def put(self, row: int, at: int, sequence: _Sequence) -> None:
+        end = at + sequence.length
+        begins = end - sequence.written  # of the completion
+        prompt = self._batch.prompts[sequence.row][sequence.first : sequence.first + begins - at]
         self._ids[row, at:begins] = torch.tensor(prompt, dtype=torch.long)
-        self._positions[row, at:end] = torch.arange(one.first, one.first + one.length)
-        self._tokens += one.length
-        if one.written:
-            tokens = self._batch.completions[one.row, : one.written]
+        self._positions[row, at:end] = torch.arange(sequence.first, sequence.first + sequence.length)
+        self._tokens += sequence.length
+        if sequence.written:
+            tokens = self._batch.completions[sequence.row, : sequence.written]
             self._ids[row, begins:end] = tokens
             self._labels[row, begins - 1 : end - 1] = tokens
-            self._source[one.row, : one.written] = row * self._ids.shape[1] + torch.arange(begins - 1, end - 1)
-            self._present[one.row, : one.written] = True
+            self._source[sequence.row, : sequence.written] = row * self._ids.shape[1] + torch.arange(
+                begins - 1, end - 1
+            )
+            self._present[sequence.row, : sequence.written] = True
 
     def packed(self, device: torch.device, blocks: Blocks | None = None) -> Packed:
-        """The rows, on a device."""
         return Packed(
             input_ids=self._ids.to(device),
             position_ids=self._positions.to(device) if blocks is not None else None,

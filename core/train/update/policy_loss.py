@@ -90,7 +90,7 @@ class PolicyLoss:
         wanted = self._objective.loss.spec
         every = self._settings.beta != 0.0 or wanted.every_row
         part, whole = trained_rows(batch, every_token=every), counted(batch)
-        found = part.tensors
+        tensors = part.tensors
         loss = PassLoss(
             self._objective,
             Counts(
@@ -101,10 +101,10 @@ class PolicyLoss:
                 accumulation=self._accumulation,
             ),
             mask=part.loss_mask(),
-            advantages=found["advantages"],
-            old_logps=None if first_pass else found["old_per_token_logps"],
-            ref_logps=found.get("ref_per_token_logps"),
-            sampled=found["sampling_per_token_logps"],
+            advantages=tensors["advantages"],
+            old_logps=None if first_pass else tensors["old_per_token_logps"],
+            ref_logps=tensors.get("ref_per_token_logps"),
+            sampled=tensors["sampling_per_token_logps"],
             correction=self._correction,
             cap=self._settings.rollout_correction_cap,
             floor=self._settings.rollout_correction_floor,

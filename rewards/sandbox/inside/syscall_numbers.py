@@ -69,5 +69,5 @@ def numbers(names: str) -> list[int]:
     Raises KeyError if a name that the table does not have.
     """
     machine = os.uname().machine
-    found = [TABLE[name].get(machine) for name in names.split()]
-    return [number for number in found if number is not None]
+    known = [TABLE[name].get(machine) for name in names.split()]
+    return [number for number in known if number is not None]

@@ -51,8 +51,6 @@ _MOVED = 0.01  # of the time limit: what moves it by less than this changes noth
 
 
 class Zygote:
-    """One slot's zygote."""
-
     def __init__(self, control: _socket.socket, plan: dict[str, Any]) -> None:
         self._control = control
         self._plan = plan
