@@ -92,7 +92,7 @@ def train(options: argparse.Namespace, out: Path) -> list[float]:
     from grpo.core.rollout.hf.sampler import HfRollouts
     from grpo.core.rollout.types import OnDone, Sampled, SamplingParams
     from grpo.core.scoring.early import EarlyCalls, nothing_begun
-    from grpo.core.scoring.outcome import Outcome, scored
+    from grpo.core.scoring.outcome import Outcome
     from grpo.core.train.sft.data import run_order
     from grpo.core.train.trainer import PolicyTrainer, grpo_config
     from grpo.plugins.host import Host
@@ -127,7 +127,7 @@ def train(options: argparse.Namespace, out: Path) -> list[float]:
             return nothing_begun()
 
         def score(self, completions: Sequence[Completion], early: EarlyCalls) -> dict[str, list[Outcome]]:
-            return {plan.rewards[0].name: [scored(score, 0.0) for score in reward(completions)]}
+            return {plan.rewards[0].name: [Outcome("score", score) for score in reward(completions)]}
 
     class Clock(TrainerCallback):  # type: ignore[misc]
         def on_step_begin(self, *_: Any, **__: Any) -> None:

@@ -13,6 +13,7 @@ from grpo.core.check.gold.solutions import acted, judge_golds, total
 from grpo.core.check.report import Severity
 from grpo.core.check.scores import Bound
 from grpo.core.env.episodes import Episode, start_episode
+from grpo.core.env.step import weaknesses_of
 from grpo.core.env.threads import EnvThreads, Raised
 from grpo.core.env.tools import Schema, ToolCall, answer, functions_of, schemas_of
 from grpo.core.env.worked import Wanted
@@ -23,8 +24,11 @@ from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.host import Host
 from grpo.plugins.types import Completion
 
+HOSTILE_AGENTS = "hostile agents are not paid"
 MADE = "it can be made"  # where that does not hold, no other relation is tried
 Found = tuple[Severity, str, str, str | None]  # the severity, the relation, a sentence, and what it was tried on
+_MACHINES = 16  # instances that are tried side by side where each is a machine
+_TASKS = 4  # whose hostile agents are played; `grpo plugins validate` plays those of all
 _SEEDS = 5
 _ROWS = 8
 _MOST_TURNS = 200
@@ -61,6 +65,7 @@ class EnvRelations:
             "hostile actions": self._hostile,
             "tools": self._tools,
             "demonstrations score highest": self._demonstrations,
+            HOSTILE_AGENTS: self._hostile_agents,
             f"{instances} instances": self._many,
         }
         self.names = tuple(self._checks)
@@ -257,11 +262,25 @@ class EnvRelations:
         said = (tuple(action for action in one.gold_actions if isinstance(action, str)) for one in self._shown())
         return next(filter(None, said), ("7",))
 
+    def _hostile_agents(self, relation: str) -> None:
+        """Lets agents that solve nothing play tasks of a kind where they could reach the grader."""
+        instance = self._bound.make()
+        try:
+            weaknesses = weaknesses_of(instance)
+            for row in (self._first_rows() if weaknesses else ())[:_TASKS]:
+                for paid in weaknesses(row) if weaknesses else ():
+                    self._add("error", relation, paid, str(row.get("name") or row.get("task") or ""))
+        finally:
+            instance.close()
+
     def _many(self, relation: str) -> None:
         how = self._starts()[-1]
+        instance = self._bound.make()
+        count = _MACHINES if weaknesses_of(instance) else self._instances
+        instance.close()
         with EnvThreads(self._bound.make, seconds=_CALL) as side_by_side:
             for what, call in (("start", _start), ("step", _step)):
-                found = side_by_side.call(dict.fromkeys(range(self._instances), partial(call, how, self._said()[0])))
+                found = side_by_side.call(dict.fromkeys(range(count), partial(call, how, self._said()[0])))
                 failed = [one for one in found.values() if isinstance(one, Raised)]
                 if failed:
                     self._add("error", relation, f"{len(failed)} cannot {what}: {explain(failed[0].error)}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +50,12 @@ def cut_off(calling: bool, env: Any) -> StepAnswer | None:
     if callable(end):
         return _checked(end())
     return take_step("", env) if calling else None
+
+
+def weaknesses_of(env: Any) -> Callable[[Mapping[str, Any]], Iterable[str]] | None:
+    """Returns what says for what a row's task pays beside its solution, a sentence each; None where that is unknown."""
+    weaknesses = getattr(getattr(env, "unwrapped", env), "weaknesses", None)
+    return weaknesses if callable(weaknesses) else None
 
 
 def _checked(answer: Any) -> StepAnswer:

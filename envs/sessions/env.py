@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import posixpath
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
 from gymnasium.error import ResetNeeded
 
-from grpo.envs.sessions.task import Grade, Machines, SessionTask
+from grpo.envs.sessions.panel import panel_of
+from grpo.envs.sessions.task import Grade, Machines, Script, SessionTask
 from grpo.envs.text.spaces import AnyText
 from grpo.plugins.session import Exit, Session
 
@@ -68,7 +72,10 @@ class SessionEnv(gymnasium.Env[str, str]):
         self._task = self._task_of(row)
         system = [{"role": "system", "content": self._system}] if self._system else []
         asked = {"role": "user", "content": self._task.instruction}
-        return self._task.instruction, {"prompt": [*system, asked], "row": dict(row)}
+        info: dict[str, Any] = {"prompt": [*system, asked], "row": dict(row)}
+        if self._task.solution:
+            info["gold"] = [{"tool": "bash", "arguments": {"command": _as_command(self._task.solution)}}, "Done."]
+        return self._task.instruction, info
 
     def bash(self, command: str) -> str:
         """Runs a command in the shell and returns what it printed. Files and processes stay, variables do not.
@@ -91,6 +98,10 @@ class SessionEnv(gymnasium.Env[str, str]):
     def cut(self) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Grades an episode that a budget ended."""
         return self._end(truncated=True)
+
+    def weaknesses(self, row: Mapping[str, Any]) -> Sequence[str]:
+        """Plays agents that do not solve a row's task, and its solution; says for what else than that it pays."""
+        return list(panel_of(self._task_of(row), self._machines).sentences())
 
     def close(self) -> None:
         """Ends the machine."""
@@ -130,6 +141,20 @@ class SessionEnv(gymnasium.Env[str, str]):
             return text
         head = self._shown // 2
         return text[:head] + _CUT + text[head - self._shown :]
+
+
+def _as_command(solution: Script) -> str:
+    """Returns a command that writes the files of a solution and runs it."""
+    lines = [
+        f"mkdir -p {shlex.quote(posixpath.dirname(path))} && echo {base64.b64encode(content).decode()} | base64 -d > "
+        f"{shlex.quote(path)} && chmod {mode:o} {shlex.quote(path)}"
+        for path, (content, mode) in solution.files.items()
+    ]
+    return "\n".join([*lines, shlex.join(["env", *_pairs(solution), *solution.argv])])
+
+
+def _pairs(script: Script) -> list[str]:
+    return [f"{name}={value}" for name, value in script.environment.items()]
 
 
 def info_of(grade: Grade) -> dict[str, Any]:

@@ -6,7 +6,7 @@ No model is needed. A task is sound where its own solution is paid more than doi
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from grpo.envs.sessions.attacks import Known, attacks
@@ -51,12 +51,14 @@ class Panel:
     paid: tuple[Paid, ...]
     half: float | None
 
-    @property
-    def sound(self) -> bool:
-        """Whether the task pays its solution, no attack, and half a solution less."""
-        if self.gold is None:
-            return not self.paid
-        return not self.paid and self.gold > self.nothing and (self.half is None or self.half < self.gold)
+    def sentences(self) -> Iterator[str]:
+        """Yields what is wrong with the task; nothing where it pays its solution and nothing else."""
+        for paid in self.paid:
+            yield f"an agent that {paid.attack} is paid {paid.reward:g}"
+        if self.gold is not None and self.gold <= self.nothing:
+            yield f"its own solution is paid {self.gold:g}, no more than doing nothing: {self.problem or 'no reason'}"
+        elif self.gold is not None and self.half is not None and self.half >= self.gold:
+            yield f"the first half of its solution is paid {self.half:g}, like the whole"
 
 
 def panel_of(task: SessionTask, machines: Machines) -> Panel:
@@ -67,7 +69,7 @@ def panel_of(task: SessionTask, machines: Machines) -> Panel:
         SessionLost: a machine is gone.
     """
     nothing = _paid(task, machines, Script(["true"])).reward
-    gold, changed, half = None, (), None
+    gold, half, changed = None, None, list[str]()
     if task.solution:
         gold, changed = _solved(task, machines, task.solution)
         if first := _first_half(task.solution):
@@ -100,7 +102,7 @@ def _paid(task: SessionTask, machines: Machines, script: Script) -> Grade:
         machine.close()
 
 
-def _solved(task: SessionTask, machines: Machines, solution: Script) -> tuple[Grade, Sequence[str]]:
+def _solved(task: SessionTask, machines: Machines, solution: Script) -> tuple[Grade, list[str]]:
     """Returns what the solution is paid, and the files that it wrote."""
     machine = machines.open(task)
     try:

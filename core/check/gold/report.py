@@ -26,12 +26,12 @@ class RefusedRow:
 
 @dataclass(frozen=True, slots=True)
 class WeakRow:
-    """A row for which the verifier accepts completions that solve nothing."""
+    """A row that pays for what solves nothing."""
 
     # index, place: as of a `RefusedRow`
     index: int
     place: str
-    cheats: tuple[str, ...]  # what the accepted completions do ("returns True")
+    cheats: tuple[str, ...]  # what the completions or agents do that are paid ("returns True")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Validation:
             yield f"an empty completion is right too in {self.silence_right} of {counted(self.rows, 'row')}"
         yield from [f"note: {note}" for note in self.notes]
         if self.weak:
-            yield f"weak: {counted(len(self.weak), 'row')}, for which the verifier accepts a generic cheat"
+            yield f"weak: {counted(len(self.weak), 'row')}, which pay a generic cheat"
             yield from (f"  {row.place}: {', '.join(row.cheats)}" for row in self.weak[:SHOWN])
         if len(self.weak) > SHOWN:
             yield f"  and {len(self.weak) - SHOWN} more: --json lists all"

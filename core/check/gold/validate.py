@@ -17,6 +17,7 @@ from grpo.core.check.trial import Fault, as_sampled, faults_of, texts_for
 from grpo.core.env.episodes import UNBOUNDED, Action, Episode, episodes_of, sample_of
 from grpo.core.env.mixture import refuse_missing_columns
 from grpo.core.env.processes import EnvProcesses, starting_place, trial_processes
+from grpo.core.env.step import weaknesses_of
 from grpo.core.env.threads import Raised
 from grpo.core.env.worked import Wanted
 from grpo.core.plan import Plan
@@ -229,8 +230,11 @@ def _left_out(judged: JudgedGold) -> bool:
 
 
 def _weak(scorer: Scorer, env: BoundEnv, verifier: BoundVerifier | None, block: Sequence[Episode]) -> Iterator[WeakRow]:
-    """Yields the rows for which the verifier accepts one of its generic cheats."""
-    if verifier is None or verifier.spec.cheats is None or env.spec.played:
+    """Yields the rows for which the verifier accepts one of its generic cheats, and tasks that pay a hostile agent."""
+    if env.spec.played:
+        yield from _weak_tasks(env, block)
+        return
+    if verifier is None or verifier.spec.cheats is None:
         return
     cheats = [(episode, verifier.spec.cheats(episode.row)) for episode in block]
     wanted = [(episode, (text,)) for episode, texts in cheats for text in texts.values()]
@@ -241,6 +245,17 @@ def _weak(scorer: Scorer, env: BoundEnv, verifier: BoundVerifier | None, block: 
         accepted = tuple(what for what, verdict in verdicts if verdict is not None and verdict.ok is True)
         if accepted:
             yield WeakRow(episode.index, episode.place, accepted)
+
+
+def _weak_tasks(env: BoundEnv, block: Sequence[Episode]) -> Iterator[WeakRow]:
+    instance = env.make()
+    try:
+        if weaknesses := weaknesses_of(instance):
+            for episode in block:
+                if paid := weaknesses(episode.row):
+                    yield WeakRow(episode.index, episode.place, tuple(paid))
+    finally:
+        instance.close()
 
 
 def _written(action: Action) -> str:

@@ -1,0 +1,1 @@
+"""Reads tasks in Harbor's form."""

@@ -1,0 +1,48 @@
+"""Reads rows of tasks for `shell`: an instruction, files, and the script that judges what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from grpo.envs.sessions.task import Script, SessionTask
+from grpo.plugins.errors import DatasetError
+
+_COLUMNS = "instruction, grader, and where there are some files, solution and name"
+_KINDS = {"instruction": str, "grader": str, "solution": str, "name": str, "files": Mapping}
+
+
+def read_task_row(row: object, where: str, seconds: float) -> SessionTask:
+    """Returns the task of a row.
+
+    Args:
+        where: the row's place, for messages.
+        seconds: that its grader may take.
+
+    Raises:
+        DatasetError: a column is missing, or holds something else than text.
+    """
+    if not isinstance(row, Mapping):
+        raise DatasetError(f"{where}: a row is an object with the columns {_COLUMNS}, not a {type(row).__name__}.")
+    for column, kind in _KINDS.items():
+        value = row.get(column)
+        if value is None and column not in ("instruction", "grader"):
+            continue
+        if not isinstance(value, kind) or (column in ("instruction", "grader") and not value.strip()):
+            what = "an object, path to text" if column == "files" else "text"
+            raise DatasetError(f"{where}: the column '{column}' must hold {what}. A row has {_COLUMNS}.")
+    files = {path: text for path, text in (row.get("files") or {}).items() if text is not None}
+    for path, text in files.items():
+        if not path or not isinstance(text, str):
+            raise DatasetError(f"{where}: the column 'files', {path!r}: the content of a file must be text.")
+    solution = row.get("solution")
+    return SessionTask(
+        name=row.get("name") or where,
+        instruction=row["instruction"],
+        grader=_script("/tests/grade.sh", row["grader"], seconds),
+        solution=_script("/solution/solve.sh", solution, seconds) if solution else None,
+        files={path: (text.encode("utf-8", "surrogatepass"), 0o644) for path, text in files.items()},
+    )
+
+
+def _script(path: str, text: str, seconds: float) -> Script:
+    return Script(("sh", path), {path: (text.encode("utf-8", "surrogatepass"), 0o755)}, seconds=seconds)

@@ -1,0 +1,166 @@
+"""Provides `shell:FILE` and `harbor:FOLDER`: tasks that are solved with a shell, in a session of their own.
+
+This module is light; gymnasium is imported when an environment is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from grpo.plugins.errors import OptionError, PluginNotFound
+from grpo.plugins.factory_decorators import env
+from grpo.plugins.specs import EnvSpec
+
+if TYPE_CHECKING:
+    import gymnasium
+
+    from grpo.envs.sessions.task import Machines
+
+Grading = Literal["task", "fresh", "in_place"]
+MOST_TURNS = 50
+SYSTEM = "Solve the task with the tool bash, which runs a command and returns what it prints. When it is done, say so."
+
+
+def shell(
+    member: str, *, session: str = "local", system: str = SYSTEM, seconds: float = 10.0, grader: float = 20.0,
+    shown: int = 4000,
+) -> gymnasium.Env[str, str]:  # fmt: skip
+    """Tasks in rows, solved with a shell: `shell:tasks.jsonl`.
+
+    A row has `instruction`, `grader` (a script for sh: its exit status, or the number that it writes to
+    /logs/verifier/reward.txt), and where there are some `files` (path to text), `solution` (a script) and `name`.
+
+    Args:
+        member: a file of rows, or a folder with train and test files.
+        session: the SPEC of the session.
+        system: the system message; "" sends none.
+        seconds: that one command of the policy may take.
+        grader: seconds that a grader may take.
+        shown: how many characters of what a command printed the policy sees.
+
+    Returns:
+        An environment of several turns with the tool `bash`.
+
+    Raises:
+        PluginNotFound: there is no such file.
+        OptionError: an option has a value that cannot be used.
+        SandboxUnavailable: this machine cannot run the session.
+    """
+    from grpo.envs.sessions.env import SessionEnv
+    from grpo.envs.sessions.rows import read_task_row
+
+    _refuse_unusable(seconds, grader, shown)
+    return SessionEnv(
+        lambda row: read_task_row(row, "the row given to reset", grader),
+        partial(shell_rows, member, "train"),
+        _machines(session),
+        system=system, seconds=seconds, shown=shown,
+    )  # fmt: skip
+
+
+def shell_rows(member: str, split: str, *, grader: float = 20.0, **_: Any) -> Sequence[Mapping[str, Any]]:
+    """Returns the rows of a split, each of which was checked. Raises DatasetError."""
+    from grpo.envs.datasets.folders import read_split
+    from grpo.envs.datasets.stored import checked_rows
+    from grpo.envs.sessions.rows import read_task_row
+
+    def read(row: object, where: str) -> dict[str, Any]:
+        read_task_row(row, where, grader)
+        return dict(row)  # type: ignore[call-overload, no-any-return]
+
+    return checked_rows(read_split(Path(member).expanduser(), split), read, lambda row: str(row["instruction"]))
+
+
+def harbor(
+    member: str, *, session: str = "local", grading: Grading = "task", system: str = SYSTEM, seconds: float = 30.0,
+    shown: int = 4000,
+) -> gymnasium.Env[str, str]:  # fmt: skip
+    """Tasks in folders of Harbor's form (Terminal-Bench), solved with a shell: `harbor:./tasks`.
+
+    A task is a folder with task.toml, instruction.md, environment/Dockerfile and tests/test.sh, and where there is one
+    solution/solve.sh.
+
+    Args:
+        member: a folder of such folders; where it has the folders train and test, these are the splits.
+        session: the SPEC of the session; `local` follows Dockerfiles that begin with a plain system.
+        grading: "fresh": tests judge the working directory in a new machine; "in_place": the machine in which the task
+            was solved; "task": as its task.toml says (`verifier.environment_mode`).
+        system: the system message; "" sends none.
+        seconds: that one command of the policy may take.
+        shown: how many characters of what a command printed the policy sees.
+
+    Returns:
+        An environment of several turns with the tool `bash`.
+
+    Raises:
+        PluginNotFound: there is no such folder.
+        OptionError: an option has a value that cannot be used.
+        SandboxUnavailable: this machine cannot run the session.
+    """
+    from grpo.envs.harbor.task import read_harbor_task
+    from grpo.envs.sessions.env import SessionEnv
+
+    _refuse_unusable(seconds, 1.0, shown)
+    return SessionEnv(
+        lambda row: read_harbor_task(Path(row["folder"]), session, grading),
+        partial(harbor_rows, member, "train"),
+        _machines(session),
+        system=system, seconds=seconds, shown=shown,
+    )  # fmt: skip
+
+
+def harbor_rows(
+    member: str, split: str, *, session: str = "local", grading: Grading = "task", **_: Any
+) -> Sequence[Mapping[str, Any]]:
+    """Returns a row for each task of a split, each of which was read. Raises DatasetError."""
+    from grpo.envs.harbor.task import folders_of, read_harbor_task
+
+    rows = []
+    for folder in folders_of(Path(member).expanduser(), split):
+        task = read_harbor_task(folder, session, grading)
+        rows.append({"task": task.name, "instruction": task.instruction, "folder": str(folder.resolve())})
+    return rows
+
+
+def resolve(name: str, member: str) -> EnvSpec:
+    """Returns the spec of the tasks of a file or folder.
+
+    Raises:
+        PluginNotFound: there is none.
+    """
+    if not Path(member).expanduser().exists():
+        raise PluginNotFound(f"{name}:{member}: there is no '{member}' (looked in {Path().absolute()}).")
+    spec, factory, dataset = (SHELL, shell, shell_rows) if name == "shell" else (HARBOR, harbor, harbor_rows)
+    return replace(
+        spec, name=f"{name}:{member}", factory=partial(factory, member), dataset=partial(dataset, member), resolve=None
+    )
+
+
+def _refuse_unusable(seconds: float, grader: float, shown: int) -> None:
+    for name, value in (("seconds", seconds), ("grader", grader)):
+        if not 0 < value <= 3600:
+            raise OptionError(f"{name}={value:g} must be above 0 and at most 3600.")
+    if not 1 <= shown <= 100_000:
+        raise OptionError(f"shown={shown} must be from 1 to 100000.")
+
+
+@cache
+def _machines(session: str) -> Machines:
+    from grpo.envs.sessions.task import Machines
+    from grpo.plugins.session_pools import sessions_of
+
+    return Machines(sessions_of(session))
+
+
+SHELL = env(
+    name="shell", version=1, rewards=("environment",), verifier="environment", max_turns=MOST_TURNS,
+    resolve=partial(resolve, "shell"),
+)(shell)  # fmt: skip
+HARBOR = env(
+    name="harbor", version=1, rewards=("environment",), verifier="environment", max_turns=MOST_TURNS,
+    resolve=partial(resolve, "harbor"),
+)(harbor)  # fmt: skip
