@@ -41,12 +41,13 @@ def grpo_envs() -> list[EnvSpec]:
     from grpo.envs.python_tool.spec import PYTHON_TOOL
     from grpo.envs.reasoning_gym.spec import REASONING_GYM
     from grpo.envs.rows.spec import ROWS
+    from grpo.envs.shell.spec import SHELL
     from grpo.envs.textarena.spec import TEXTARENA
     from grpo.envs.trl.spec import TRL
     from grpo.envs.verifiers.spec import VERIFIERS
     from grpo.envs.wordle.spec import wordle
 
-    families: list[EnvSpec] = [GYM, REASONING_GYM, TEXTARENA, TRL, OPENENV, VERIFIERS]
+    families: list[EnvSpec] = [GYM, REASONING_GYM, TEXTARENA, TRL, OPENENV, VERIFIERS, SHELL]
     return [ROWS, GSM8K, CODE, COUNTDOWN, ARITHMETIC, EMAIL, guess, wordle, PYTHON_TOOL, *families]
 
 

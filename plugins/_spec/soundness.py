@@ -42,7 +42,7 @@ SPEC_OF_KIND: dict[Kind, type[Any]] = {
 }
 COMMAND_LINE = "cmd"
 """Names a command line in a SPEC, `cmd:python agent.py {instruction}`, and the built-in agent that starts it."""
-RESERVED_PREFIXES = ("gym", "reasoning_gym", "textarena", "trl", "openenv", "verifiers")
+RESERVED_PREFIXES = ("gym", "reasoning_gym", "textarena", "trl", "openenv", "verifiers", "shell")
 _SEPARATORS = "/@:,= \t\n"
 _OF_FACTORIES: tuple[Kind, ...] = ("env", "sandbox", "session")
 
