@@ -42,7 +42,7 @@ def grpo_envs() -> list[EnvSpec]:
     from grpo.envs.reasoning_gym.spec import REASONING_GYM
     from grpo.envs.rows.spec import ROWS
     from grpo.envs.rows.with_server import MCP
-    from grpo.envs.sessions.spec import HARBOR, SHELL
+    from grpo.envs.shell.spec import HARBOR, SHELL
     from grpo.envs.textarena.spec import TEXTARENA
     from grpo.envs.trl.spec import TRL
     from grpo.envs.verifiers.spec import VERIFIERS

@@ -54,6 +54,7 @@ AT_LEAST_ONE = click.IntRange(min=1)
     help="Reward; repeat for several. Default: the run's or environment's.",
 )
 @click.option("--agent", metavar="SPEC", help="Agent program that answers the tasks. Default: the run's.")
+@click.option("--session", metavar="SPEC", help="Session in which episodes run. Default: the environment's.")
 @click.option("--dataset", metavar="FILE|ID", help="Rows for the environment: a file or a hub dataset.")
 @click.option(
     "--chat-template-kwargs",
@@ -86,9 +87,9 @@ def evaluate(
 ) -> None:
     """Measure a model on an environment, without training.
 
-    With a run directory as --model, its environment, rewards, agent, dataset and lengths are the defaults; --env
-    replaces all but the lengths. Several environments are measured one after the other, and --json then prints a list.
-    The name of one of a run's environments selects that one.
+    With a run directory as --model, its environment, rewards, agent, session, dataset and lengths are the defaults;
+    --env replaces all but the lengths. Several environments are measured one after the other, and --json then prints
+    a list. The name of one of a run's environments selects that one.
     """
     from grpo.core.measure.model import Choices, for_each_env, measure, plan_evaluation, recorded
     from grpo.core.policy.weights import find_weights

@@ -80,6 +80,15 @@ class RunConfig(Section):
             flag=Flag("--agent", "SPEC"),
         ),
     ] = None
+    session: Annotated[
+        str | None,
+        About(
+            "Session in which episodes run, for environments that have one: local, docker or a plugin.",
+            "The environment's option `session`; see [sessions.md](sessions.md).",
+            left_out="the environment's",
+            flag=Flag("--session", "SPEC"),
+        ),
+    ] = None
     model: Annotated[
         str | None,
         About(

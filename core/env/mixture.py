@@ -41,7 +41,7 @@ class RunEnv:
 
 def bound_envs(config: RunConfig, host: Host) -> tuple[BoundEnv, ...]:
     """Binds the environments of a configuration. Raises UsageError."""
-    envs = tuple(with_dataset(host.env(source), config) for source in config.envs)
+    envs = with_session(tuple(with_dataset(host.env(source), config) for source in config.envs), config)
     names = [env.name for env in envs]
     for name in config.env_rewards:
         if name not in names:
@@ -67,6 +67,20 @@ def bound_envs(config: RunConfig, host: Host) -> tuple[BoundEnv, ...]:
             f"for, as in --env {names[0]}:dataset={config.dataset}."
         )
     return envs
+
+
+def with_session(envs: tuple[BoundEnv, ...], config: RunConfig) -> tuple[BoundEnv, ...]:
+    """Sets the option `session` of environments that have one from --session. Raises UsageError where none has."""
+    if config.session is None:
+        return envs
+    have = [any(option.name == "session" for option in env.spec.options) for env in envs]
+    if not any(have):
+        names = ", ".join(env.name for env in envs)
+        raise UsageError(f"--session {config.session}: episodes of {names} run in no session. Leave it out.")
+    return tuple(
+        replace(env, options={**env.options, "session": config.session}) if has else env
+        for env, has in zip(envs, have, strict=True)
+    )
 
 
 def with_dataset(env: BoundEnv, config: RunConfig) -> BoundEnv:

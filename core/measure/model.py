@@ -12,7 +12,7 @@ from grpo.core.config.schema import RunConfig, parse_config
 from grpo.core.config.section import PluginRef
 from grpo.core.config.settings import RolloutSettings, settle
 from grpo.core.env.episodes import UNBOUNDED, Episode, episodes_of
-from grpo.core.env.mixture import refuse_missing_columns, rewards_of, verifier_of, with_dataset
+from grpo.core.env.mixture import refuse_missing_columns, rewards_of, verifier_of, with_dataset, with_session
 from grpo.core.env.processes import starting_place
 from grpo.core.env.questions import questions_of
 from grpo.core.measure.evaluate import Evaluation, complete, evaluation_of
@@ -40,6 +40,8 @@ from grpo.plugins.types import Completion
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+_OF_RUN = ("env", "rewards", "env_rewards", "verifier", "agent", "session", "dataset")
+
 
 @dataclass(frozen=True, slots=True)
 class Choices:
@@ -57,6 +59,7 @@ class Choices:
     env: PluginRef | None = None
     rewards: Sequence[str] = ()
     agent: PluginRef | None = None
+    session: str | None = None
     dataset: str | None = None
     split: str = "test"  # "train" or "test"
     size: int | None = None  # use only the first rows
@@ -118,7 +121,7 @@ def for_each_env(weights: Weights, host: Host, choices: Choices, envs: Sequence[
 def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> EvaluationPlan:
     """Decides and checks everything that can be decided without weights; UsageError names what cannot work."""
     config, left_out = _config(weights, choices)
-    env = with_dataset(host.env(config.envs[0]), config)
+    [env] = with_session((with_dataset(host.env(config.envs[0]), config),), config)
     agent = bound_agent(config.agent, host, [env])
     host.rewards(config.rewards)  # whatever is wrong with them is said before rows are read
     temperature = choices.temperature if choices.temperature is not None else (0.0 if choices.samples == 1 else 1.0)
@@ -288,14 +291,13 @@ def _config(weights: Weights, choices: Choices) -> tuple[RunConfig, tuple[str, .
         run = weights.config.model_dump(mode="json")
         tree["model"] = run["model"]
         if of_run:
-            tree |= {
-                key: run[key] for key in ("env", "rewards", "env_rewards", "verifier", "agent", "dataset") if key in run
-            }
+            tree |= {key: run[key] for key in _OF_RUN if key in run}
     left_out = () if choices.rewards else tuple(_leave_out_objects(tree))
     chosen = {
         "env": choices.env,
         "rewards": list(choices.rewards) or None,
         "agent": choices.agent,
+        "session": choices.session,
         "dataset": choices.dataset,
     }
     tree |= {key: value for key, value in chosen.items() if value is not None}

@@ -9,6 +9,8 @@ from pathlib import PurePosixPath
 
 from grpo.plugins.errors import SessionError
 
+_WRITTEN = 10**9  # the time of every file, so that two sessions show the same; in seconds since 1970
+
 
 def absolute(path: str, directory: str, home: str) -> str:
     """Returns the path in a session that a path stands for: below the working directory, HOME after `~/`, or as it is.
@@ -34,6 +36,6 @@ def packed(files: Mapping[str, bytes], directory: str, home: str) -> bytes:
             if path.endswith("/") or ".." in PurePosixPath(whole).parts or whole == "/":
                 raise SessionError(f"{path!r} cannot be the path of a file in a session.")
             entry = tarfile.TarInfo(whole.lstrip("/"))
-            entry.size, entry.mode = len(content), 0o644
+            entry.size, entry.mode, entry.mtime = len(content), 0o644, _WRITTEN
             tar.addfile(entry, io.BytesIO(content))
     return archive.getvalue()

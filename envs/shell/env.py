@@ -11,12 +11,13 @@ from typing import Any
 import gymnasium
 from gymnasium.error import ResetNeeded
 
-from grpo.envs.sessions.panel import panel_of
-from grpo.envs.sessions.task import Grade, Machines, Script, SessionTask
+from grpo.envs.shell.panel import panel_of
+from grpo.envs.shell.task import Grade, Machines, Script, SessionTask
 from grpo.envs.text.spaces import AnyText
 from grpo.plugins.session import Exit, Session
 
 _CUT = "\n[...]\n"
+_MERGED = 'exec "$0" -c "$1" 2>&1'  # of a shell: errors stand where they were printed
 
 
 class SessionEnv(gymnasium.Env[str, str]):
@@ -88,8 +89,14 @@ class SessionEnv(gymnasium.Env[str, str]):
         task, machine = self._opened()
         if "\0" in command:
             raise ValueError("a command has no NUL characters")
+        argv = ["sh", "-c", _MERGED, "bash", command]
         folder = task.directory or machine.directory
-        return self._told(machine.run(["bash", "-c", command], timeout=self._seconds, directory=folder))
+        return self._told(machine.run(argv, timeout=self._seconds, directory=folder))
+
+    @property
+    def session(self) -> Session:
+        """The machine of the episode; it is opened when it is asked for first. Raises DatasetError, SessionLost."""
+        return self._opened()[1]
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Ends the episode and grades it."""
@@ -126,7 +133,7 @@ class SessionEnv(gymnasium.Env[str, str]):
         return "", grade.reward, not truncated, truncated, info_of(grade)
 
     def _told(self, done: Exit) -> str:
-        printed = self._short((done.stdout + done.stderr).decode("utf-8", "replace").strip())
+        printed = self._short(done.stdout.decode("utf-8", "replace").strip("\n"))
         if done.timed_out:
             return f"{printed}\nthe command was stopped after {self._seconds:g} s".strip()
         if done.out_of_memory:

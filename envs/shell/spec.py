@@ -18,17 +18,28 @@ from grpo.plugins.specs import EnvSpec
 if TYPE_CHECKING:
     import gymnasium
 
-    from grpo.envs.sessions.task import Machines
+    from grpo.envs.shell.task import Machines, SessionTask
 
 Grading = Literal["task", "fresh", "in_place"]
 MOST_TURNS = 50
+_MOST = 1_000_000
 SYSTEM = "Solve the task with the tool bash, which runs a command and returns what it prints. When it is done, say so."
 
 
 def shell(
-    member: str, *, session: str = "local", system: str = SYSTEM, seconds: float = 10.0, grader: float = 20.0,
+    member: str,
+    *,
+    session: str = "local",
+    image: str = "",
+    network: bool = False,
+    system: str = SYSTEM,
+    seconds: float = 10.0,
+    grade_seconds: float = 30.0,
+    memory: int = 1024,
+    disk: int = 256,
+    processes: int = 256,
     shown: int = 4000,
-) -> gymnasium.Env[str, str]:  # fmt: skip
+) -> gymnasium.Env[str, str]:
     """Tasks in rows, solved with a shell: `shell:tasks.jsonl`.
 
     A row has `instruction`, `grader` (a script for sh: its exit status, or the number that it writes to
@@ -37,9 +48,14 @@ def shell(
     Args:
         member: a file of rows, or a folder with train and test files.
         session: the SPEC of the session.
+        image: what a machine begins with, where the session has images.
+        network: let commands reach the network.
         system: the system message; "" sends none.
         seconds: that one command of the policy may take.
-        grader: seconds that a grader may take.
+        grade_seconds: that a grader may take.
+        memory: in MiB, of all programs of a machine together.
+        disk: in MiB, of its files.
+        processes: that live at once in a machine.
         shown: how many characters of what a command printed the policy sees.
 
     Returns:
@@ -50,35 +66,45 @@ def shell(
         OptionError: an option has a value that cannot be used.
         SandboxUnavailable: this machine cannot run the session.
     """
-    from grpo.envs.sessions.env import SessionEnv
-    from grpo.envs.sessions.rows import read_task_row
+    from grpo.envs.shell.env import SessionEnv
+    from grpo.envs.shell.rows import read_task_row
+    from grpo.plugins.session import SessionLimits
 
-    _refuse_unusable(seconds, grader, shown)
-    return SessionEnv(
-        lambda row: read_task_row(row, "the row given to reset", grader),
-        partial(shell_rows, member, "train"),
-        _machines(session),
-        system=system, seconds=seconds, shown=shown,
-    )  # fmt: skip
+    _refuse_unusable(
+        seconds=seconds, grade_seconds=grade_seconds, memory=memory, disk=disk, processes=processes, shown=shown
+    )
+    limits = SessionLimits(memory_bytes=memory * 2**20, disk_bytes=disk * 2**20, processes=processes)
+
+    def task_of(row: Mapping[str, Any]) -> SessionTask:
+        task = read_task_row(row, "the row given to reset", grade_seconds)
+        return replace(task, image=image, network=network, limits=limits)
+
+    read_rows = partial(shell_rows, member, "train")
+    return SessionEnv(task_of, read_rows, _machines(session), system=system, seconds=seconds, shown=shown)
 
 
-def shell_rows(member: str, split: str, *, grader: float = 20.0, **_: Any) -> Sequence[Mapping[str, Any]]:
+def shell_rows(member: str, split: str, **_: Any) -> Sequence[Mapping[str, Any]]:
     """Returns the rows of a split, each of which was checked. Raises DatasetError."""
     from grpo.envs.datasets.folders import read_split
     from grpo.envs.datasets.stored import checked_rows
-    from grpo.envs.sessions.rows import read_task_row
+    from grpo.envs.shell.rows import read_task_row
 
     def read(row: object, where: str) -> dict[str, Any]:
-        read_task_row(row, where, grader)
+        read_task_row(row, where, 1.0)
         return dict(row)  # type: ignore[call-overload, no-any-return]
 
     return checked_rows(read_split(Path(member).expanduser(), split), read, lambda row: str(row["instruction"]))
 
 
 def harbor(
-    member: str, *, session: str = "local", grading: Grading = "task", system: str = SYSTEM, seconds: float = 30.0,
+    member: str,
+    *,
+    session: str = "local",
+    grading: Grading = "task",
+    system: str = SYSTEM,
+    seconds: float = 30.0,
     shown: int = 4000,
-) -> gymnasium.Env[str, str]:  # fmt: skip
+) -> gymnasium.Env[str, str]:
     """Tasks in folders of Harbor's form (Terminal-Bench), solved with a shell: `harbor:./tasks`.
 
     A task is a folder with task.toml, instruction.md, environment/Dockerfile and tests/test.sh, and where there is one
@@ -101,23 +127,23 @@ def harbor(
         OptionError: an option has a value that cannot be used.
         SandboxUnavailable: this machine cannot run the session.
     """
-    from grpo.envs.harbor.task import read_harbor_task
-    from grpo.envs.sessions.env import SessionEnv
+    from grpo.envs.shell.env import SessionEnv
+    from grpo.envs.shell.harbor import read_harbor_task
 
-    _refuse_unusable(seconds, 1.0, shown)
-    return SessionEnv(
-        lambda row: read_harbor_task(Path(row["folder"]), session, grading),
-        partial(harbor_rows, member, "train"),
-        _machines(session),
-        system=system, seconds=seconds, shown=shown,
-    )  # fmt: skip
+    _refuse_unusable(seconds=seconds, shown=shown)
+
+    def task_of(row: Mapping[str, Any]) -> SessionTask:
+        return read_harbor_task(Path(row["folder"]), session, grading)
+
+    read_rows = partial(harbor_rows, member, "train")
+    return SessionEnv(task_of, read_rows, _machines(session), system=system, seconds=seconds, shown=shown)
 
 
 def harbor_rows(
     member: str, split: str, *, session: str = "local", grading: Grading = "task", **_: Any
 ) -> Sequence[Mapping[str, Any]]:
     """Returns a row for each task of a split, each of which was read. Raises DatasetError."""
-    from grpo.envs.harbor.task import folders_of, read_harbor_task
+    from grpo.envs.shell.harbor import folders_of, read_harbor_task
 
     rows = []
     for folder in folders_of(Path(member).expanduser(), split):
@@ -140,27 +166,35 @@ def resolve(name: str, member: str) -> EnvSpec:
     )
 
 
-def _refuse_unusable(seconds: float, grader: float, shown: int) -> None:
-    for name, value in (("seconds", seconds), ("grader", grader)):
-        if not 0 < value <= 3600:
-            raise OptionError(f"{name}={value:g} must be above 0 and at most 3600.")
-    if not 1 <= shown <= 100_000:
-        raise OptionError(f"shown={shown} must be from 1 to 100000.")
+def _refuse_unusable(**values: float) -> None:
+    for name, value in values.items():
+        if not 0 < value <= _MOST:
+            raise OptionError(f"{name}={value:g} must be above 0 and at most {_MOST:,}.")
 
 
 @cache
 def _machines(session: str) -> Machines:
-    from grpo.envs.sessions.task import Machines
+    from grpo.envs.shell.task import Machines
     from grpo.plugins.session_pools import sessions_of
 
     return Machines(sessions_of(session))
 
 
 SHELL = env(
-    name="shell", version=1, rewards=("environment",), verifier="environment", max_turns=MOST_TURNS,
+    name="shell",
+    version=1,
+    rewards=("environment",),
+    verifier="environment",
+    max_turns=MOST_TURNS,
+    scores_itself=True,
     resolve=partial(resolve, "shell"),
-)(shell)  # fmt: skip
+)(shell)
 HARBOR = env(
-    name="harbor", version=1, rewards=("environment",), verifier="environment", max_turns=MOST_TURNS,
+    name="harbor",
+    version=1,
+    rewards=("environment",),
+    verifier="environment",
+    max_turns=MOST_TURNS,
+    scores_itself=True,
     resolve=partial(resolve, "harbor"),
-)(harbor)  # fmt: skip
+)(harbor)

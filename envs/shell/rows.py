@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from grpo.envs.sessions.task import Script, SessionTask
+from grpo.envs.shell.task import Script, SessionTask
 from grpo.plugins.errors import DatasetError
 
 _COLUMNS = "instruction, grader, and where there are some files, solution and name"

@@ -95,7 +95,7 @@ class Grade:
     """What a grader said.
 
     Attributes:
-        reward: from 0 to 1 as a rule.
+        reward: from 0 to 1; what a grader writes beyond counts as the nearest.
         reason: why it is 0 where the grader said nothing of its own; "" otherwise.
         output: the end of what it printed.
     """
@@ -245,7 +245,7 @@ def _graded(task: SessionTask, machine: Session, *, in_place: bool) -> Grade:
         reward = math.nan
     if not math.isfinite(reward):
         return Grade(0.0, f"the grader wrote no number: {written[:40]!r}", output)
-    return Grade(reward, output=output)
+    return Grade(min(1.0, max(0.0, reward)), output=output)
 
 
 def _clean(script: Script) -> Script:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from grpo.envs.datasets.files import held_out
-from grpo.envs.harbor.recipe import Recipe, read_recipe
-from grpo.envs.sessions.task import Script, SessionTask
+from grpo.envs.shell.recipe import Recipe, read_recipe
+from grpo.envs.shell.task import Script, SessionTask
 from grpo.plugins.errors import DatasetError
 from grpo.plugins.session import SessionLimits
 

@@ -9,8 +9,8 @@ import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from grpo.envs.sessions.attacks import Known, attacks
-from grpo.envs.sessions.task import Grade, Machines, Script, SessionTask, run, tail_of
+from grpo.envs.shell.attacks import Known, attacks
+from grpo.envs.shell.task import Grade, Machines, Script, SessionTask, run, tail_of
 
 _SECONDS = 20.0  # of an attack
 _MARK = "/tmp/.before"

@@ -1,1 +1,0 @@
-"""Reads tasks in Harbor's form."""

@@ -1,1 +1,0 @@
-"""What environments whose episodes happen in a session have in common."""
