@@ -17,14 +17,14 @@ _ENDS = (
     (rf"\u25c1/{_NAMES}\u25b7", "Kimi: \u25c1think\u25b7"),
     (rf"<\|/{_NAMES}\|>", "<|think|>, closed as a tag"),
     (r"<\|(?:end_(?:of_)?(?:think(?:ing)?|thought|reasoning)|(?:think(?:ing)?|thought|reasoning)_end)\|>", "Cohere"),
-    (r"<\uff5cend\u2581of\u2581thinking\uff5c>", "the same in the spelling of DeepSeek's tokens"),
+    (r"<[|\uff5c]end\u2581of\u2581thinking[|\uff5c]>", "the same in the spelling of DeepSeek's tokens"),
     (r"<\|(?:start_response|begin_of_solution|start_of_solution)\|>", "Cohere, Sky-T1: where the answer begins"),
     (r"<end_working_out>", "the layout of Unsloth's notebooks"),
     (r"<channel\|>", "Gemma 4: <|channel>thought"),
     (r"<(?:unused|ctrl)95>", "Gemma: <unused94>thought"),
     (r"\[unused17\]", "Pangu: [unused16]"),
     (r"<\|channel\|>final\b[^<>\n]{0,40}(?:<\|constrain\|>[^<>\n]{0,40})?<\|message\|>", "gpt-oss"),
-    (r"<\|end\|><\|begin\|>assistant<\|content\|>", "Solar Open"),
+    (r"<\|content\|>", "Solar Open: <|end|><|begin|>assistant<|content|>"),
     (r"\[BEGIN FINAL RESPONSE\]", "Apriel"),
 )
 _END = lazy_pattern("|".join(form for form, _models in _ENDS), re.IGNORECASE)

@@ -135,7 +135,8 @@ def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> Evaluatio
     rewards = rewards_of(config, host, env, episodes[0].row, fit=choices.fit)
     verifier = verifier_of(config, host, env, episodes[0].row, fit=choices.fit)
     if not rewards and verifier is None:
-        raise UsageError(f"env '{env.name}' has neither a verifier nor rewards. Name a reward with --reward.")
+        why = f" ({env.spec.note.rstrip('.')})" if env.spec.note else ""
+        raise UsageError(f"env '{env.name}' has neither a verifier nor rewards{why}. Name a reward with --reward.")
     refuse_missing_columns(episodes[0], [*rewards, *([verifier] if verifier else [])])
     model = read_model(weights.base, weights.tokenizer_source, choices.chat_template_kwargs)
     lengths = LengthsPart(choices.max_tokens or weights.max_tokens)

@@ -7,6 +7,7 @@ import numbers
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import repeat
 from typing import Any, Literal, NamedTuple, SupportsFloat
 
@@ -184,9 +185,9 @@ def _turns_problem(turns: Any, count: int) -> str | None:
 
 
 def _plain_number(value: Any) -> Any:
-    """Returns the number of a bool (1.0 or 0.0) and of an array or tensor without dimensions; all else as it is."""
+    """Returns the number of a bool (1.0 or 0.0), a Decimal and an array without dimensions; all else as it is."""
     value = _without_dimensions(value)
-    return float(value) if isinstance(value, bool) else value
+    return float(value) if isinstance(value, bool | Decimal) else value
 
 
 def _plain_verdict(value: Any) -> Any:

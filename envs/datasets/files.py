@@ -23,7 +23,8 @@ from grpo.plugins.errors import DatasetError
 
 T = TypeVar("T", bound=Sequence[Any])
 
-SUFFIXES = (".jsonl", ".parquet", ".jsonl.gz", ".json", ".json.gz", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".arrow")
+_TEXTS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
+SUFFIXES = (".jsonl", ".parquet", ".arrow", *_TEXTS[1:], *(f"{suffix}.gz" for suffix in _TEXTS))
 _HEAD = 4096  # bytes in which a file of JSON begins with something
 HELD_OUT_SHARE = 10
 HELD_OUT_MOST = 500

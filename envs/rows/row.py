@@ -13,10 +13,13 @@ from grpo.envs.rows.choices import Choices, can_be_choices, read_choices
 from grpo.envs.rows.messages import checked_text, kind, read_messages
 from grpo.plugins.errors import DatasetError, did_you_mean
 
-PROMPTS = ("prompt", "question", "problem", "instruction", "query", "input", "task", "messages", "conversations")
+PROMPTS = ("prompt", "question", "problem", "instruction", "query", "input", "task", "messages", "conversations", "ctx")
 ANSWERS = (
     "answer",
+    "final_answer",
+    "expected_answer",
     "ground_truth",
+    "reward_model.ground_truth",
     "gold",
     "target",
     "solution",
@@ -26,7 +29,9 @@ ANSWERS = (
     "answers",
     "answerKey",
     "correct_answer",
+    "correct",
     "output",
+    "response",
 )
 CONTEXTS = ("context", "passage", "article", "document", "story", "paragraph", "background")
 CHOICES = ("choices", "options", "endings")
@@ -58,15 +63,16 @@ class Pair:
 def choose_columns(row: object, where: str, named: Mapping[str, str | None]) -> Columns:
     """Returns the columns to read, guessed where no name is given; a name of "" is none.
 
-    A context and choices are guessed beside a prompt of text only: messages are whole. `named`: the fields of `Columns`
-    to what the user named. Raises DatasetError if it is no row, or no column of it is known to hold a prompt.
+    A known name counts in capitals too. A context and choices are guessed beside a prompt of text only: messages are
+    whole. `named`: the fields of `Columns` to what the user named. Raises DatasetError if it is no row, or no column of
+    it is known to hold a prompt.
     """
     if not isinstance(row, Mapping):
         raise DatasetError(f"{where}: a row must be an object with columns, found {kind(row)}.")
     prompt = named.get("prompt")
     if prompt is None:
-        prompt = next((name for name in PROMPTS if name in row), None)
-    if prompt is None:
+        prompt = _first(row, PROMPTS, set(), lambda value: True)
+    if not prompt:
         raise DatasetError(
             f"{where}: no column is known to hold the prompt (known: {', '.join(PROMPTS)}). The row has: {_have(row)}. "
             "Name it, as in --env rows:dataset=FILE,prompt=COLUMN,answer=COLUMN."
@@ -75,14 +81,14 @@ def choose_columns(row: object, where: str, named: Mapping[str, str | None]) -> 
     taken = {prompt, context, choices, answer, named.get("demonstration")}
     whole = isinstance(row.get(prompt), list)
     if context is None:
-        known = ("input", *CONTEXTS) if prompt in _INSTRUCTIONS else CONTEXTS
+        known = ("input", *CONTEXTS) if prompt.lower() in _INSTRUCTIONS else CONTEXTS
         context = "" if whole else _first(row, known, taken, _can_be_context)
     if choices is None:
         choices = "" if whole else _first(row, CHOICES, taken, can_be_choices)
     if answer is None:
         answer = _first(row, ANSWERS, taken | {context, choices}, lambda value: True)
-        if answer == "answers" and isinstance(row[answer], Mapping) and "text" in row[answer]:
-            answer = "answers.text"  # SQuAD's
+        if answer.lower() == "answers" and isinstance(row[answer], Mapping) and "text" in row[answer]:
+            answer = f"{answer}.text"  # SQuAD's
     return Columns(prompt, answer, named.get("demonstration") or "", context, choices)
 
 
@@ -143,7 +149,15 @@ def read_pair(row: object, where: str, columns: Columns, system: str | None = No
 
 
 def _first(row: Mapping[Any, Any], names: Sequence[str], taken: set[str | None], fits: Any) -> str:
-    return next((name for name in names if name in row and name not in taken and fits(row[name])), "")
+    """Returns the first column of known names, in the row's own letters, whose value fits; else ""."""
+    for known in names:
+        outer, dot, inner = known.partition(".")
+        name = outer if outer in row else next((one for one in row if str(one).lower() == outer.lower()), None)
+        if dot and isinstance(row.get(name), Mapping) and inner in row[name] and name not in taken:
+            return f"{name}.{inner}"
+        if not dot and name is not None and name not in taken and fits(row[name]):
+            return str(name)
+    return ""
 
 
 def _can_be_context(value: Any) -> bool:

@@ -33,10 +33,11 @@ class Rows:
             wrote, a clone of a hub repository, or a dataset of the hub (owner/name).
         subset: the configuration of a hub dataset or a clone of one; default: its only one.
         prompt: the column with the prompt, text or a list of messages; default: prompt, question, problem, instruction,
-            query, input, task, messages or conversations, the first that there is.
+            query, input, task, messages, conversations or ctx, the first that there is.
         answer: the column with the right answer, text or a number, or a list of which each is right; default: answer,
-            ground_truth, gold, target, solution, expected, label, reference, answers, answerKey, correct_answer or
-            output, the first that there is; "" for none.
+            final_answer, expected_answer, ground_truth, reward_model.ground_truth, gold, target, solution, expected,
+            label, reference, answers, answerKey, correct_answer, correct, output or response, the first that there is;
+            "" for none.
         context: the column with a text that the prompt is about; default: context, passage, article, document, story,
             paragraph or background, and input beside an instruction; "" for none.
         choices: the column with what there is to choose from, which is shown by letters; default: choices, options or

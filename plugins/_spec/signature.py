@@ -133,10 +133,11 @@ def options_of(function: Callable[..., Any]) -> tuple[Option, ...]:
 def _options(
     function: Callable[..., Any], parameters: Iterable[inspect.Parameter], hints: Mapping[str, Any]
 ) -> tuple[Option, ...]:
+    settled = _settled(function)
     options = tuple(
         Option(p.name, hints.get(p.name, Any), REQUIRED if p.default is p.empty else p.default)
         for p in parameters
-        if p.kind is p.KEYWORD_ONLY
+        if p.kind is p.KEYWORD_ONLY and not (p.name in RESERVED_OPTIONS and p.name in settled)
     )
     for option in options:
         if option.name in RESERVED_OPTIONS:
@@ -145,6 +146,15 @@ def _options(
                 f"(so are {', '.join(RESERVED_OPTIONS)}). Rename the parameter."
             )
     return options
+
+
+def _settled(function: Callable[..., Any]) -> set[str]:
+    """Returns the names of the arguments that `functools.partial` gave a function."""
+    names: set[str] = set()
+    while isinstance(function, functools.partial):
+        names |= function.keywords.keys()
+        function = function.func
+    return names
 
 
 def resolved_hints(function: Callable[..., Any]) -> dict[str, Any]:

@@ -63,6 +63,8 @@ def spec_fault(kind: Kind, spec: object) -> str:
             hint = f"; decorate it with @{kind}(version=1)"
         elif inspect.isclass(spec) and kind in _OF_FACTORIES:
             hint = f"; make a spec of it: {kind}(version=1)({spec.__name__})"
+        elif inspect.isclass(spec):
+            hint = f"; name an object of it, as in judge = {spec.__name__}(...)"
         return f"expected {_EXPECTED.get(kind, f'what @{kind} makes of a function')}, got {_described(spec)}{hint}"
     known: Any = spec
     family = isinstance(spec, EnvSpec) and spec.resolve is not None
@@ -87,7 +89,7 @@ def metadata_fault(name: object, version: object, timeout: object) -> str:
     if not name.isprintable():
         return f"{name!a} cannot be a plugin name: it has characters that a terminal obeys and does not show"
     if name in (*RESERVED_PREFIXES, COMMAND_LINE, "python") or name.endswith((".py", ".toml")):
-        return f"'{name}' cannot be a plugin name: SPECs give it another meaning"
+        return f"'{name}' cannot be a plugin name: SPECs give it another meaning. Call it something else"
     if type(version) is not int or version < 0:
         return f"'{name}': version {version!r} must be a whole number, 1 or more"
     if version > sys.maxsize:

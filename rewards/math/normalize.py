@@ -62,6 +62,7 @@ _LEAD = lazy_pattern(
 )
 _QUANTITY = lazy_pattern(rf"\A{_FACED}[^{{}}\d=]{{1,60}}\}}\s*=\s*(?=[^=\s][^=]*\Z)")
 _SAID = lazy_pattern(r"(?:the\s+)?(?:final\s+)?answer\s*(?:\bis\b\s*:?|:|=)\s*(?=\S)", re.IGNORECASE)
+_MINUS = lazy_pattern(rf"\A(?:{_FACED}\s*)?(?:minus|negative)(?:\s*\}}|\s)\s*(?=[\d\\])", re.IGNORECASE)
 _LISTED = lazy_pattern(rf"{_FACED}((?:[-\d.,;()\s]|and|or|[A-H](?![a-z]))+)\}}")
 _LAST_COMMA = lazy_pattern(r"(?<!\\),\s*\Z")
 _FLIPPED = lazy_pattern(rf"({_NUMBER}|\\[dt]?frac\{{\d+\}}\{{\d+\}})\s*=\s*([a-zA-Z])")
@@ -200,6 +201,7 @@ def _whole(text: str) -> str:
     said = _SAID.match(core)
     bare = _LAST_COMMA.sub("", core[said.end() :] if said else _LEAD.sub("", _QUANTITY.sub("", core, count=1), count=1))
     bare = _ROUGHLY.sub("", bare, count=1) if _ROUGHLY.match(bare) else bare
+    bare = _MINUS.sub("-", bare, count=1)
     listed = _LISTED.fullmatch(bare)
     bare = listed[1] if listed else bare
     words = _TEXT.sub(r"\1", bare).strip()

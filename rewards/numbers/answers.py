@@ -53,7 +53,7 @@ _MARK = lazy_pattern(
 _CUE = lazy_pattern(
     r"\banswer\b(?:[^\n\d.?!:=]{0,60}?\b(?:is|was|be|equals)\b|[^\n\d.?!:=]{0,60}[:=]|[^\w\n]{0,8}\n)"
     r"|(?:^[ \t]{0,8}|(?<=\?)[ \t]{1,3})A:"
-    "|\u7b54\u6848 ?[\u662f\u4e3a\u70ba:]",
+    "|\u7b54\u6848 ?[\u662f\u4e3a\u70ba:]:?",
     re.IGNORECASE | re.MULTILINE,
 )
 _BOX_BEFORE = lazy_pattern(

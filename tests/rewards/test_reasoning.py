@@ -31,6 +31,7 @@ FORMS = {
     "Apriel": "Here are my reasoning steps:\n{}\n[BEGIN FINAL RESPONSE]\n{}\n[END FINAL RESPONSE]",
     "Granite": "Here is my thought process: {}\n\nHere is my response: {}",
     "Solar": "<|think|>{}<|end|><|begin|>assistant<|content|>{}",
+    "DeepSeek's tokens": "<\uff5cbegin\u2581of\u2581thinking\uff5c>{}<\uff5cend\u2581of\u2581thinking\uff5c>{}",
     "Unsloth": "<start_working_out>{}<end_working_out>{}",
 }
 

@@ -77,7 +77,8 @@ def validate(
     verifier = host.default_verifier(bound)
     plugins: list[BoundReward | BoundVerifier] = [*chosen, *([verifier] if verifier else [])]
     if not plugins:
-        raise UsageError(f"env '{bound.name}' has neither a verifier nor rewards. Name a reward with --reward.")
+        why = f" ({bound.spec.note.rstrip('.')})" if bound.spec.note else ""
+        raise UsageError(f"env '{bound.name}' has neither a verifier nor rewards{why}. Name a reward with --reward.")
     if size is not None and size < 1:
         raise UsageError(f"size={size} must be 1 or more.")
     place = starting_place(bound, env_processes, seconds)

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -50,7 +51,7 @@ def outcome_of(function: Callable[..., Any], **metadata: Any) -> Outcome:
 
 
 @pytest.mark.parametrize(
-    "value", [1.0, 1, True, np.bool_(True), np.float32(1.0), np.int64(1), np.array(1), Fraction(1)]
+    "value", [1.0, 1, True, np.bool_(True), np.float32(1.0), np.int64(1), np.array(1), Fraction(1), Decimal(1)]
 )
 def test_a_real_number_is_a_score_and_comes_back_as_a_float(value: Any) -> None:
     outcome = outcome_of(returning(value))

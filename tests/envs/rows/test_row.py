@@ -64,6 +64,9 @@ def test_what_is_no_answer_is_refused(answer: Any) -> None:
         ({"prompt": "Read: It is 3. What?", "context": "It is 3.", "answer": 3}, "Read: It is 3. What?", "3"),
         ({"question": "What?", "context": {"title": ["a"]}, "answer": 1}, "What?", "1"),
         ({"prompt": [{"role": "user", "content": "All."}], "choices": ["a", "b"], "answer": "a"}, "All.", "a"),
+        ({"Problem": "What?", "Solution": "So 3.", "Answer": 3}, "What?", "3"),
+        ({"prompt": [{"role": "user", "content": "All."}], "reward_model": {"ground_truth": "3"}}, "All.", "3"),
+        ({"question": "What?", "options": ["A)2", "B)3"], "correct": "B"}, "What?\n\nA. 2\nB. 3", ["B", "3"]),
     ],
 )
 def test_known_layouts_are_read_whole(row: dict[str, Any], question: str, answer: Any) -> None:
