@@ -47,7 +47,6 @@ class LocalObject:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
         return f"process {self._child.pid}"
 
     @property

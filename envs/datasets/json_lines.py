@@ -68,7 +68,6 @@ class JsonLines:
             first = until
 
     def digest(self) -> bytes:
-        """Returns a hash of the file."""
         hasher, at = hashlib.sha256(), 0
         while block := os.pread(self._file, _BLOCK, at):
             hasher.update(block)

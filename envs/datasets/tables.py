@@ -60,7 +60,6 @@ class TableRows:
             first = until
 
     def digest(self) -> bytes:
-        """Returns a hash of the file."""
         with self._path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").digest()
 

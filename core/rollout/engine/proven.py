@@ -143,7 +143,6 @@ class EngineRollouts:
     def generate(
         self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None = None
     ) -> list[Sampled]:
-        """Samples with the engines, see `Rollouts.generate`."""
         return self._timed(prompts, params, on_done, self._spread.seats())
 
     def turns(self) -> Callable[[Sequence[Sequence[int]], SamplingParams], list[Sampled]]:

@@ -121,11 +121,9 @@ class PartialSampler:
         return self._generation(step, sampled, metrics, waiting=len(whole) - len(self._given))
 
     def ahead(self, step: int, episodes_of: EpisodesOf) -> Mapping[str, float]:
-        """Samples nothing before it is asked for it."""
         return {}
 
     def settle(self, step: int) -> Mapping[str, float]:
-        """Has nothing to wait for."""
         return {}
 
     def save(self, checkpoint: Path) -> None:
@@ -150,7 +148,6 @@ class PartialSampler:
             self._groups.append(record.restored(self._rollouts.begun, start, prompts))
 
     def close(self) -> None:
-        """Closes the environments of rollouts that nobody goes on with."""
         self._rollouts.close()
 
     def _begin_next(self) -> None:
