@@ -138,7 +138,6 @@ class FollowedRun:
         return _Reading(scan, Index(scan), watch)
 
     def _look(self) -> RunLine:
-        """Finds out what there is to read."""
         if not self.run.path.is_dir():
             raise UsageError(f"{self.run.path} is gone.")
         [line] = list_runs(self.run.path)

@@ -58,7 +58,6 @@ class _Blocks:
     _size: int = 0
 
     def more(self) -> None:
-        """Takes in what was read since."""
         steps = self.scan.step
         for place in range(self.known, len(self.scan)):
             if place == 0 or steps[place] != steps[place - 1] or self._size >= BLOCK_SIZE:
@@ -79,8 +78,6 @@ class _Blocks:
 
 
 class _Watched:
-    """A run with what its blocks are made with."""
-
     def __init__(self, run: RunDir) -> None:
         self.followed = FollowedRun(run)
         self.cases = cases_of(self.followed.versions)

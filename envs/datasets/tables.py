@@ -139,7 +139,6 @@ def _refuse_pointer(path: Path) -> None:
 
 
 def _arrow(path: Path) -> Generator[Any]:
-    """Yields the batches of an Arrow file or stream."""
     import pyarrow
 
     source = pyarrow.memory_map(str(path))

@@ -167,7 +167,6 @@ def _digests(ask: Ask) -> Iterator[bytes]:
 
 
 def _after(digest: bytes, turn: ChatTurn) -> bytes:
-    """Returns what messages and one more are recognised by."""
     text = turn.text.strip() if turn.role == "assistant" else turn.text
     own = _plain([turn.role, text, [[call.name, call.arguments] for call in turn.calls]])
     return hashlib.blake2b(digest + own, digest_size=16).digest()

@@ -304,7 +304,6 @@ class _Relayed(StreamingResponse):
     """An answer that may begin before the engine has read the whole request."""
 
     async def listen_for_disconnect(self, receive: Receive) -> None:
-        """Leaves the body to the engine."""
         await asyncio.Event().wait()
 
 

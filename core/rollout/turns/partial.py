@@ -193,7 +193,6 @@ class PartialRollouts:
                         envs.release(state.number)
 
     def _forget(self, rollout: PartialRollout) -> None:
-        """Closes the environment of a rollout that has not ended."""
         if not rollout.ended:
             self._envs[rollout.start.env].release(rollout.state.number)
 

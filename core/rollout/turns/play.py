@@ -231,7 +231,6 @@ class Player:
         return callers
 
     def _step(self, acting: Sequence[PlayedRollout], envs: EnvBatch) -> None:
-        """Steps the environments of the turns that are actions."""
         answers = envs.call({rollout.number: partial(take_step, rollout.text) for rollout in acting})
         for rollout in acting:
             result = answers[rollout.number]

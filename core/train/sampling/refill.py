@@ -44,8 +44,6 @@ CPU = torch.device("cpu")  # where scores are compared
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """What stands at a place of the batch."""
-
     start: Episode
     prompt: Sequence[int]
     rollout: Trajectory

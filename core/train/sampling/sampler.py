@@ -146,7 +146,6 @@ class PolicySampler:
     def _sampled(
         self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]], rollouts: Rollouts
     ) -> tuple[list[Trajectory], EarlyCalls]:
-        """Samples, and begins to score each rollout when it ends."""
         early = self.begin_scoring()
         trajectories: dict[int, Trajectory] = {}
         try:

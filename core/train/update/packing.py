@@ -263,7 +263,6 @@ class _Laid:
         self._rows: list[_Sequence] = []
 
     def add(self, sequences: Sequence[_Sequence]) -> None:
-        """Notes the sequences in which rows end."""
         ends = {
             sequence.row: sequence for sequence in sequences
         }  # a prefix comes before its first segment, which is of the same row
@@ -329,7 +328,6 @@ def _plain(batch: _Batch, device: torch.device) -> Packed:
 
 
 def _in_one_row(batch: _Batch, row: _Row, device: torch.device, dtype: torch.dtype) -> Packed:
-    """All sequences one after the other."""
     ends = list(itertools.accumulate(map(_length, row.sequences)))
     rows = _Rows(batch, 1, ends[-1])
     begins = {sequence: end - sequence.length for sequence, end in zip(row.sequences, ends, strict=True)}
@@ -372,8 +370,6 @@ def _mask(after: int, width: int, device: torch.device, dtype: torch.dtype) -> t
 
 
 class _Rows:
-    """R rows of L positions that sequences are put into."""
-
     def __init__(self, batch: _Batch, rows: int, length: int) -> None:
         self._batch = batch
         self._ids, self._positions = torch.zeros(2, rows, length, dtype=torch.long)
