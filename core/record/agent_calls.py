@@ -42,10 +42,8 @@ class RecordedCall:
     Attributes:
         parent: the place of the call that it goes on from; None: it is a root.
         root: why it is one; None: it is none.
-        thread: which conversation of the program it belongs to.
         trains: its sampled tokens do.
         finish: why the answer ended; None: there is none.
-        seconds: from the request to the answer.
         ignored: parameters of the request without effect.
         new: messages that its conversation did not have before.
         new_ids: token ids of the prompt behind those of the parent and its answer.

@@ -78,13 +78,7 @@ class Collector:
         self._device = device
 
     def collect(self, episodes: Sequence[Episode], step: int, *, again: bool) -> Collected:
-        """Makes the batch of these episodes, which are this process's own.
-
-        Args:
-            episodes: the members of a group are adjacent.
-            step: the first optimizer step that trains on it, from 1.
-            again: the weights that the rollout backend was handed are in doubt.
-        """
+        """Makes the batch of these episodes, which are this process's own."""
         began = time.perf_counter()
         generation = self._sampler.next(episodes, step, again=again)
         sampled = time.perf_counter()

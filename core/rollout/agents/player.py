@@ -100,8 +100,6 @@ class AgentPlayer:
         Args:
             episodes: one per rollout.
             prompts: of the environment, which agents replace by their own.
-            sample: token ids in, one completion each out.
-            on_ended: told the number of a rollout when it ends, and what rewards see of it.
         """
         table = Table()
         played = [_Played(start, self.desk.open(number, table)) for number, start in enumerate(episodes)]

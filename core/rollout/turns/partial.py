@@ -90,7 +90,6 @@ class PartialRollouts:
     """Samples the parts of rollouts.
 
     Args:
-        players: each environment's name to what plays its rollouts, None where it is answered once.
         params: how tokens are chosen; the length is that of an answer, or of one turn.
     """
 

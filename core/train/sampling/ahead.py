@@ -93,7 +93,6 @@ class _Ready:
 
     Attributes:
         episodes: the episodes that were asked for; some may have given their place to others.
-        mean, largest: difference in nats between the engine that sampled it and the policy.
     """
 
     episodes: Sequence[Episode]
@@ -103,12 +102,7 @@ class _Ready:
 
 
 class AheadSampler:
-    """Samples one batch ahead of time.
-
-    Args:
-        inner: samples what was not sampled ahead, and does the work of what is.
-        tolerance: mean difference in nats that the engine's arithmetic explains.
-    """
+    """Samples one batch ahead of time. `inner`: samples what was not sampled ahead, and does the work of what is."""
 
     def __init__(
         self,

@@ -90,7 +90,6 @@ class AheadQueue:
         sampler_of: returns what samples from a copy of the policy; with `inner` it shares a turn (`SyncedRollouts`).
         depth: batches ahead, k.
         tokenizer: of the policy, for the thread that trains.
-        tolerance: mean difference in nats that the engine's arithmetic explains.
     """
 
     def __init__(

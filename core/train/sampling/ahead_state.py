@@ -113,12 +113,7 @@ class AheadRecord:
 
 
 def write_ahead(folder: Path, turn: int, generation: Generation, *, mean: float, largest: float) -> None:
-    """Writes a batch into a checkpoint.
-
-    Args:
-        turn: 1 for the batch that comes next.
-        mean, largest: difference in nats between the engine that sampled it and the policy.
-    """
+    """Writes a batch into a checkpoint. `turn`: 1 for the batch that comes next."""
     written: dict[str, Any] = {
         "prompts": [list(prompt) for prompt in generation.prompts],
         "rollouts": [written_rollout(rollout) for rollout in generation.rollouts],

@@ -76,12 +76,7 @@ def build_sampler(
     episodes_of: EpisodesOf,
     agents: AgentSide | None = None,
 ) -> Sampler:
-    """Builds what samples the batches of a run.
-
-    Args:
-        turn: see `turn_of`.
-        agents: plays all episodes; None: each environment has its own way.
-    """
+    """Builds what samples the batches of a run. `turn`: see `turn_of`."""
     config = plan.config
     rollout, ahead = config.rollout, config.rollout.ahead
     seed = config.seed if backend.exact else None

@@ -65,7 +65,6 @@ class PartialSampler:
 
     Args:
         seed: of the run, where each rollout has random numbers of its own; else None.
-        tolerance: mean difference in nats that the engine's arithmetic explains.
     """
 
     def __init__(
@@ -176,7 +175,6 @@ class PartialSampler:
 
         Args:
             first: the first number of its random draws among those of the step.
-            again: the weights that the rollout backend was handed are in doubt.
 
         Raises:
             RunError: it did not come from the policy, and neither when it was sampled again.

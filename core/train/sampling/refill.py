@@ -117,8 +117,6 @@ class Refiller:
 
         Args:
             generation: this process's own part of the batch; as many on each process.
-            step: the first optimizer step that trains on it, from 1.
-            sample: samples from the weights that sampled the batch.
         """
         filling = _Filling([], self._size, sample)
         filling.members = self._scored(filling, generation)
