@@ -34,17 +34,11 @@ from grpo.core.train.types import BatchScoring, Generation, Sampler, Wasted
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """A batch to train on.
+    """A batch to train on."""
 
-    Attributes:
-        batch: the rollouts of all processes.
-        tensors: this process's own, with advantages; see core/train/batch/tensors.py.
-        staleness: optimizer steps between the policy that sampled and the one that trains.
-    """
-
-    batch: Batch
-    tensors: Tensors
-    staleness: int
+    batch: Batch  # the rollouts of all processes
+    tensors: Tensors  # this process's own, with advantages; see core/train/batch/tensors.py
+    staleness: int  # optimizer steps between the policy that sampled and the one that trains
     tokens: int
     metrics: dict[str, float]
 

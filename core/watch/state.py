@@ -31,29 +31,20 @@ STATES = 2  # whose columns are kept
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Runs as they were at one moment.
+    """Runs as they were at one moment."""
 
-    Attributes:
-        version: another one whenever something of the runs changed, or more of them was read.
-        summary: the block that the page begins with.
-    """
-
-    version: str
-    summary: str
+    version: str  # another one whenever something of the runs changed, or more of them was read
+    summary: str  # the block that the page begins with
     waiting: int
 
 
 @dataclass(slots=True)
 class _Blocks:
-    """Where the blocks of texts of a run begin and end; none has rollouts of two steps.
-
-    Attributes:
-        starts: the place of the first rollout of each block.
-    """
+    """Where the blocks of texts of a run begin and end; none has rollouts of two steps."""
 
     reading: int
     scan: Scan
-    starts: list[int] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)  # the place of the first rollout of each block
     known: int = 0
     _size: int = 0
 

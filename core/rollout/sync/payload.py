@@ -30,13 +30,10 @@ PEFT_PREFIX = "base_model.model."
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """A LoRA adapter as an engine takes it: y = W x + B (A x).
-
-    Attributes:
-        tensors: name under PEFT's conventions to A [r, in] or B [out, r]; B carries the scaling.
-    """
+    """A LoRA adapter as an engine takes it: y = W x + B (A x)."""
 
     rank: int
+    # name under PEFT's conventions to A [r, in] or B [out, r]; B carries the scaling
     tensors: Mapping[str, torch.Tensor]
 
     @property

@@ -29,18 +29,14 @@ TO_THE_END = 2**62  # tokens
 
 @dataclass(slots=True)
 class PartialRollout:
-    """A rollout that is under way, or has ended and waits for the others of its group.
-
-    Attributes:
-        sampled_by: (step, tokens): how many tokens the policy of which optimizer step sampled, in order.
-        whole: it came back from a checkpoint whole, with what its environment made of it.
-    """
+    """A rollout that is under way, or has ended and waits for the others of its group."""
 
     start: Episode
     prompt: Sequence[int]
     state: PlayedRollout
+    # (step, tokens): how many tokens the policy of which optimizer step sampled, in order
     sampled_by: list[tuple[int, int]] = field(default_factory=list)
-    whole: Trajectory | None = None
+    whole: Trajectory | None = None  # it came back from a checkpoint whole, with what its environment made of it
     _begun: tuple[int, int] = (0, 0)
 
     @property

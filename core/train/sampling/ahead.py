@@ -89,13 +89,9 @@ class _Sampling:
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """A batch that was sampled ahead and proven.
+    """A batch that was sampled ahead and proven."""
 
-    Attributes:
-        episodes: the episodes that were asked for; some may have given their place to others.
-    """
-
-    episodes: Sequence[Episode]
+    episodes: Sequence[Episode]  # the episodes that were asked for; some may have given their place to others
     generation: Generation
     mean: float
     largest: float

@@ -34,23 +34,18 @@ def file_of(process: int, turn: int = 1) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AheadRecord:
-    """A batch as it was written.
-
-    Attributes:
-        rollouts: what `rollouts_of` makes rollouts of.
-        mean, largest: difference in nats between the engine that sampled it and the policy.
-        staleness: optimizer steps between the policy that sampled it and the one that it is for.
-        places: environment and number of the episode of each rollout, where some were replaced; else empty.
-        outcomes: of a batch that was filled up, reward name to what it said of each rollout; else None.
-    """
+    """A batch as it was written."""
 
     prompts: list[list[int]]
-    rollouts: list[Mapping[str, Any]]
+    rollouts: list[Mapping[str, Any]]  # what `rollouts_of` makes rollouts of
+    # mean, largest: difference in nats between the engine that sampled it and the policy
     mean: float
     largest: float
-    staleness: int = 1
+    staleness: int = 1  # optimizer steps between the policy that sampled it and the one that it is for
     metrics: Mapping[str, float] = field(default_factory=dict)
+    # environment and number of the episode of each rollout, where some were replaced; else empty
     places: list[list[Any]] = field(default_factory=list)
+    # of a batch that was filled up, reward name to what it said of each rollout; else None
     outcomes: Mapping[str, list[Mapping[str, Any]]] | None = None
     wasted: list[Mapping[str, Any]] = field(default_factory=list)
 

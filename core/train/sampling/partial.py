@@ -48,15 +48,10 @@ PARTS = 2**20  # from the numbers of random draws of one part of a step to those
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """How much a step samples and trains on.
+    """How much a step samples and trains on."""
 
-    Attributes:
-        tokens: of each rollout.
-        groups: the most that train.
-    """
-
-    tokens: int
-    groups: int
+    tokens: int  # of each rollout
+    groups: int  # the most that train
     size: int
 
 
