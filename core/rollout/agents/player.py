@@ -46,18 +46,13 @@ class Programs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AgentLimits:
-    """How programs run.
+    """How programs run."""
 
-    Attributes:
-        seconds: that a program may take in an episode, without the time in which it waits for the policy.
-        window: seconds after which a round of sampling begins though some programs do not wait; None: it waits for all.
-        trains: which of their calls do (`trains` of core/rollout/agents/rollout.py).
-    """
-
-    seconds: float
+    seconds: float  # that a program may take in an episode, without the time in which it waits for the policy
     at_once: int
+    # seconds after which a round of sampling begins though some programs do not wait; None: it waits for all
     window: float | None = None
-    trains: Trains = "tree"
+    trains: Trains = "tree"  # which of their calls do (`trains` of core/rollout/agents/rollout.py)
 
 
 @dataclass(slots=True)
@@ -74,17 +69,13 @@ class _Played:
 
 @dataclass(frozen=True, slots=True)
 class AgentPlayer:
-    """Plays rollouts by a program; it has the form of `Player` (core/rollout/turns/play.py).
-
-    Attributes:
-        end: the token that ends a completion.
-    """
+    """Plays rollouts by a program; it has the form of `Player` (core/rollout/turns/play.py)."""
 
     desk: AgentDesk
     url: str
     programs: Programs
     limits: AgentLimits
-    end: int
+    end: int  # the token that ends a completion
 
     def play(
         self,
