@@ -78,7 +78,6 @@ class Hosted:
         return answer
 
     def end(self) -> None:
-        """Ends the object's process."""
         import ray
 
         ray.kill(self.actor)

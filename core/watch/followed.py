@@ -98,7 +98,6 @@ class FollowedRun:
 
     @property
     def problems(self) -> Sequence[str]:
-        """What could not be read."""
         return self._shown.problems
 
     @property

@@ -46,7 +46,6 @@ class JsonLines:
         return len(self._starts)
 
     def place(self, index: int) -> str:
-        """Returns where a row was written."""
         return f"{self._path}, {self._unit} {self._numbers[index]}"
 
     def row(self, index: int) -> Any:

@@ -103,7 +103,6 @@ class LibraryRows:
             first += _ROWS
 
     def digest(self) -> bytes:
-        """Returns the library's own hash."""
         return str(self._dataset._fingerprint).encode()
 
 

@@ -69,7 +69,6 @@ class ApartTool:
         self._env = env
 
     def __call__(self, **arguments: Any) -> str:
-        """Returns what the tool answers; raises what it raises."""
         answer: str = self._env.ask("call", self.__name__, **arguments)
         return answer
 

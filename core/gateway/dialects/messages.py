@@ -202,5 +202,4 @@ def error(refused: Refused) -> Body:
 
 
 def error_events(refused: Refused) -> bytes:
-    """Returns the events that end a stream with an error."""
     return event(error(refused), "error")

@@ -47,7 +47,6 @@ class Call:
 
     @property
     def root(self) -> Call:
-        """The first call of its conversation."""
         call = self
         while call.parent is not None:
             call = call.parent

@@ -170,7 +170,6 @@ class EngineRollouts:
             engine.link.sleep()
 
     def close(self) -> None:
-        """Stops the engines."""
         for engine in self.engines:
             engine.link.close()
         self._spread.close()

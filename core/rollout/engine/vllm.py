@@ -222,7 +222,6 @@ class VllmEngine:
 
 
 def engine_arguments(settings: EngineSettings) -> dict[str, Any]:
-    """Translates settings into vLLM's engine arguments."""
     lora: dict[str, Any] = {}
     if settings.lora_rank is not None:
         lora = {

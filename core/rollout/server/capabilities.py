@@ -59,7 +59,6 @@ class ServerCapabilities:
 
 
 def card_of_plan(plan: Plan) -> ServerCapabilities:
-    """Returns what a run needs its server to be."""
     from grpo.core.policy.load import linear_modules
     from grpo.core.rollout.limits import engine_context
 

@@ -159,7 +159,6 @@ class RolloutServer:
         self.calls.put(None)
 
     def state(self) -> dict[str, Any]:
-        """Returns what the server is and which weights it holds."""
         return {**card_to_json(self.card), "incarnation": self.incarnation, "handed": self.handed}
 
     def claim(self) -> int:

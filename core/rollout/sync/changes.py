@@ -40,7 +40,6 @@ class Changes:
 
     @property
     def bytes(self) -> int:
-        """The size of both in bytes."""
         return self.positions.nbytes + self.values.nbytes
 
 

@@ -38,12 +38,10 @@ class Adapter:
 
     @property
     def bytes(self) -> int:
-        """The size of its tensors in bytes."""
         return sum(t.numel() * t.element_size() for t in self.tensors.values())
 
     @property
     def ranks(self) -> dict[str, int]:
-        """The rank of each tensor's module."""
         return {name: t.shape[0] if ".lora_A." in name else t.shape[1] for name, t in self.tensors.items()}
 
 

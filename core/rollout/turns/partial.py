@@ -171,7 +171,6 @@ class PartialRollouts:
         )
 
     def played(self, rollout: PartialRollout) -> bool:
-        """Whether the environment of a rollout is stepped."""
         return self._players[rollout.start.env] is not None
 
     def close(self) -> None:

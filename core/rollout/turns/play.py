@@ -317,7 +317,6 @@ class PlayedRollout:
         self.sampled += [False] * len(between)
 
     def fail(self, reason: str) -> None:
-        """Ends the rollout as a failure."""
         reason = " ".join(reason.split())
         self.finish = "error"
         self.info = {"failure": reason if len(reason) <= LONGEST_FAILURE else reason[: LONGEST_FAILURE - 3] + "..."}

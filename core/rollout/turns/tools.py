@@ -55,7 +55,6 @@ class ToolFormat:
         return calls if any(call.name for call in calls) else [], str(message.get("content") or "").strip()
 
     def calls(self, tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[ToolCall]:
-        """Returns the calls that a turn asks for."""
         return self.read(tokenizer, ids)[0]
 
     def ids(

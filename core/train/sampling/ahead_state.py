@@ -73,7 +73,6 @@ class AheadRecord:
         )
 
     def episodes_of(self, asked: Sequence[Episode], episode_at: Callable[[Place], Episode]) -> list[Episode]:
-        """Returns the episodes that the rollouts answer."""
         if len(self.places) != len(asked):
             return list(asked)
         places = [(env, index) for env, index in self.places]
@@ -89,7 +88,6 @@ class AheadRecord:
         return {name: [_outcome(outcome) for outcome in every] for name, every in self.outcomes.items()}
 
     def wasted_of(self, episode_at: Callable[[Place], Episode]) -> tuple[Wasted, ...]:
-        """Returns what was sampled in vain."""
         samples = []
         for sample in self.wasted:
             env, index = sample["place"]
