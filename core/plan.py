@@ -19,34 +19,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A run that can start.
+    """A run that can start."""
 
-    Attributes:
-        config: the configuration; no value that the run needs is None any more.
-        train: the episodes of all of them, one environment's after the other's.
-        longest_prompt: in tokens, over both splits.
-        disk_bytes: what checkpoints and the final model take.
-        sampler: chooses the rows of each step; None: they come in an order that is fixed before.
-        agent: the program that answers the environments' tasks; None: the policy answers itself.
-        notes: what the user should know about the model and the environments.
-    """
-
-    config: Settings
+    config: Settings  # the configuration; no value that the run needs is None any more
     source: PolicySource
     model_config: Any = field(compare=False, repr=False)
     tokenizer: PreTrainedTokenizerBase = field(compare=False, repr=False)
     envs: tuple[RunEnv, ...]
     loss: BoundLoss
     advantage: BoundAdvantage
-    train: Sequence[Episode]
+    train: Sequence[Episode]  # the episodes of all of them, one environment's after the other's
     parameters: int
-    longest_prompt: int
-    disk_bytes: int
+    longest_prompt: int  # in tokens, over both splits
+    disk_bytes: int  # what checkpoints and the final model take
     processes: int
     canaries: tuple[Canary, ...] = ()
+    # chooses the rows of each step; None: they come in an order that is fixed before
     sampler: BoundSampler | None = None
-    agent: BoundAgent | None = None
-    notes: tuple[str, ...] = ()
+    agent: BoundAgent | None = None  # the program that answers the environments' tasks; None: the policy answers itself
+    notes: tuple[str, ...] = ()  # what the user should know about the model and the environments
 
     @property
     def name(self) -> str:

@@ -19,28 +19,18 @@ HALF = (torch.bfloat16, torch.float16)
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Parameters of an output layer.
+    """Parameters of an output layer."""
 
-    Attributes:
-        weight: [V, H].
-        bias: [V] or None.
-        lora_a, lora_b: [r, H] and [V, r], or None without an adapter.
-        lora_scale: s.
-        temperature: T.
-        softcap: bound of the logits, or None.
-        logit_scale: factor of the logits before the bound.
-        dtype: of the products' inputs.
-    """
-
-    weight: torch.Tensor
-    bias: torch.Tensor | None
+    weight: torch.Tensor  # [V, H]
+    bias: torch.Tensor | None  # [V] or None
+    # lora_a, lora_b: [r, H] and [V, r], or None without an adapter
     lora_a: torch.Tensor | None
     lora_b: torch.Tensor | None
-    lora_scale: float
-    temperature: float
-    softcap: float | None
-    logit_scale: float
-    dtype: torch.dtype
+    lora_scale: float  # s
+    temperature: float  # T
+    softcap: float | None  # bound of the logits, or None
+    logit_scale: float  # factor of the logits before the bound
+    dtype: torch.dtype  # of the products' inputs
 
     @property
     def gain(self) -> float:

@@ -17,17 +17,11 @@ MOST_WARPS = 16  # of a program: with more, a multiprocessor holds one or two, w
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What a pass is compiled for and launched with.
+    """What a pass is compiled for and launched with."""
 
-    Attributes:
-        block: logits that a program works on at a time, a power of two.
-        warps: of 32 threads each.
-        in_one: whether a block holds the whole row.
-    """
-
-    block: int
-    warps: int
-    in_one: bool = True
+    block: int  # logits that a program works on at a time, a power of two
+    warps: int  # of 32 threads each
+    in_one: bool = True  # whether a block holds the whole row
 
 
 SWEEPS = Launch(block=1024, warps=8, in_one=False)

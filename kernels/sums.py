@@ -23,23 +23,14 @@ TAKEN_OUT = -1e30
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Running sums of n rows; all [n] in the dtype of sums.
+    """Running sums of n rows; all [n] in the dtype of sums."""
 
-    Attributes:
-        peak: m.
-        total: S.
-        spread: X.
-        target: z_t.
-        slope: 1 - tanh(y_t / softcap)^2, the derivative of the softcap at the target.
-        shrink: what the last fold multiplied S by, for sums that are kept elsewhere.
-    """
-
-    peak: torch.Tensor
-    total: torch.Tensor
-    spread: torch.Tensor
-    target: torch.Tensor
-    slope: torch.Tensor
-    shrink: torch.Tensor
+    peak: torch.Tensor  # m
+    total: torch.Tensor  # S
+    spread: torch.Tensor  # X
+    target: torch.Tensor  # z_t
+    slope: torch.Tensor  # 1 - tanh(y_t / softcap)^2, the derivative of the softcap at the target
+    shrink: torch.Tensor  # what the last fold multiplied S by, for sums that are kept elsewhere
 
     @classmethod
     def empty(cls, count: int, like: torch.Tensor, dtype: torch.dtype) -> Sums:

@@ -20,17 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a part of a page is.
+    """What a part of a page is."""
 
-    Attributes:
-        lead: what each of its lines begins with.
-        quoted: it is a text of somebody else, which stands in a box on a terminal.
-        indent: columns before the lead.
-    """
-
-    lead: str
-    quoted: bool = False
-    indent: int = 0
+    lead: str  # what each of its lines begins with
+    quoted: bool = False  # it is a text of somebody else, which stands in a box on a terminal
+    indent: int = 0  # columns before the lead
 
     def within(self, depth: int) -> Kind:
         """Returns the same, that many levels deeper."""

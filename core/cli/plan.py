@@ -1,4 +1,4 @@
-"""`grpo plan` shows where the memory of a run goes, and which settings fit a GPU."""
+"""Implements `grpo plan`, which shows where the memory of a run goes, and which settings fit a GPU."""
 
 from __future__ import annotations
 

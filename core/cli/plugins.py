@@ -1,4 +1,4 @@
-"""`grpo plugins` lists what is installed and what is wrong with it, as a table or JSON, or shows one plugin in full."""
+"""Implements `grpo plugins`: lists plugins and what is wrong with them, as a table or JSON, or shows one in full."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`grpo sandbox` runs a program in a sandbox, checks a sandbox, and removes what crashed runs left behind."""
+"""Implements `grpo sandbox`: runs a program in a sandbox, checks a sandbox, and removes what crashed runs left."""
 
 from __future__ import annotations
 

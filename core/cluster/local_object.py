@@ -47,7 +47,6 @@ class LocalObject:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
         return f"process {self._child.pid}"
 
     @property
@@ -73,7 +72,6 @@ class LocalObject:
         self._finalizer()
 
     def hear(self, number: int, problem: str, answer: bytes) -> None:
-        """Settles what was asked."""
         with self._lock:
             waiting = self._waiting.pop(number, None)
         if waiting is not None and problem:

@@ -78,7 +78,6 @@ class Hosted:
         return answer
 
     def end(self) -> None:
-        """Ends the object's process."""
         import ray
 
         ray.kill(self.actor)
@@ -192,8 +191,6 @@ class Cluster:
 
 
 class _Host:
-    """The process of an object, on its node."""
-
     def __init__(self, kind: str, settings: dict[str, Any]) -> None:
         module, _, name = kind.partition(":")
         self._object = getattr(importlib.import_module(module), name)(**settings)

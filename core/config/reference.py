@@ -24,7 +24,6 @@ def table(section: str) -> str:
 
 
 def row(setting: Setting) -> str:
-    """Returns a setting as a line of the table."""
     meaning = " ".join(filter(None, (setting.text, str(setting.about.flag or ""))))
     return f"| `{setting.key}` | {setting.kind} | {setting.default_text} | {meaning} |\n"
 

@@ -96,7 +96,6 @@ def hub() -> Iterator[Line]:
 
 
 def plugins() -> Iterator[Line]:
-    """Yields a line about the plugins that load, and one for each that does not."""
     host = Host.discover()
     for problem in host.problems:
         name = f"plugin {problem.distribution}"

@@ -44,7 +44,6 @@ class EnvShards:
         return self._asked("call", calls)
 
     def use(self, calls: Mapping[int, ToolCall]) -> dict[int, Any]:
-        """Makes one call of a tool for each, in all places at once."""
         return self._asked("use", calls)
 
     def release(self, number: int) -> None:

@@ -153,15 +153,12 @@ class RemoteEnvs:
             wait(ends, 2 * _GRACE)
 
     def start(self, episodes: Mapping[int, Episode]) -> dict[int, Any]:
-        """Makes environments and starts their episodes."""
         return self._dealt("start", episodes)
 
     def call(self, calls: Mapping[int, Call]) -> dict[int, Any]:
-        """Makes one call for each environment."""
         return self._dealt("call", calls)
 
     def use(self, calls: Mapping[int, ToolCall]) -> dict[int, Any]:
-        """Makes one call of a tool for each."""
         return self._dealt("use", calls)
 
     def release(self, number: int) -> None:

@@ -61,7 +61,6 @@ def right_by_env(
 
 
 def _places(envs: Sequence[RunEnv], completions: Sequence[Completion]) -> Mapping[int, list[int]]:
-    """Returns the number of each environment to the places of its completions, which may be none."""
     if len(envs) == 1:
         return {0: list(range(len(completions)))}
     return {

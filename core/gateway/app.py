@@ -122,16 +122,12 @@ def _model(name: str) -> Body:
 
 @dataclass(slots=True)
 class _OpenRequests:
-    """Counts the open requests of each key.
-
-    Attributes:
-        reading: held by a request of a key while its body is in memory.
-        large: held while a large body is parsed, whoever sent it.
-    """
+    """Counts the open requests of each key."""
 
     counts: Counter[str] = field(default_factory=Counter)
+    # held by a request of a key while its body is in memory
     reading: dict[str, asyncio.Semaphore] = field(default_factory=dict)
-    large: asyncio.Lock = field(default_factory=asyncio.Lock)
+    large: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while a large body is parsed, whoever sent it
 
     @contextmanager
     def one_more(self, key: str) -> Iterator[asyncio.Semaphore]:

@@ -17,75 +17,51 @@ Finish = Literal["stop", "length", "calls"]
 
 @dataclass(frozen=True, slots=True)
 class ToolUse:
-    """A call of a tool.
-
-    Attributes:
-        arguments: as parsed JSON.
-        id: by which an answer names it. Programs show ids to the policy (smolagents writes them into its messages,
-            others name files after them), so a desk gives ids that are the same when a run is repeated.
-    """
+    """A call of a tool."""
 
     name: str
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, Any]  # as parsed JSON
+    # by which an answer names it. Programs show ids to the policy (smolagents writes them into its messages, others
+    # name files after them), so a desk gives ids that are the same when a run is repeated
     id: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ChatTurn:
-    """One message.
+    """One message."""
 
-    Attributes:
-        role: who speaks; a developer's message is a system message.
-        text: what is said, "" for nothing; what an assistant says is without blanks at its ends.
-        answers: the id of the call that a tool message answers.
-    """
-
-    role: Role
-    text: str
+    role: Role  # who speaks; a developer's message is a system message
+    text: str  # what is said, "" for nothing; what an assistant says is without blanks at its ends
     calls: tuple[ToolUse, ...] = ()
-    answers: str = field(default="", compare=False)
+    answers: str = field(default="", compare=False)  # the id of the call that a tool message answers
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What a program asks for.
-
-    Attributes:
-        tools: schemas in the form {"type": "function", "function": {"name", "description", "parameters"}}.
-        max_tokens: the most tokens to sample; None: no limit of the program's own.
-        stop: texts that end an answer and are not part of it.
-        stream: whether the answer is to be sent in events.
-        usage: whether these are to tell how many tokens there were, where the API leaves that open.
-        thread: which of its own conversations the program says that this is ("" where it does not say).
-        ignored: parameters that the run decides or that are not supported, for the record.
-    """
+    """What a program asks for."""
 
     messages: tuple[ChatTurn, ...]
+    # schemas in the form {"type": "function", "function": {"name", "description", "parameters"}}
     tools: tuple[Mapping[str, Any], ...] = ()
     model: str = ""
-    max_tokens: int | None = None
-    stop: tuple[str, ...] = ()
+    max_tokens: int | None = None  # the most tokens to sample; None: no limit of the program's own
+    stop: tuple[str, ...] = ()  # texts that end an answer and are not part of it
     count: int = 1
-    stream: bool = False
-    usage: bool = False
-    thread: str = ""
-    ignored: tuple[str, ...] = ()
+    stream: bool = False  # whether the answer is to be sent in events
+    usage: bool = False  # whether these are to tell how many tokens there were, where the API leaves that open
+    thread: str = ""  # which of its own conversations the program says that this is ("" where it does not say)
+    ignored: tuple[str, ...] = ()  # parameters that the run decides or that are not supported, for the record
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One sampled answer.
-
-    Attributes:
-        finish: why it ended: the policy ended it, a limit of tokens, or calls of tools.
-        stopped_by: the text of `Ask.stop` that ended it; None: another reason.
-    """
+    """One sampled answer."""
 
     turn: ChatTurn
-    finish: Finish
+    finish: Finish  # why it ended: the policy ended it, a limit of tokens, or calls of tools
     prompt_tokens: int
     sampled_tokens: int
-    stopped_by: str | None = None
+    stopped_by: str | None = None  # the text of `Ask.stop` that ended it; None: another reason
 
 
 class Answered(Protocol):

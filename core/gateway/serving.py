@@ -26,7 +26,6 @@ def gateway_server(desk: Desk, listener: socket.socket | None = None, pause: flo
     Args:
         desk: answers requests; it is called in the event loop of the server's thread.
         listener: a bound socket, for example one in a folder that a session sees; None: a free port of 127.0.0.1.
-        pause: seconds between two comments in a stream.
     """
     # A key is a secret that no web page knows, so any name of this machine will do: sessions have their own.
     return HttpServer(gateway_app(desk, pause), listener or bound("127.0.0.1", 0), Callers(hosts=None), LIMITS)

@@ -101,7 +101,6 @@ class LimitedProtocol(H11Protocol):
             self._watch_stall(now)
 
     def resume_writing(self) -> None:
-        """The caller took all of it."""
         super().resume_writing()
         self._cancel(self._stall_timer)
 

@@ -84,7 +84,6 @@ class HttpServer:
 
     @property
     def port(self) -> int:
-        """The port that the socket is bound to."""
         return int(self._address[1])
 
     def start(self) -> None:

@@ -45,15 +45,7 @@ _OF_RUN = ("env", "rewards", "env_rewards", "verifier", "agent", "session", "dat
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What the user chose; None stands for the default, which a run directory may have.
-
-    Attributes:
-        size: use only the first rows.
-        samples: completions per problem.
-        temperature: default: greedy for one sample, 1 for several.
-        of_run: the environment is the run's own, and so are the defaults; so it is where `env` is None.
-        fit: of the rewards take those whose columns the environment's rows have.
-    """
+    """What the user chose; None stands for the default, which a run directory may have."""
 
     # env, rewards, dataset: as for training
     env: PluginRef | None = None
@@ -62,14 +54,19 @@ class Choices:
     session: str | None = None
     dataset: str | None = None
     split: str = "test"  # "train" or "test"
+    # use only the first rows
     size: int | None = None  # use only the first rows
+    # completions per problem
     samples: int = 1  # completions per problem
+    # default: greedy for one sample, 1 for several
     temperature: float | None = None  # default: greedy for one sample, 1 for several
     max_tokens: int | None = None  # new tokens per completion
     seed: int = 0
     batch_size: int = 128  # completions decoded at once
+    # the environment is the run's own, and so are the defaults; so it is where `env` is None
     of_run: bool = False  # the environment is the run's own, and so are the defaults; so it is where `env` is None
     chat_template_kwargs: Mapping[str, Value] | None = None  # values for variables of the model's chat template
+    # of the rewards take those whose columns the environment's rows have
     fit: bool = False  # of the rewards take those whose columns the environment's rows have
 
 

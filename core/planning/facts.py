@@ -46,16 +46,11 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """What is known of a model without its weights.
-
-    Attributes:
-        tokenizer: with left padding, a pad token and a chat template.
-        tokenizer_source: where that comes from, for messages.
-    """
+    """What is known of a model without its weights."""
 
     config: Any
-    tokenizer: PreTrainedTokenizerBase
-    tokenizer_source: str
+    tokenizer: PreTrainedTokenizerBase  # with left padding, a pad token and a chat template
+    tokenizer_source: str  # where that comes from, for messages
 
     @property
     def context(self) -> int | None:

@@ -44,37 +44,24 @@ def decide_lengths(config: RunConfig, facts: Facts) -> LengthsPart:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What prompts have to keep to.
+    """What prompts have to keep to."""
 
-    Attributes:
-        completion: tokens after which an answer is cut.
-        prompt: the most tokens of a prompt; None: whatever fits.
-        rollout: the user's budget of tokens after the prompt, over all turns; None: what fits.
-        taught: the worked answers of the split "train" are learned.
-        setting: what the user sets `completion` with.
-    """
-
-    completion: int
-    prompt: int | None = None
-    rollout: int | None = None
-    taught: bool = False
-    setting: str = "rollout.max_completion_length"
+    completion: int  # tokens after which an answer is cut
+    prompt: int | None = None  # the most tokens of a prompt; None: whatever fits
+    rollout: int | None = None  # the user's budget of tokens after the prompt, over all turns; None: what fits
+    taught: bool = False  # the worked answers of the split "train" are learned
+    setting: str = "rollout.max_completion_length"  # what the user sets `completion` with
 
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """A prompt.
-
-    Attributes:
-        answer: those of its worked answer, where that is learned.
-        ids: a hash of its tokens.
-    """
+    """A prompt."""
 
     where: str
     length: int
-    answer: int = 0
+    answer: int = 0  # those of its worked answer, where that is learned
     index: int = 0
-    ids: int = 0
+    ids: int = 0  # a hash of its tokens
     highest: int = 0
 
 

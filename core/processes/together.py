@@ -64,7 +64,6 @@ def _end(error: BaseException) -> NoReturn:
 
 
 def _end_of(error: BaseException) -> End:
-    """Says in a line what a process ends of."""
     broken = isinstance(error, ApartError) or (isinstance(error, RuntimeError) and BROKEN.search(str(error)))
     if broken and not isinstance(error, ApartError):
         why = f"the processes lost each other in the middle of a step: {str(error).splitlines()[0]}."

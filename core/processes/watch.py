@@ -259,7 +259,6 @@ def _line(connection: socket.socket) -> bytes:
 
 
 def _received(connection: socket.socket) -> bytes:
-    """Returns what came, nothing when the connection ended."""
     try:
         return connection.recv(LINE)
     except OSError:

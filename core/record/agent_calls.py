@@ -37,60 +37,40 @@ class RecordedTurn:
 
 @dataclass(frozen=True, slots=True)
 class RecordedCall:
-    """A request of a program and its answer.
+    """A request of a program and its answer."""
 
-    Attributes:
-        parent: the place of the call that it goes on from; None: it is a root.
-        root: why it is one; None: it is none.
-        thread: which conversation of the program it belongs to.
-        trains: its sampled tokens do.
-        finish: why the answer ended; None: there is none.
-        seconds: from the request to the answer.
-        ignored: parameters of the request without effect.
-        new: messages that its conversation did not have before.
-        new_ids: token ids of the prompt behind those of the parent and its answer.
-        ids: that were sampled and do not train.
-        at: where those that train begin in the token ids of the rollout; None: it does not train.
-    """
-
-    parent: int | None
-    root: str | None
+    parent: int | None  # the place of the call that it goes on from; None: it is a root
+    root: str | None  # why it is one; None: it is none
     thread: str
-    trains: bool
+    trains: bool  # its sampled tokens do
     delivered: bool
     prompt_tokens: int
     sampled_tokens: int
-    finish: str | None
+    finish: str | None  # why the answer ended; None: there is none
     seconds: float
-    ignored: tuple[str, ...]
-    new: tuple[RecordedTurn, ...]
+    ignored: tuple[str, ...]  # parameters of the request without effect
+    new: tuple[RecordedTurn, ...]  # messages that its conversation did not have before
     said: RecordedTurn | None
-    new_ids: tuple[int, ...] = ()
-    ids: tuple[int, ...] = ()
-    at: int | None = None
+    new_ids: tuple[int, ...] = ()  # token ids of the prompt behind those of the parent and its answer
+    ids: tuple[int, ...] = ()  # that were sampled and do not train
+    at: int | None = None  # where those that train begin in the token ids of the rollout; None: it does not train
 
 
 @dataclass(frozen=True, slots=True)
 class AgentRecord:
-    """What an agent did in an episode.
-
-    Attributes:
-        roots: how many of them began a conversation, by reason.
-        model_seconds, own_seconds: in which it waited for the policy, and all others.
-        exit: its status; None where it did not start.
-        refused: what it was told instead of an answer, the first few.
-        stdout, stderr: the last characters of each.
-    """
+    """What an agent did in an episode."""
 
     calls: int
-    roots: Mapping[str, int]
+    roots: Mapping[str, int]  # how many of them began a conversation, by reason
     tokens_trained: int
     tokens_untrained: int
+    # model_seconds, own_seconds: in which it waited for the policy, and all others
     model_seconds: float
     own_seconds: float
-    exit: int | None
+    exit: int | None  # its status; None where it did not start
     timed_out: bool
-    refused: tuple[str, ...]
+    refused: tuple[str, ...]  # what it was told instead of an answer, the first few
+    # stdout, stderr: the last characters of each
     stdout: str
     stderr: str
     tree: tuple[RecordedCall, ...]

@@ -47,7 +47,6 @@ class PackedRollouts:
 
     @property
     def length(self) -> int:
-        """Characters of all blocks."""
         return len(self.index) + sum(map(len, self.texts))
 
 

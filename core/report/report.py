@@ -109,17 +109,7 @@ def write_report(
 def report_of(
     paths: Sequence[Path], *, limit: int, new: Sequence[str] = (), public: Mapping[str, Any] | None = None
 ) -> Report:
-    """Makes what the page of some runs holds.
-
-    Args:
-        limit: bytes that the page should not exceed; it does where failures alone take more.
-        new: SPECs of rewards that everything is scored with again, to be compared with the runs' own.
-        public: the settings of a single run as `public_config` returns them; then the page names no folder, address or
-            secret of this machine around the rollouts.
-
-    Raises:
-        UsageError: a path is no run, or a file of a run was damaged.
-    """
+    """Makes what the page of some runs holds. Raises UsageError: a path is no run, or a file of a run was damaged."""
     host = Host.discover()
     runs = [_read(open_run_dir(path), name, host, new) for path, name in zip(paths, names_of(paths), strict=True)]
     if public is not None:

@@ -21,7 +21,6 @@ class Mismatch:
         self.clear()
 
     def clear(self) -> None:
-        """Begins a step."""
         self._sum = 0.0
         self._count = 0.0
         self.largest = 0.0

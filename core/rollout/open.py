@@ -65,9 +65,6 @@ def open_agents(
 ) -> Iterator[AgentSide | None]:
     """Starts what an agent needs, while it lasts; None without an agent.
 
-    Args:
-        context: of the model, in tokens; None: it does not say.
-
     Raises:
         UsageError: the agent cannot be imported.
     """

@@ -27,7 +27,6 @@ NO_TURNS = TurnFormat("", "")
 def players_of(
     envs: Sequence[RunEnv], rollout: RolloutSettings, tokenizer: PreTrainedTokenizerBase
 ) -> dict[str, Player | None]:
-    """Returns each environment's name to what `player_of` returns for it."""
     return {part.name: player_of(part.env, rollout, tokenizer, part.train) for part in envs}
 
 

@@ -94,6 +94,5 @@ class SyncedRollouts:
         return sample(self._rollouts)
 
     def differing(self) -> list[str]:
-        """Returns the names of the parameters that the backend serves with other values than the policy's."""
         with self._turn, self._policy() as model:
             return self._rollouts.differing(model)

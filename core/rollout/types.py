@@ -24,29 +24,21 @@ MISCOMPUTED = frozenset({"moshi", "prophetnet"})  # types whose decoders give ot
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """How to choose tokens.
-
-    Attributes:
-        temperature: divides the logits; 0 takes the most probable token.
-        top_p, top_k, min_p: the usual filters; 1.0, 0 and 0.0 switch them off.
-        eos_ids: any of these tokens ends a completion and is part of it.
-        pad_id: fills the left of short prompts.
-        keys: of the random numbers of each completion (core/rollout/draws.py), for who samples with the policy itself;
-            None: drawn from torch's global generator.
-        seed: of an engine's random numbers; None: drawn where it is needed (`drawn_seed`).
-        most_probable: how many tokens an engine also gives the log-probabilities of, the most probable ones.
-    """
+    """How to choose tokens."""
 
     max_tokens: int
-    eos_ids: tuple[int, ...]
-    pad_id: int
-    temperature: float = 1.0
+    eos_ids: tuple[int, ...]  # any of these tokens ends a completion and is part of it
+    pad_id: int  # fills the left of short prompts
+    temperature: float = 1.0  # divides the logits; 0 takes the most probable token
+    # top_p, top_k, min_p: the usual filters; 1.0, 0 and 0.0 switch them off
     top_p: float = 1.0
     top_k: int = 0
     min_p: float = 0.0
+    # of the random numbers of each completion (core/rollout/draws.py), for who samples with the policy itself; None:
+    # drawn from torch's global generator
     keys: tuple[int, ...] | None = None
-    seed: int | None = None
-    most_probable: int = 0
+    seed: int | None = None  # of an engine's random numbers; None: drawn where it is needed (`drawn_seed`)
+    most_probable: int = 0  # how many tokens an engine also gives the log-probabilities of, the most probable ones
 
     def of(self, places: Sequence[int], turn: int = 0) -> SamplingParams:
         """Returns those of some of the prompts, in one of their turns."""
@@ -59,19 +51,13 @@ class SamplingParams:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """One completion as sampled.
+    """One completion as sampled."""
 
-    Attributes:
-        token_ids: the new tokens, with the end token where there is one.
-        logprobs: log-probability of each under softmax(logits / temperature), before any filter, in nats.
-        finish_reason: "stop" when an end token was sampled, else "length".
-        most_probable: for each, the tokens that were most probable in its place with their log-probabilities, where
-            they were asked for.
-    """
-
-    token_ids: tuple[int, ...]
+    token_ids: tuple[int, ...]  # the new tokens, with the end token where there is one
+    # log-probability of each under softmax(logits / temperature), before any filter, in nats
     logprobs: tuple[float, ...]
-    finish_reason: Literal["stop", "length"]
+    finish_reason: Literal["stop", "length"]  # "stop" when an end token was sampled, else "length"
+    # for each, the tokens that were most probable in its place with their log-probabilities, where they were asked for
     most_probable: tuple[tuple[tuple[int, float], ...], ...] = ()
 
 
@@ -96,12 +82,9 @@ class Rollouts(Protocol):
 
     `sync` comes before the first `generate` of every batch; between two syncs `generate` may be called any number of
     times, as rollouts of several turns do. Randomness comes from torch's global generator, which checkpoints store.
-
-    Attributes:
-        exact: its log-probabilities are computed by the training model itself; else they are compared and corrected.
     """
 
-    exact: bool
+    exact: bool  # its log-probabilities are computed by the training model itself; else they are compared and corrected
 
     def sync(self, model: Any, *, again: bool = False) -> Mapping[str, float]:
         """Makes the backend sample from a model as its weights are now.

@@ -45,7 +45,6 @@ class HeldOut:
     Args:
         judge: says of completions whether they are right, None where nobody knows.
         told: receives step, accuracy and environment ("" for all of them together).
-        agents: plays all episodes; None: each environment has its own way.
         so_far: receives how many problems are done, of how many, now and then where it takes long; None: nobody does.
     """
 

@@ -68,7 +68,6 @@ class Scoring(Part):
         return {}
 
     def begin(self) -> EarlyCalls:
-        """Returns what begins to score the completions of a batch as they end."""
         self._state = ProcessState(thread=False)  # gradients are off while the policy samples
         return self.scorer.early(self._group_size, self._first_row)
 

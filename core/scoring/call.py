@@ -135,7 +135,6 @@ class Caller:
             )
 
     def failed(self, problem: str, row: int, seconds: float = 0.0, details: str = "") -> Result:
-        """Reports a problem, and returns the failure that it is."""
         result = self.reader.failure(problem, row, seconds)
         self.report(f"{result.reason}\n{details}".rstrip(), None)
         return result

@@ -102,5 +102,4 @@ def travels(caller: Caller) -> bool:
 
 
 def processors() -> int:
-    """Returns how many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

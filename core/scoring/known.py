@@ -51,7 +51,6 @@ def canaries_of(
 
 
 def _plugins(rewards: Sequence[BoundReward], verifiers: Sequence[BoundVerifier]) -> list[tuple[Bound, str]]:
-    """Returns every plugin that has outcomes, each with its owner."""
     bound: list[tuple[Bound, str]] = [(part, reward.name) for reward in rewards for part in parts(reward)]
     return [*bound, *((verifier, verifier.name) for verifier in verifiers)]
 

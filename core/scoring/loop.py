@@ -74,8 +74,6 @@ class LoopExecutor:
 
 
 class _Loop:
-    """One event loop, its thread, and the tasks on it."""
-
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._beat = 0
@@ -112,7 +110,6 @@ class _Loop:
         return call if call is not None and now - self._suspect_since >= call[0].limit else None
 
     def where(self) -> str:
-        """Returns the stack of the loop's thread, as text."""
         frame = sys._current_frames().get(self._thread.ident or 0)
         return "".join(traceback.format_stack(frame)) if frame else ""
 

@@ -113,7 +113,6 @@ class Reader:
         return Outcome("failure", None, reason, seconds)
 
     def _with_figures(self, value: Scored, row: int, seconds: float, turns: int) -> Result:
-        """Reads the score, and the figures beside it."""
         if not isinstance(value.metrics, Mapping):
             problem = f"its Scored has metrics that are a {type(value.metrics).__name__}; they are a mapping."
             return self.failure(problem, row, seconds)

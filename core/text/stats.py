@@ -77,8 +77,6 @@ def mean_of(values: Sequence[float | None], questions: Sequence[Hashable] | None
 
 @dataclass(frozen=True, slots=True)
 class _Spread:
-    """Values, summed up."""
-
     # mean, variance: of the values; the variance divides by their number
     mean: float
     variance: float

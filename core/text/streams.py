@@ -50,13 +50,11 @@ class LastingStream(io.TextIOBase):
         return False
 
     def fileno(self) -> int:
-        """Returns the descriptor of the other stream."""
         if self._stream is None:
             raise io.UnsupportedOperation("fileno")
         return self._stream.fileno()
 
     def writable(self) -> bool:
-        """Says that it can be written to."""
         return True
 
     @property
@@ -66,7 +64,6 @@ class LastingStream(io.TextIOBase):
 
     @property
     def encoding(self) -> str:  # type: ignore[override]  # a property there, too, which cannot be overridden in types
-        """That of the other stream."""
         return getattr(self._stream, "encoding", None) or "utf-8"
 
     def _give_up(self, error: OSError | ValueError) -> None:

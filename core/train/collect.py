@@ -34,17 +34,11 @@ from grpo.core.train.types import BatchScoring, Generation, Sampler, Wasted
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """A batch to train on.
+    """A batch to train on."""
 
-    Attributes:
-        batch: the rollouts of all processes.
-        tensors: this process's own, with advantages; see core/train/batch/tensors.py.
-        staleness: optimizer steps between the policy that sampled and the one that trains.
-    """
-
-    batch: Batch
-    tensors: Tensors
-    staleness: int
+    batch: Batch  # the rollouts of all processes
+    tensors: Tensors  # this process's own, with advantages; see core/train/batch/tensors.py
+    staleness: int  # optimizer steps between the policy that sampled and the one that trains
     tokens: int
     metrics: dict[str, float]
 
@@ -78,13 +72,7 @@ class Collector:
         self._device = device
 
     def collect(self, episodes: Sequence[Episode], step: int, *, again: bool) -> Collected:
-        """Makes the batch of these episodes, which are this process's own.
-
-        Args:
-            episodes: the members of a group are adjacent.
-            step: the first optimizer step that trains on it, from 1.
-            again: the weights that the rollout backend was handed are in doubt.
-        """
+        """Makes the batch of these episodes, which are this process's own."""
         began = time.perf_counter()
         generation = self._sampler.next(episodes, step, again=again)
         sampled = time.perf_counter()

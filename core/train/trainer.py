@@ -431,7 +431,6 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         return torch.cat([difference_sums(*each) for each in again])
 
     def _trl_logps(self, model: Any, tensors: Tensors) -> torch.Tensor:
-        """Log-probabilities [N, T] by TRL's head."""
         with torch.no_grad(), faster_layers(model):
             logps: torch.Tensor = self._get_per_token_logps_and_entropies(
                 model,

@@ -26,43 +26,32 @@ class BatchScoring(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Wasted:
-    """What was sampled and is not trained on.
+    """What was sampled and is not trained on."""
 
-    Attributes:
-        group: the number of the group of the batch that it was sampled for.
-        outcomes: what each reward said of it: a failure, or what the others of its group were given too.
-    """
-
-    group: int
+    group: int  # the number of the group of the batch that it was sampled for
     start: Episode
     prompt: Sequence[int]
     rollout: Trajectory
+    # what each reward said of it: a failure, or what the others of its group were given too
     outcomes: Mapping[str, Outcome]
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """The rollouts of one batch.
-
-    Attributes:
-        staleness: optimizer steps between the policy that sampled them and the one that they were asked for.
-        outcomes: reward name to one outcome per rollout; None where they were not scored yet.
-        score_seconds: wall time of these outcomes.
-        waiting: completions whose scores were begun and had not come when the last one ended, before any outcome.
-        tokens: that were sampled when it was asked for, where these are others than its own; else None.
-    """
+    """The rollouts of one batch."""
 
     episodes: Sequence[Episode]
     prompts: Sequence[Sequence[int]]
     rollouts: Sequence[Trajectory]
     early: EarlyCalls
-    staleness: int = 0
+    staleness: int = 0  # optimizer steps between the policy that sampled them and the one that they were asked for
     metrics: Mapping[str, float] = field(default_factory=dict)
+    # reward name to one outcome per rollout; None where they were not scored yet
     outcomes: dict[str, list[Outcome]] | None = None
     wasted: tuple[Wasted, ...] = ()
-    score_seconds: float = 0.0
-    waiting: int = 0
-    tokens: int | None = None
+    score_seconds: float = 0.0  # wall time of these outcomes
+    waiting: int = 0  # completions whose scores were begun and had not come when the last one ended, before any outcome
+    tokens: int | None = None  # that were sampled when it was asked for, where these are others than its own; else None
 
 
 # Episodes, and the numbers of their random draws among those of the step, to their rollouts; None where they cannot be

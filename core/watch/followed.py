@@ -98,7 +98,6 @@ class FollowedRun:
 
     @property
     def problems(self) -> Sequence[str]:
-        """What could not be read."""
         return self._shown.problems
 
     @property
@@ -138,7 +137,6 @@ class FollowedRun:
         return _Reading(scan, Index(scan), watch)
 
     def _look(self) -> RunLine:
-        """Finds out what there is to read."""
         if not self.run.path.is_dir():
             raise UsageError(f"{self.run.path} is gone.")
         [line] = list_runs(self.run.path)

@@ -81,7 +81,6 @@ class WatchServer(HttpServer):
         raise HTTPException(404, NOTHING)
 
     def _show(self, request: Request) -> Response:
-        """Answers with a page, or with what a page asks for."""
         self._admit(request)
         page, query, folder = request.path_params["page"], request.query_params, self.folder
         names = list(dict.fromkeys(query.getlist("run")))
@@ -105,7 +104,6 @@ class WatchServer(HttpServer):
         raise HTTPException(404, NOTHING)
 
     async def _change(self, request: Request) -> Response:
-        """Labels or deletes a run."""
         self._admit(request)
         if not self.edit:
             raise HTTPException(403, "this page is to be read only. To change runs: grpo watch --edit")

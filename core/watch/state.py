@@ -31,34 +31,24 @@ STATES = 2  # whose columns are kept
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Runs as they were at one moment.
+    """Runs as they were at one moment."""
 
-    Attributes:
-        version: another one whenever something of the runs changed, or more of them was read.
-        summary: the block that the page begins with.
-    """
-
-    version: str
-    summary: str
+    version: str  # another one whenever something of the runs changed, or more of them was read
+    summary: str  # the block that the page begins with
     waiting: int
 
 
 @dataclass(slots=True)
 class _Blocks:
-    """Where the blocks of texts of a run begin and end; none has rollouts of two steps.
-
-    Attributes:
-        starts: the place of the first rollout of each block.
-    """
+    """Where the blocks of texts of a run begin and end; none has rollouts of two steps."""
 
     reading: int
     scan: Scan
-    starts: list[int] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)  # the place of the first rollout of each block
     known: int = 0
     _size: int = 0
 
     def more(self) -> None:
-        """Takes in what was read since."""
         steps = self.scan.step
         for place in range(self.known, len(self.scan)):
             if place == 0 or steps[place] != steps[place - 1] or self._size >= BLOCK_SIZE:
@@ -79,8 +69,6 @@ class _Blocks:
 
 
 class _Watched:
-    """A run with what its blocks are made with."""
-
     def __init__(self, run: RunDir) -> None:
         self.followed = FollowedRun(run)
         self.cases = cases_of(self.followed.versions)

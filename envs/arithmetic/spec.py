@@ -1,7 +1,4 @@
-"""Provides the environment `arithmetic`: calculations that may get harder from the first row to the last.
-
-This module is light; gymnasium is imported when an environment is made.
-"""
+"""Provides the environment `arithmetic`: calculations that may get harder from the first row to the last."""
 
 from __future__ import annotations
 
@@ -51,11 +48,6 @@ class Arithmetic:
     data_seed: int = 0
 
     def env(self) -> gymnasium.Env[Any, Any]:
-        """Returns an environment of one turn; without a row, `reset` picks one of the train split.
-
-        Raises:
-            OptionError: an option has a value that cannot be used.
-        """
         from grpo.envs.text.single_turn import QuestionEnv
 
         return QuestionEnv(self._template(), partial(self.rows, "train"))

@@ -1,7 +1,4 @@
-"""Provides the environment `countdown`, which asks for an expression of given numbers that reaches a target.
-
-This module is light; gymnasium is imported when an environment is made.
-"""
+"""Provides the environment `countdown`, which asks for an expression of given numbers that reaches a target."""
 
 from __future__ import annotations
 
@@ -66,11 +63,6 @@ class Countdown:
     data_seed: int = 0
 
     def env(self) -> gymnasium.Env[Any, Any]:
-        """Returns an environment of one turn; without a row, `reset` picks one of the train split.
-
-        Raises:
-            OptionError: an option has a value that cannot be used.
-        """
         from grpo.envs.countdown.puzzles import ask_puzzle
         from grpo.envs.text.single_turn import OneTurnEnv
 

@@ -46,7 +46,6 @@ class JsonLines:
         return len(self._starts)
 
     def place(self, index: int) -> str:
-        """Returns where a row was written."""
         return f"{self._path}, {self._unit} {self._numbers[index]}"
 
     def row(self, index: int) -> Any:
@@ -68,7 +67,6 @@ class JsonLines:
             first = until
 
     def digest(self) -> bytes:
-        """Returns a hash of the file."""
         hasher, at = hashlib.sha256(), 0
         while block := os.pread(self._file, _BLOCK, at):
             hasher.update(block)

@@ -24,17 +24,12 @@ _CURRENCY = lazy_pattern(r"[$€£¥]\s*")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One question with its gold answer.
-
-    Attributes:
-        answer: the gold number without currency sign and thousands commas, such as "72", "-3.5", "3/4", "1 1/2" or
-            "12%".
-        solution: the worked text as the row has it, or the answer alone when the row has no working.
-    """
+    """One question with its gold answer."""
 
     question: str
+    # the gold number without currency sign and thousands commas, such as "72", "-3.5", "3/4", "1 1/2" or "12%"
     answer: str
-    solution: str
+    solution: str  # the worked text as the row has it, or the answer alone when the row has no working
     extra: Mapping[str, Any]
 
     @property

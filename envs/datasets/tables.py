@@ -60,7 +60,6 @@ class TableRows:
             first = until
 
     def digest(self) -> bytes:
-        """Returns a hash of the file."""
         with self._path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").digest()
 
@@ -104,7 +103,6 @@ class LibraryRows:
             first += _ROWS
 
     def digest(self) -> bytes:
-        """Returns the library's own hash."""
         return str(self._dataset._fingerprint).encode()
 
 
@@ -140,7 +138,6 @@ def _refuse_pointer(path: Path) -> None:
 
 
 def _arrow(path: Path) -> Generator[Any]:
-    """Yields the batches of an Arrow file or stream."""
     import pyarrow
 
     source = pyarrow.memory_map(str(path))

@@ -1,7 +1,4 @@
-"""Provides the environment `email`, which asks for an e-mail that holds what its row names.
-
-This module is light; gymnasium is imported when an environment is made.
-"""
+"""Provides the environment `email`, which asks for an e-mail that holds what its row names."""
 
 from __future__ import annotations
 
@@ -47,11 +44,6 @@ class Email:
     data_seed: int = 0
 
     def env(self) -> gymnasium.Env[Any, Any]:
-        """Returns an environment of one turn; without a row, `reset` picks one of the train split.
-
-        Raises:
-            OptionError: an option has a value that cannot be used.
-        """
         from grpo.envs.email.occasions import ask_for_letter
         from grpo.envs.text.single_turn import OneTurnEnv
 

@@ -1,7 +1,4 @@
-"""Provides the environment `guess`: find a number by the hints "higher" and "lower".
-
-This module is light; gymnasium is imported when an environment is made.
-"""
+"""Provides the environment `guess`: find a number by the hints "higher" and "lower"."""
 
 from __future__ import annotations
 

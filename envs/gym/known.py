@@ -79,5 +79,4 @@ _KNOWN = {
 
 
 def known_environment(class_name: str) -> Known:
-    """Returns the words for an environment's class, or none."""
     return _KNOWN.get(class_name, Known())

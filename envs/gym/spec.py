@@ -1,7 +1,4 @@
-"""Provides the environments `gym:ID`: any registered gymnasium environment, played by text.
-
-This module is light; gymnasium is imported when an id is looked up.
-"""
+"""Provides the environments `gym:ID`: any registered gymnasium environment, played by text."""
 
 from __future__ import annotations
 

@@ -198,7 +198,6 @@ def _computed(number: int) -> float:
 
 
 def _error(name: str, message: str) -> Exception:
-    """Returns what a method raised over there."""
     known = ResetNeeded if name == "ResetNeeded" else getattr(builtins, name, None) or getattr(errors, name, None)
     if isinstance(known, type) and issubclass(known, Exception):
         try:

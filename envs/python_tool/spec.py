@@ -1,7 +1,4 @@
-"""Provides the environment `python-tool`: word problems to solve with a code interpreter as a tool.
-
-This module is light; gymnasium is imported when an environment is made.
-"""
+"""Provides the environment `python-tool`: word problems to solve with a code interpreter as a tool."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Provides the environments `reasoning_gym:NAME`: the procedural datasets of reasoning-gym with their own graders.
-
-This module is light; the library, which takes seconds to import, is imported when a name is looked up.
-"""
+"""Provides the environments `reasoning_gym:NAME`: the procedural datasets of reasoning-gym with their own graders."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Provides the environments `textarena:NAME`: the games for one player of TextArena.
-
-This module is light; the library is imported when a name is looked up.
-"""
+"""Provides the environments `textarena:NAME`: the games for one player of TextArena."""
 
 from __future__ import annotations
 

@@ -130,7 +130,6 @@ class _Play:
         return self._seat.rollout.tools.tools(self._run)
 
     def answer(self, reply: str | None) -> list[Any] | None:
-        """Gives an answer; returns the messages to answer next, or None at the end."""
         self._started()
         self._line.answer(reply)
         asked: list[Any] | None = self._run(self._next())
@@ -143,12 +142,10 @@ class _Play:
         return self.over
 
     def stop(self) -> None:
-        """Has the policy not speak again."""
         self._started()
         self._rollout().trace.stop(CUT)
 
     def trace(self) -> Any:
-        """Returns the scored trace; raises what failed."""
         rollout = self._rollout()
         if rollout.failure is not None:
             raise rollout.failure

@@ -69,7 +69,6 @@ class ApartTool:
         self._env = env
 
     def __call__(self, **arguments: Any) -> str:
-        """Returns what the tool answers; raises what it raises."""
         answer: str = self._env.ask("call", self.__name__, **arguments)
         return answer
 
@@ -85,7 +84,6 @@ class ApartTaskEnv(IsolatedEnv):
         self._untouched = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Starts the episode of the task that a row names, or of one picked at random."""
         super().reset(seed=seed)
         row = (options or {}).get("row", {"task": int(self.np_random.integers(self._tasks))})
         shown, info = self.ask("reset", options={"row": row})
@@ -113,13 +111,11 @@ class ApartTaskEnv(IsolatedEnv):
             return "", 0.0, True, False, {"scores": {}, "success": False, "reason": reason}
 
     def tools_used(self, messages: Sequence[Mapping[str, Any]]) -> bool:
-        """Takes a turn that called tools and what they answered; returns whether that ended the episode."""
         self._refuse_closed()
         self._untouched = False
         return bool(self.ask("tools_used", [dict(message) for message in messages]))
 
     def cut(self) -> Step:
-        """Ends the episode because the policy may not speak again; what it came to is scored."""
         return self._stepped("cut")
 
     def close(self) -> None:

@@ -153,7 +153,6 @@ class PolicyRollout:
             self.trace.stop(stopped)
 
     def fail(self, error: Exception) -> None:
-        """Notes what ended it."""
         self.failure = error
         self.trace.record_error(error)
 

@@ -1,7 +1,4 @@
-"""Provides the environments `verifiers:ID`: tasksets of the verifiers library, with their tools and environments.
-
-This module is light; the library is imported when an id is looked up.
-"""
+"""Provides the environments `verifiers:ID`: tasksets of the verifiers library, with their tools and environments."""
 
 from __future__ import annotations
 

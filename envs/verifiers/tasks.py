@@ -91,7 +91,6 @@ def _refuse(member: str, what: str, lacks: Iterator[str]) -> None:
 
 
 def _lacks_of_env(env: Any, agents: Mapping[str, Any]) -> Iterator[str]:
-    """Yields what an environment needs that the policy does not have."""
     from verifiers.v1 import Env
     from verifiers.v1.configs.env import default_agent_harness
 

@@ -1,7 +1,4 @@
-"""Provides the environment `wordle`: find a word of five letters by marks for each letter.
-
-This module is light; gymnasium is imported when an environment is made.
-"""
+"""Provides the environment `wordle`: find a word of five letters by marks for each letter."""
 
 from __future__ import annotations
 

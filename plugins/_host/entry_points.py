@@ -144,7 +144,6 @@ def _refused(error: Exception) -> object:
 
 
 def _text(folder: str, name: str) -> str:
-    """Returns a file's text, or "" where there is none to be read."""
     try:
         with open(os.path.join(folder, name), encoding="utf-8") as file:
             return file.read()

@@ -170,7 +170,6 @@ def _env_fault(spec: EnvSpec) -> str:
 
 
 def _agent_fault(spec: AgentSpec) -> str:
-    """Returns why what only an agent has cannot be used, or ""."""
     known = typing.get_args(Protocol)
     if not isinstance(spec.protocols, tuple) or not spec.protocols or not {*spec.protocols} <= {*known}:
         return f"protocols {spec.protocols!r} must be a tuple of {', '.join(known)}"

@@ -24,31 +24,22 @@ _LINE_END = lazy_pattern(r"[^\S\n]*+(?:\n|\Z)")
 
 @dataclass(frozen=True, slots=True)
 class ScoreTable:
-    """What one notebook pays.
+    """What one notebook pays."""
 
-    Attributes:
-        opening: the completion must open with the working-out tag (else the prompt holds it).
-        wrong_tag: for a tag that does not occur exactly once.
-        no_format: `check_answer` when the format does not match.
-        exact, stripped: the text equals the gold as it is, or after stripping.
-        within_10, within_20, beyond: guess / gold in [0.9, 1.1], in [0.8, 1.2], elsewhere.
-        no_ratio: the guess or the gold is no float, or the gold is 0.
-        digits: what `check_numbers` reads as a number.
-        commas: commas are dropped from the guess.
-        no_number, equal, different: what `check_numbers` pays.
-    """
-
-    opening: bool
-    wrong_tag: float
-    no_format: float
+    opening: bool  # the completion must open with the working-out tag (else the prompt holds it)
+    wrong_tag: float  # for a tag that does not occur exactly once
+    no_format: float  # `check_answer` when the format does not match
+    # exact, stripped: the text equals the gold as it is, or after stripping
     exact: float
     stripped: float
+    # within_10, within_20, beyond: guess / gold in [0.9, 1.1], in [0.8, 1.2], elsewhere
     within_10: float
     within_20: float
     beyond: float
-    no_ratio: float
-    digits: re.Pattern[str]
-    commas: bool
+    no_ratio: float  # the guess or the gold is no float, or the gold is 0
+    digits: re.Pattern[str]  # what `check_numbers` reads as a number
+    commas: bool  # commas are dropped from the guess
+    # no_number, equal, different: what `check_numbers` pays
     no_number: float
     equal: float
     different: float

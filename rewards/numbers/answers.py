@@ -152,18 +152,13 @@ _JOINT = lazy_pattern(
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The final answer of a completion.
+    """The final answer of a completion."""
 
-    Attributes:
-        text: what was taken as the answer.
-        numbers: the number it states; several when it hedges ("71 or 72", "6 * 12"); none when it is no number, or one
-            that is denied ("not 72"), asked ("72?") or a bound ("> 72").
-        form: how it was marked.
-    """
-
-    text: str
+    text: str  # what was taken as the answer
+    # the number it states; several when it hedges ("71 or 72", "6 * 12"); none when it is no number, or one that is
+    # denied ("not 72"), asked ("72?") or a bound ("> 72")
     numbers: tuple[Number, ...]
-    form: Form
+    form: Form  # how it was marked
 
 
 def final_answer(completion: str, *, terms: bool = False) -> Answer | None:

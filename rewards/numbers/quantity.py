@@ -1,4 +1,4 @@
-"""The unit that a quantity ends in: `500\\text{ cm}` beside `5 m` in, how much the one is of the other out.
+"""Reads the unit that a quantity ends in, and compares it with another one: `500\\text{ cm}` is `5 m`.
 
 Only units of the table are known, and only where they are set apart or have more than one letter: a letter right behind
 a number (`2m`) is as well a variable. Other words after a number ("72 clips") are no unit here and never differ.

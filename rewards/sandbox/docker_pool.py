@@ -37,7 +37,6 @@ class DockerPool:
         self._container = self._started()
 
     async def run(self, jobs: Sequence[Job]) -> list[JobResult]:
-        """Runs jobs, as many at once as there are sandboxes, and returns their results in order."""
         return await self._room.run(jobs, self._run_one)
 
     def capabilities(self) -> Mapping[str, bool]:

@@ -47,7 +47,6 @@ class LocalPool:
         self._give_slot(self._start("python"))
 
     async def run(self, jobs: Sequence[Job]) -> list[JobResult]:
-        """Runs jobs, as many at once as there are sandboxes, and returns their results in order."""
         return await self._room.run(jobs, self._run_one)
 
     def capabilities(self) -> Mapping[str, bool]:

@@ -60,7 +60,6 @@ def read(body: Body, headers: Mapping[str, str]) -> Ask:
 
 
 def _tools(body: Body) -> tuple[tuple[Body, ...], list[str]]:
-    """Returns the functions, and the types of other tools."""
     functions: list[Body] = []
     others: list[str] = []
     for index, tool in enumerate(objects_in(body.get("tools"), "tools")):
@@ -174,5 +173,4 @@ def error(refused: Refused) -> Body:
 
 
 def error_events(refused: Refused) -> bytes:
-    """Returns the events that end a stream with an error."""
     return event(error(refused))

@@ -241,7 +241,6 @@ def event(data: Body | str, name: str = "") -> bytes:
 
 
 def _kind(value: Any) -> str:
-    """Names the type of a JSON value."""
     kinds = {
         bool: "true or false",
         int: "a number",

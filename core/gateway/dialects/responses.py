@@ -61,7 +61,6 @@ def read(body: Body, headers: Mapping[str, str]) -> Ask:
 
 
 def _tools(body: Body) -> tuple[tuple[Body, ...], list[str]]:
-    """Returns the functions, and the types of other tools."""
     functions: list[Body] = []
     others: list[str] = []
     for index, tool in enumerate(objects_in(body.get("tools"), "tools")):

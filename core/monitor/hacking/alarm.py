@@ -158,7 +158,6 @@ def _of_batch(batch: Batch) -> Iterator[Seen]:
 
 
 def of_record(rollout: Rollout) -> Seen:
-    """Returns what the alarm saw of a recorded rollout."""
     scores = {name: outcome.score for name, outcome in rollout.outcomes.items()}
     turns = sum(message["role"] == "assistant" for message in rollout.messages) or 1
     return Seen(

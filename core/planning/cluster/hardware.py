@@ -17,22 +17,14 @@ GIGA, TERA = 1e9, 1e12
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One kind of GPU.
-
-    Attributes:
-        memory: bytes.
-        products: floating-point operations a second, bfloat16, dense.
-        bandwidth: bytes a second of its memory.
-        link: bytes a second to another GPU of the machine, one direction.
-        network: bytes a second to another machine, one direction, its share of the machine's.
-    """
+    """One kind of GPU."""
 
     name: str
-    memory: int
-    products: float
-    bandwidth: float
-    link: float
-    network: float
+    memory: int  # bytes
+    products: float  # floating-point operations a second, bfloat16, dense
+    bandwidth: float  # bytes a second of its memory
+    link: float  # bytes a second to another GPU of the machine, one direction
+    network: float  # bytes a second to another machine, one direction, its share of the machine's
 
     @property
     def device(self) -> Device:
@@ -42,23 +34,14 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What programs reach of published figures, and what they add: assumptions, not measurements.
+    """What programs reach of published figures, and what they add: assumptions, not measurements."""
 
-    Attributes:
-        training: of the products, in an update.
-        prefill: of the products, while prompts are read.
-        decoding: of the memory's bandwidth, while tokens are sampled.
-        wire: of a link's or a network's bandwidth.
-        round: seconds that an engine needs for a round of decoding beside what the GPU computes.
-        exchange: seconds until GPUs that share a layer have begun to exchange.
-    """
-
-    training: float = 0.4
-    prefill: float = 0.5
-    decoding: float = 0.6
-    wire: float = 0.7
-    round: float = 2e-3
-    exchange: float = 1e-5
+    training: float = 0.4  # of the products, in an update
+    prefill: float = 0.5  # of the products, while prompts are read
+    decoding: float = 0.6  # of the memory's bandwidth, while tokens are sampled
+    wire: float = 0.7  # of a link's or a network's bandwidth
+    round: float = 2e-3  # seconds that an engine needs for a round of decoding beside what the GPU computes
+    exchange: float = 1e-5  # seconds until GPUs that share a layer have begun to exchange
 
 
 def _gpu(name: str, gigabytes: int, tflops: float, bandwidth: float, link: float, network: float) -> Gpu:

@@ -51,25 +51,18 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one step does.
+    """What one step does."""
 
-    Attributes:
-        prompts, group: prompts, and completions of each.
-        prompt, completion: tokens of one.
-        passes: updates on each batch.
-        adapter: only an adapter trains.
-        ahead: the next batch is sampled while this one trains.
-        apart: GPUs that sample do not train.
-    """
-
+    # prompts, group: prompts, and completions of each
     prompts: int
     group: int
+    # prompt, completion: tokens of one
     prompt: int
     completion: int
-    passes: int = 1
-    adapter: bool = False
-    ahead: bool = False
-    apart: bool = False
+    passes: int = 1  # updates on each batch
+    adapter: bool = False  # only an adapter trains
+    ahead: bool = False  # the next batch is sampled while this one trains
+    apart: bool = False  # GPUs that sample do not train
 
     @property
     def completions(self) -> int:
@@ -83,24 +76,16 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Who does what, and how long it takes.
+    """Who does what, and how long it takes."""
 
-    Attributes:
-        training, sampling: GPUs; the same ones where both are all of them.
-        split: GPUs that share each layer of an engine.
-        sharding: what of the policy is shared out among the GPUs that train, one of `SHARDINGS`.
-        memory: bytes at the peak of a GPU that trains.
-        seconds: part to seconds of a step: "sample", "update", "communicate", "sync".
-        sync_bytes: what is handed over each step: all weights, what changed, or the adapter.
-    """
-
+    # training, sampling: GPUs; the same ones where both are all of them
     training: int
     sampling: int
-    split: int
-    sharding: Shared
-    memory: int
-    seconds: dict[str, float]
-    sync_bytes: int
+    split: int  # GPUs that share each layer of an engine
+    sharding: Shared  # what of the policy is shared out among the GPUs that train, one of `SHARDINGS`
+    memory: int  # bytes at the peak of a GPU that trains
+    seconds: dict[str, float]  # part to seconds of a step: "sample", "update", "communicate", "sync"
+    sync_bytes: int  # what is handed over each step: all weights, what changed, or the adapter
     ahead: bool
 
     @property

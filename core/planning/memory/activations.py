@@ -31,20 +31,13 @@ _ATTENTION = "grpo_counted"
 
 @dataclass(frozen=True, slots=True)
 class Activations:
-    """Saved bytes of a forward pass without the output layer, per token unless it says otherwise.
+    """Saved bytes of a forward pass without the output layer, per token unless it says otherwise."""
 
-    Attributes:
-        layer: of one decoder layer.
-        outside: embedding, final norm and hidden states.
-        boundary: the input of one layer, all that checkpointing keeps of it.
-        made: bytes of the weights that one layer makes anew, however many tokens there are.
-    """
-
-    layer: float
-    outside: float
-    boundary: float
+    layer: float  # of one decoder layer
+    outside: float  # embedding, final norm and hidden states
+    boundary: float  # the input of one layer, all that checkpointing keeps of it
     layers: int
-    made: float = 0.0
+    made: float = 0.0  # bytes of the weights that one layer makes anew, however many tokens there are
 
     def host(self, tokens: int) -> int:
         """Bytes in host memory when the inputs of the layers are kept there."""

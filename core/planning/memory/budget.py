@@ -24,15 +24,10 @@ _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What memory there is.
+    """What memory there is."""
 
-    Attributes:
-        kind: "cuda" or "cpu".
-        total: bytes.
-    """
-
-    kind: str
-    total: int
+    kind: str  # "cuda" or "cpu"
+    total: int  # bytes
 
     @property
     def usable(self) -> int:
@@ -42,20 +37,15 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Settings that fit.
-
-    Attributes:
-        micro_batch: completions per forward and backward pass.
-        update, rollout: bytes at the peaks of the two phases.
-        host: bytes of pinned host memory, with offloading.
-    """
+    """Settings that fit."""
 
     checkpointing: Checkpointing
-    micro_batch: int
+    micro_batch: int  # completions per forward and backward pass
     decoded: int
+    # update, rollout: bytes at the peaks of the two phases
     update: int
     rollout: int
-    host: int = 0
+    host: int = 0  # bytes of pinned host memory, with offloading
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,20 +67,14 @@ FREE = Given()
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is to be trained.
+    """What is to be trained."""
 
-    Attributes:
-        context: tokens of a sequence, prompt and completion.
-        share: completions that one process trains on per generation; a micro batch divides it.
-        engine: "hf" or "vllm".
-        reserved: bytes that vLLM takes for its weights and cache, in which sequences wait for each other; None: it has
-            no such limit.
-    """
-
-    context: int
-    share: int
-    engine: str = "hf"
+    context: int  # tokens of a sequence, prompt and completion
+    share: int  # completions that one process trains on per generation; a micro batch divides it
+    engine: str = "hf"  # "hf" or "vllm"
     shared: bool = False
+    # bytes that vLLM takes for its weights and cache, in which sequences wait for each other; None: it has no such
+    # limit
     reserved: int | None = None
 
     def rollout(self, model: Shape, sequences: int, device: str, spread: Spread = ALONE) -> int:

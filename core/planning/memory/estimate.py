@@ -39,33 +39,24 @@ TRL_TILE = 4096 * 32768
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What memory depends on in a model and how it is trained; bytes unless it says otherwise.
-
-    Attributes:
-        itemsize: of a weight and an activation.
-        weights: of the base model as it is held.
-        reference: of the frozen copy that a KL term needs; 0 for an adapter, which is switched off instead.
-        cache: keys and values of one token.
-        sent: of the copy of the weights as a rollout server was sent them last, where it is in the same memory.
-        versions: of the copies of what trains from which batches ahead are sampled.
-    """
+    """What memory depends on in a model and how it is trained; bytes unless it says otherwise."""
 
     parameters: int
     hidden: int
     vocabulary: int
     layers: int
-    itemsize: int
-    weights: int
+    itemsize: int  # of a weight and an activation
+    weights: int  # of the base model as it is held
     adapter: int
     gradients: int
     optimizer: int
-    reference: int
+    reference: int  # of the frozen copy that a KL term needs; 0 for an adapter, which is switched off instead
     head_trains: bool
-    cache: int
+    cache: int  # keys and values of one token
     activations: Activations
     packs: bool = False
-    sent: int = 0
-    versions: int = 0
+    sent: int = 0  # of the copy of the weights as a rollout server was sent them last, where it is in the same memory
+    versions: int = 0  # of the copies of what trains from which batches ahead are sampled
 
     @property
     def fixed(self) -> int:

@@ -30,18 +30,13 @@ class MemoryPart:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a run puts into memory beside its model.
-
-    Attributes:
-        longest_prompt: in tokens.
-        processes: that share the machine's memory, or have a GPU each.
-    """
+    """What a run puts into memory beside its model."""
 
     batch: BatchPart
     optimizer: OptimizerPart
     rollout: RolloutSettings
-    longest_prompt: int
-    processes: int = 1
+    longest_prompt: int  # in tokens
+    processes: int = 1  # that share the machine's memory, or have a GPU each
     max_turns: Sequence[int] = (1,)
 
     @property

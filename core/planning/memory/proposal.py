@@ -14,16 +14,12 @@ MOST_NODES = 64
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Machines that hold a run, with settings.
-
-    Attributes:
-        per_node: GPUs of each that train.
-        served: the policy is too large to sample by itself or beside an engine: rollout servers on other GPUs do.
-    """
+    """Machines that hold a run, with settings."""
 
     nodes: int
-    per_node: int
+    per_node: int  # GPUs of each that train
     fit: Fit
+    # the policy is too large to sample by itself or beside an engine: rollout servers on other GPUs do
     served: bool = False
 
     @property

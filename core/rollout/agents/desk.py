@@ -28,43 +28,28 @@ MOST_REFUSALS, LONGEST_REFUSAL = 8, 300  # that are remembered of an episode, an
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """How far an episode's calls may go.
+    """How far an episode's calls may go."""
 
-    Attributes:
-        calls: the most that are answered.
-        sampled: the most tokens of one answer.
-        total: the most tokens that are sampled in all.
-        context: of the model, in tokens; None: it does not say.
-    """
-
-    calls: int
-    sampled: int
-    total: int
-    context: int | None
+    calls: int  # the most that are answered
+    sampled: int  # the most tokens of one answer
+    total: int  # the most tokens that are sampled in all
+    context: int | None  # of the model, in tokens; None: it does not say
 
 
 @dataclass(slots=True, eq=False)
 class AgentEpisode:
-    """The calls of one program in one episode.
-
-    Attributes:
-        ended: nothing is answered any more.
-        refused: the refusals that it was told, in order, the first few.
-        limited: a limit of calls, tokens or the context cut it off.
-        waited: seconds in which at least one request waited, until the last time that none did.
-        since: when the first of them came, by the monotonic clock.
-    """
+    """The calls of one program in one episode."""
 
     number: int
     key: str
     table: Table
     tree: CallTree = field(default_factory=CallTree)
-    ended: bool = False
-    refused: list[str] = field(default_factory=list)
-    limited: bool = False
-    waited: float = 0.0
+    ended: bool = False  # nothing is answered any more
+    refused: list[str] = field(default_factory=list)  # the refusals that it was told, in order, the first few
+    limited: bool = False  # a limit of calls, tokens or the context cut it off
+    waited: float = 0.0  # seconds in which at least one request waited, until the last time that none did
     open: int = 0
-    since: float = 0.0
+    since: float = 0.0  # when the first of them came, by the monotonic clock
 
     def waiting(self) -> float:
         """Returns the seconds in which requests waited, so far."""
@@ -73,17 +58,12 @@ class AgentEpisode:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A call that waits to be sampled.
-
-    Attributes:
-        room: the most tokens that the run would sample here.
-        most: those that the program wants, too.
-    """
+    """A call that waits to be sampled."""
 
     episode: AgentEpisode
     call: Call
-    room: int
-    most: int
+    room: int  # the most tokens that the run would sample here
+    most: int  # those that the program wants, too
 
 
 class Table:

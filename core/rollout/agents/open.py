@@ -28,8 +28,6 @@ class AgentSide:
     """A gateway and the programs that ask it; close it when the run ends.
 
     Args:
-        context: of the model, in tokens; None: it does not say.
-        known: returns what reads calls of tools in a chat template that has nothing of its own for that, or None.
         warned: is told what a user should know of this machine.
 
     Raises:

@@ -46,18 +46,13 @@ class Programs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AgentLimits:
-    """How programs run.
+    """How programs run."""
 
-    Attributes:
-        seconds: that a program may take in an episode, without the time in which it waits for the policy.
-        window: seconds after which a round of sampling begins though some programs do not wait; None: it waits for all.
-        choice: which of their calls train.
-    """
-
-    seconds: float
+    seconds: float  # that a program may take in an episode, without the time in which it waits for the policy
     at_once: int
+    # seconds after which a round of sampling begins though some programs do not wait; None: it waits for all
     window: float | None = None
-    choice: Choice = DEFAULT
+    choice: Choice = DEFAULT  # which of their calls train
 
 
 @dataclass(slots=True)
@@ -74,17 +69,13 @@ class _Played:
 
 @dataclass(frozen=True, slots=True)
 class AgentPlayer:
-    """Plays rollouts by a program; it has the form of `Player` (core/rollout/turns/play.py).
-
-    Attributes:
-        end: the token that ends a completion.
-    """
+    """Plays rollouts by a program; it has the form of `Player` (core/rollout/turns/play.py)."""
 
     desk: AgentDesk
     url: str
     programs: Programs
     limits: AgentLimits
-    end: int
+    end: int  # the token that ends a completion
 
     def play(
         self,
@@ -100,8 +91,6 @@ class AgentPlayer:
         Args:
             episodes: one per rollout.
             prompts: of the environment, which agents replace by their own.
-            sample: token ids in, one completion each out.
-            on_ended: told the number of a rollout when it ends, and what rewards see of it.
         """
         table = Table()
         played = [_Played(start, self.desk.open(number, table)) for number, start in enumerate(episodes)]

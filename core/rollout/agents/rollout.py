@@ -135,7 +135,6 @@ def _failure(episode: AgentEpisode, ended: AgentExit, *, heard: bool) -> str:
 
 
 def _record(episode: AgentEpisode, ended: AgentExit, trained: Sequence[Call]) -> AgentRecord:
-    """Returns what is recorded of an episode. `trained`: the calls that train, in the order of the rollout's tokens."""
     calls = episode.tree.calls
     ends = list(accumulate((len(call.ids) for call in trained), initial=0))
     starts = {id(call): start for call, start in zip(trained, ends, strict=False)}

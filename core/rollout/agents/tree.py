@@ -24,38 +24,29 @@ Reason = Literal["first", "thread", "tools", "system", "compacted", "rewritten",
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One request of a program, and what was sampled for it.
-
-    Attributes:
-        parent: the call that it goes on from; None: it is a root.
-        reason: why it is a root: the first one, another thread of the program, other tools, another system message, a
-            shorter history, a changed one, a template that cannot go on, or the same question once more; None: no root.
-        thread: which conversation of the program it belongs to.
-        turn: which one it is among those of the episode with the same prompt.
-        ids, logprobs: what was sampled; of `said`, in nats.
-        said: the answer; None while it is not sampled.
-        seconds: from the request to the answer.
-        waiters: who waits for the answer, in the event loop of the gateway.
-    """
+    """One request of a program, and what was sampled for it."""
 
     number: int
     ask: Ask
     prompt: tuple[int, ...]
-    parent: Call | None
+    parent: Call | None  # the call that it goes on from; None: it is a root
+    # why it is a root: the first one, another thread of the program, other tools, another system message, a shorter
+    # history, a changed one, a template that cannot go on, or the same question once more; None: no root
     reason: Reason | None
-    thread: str
-    turn: int
+    thread: str  # which conversation of the program it belongs to
+    turn: int  # which one it is among those of the episode with the same prompt
+    # ids, logprobs: what was sampled; of `said`, in nats
     ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
-    said: ChatTurn | None = None
+    said: ChatTurn | None = None  # the answer; None while it is not sampled
     reply: Reply | None = None
     delivered: bool = False
-    seconds: float = 0.0
+    seconds: float = 0.0  # from the request to the answer
+    # who waits for the answer, in the event loop of the gateway
     waiters: list[asyncio.Future[None]] = field(default_factory=list)
 
     @property
     def root(self) -> Call:
-        """The first call of its conversation."""
         call = self
         while call.parent is not None:
             call = call.parent
@@ -167,7 +158,6 @@ def _digests(ask: Ask) -> Iterator[bytes]:
 
 
 def _after(digest: bytes, turn: ChatTurn) -> bytes:
-    """Returns what messages and one more are recognised by."""
     text = turn.text.strip() if turn.role == "assistant" else turn.text
     own = _plain([turn.role, text, [[call.name, call.arguments] for call in turn.calls]])
     return hashlib.blake2b(digest + own, digest_size=16).digest()

@@ -14,15 +14,10 @@ from grpo.core.rollout.types import OnDone, Sampled, SamplingParams
 
 
 class EngineLink(Protocol):
-    """One engine: how to hand weights over, how to ask what it has, how to sample.
+    """One engine: how to hand weights over, how to ask what it has, how to sample."""
 
-    Attributes:
-        context: the longest prompt with its completion, in tokens.
-        block: tokens in one block of the engine's prefix cache.
-    """
-
-    context: int
-    block: int
+    context: int  # the longest prompt with its completion, in tokens
+    block: int  # tokens in one block of the engine's prefix cache
     lora: bool
 
     def epoch(self) -> int:

@@ -63,21 +63,14 @@ SUMMED = ("sync/bytes", "sync/shared_bytes")  # over processes; of other metrics
 
 @dataclass(slots=True)
 class Engine:
-    """An engine that this process hands weights to, and what is known of it.
-
-    Attributes:
-        epoch: of the last handing over; None: what it holds is not known.
-        has_base: its own weights are the frozen ones.
-        spot: what it completed the fixed prompt with.
-        error: why it was left alone for the rest of this attempt.
-    """
+    """An engine that this process hands weights to, and what is known of it."""
 
     link: EngineLink
-    epoch: int | None = None
-    has_base: bool = False
+    epoch: int | None = None  # of the last handing over; None: what it holds is not known
+    has_base: bool = False  # its own weights are the frozen ones
     tested: bool = False
-    spot: Sampled | None = None
-    error: Exception | None = None
+    spot: Sampled | None = None  # what it completed the fixed prompt with
+    error: Exception | None = None  # why it was left alone for the rest of this attempt
 
     def forget(self) -> None:
         """Takes it that the engine holds nothing of what was handed over."""
@@ -143,7 +136,6 @@ class EngineRollouts:
     def generate(
         self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None = None
     ) -> list[Sampled]:
-        """Samples with the engines, see `Rollouts.generate`."""
         return self._timed(prompts, params, on_done, self._spread.seats())
 
     def turns(self) -> Callable[[Sequence[Sequence[int]], SamplingParams], list[Sampled]]:
@@ -178,7 +170,6 @@ class EngineRollouts:
             engine.link.sleep()
 
     def close(self) -> None:
-        """Stops the engines."""
         for engine in self.engines:
             engine.link.close()
         self._spread.close()

@@ -57,7 +57,6 @@ class Spread:
         self._threads = ThreadPoolExecutor(len(self._engines), thread_name_prefix="grpo-rollouts")
 
     def seats(self) -> Seats:
-        """Returns seats for one batch of rollouts."""
         return Seats(len(self._engines))
 
     def generate(
@@ -95,5 +94,4 @@ class Spread:
         return [completions[number] for number in range(len(prompts))]
 
     def close(self) -> None:
-        """Ends the threads."""
         self._threads.shutdown()

@@ -39,28 +39,17 @@ ENVIRONMENT = {  # defaults that the user's own environment overrides
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """How to start an engine.
-
-    Attributes:
-        dtype: of the weights; vLLM's own choice would turn float32 checkpoints into bfloat16.
-        context: the longest prompt with its completion, in tokens.
-        raw_logprobs: report log softmax(logits) instead of that of what is left after temperature and filters.
-        memory_share: of the GPU's memory, for weights and cache.
-        lora_rank: the largest rank to serve, or None to serve no adapters.
-        lora_modules: last parts of the names of the adapted modules.
-        sleeps: the memory can be given up between rollouts (GPU only).
-        tensor_parallel: devices that share each layer (core/rollout/engine/sharded.py).
-    """
+    """How to start an engine."""
 
     model: str
-    dtype: str
-    context: int
-    raw_logprobs: bool
-    memory_share: float
-    lora_rank: int | None = None
-    lora_modules: tuple[str, ...] = ()
-    sleeps: bool = False
-    tensor_parallel: int = 1
+    dtype: str  # of the weights; vLLM's own choice would turn float32 checkpoints into bfloat16
+    context: int  # the longest prompt with its completion, in tokens
+    raw_logprobs: bool  # report log softmax(logits) instead of that of what is left after temperature and filters
+    memory_share: float  # of the GPU's memory, for weights and cache
+    lora_rank: int | None = None  # the largest rank to serve, or None to serve no adapters
+    lora_modules: tuple[str, ...] = ()  # last parts of the names of the adapted modules
+    sleeps: bool = False  # the memory can be given up between rollouts (GPU only)
+    tensor_parallel: int = 1  # devices that share each layer (core/rollout/engine/sharded.py)
 
 
 class VllmEngine:
@@ -233,7 +222,6 @@ class VllmEngine:
 
 
 def engine_arguments(settings: EngineSettings) -> dict[str, Any]:
-    """Translates settings into vLLM's engine arguments."""
     lora: dict[str, Any] = {}
     if settings.lora_rank is not None:
         lora = {

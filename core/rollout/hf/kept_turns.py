@@ -25,19 +25,12 @@ from grpo.core.rollout.hf.states import Carried, carried
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A batch that can be decoded.
+    """A batch that can be decoded."""
 
-    Attributes:
-        carries: the cache, [B, ...]; without the slots of prompts where these are held apart.
-        mask: [B, W], 1 for the slots of the cache, or of prompts that are held apart, that count.
-        position: [B], of the last token.
-        logits: [B, V], for the next token.
-    """
-
-    carries: Carried
-    mask: torch.Tensor
-    position: torch.Tensor
-    logits: torch.Tensor
+    carries: Carried  # the cache, [B, ...]; without the slots of prompts where these are held apart
+    mask: torch.Tensor  # [B, W], 1 for the slots of the cache, or of prompts that are held apart, that count
+    position: torch.Tensor  # [B], of the last token
+    logits: torch.Tensor  # [B, V], for the next token
     prompts: PromptKeys | None = None
 
 

@@ -58,7 +58,6 @@ class HfRollouts:
     def generate(
         self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None = None
     ) -> list[Sampled]:
-        """Samples one completion for each prompt, see `sample`."""
         size = self._batch_size or max(1, len(prompts))
         return [
             done

@@ -18,14 +18,10 @@ from grpo.core.policy.cache_names import cache_argument, forward_parameters, out
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """A cache, and the argument of the model that takes it.
-
-    Attributes:
-        cache: of transformers, [B, ...]; None where the model gives none away, so that every step begins anew.
-    """
+    """A cache, and the argument of the model that takes it."""
 
     name: str
-    cache: Any
+    cache: Any  # of transformers, [B, ...]; None where the model gives none away, so that every step begins anew
 
     def select(self, rows: torch.Tensor) -> None:
         """Keeps these rows, [N], in this order; a row may come several times."""

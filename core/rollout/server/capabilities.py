@@ -40,37 +40,25 @@ TRAITS = (  # what has to be equal beside the weights, which are handed over
 
 @dataclass(frozen=True, slots=True)
 class ServerCapabilities:
-    """A rollout server as it describes itself, or as a run wants it.
+    """A rollout server as it describes itself, or as a run wants it."""
 
-    Attributes:
-        model: a folder or hub id, for people: weights are handed over, so another name may be as good.
-        context: tokens of prompt and completion; wanted: at least.
-        raw_logprobs: it reports log-probabilities before temperature and filters, else after; wanted None: either.
-        lora_rank: the largest rank that it serves; wanted: at least; None: no adapters.
-        lora_modules: last parts of the names of the modules that it can adapt.
-        block: tokens in a block of the prefix cache; wanted: 0.
-        vllm: its version; wanted: empty.
-        workers: processes that share its layers; wanted: 1, for any number.
-        device: type of the device that it computes on; wanted: empty.
-    """
-
-    model: str
+    model: str  # a folder or hub id, for people: weights are handed over, so another name may be as good
     traits: Mapping[str, Any]
     tokenizer: int
     dtype: str
-    context: int
+    context: int  # tokens of prompt and completion; wanted: at least
+    # it reports log-probabilities before temperature and filters, else after; wanted None: either
     raw_logprobs: bool | None
-    lora_rank: int | None = None
-    lora_modules: tuple[str, ...] = ()
-    block: int = 0
-    vllm: str = ""
-    workers: int = 1
-    device: str = ""
+    lora_rank: int | None = None  # the largest rank that it serves; wanted: at least; None: no adapters
+    lora_modules: tuple[str, ...] = ()  # last parts of the names of the modules that it can adapt
+    block: int = 0  # tokens in a block of the prefix cache; wanted: 0
+    vllm: str = ""  # its version; wanted: empty
+    workers: int = 1  # processes that share its layers; wanted: 1, for any number
+    device: str = ""  # type of the device that it computes on; wanted: empty
     protocol: int = PROTOCOL
 
 
 def card_of_plan(plan: Plan) -> ServerCapabilities:
-    """Returns what a run needs its server to be."""
     from grpo.core.policy.load import linear_modules
     from grpo.core.rollout.limits import engine_context
 

@@ -31,7 +31,6 @@ LIMITS = Limits(body_bytes=SMALL, body_bytes_of=LARGEST_BODY, silence=SILENCE)
 
 
 def sampled_to_json(sampled: Sampled) -> list[Any]:
-    """Returns a completion as JSON's types."""
     return [sampled.token_ids, sampled.logprobs, sampled.finish_reason, sampled.most_probable]
 
 

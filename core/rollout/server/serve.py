@@ -159,7 +159,6 @@ class RolloutServer:
         self.calls.put(None)
 
     def state(self) -> dict[str, Any]:
-        """Returns what the server is and which weights it holds."""
         return {**card_to_json(self.card), "incarnation": self.incarnation, "handed": self.handed}
 
     def claim(self) -> int:
@@ -304,7 +303,6 @@ class _Relayed(StreamingResponse):
     """An answer that may begin before the engine has read the whole request."""
 
     async def listen_for_disconnect(self, receive: Receive) -> None:
-        """Leaves the body to the engine."""
         await asyncio.Event().wait()
 
 

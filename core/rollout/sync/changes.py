@@ -32,20 +32,14 @@ _DENSE = 4  # one of so many words changed: from there on a bitmap is hardly lon
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The entries of a tensor that changed.
-
-    Attributes:
-        positions: [P] uint8.
-        values: [n] the new entries in the order of their positions, in the tensor's own type, on the CPU.
-    """
+    """The entries of a tensor that changed."""
 
     form: Form
-    positions: Bytes
-    values: torch.Tensor
+    positions: Bytes  # [P] uint8
+    values: torch.Tensor  # [n] the new entries in the order of their positions, in the tensor's own type, on the CPU
 
     @property
     def bytes(self) -> int:
-        """The size of both in bytes."""
         return self.positions.nbytes + self.values.nbytes
 
 

@@ -71,17 +71,12 @@ Item = Whole | Changed | Same | Again
 
 @dataclass(slots=True)
 class _Entry:
-    """A tensor as it went out last.
-
-    Attributes:
-        before: digest of the one before.
-        changes: from that one, where they are smaller.
-    """
+    """A tensor as it went out last."""
 
     digest: str
     tensor: torch.Tensor
-    before: str = ""
-    changes: Changes | None = None
+    before: str = ""  # digest of the one before
+    changes: Changes | None = None  # from that one, where they are smaller
 
 
 class LastWeights:

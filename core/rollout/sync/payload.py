@@ -30,23 +30,18 @@ PEFT_PREFIX = "base_model.model."
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """A LoRA adapter as an engine takes it: y = W x + B (A x).
-
-    Attributes:
-        tensors: name under PEFT's conventions to A [r, in] or B [out, r]; B carries the scaling.
-    """
+    """A LoRA adapter as an engine takes it: y = W x + B (A x)."""
 
     rank: int
+    # name under PEFT's conventions to A [r, in] or B [out, r]; B carries the scaling
     tensors: Mapping[str, torch.Tensor]
 
     @property
     def bytes(self) -> int:
-        """The size of its tensors in bytes."""
         return sum(t.numel() * t.element_size() for t in self.tensors.values())
 
     @property
     def ranks(self) -> dict[str, int]:
-        """The rank of each tensor's module."""
         return {name: t.shape[0] if ".lora_A." in name else t.shape[1] for name, t in self.tensors.items()}
 
 

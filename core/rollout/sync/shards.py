@@ -15,13 +15,10 @@ import torch
 
 @dataclass(frozen=True, slots=True)
 class Shards:
-    """How a model is split; all ranks ask for the same things in the same order.
-
-    Attributes:
-        gather: this rank's tensor [...] to those of all ranks [number, ...], in the order of the ranks.
-    """
+    """How a model is split; all ranks ask for the same things in the same order."""
 
     number: int = 1
+    # this rank's tensor [...] to those of all ranks [number, ...], in the order of the ranks
     gather: Callable[[torch.Tensor], torch.Tensor] = lambda tensor: tensor[None]
 
 

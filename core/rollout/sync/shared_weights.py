@@ -22,12 +22,9 @@ from grpo.plugins.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What sharing came to.
+    """What sharing came to."""
 
-    Attributes:
-        before, after: bytes of all weights of policy and engine together, memory that both use counted once.
-    """
-
+    # before, after: bytes of all weights of policy and engine together, memory that both use counted once
     before: int
     after: int
 

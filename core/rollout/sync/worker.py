@@ -82,7 +82,6 @@ class StreamEngine(WeightTransferEngine[StreamInit, StreamUpdate]):
         finish(self.model, self.model_config)
 
     def shutdown(self) -> None:
-        """Leaves the group."""
         if self.group is not None:
             self.group.close()
             self.group = None

@@ -32,18 +32,13 @@ THOUGHT = "<think>\nTHOUGHT\n</think>\n\n"
 
 @dataclass(frozen=True, slots=True)
 class TurnFormat:
-    """The text around an observation.
+    """The text around an observation."""
 
-    Attributes:
-        before: ends the policy's message and begins the observation's.
-        after: ends the observation's message and begins the policy's next one.
-        note: how the template would rewrite what the policy said earlier, or None when it leaves that alone.
-        trims: whether the template leaves out the blanks that an observation begins with, and those at its end.
-    """
-
-    before: str
-    after: str
+    before: str  # ends the policy's message and begins the observation's
+    after: str  # ends the observation's message and begins the policy's next one
+    # how the template would rewrite what the policy said earlier, or None when it leaves that alone
     note: str | None = None
+    # whether the template leaves out the blanks that an observation begins with, and those at its end
     trims: tuple[bool, bool] = (False, False)
 
     def ids(self, tokenizer: PreTrainedTokenizerBase, observation: str, last: int) -> list[int]:

@@ -29,18 +29,14 @@ TO_THE_END = 2**62  # tokens
 
 @dataclass(slots=True)
 class PartialRollout:
-    """A rollout that is under way, or has ended and waits for the others of its group.
-
-    Attributes:
-        sampled_by: (step, tokens): how many tokens the policy of which optimizer step sampled, in order.
-        whole: it came back from a checkpoint whole, with what its environment made of it.
-    """
+    """A rollout that is under way, or has ended and waits for the others of its group."""
 
     start: Episode
     prompt: Sequence[int]
     state: PlayedRollout
+    # (step, tokens): how many tokens the policy of which optimizer step sampled, in order
     sampled_by: list[tuple[int, int]] = field(default_factory=list)
-    whole: Trajectory | None = None
+    whole: Trajectory | None = None  # it came back from a checkpoint whole, with what its environment made of it
     _begun: tuple[int, int] = (0, 0)
 
     @property
@@ -90,7 +86,6 @@ class PartialRollouts:
     """Samples the parts of rollouts.
 
     Args:
-        players: each environment's name to what plays its rollouts, None where it is answered once.
         params: how tokens are chosen; the length is that of an answer, or of one turn.
     """
 
@@ -176,7 +171,6 @@ class PartialRollouts:
         )
 
     def played(self, rollout: PartialRollout) -> bool:
-        """Whether the environment of a rollout is stepped."""
         return self._players[rollout.start.env] is not None
 
     def close(self) -> None:
@@ -193,7 +187,6 @@ class PartialRollouts:
                         envs.release(state.number)
 
     def _forget(self, rollout: PartialRollout) -> None:
-        """Closes the environment of a rollout that has not ended."""
         if not rollout.ended:
             self._envs[rollout.start.env].release(rollout.state.number)
 

@@ -45,29 +45,20 @@ LONGEST_FAILURE = 500  # characters
 
 @dataclass(frozen=True, slots=True)
 class TurnLimits:
-    """How far a rollout may go.
-
-    Attributes:
-        tokens: after the prompt, sampled and observed ones; a turn begins only where a whole one fits.
-        seconds: for one call of an environment.
-    """
+    """How far a rollout may go."""
 
     turns: int
-    tokens: int
-    seconds: float
+    tokens: int  # after the prompt, sampled and observed ones; a turn begins only where a whole one fits
+    seconds: float  # for one call of an environment
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A row of a rollout that is a tree: what was asked from the root to a leaf.
+    """A row of a rollout that is a tree: what was asked from the root to a leaf."""
 
-    Attributes:
-        prompt: token ids before the first token that trains in this row.
-        token_ids, logprobs, sampled: as of a `Trajectory`; a token that trains in an earlier row is part of the prompt
-            or not `sampled` here.
-    """
-
-    prompt: tuple[int, ...]
+    prompt: tuple[int, ...]  # token ids before the first token that trains in this row
+    # token_ids, logprobs, sampled: as of a `Trajectory`; a token that trains in an earlier row is part of the prompt or
+    # not `sampled` here
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     sampled: tuple[bool, ...]
@@ -75,24 +66,17 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """One rollout, without its prompt.
+    """One rollout, without its prompt."""
 
-    Attributes:
-        token_ids: sampled tokens and, between turns, those of the template and the observation.
-        logprobs: of each token as it was sampled, in nats; 0.0 where it was not.
-        sampled: which tokens the policy chose.
-        completion: what rewards see of it.
-        sampled_by: (step, tokens): how many of the sampled tokens the policy of which optimizer step sampled, in order;
-            empty: all are from one.
-        branches: the rows of a rollout that is a tree, at least one, in the order in which `token_ids` (and the tokens
-            of the completion) has theirs one after the other; empty: it is one row, after its episode's prompt.
-    """
-
-    token_ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    sampled: tuple[bool, ...]
-    completion: Completion
+    token_ids: tuple[int, ...]  # sampled tokens and, between turns, those of the template and the observation
+    logprobs: tuple[float, ...]  # of each token as it was sampled, in nats; 0.0 where it was not
+    sampled: tuple[bool, ...]  # which tokens the policy chose
+    completion: Completion  # what rewards see of it
+    # (step, tokens): how many of the sampled tokens the policy of which optimizer step sampled, in order; empty: all
+    # are from one
     sampled_by: tuple[tuple[int, int], ...] = ()
+    # the rows of a rollout that is a tree, at least one, in the order in which `token_ids` (and the tokens of the
+    # completion) has theirs one after the other; empty: it is one row, after its episode's prompt
     branches: tuple[Branch, ...] = ()
 
 
@@ -114,20 +98,14 @@ class Plays(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Player:
-    """Plays rollouts of one environment.
+    """Plays rollouts of one environment."""
 
-    Attributes:
-        env: makes a fresh environment for each rollout.
-        tools: how the policy calls the environment's tools; None where it offers none.
-        processes: where environments are stepped; None: in threads of this process.
-    """
-
-    env: BoundEnv
+    env: BoundEnv  # makes a fresh environment for each rollout
     tokenizer: PreTrainedTokenizerBase
     form: TurnFormat
     limits: TurnLimits
-    tools: ToolFormat | None = None
-    processes: EnvProcesses | None = None
+    tools: ToolFormat | None = None  # how the policy calls the environment's tools; None where it offers none
+    processes: EnvProcesses | None = None  # where environments are stepped; None: in threads of this process
 
     def play(
         self,
@@ -231,7 +209,6 @@ class Player:
         return callers
 
     def _step(self, acting: Sequence[PlayedRollout], envs: EnvBatch) -> None:
-        """Steps the environments of the turns that are actions."""
         answers = envs.call({rollout.number: partial(take_step, rollout.text) for rollout in acting})
         for rollout in acting:
             result = answers[rollout.number]
@@ -277,16 +254,12 @@ class Player:
 
 @dataclass(slots=True)
 class PlayedRollout:
-    """A rollout while it is played.
-
-    Attributes:
-        tokens, logprobs, sampled: as of a `Trajectory`, so far.
-        finish: why it has ended, None while it has not.
-    """
+    """A rollout while it is played."""
 
     number: int
     episode: Episode
     prompt: Sequence[int]
+    # tokens, logprobs, sampled: as of a `Trajectory`, so far
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     sampled: list[bool] = field(default_factory=list)
@@ -301,7 +274,7 @@ class PlayedRollout:
     text: str = ""
     observation: str = ""
     turns: int = 0
-    finish: FinishReason | None = None
+    finish: FinishReason | None = None  # why it has ended, None while it has not
 
     def say(self, sampled: Sampled, text: str) -> None:
         """Adds a turn of the policy."""
@@ -344,7 +317,6 @@ class PlayedRollout:
         self.sampled += [False] * len(between)
 
     def fail(self, reason: str) -> None:
-        """Ends the rollout as a failure."""
         reason = " ".join(reason.split())
         self.finish = "error"
         self.info = {"failure": reason if len(reason) <= LONGEST_FAILURE else reason[: LONGEST_FAILURE - 3] + "..."}

@@ -33,20 +33,13 @@ MOST_CALLS = 16  # in one turn
 
 @dataclass(frozen=True, slots=True)
 class ToolFormat:
-    """The form of calls and answers.
-
-    Attributes:
-        opening: how the template begins a message that the policy is to write.
-        end: the token with which the template ends a message that asks for a call; "" where it has none.
-        template: what reads a message, for `parse_response`.
-        most: how many calls one message may hold; some templates take a single one.
-    """
+    """The form of calls and answers."""
 
     schemas: tuple[Schema, ...]
-    opening: str
-    end: str
-    template: Mapping[str, Any]
-    most: int = MOST_CALLS
+    opening: str  # how the template begins a message that the policy is to write
+    end: str  # the token with which the template ends a message that asks for a call; "" where it has none
+    template: Mapping[str, Any]  # what reads a message, for `parse_response`
+    most: int = MOST_CALLS  # how many calls one message may hold; some templates take a single one
 
     def read(self, tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> tuple[list[ToolCall], str]:
         """Returns the calls that a turn asks for, the first `most`, and what it says beside them.
@@ -62,7 +55,6 @@ class ToolFormat:
         return calls if any(call.name for call in calls) else [], str(message.get("content") or "").strip()
 
     def calls(self, tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[ToolCall]:
-        """Returns the calls that a turn asks for."""
         return self.read(tokenizer, ids)[0]
 
     def ids(

@@ -43,7 +43,6 @@ class PluginObjects:
         return self._specs[kind, id(value)][1]
 
     def refs(self, kind: Kind, values: Any) -> list[Any]:
-        """Returns the SPECs of one object, or of several in a list."""
         listed = values if isinstance(values, (list, tuple)) else [] if values is None else [values]
         return [self.ref(kind, value) for value in listed]
 

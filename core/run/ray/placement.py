@@ -72,7 +72,6 @@ def place(nodes: Sequence[Node], asked: Asked) -> Placement:
 
 
 def _ranks(nodes: Sequence[Node], room: dict[Node, int], asked: Asked, there: str) -> list[Node]:
-    """Returns the node of each process that trains; those of a node are neighbours."""
     unfit = UsageError(
         f"--workers {asked.workers}{'' if asked.nodes is None else f' on --nodes {asked.nodes}'} does not fit: "
         f"{there}. Ask for fewer, or add nodes to the cluster."

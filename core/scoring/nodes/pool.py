@@ -51,8 +51,6 @@ class Scores(Protocol):
 
 @dataclass(slots=True)
 class _Parcel:
-    """A plugin, as the pool knows it."""
-
     shipment: Shipment
     pace: float | None = None  # seconds of a node for a row
     loaded: set[int] = field(default_factory=set)  # nodes that have answered
@@ -61,8 +59,6 @@ class _Parcel:
 
 @dataclass(slots=True)
 class _Job:
-    """A task, and its calls that no node has."""
-
     task: Task
     parcel: _Parcel
     waiting: deque[list[int]]
@@ -244,7 +240,6 @@ class NodePool:
         job.waiting.extendleft(reversed(calls))
 
     def _hear(self, sent: _Sent, answer: Future[bytes]) -> None:
-        """Acts on what became of a chunk."""
         member, task = self._members.get(sent.member), sent.job.task
         if member is not None:
             member.chunks -= 1

@@ -77,7 +77,6 @@ class Job:
 
     @property
     def waiting(self) -> bool:
-        """Whether calls wait for a worker."""
         while self._suspects and not self.task.open(self._suspects[0][0]):
             self._suspects.popleft()
         while self._queue and not self.task.open(self._queue[0][0]):

@@ -274,7 +274,6 @@ class WorkerPool:
 
 
 def _too_long(chunk: Chunk) -> str:
-    """Says what took longer than it may."""
     if chunk.loading:
         return f"loading it took longer than {_LOAD_LIMIT:g} s"
     if chunk.importing:

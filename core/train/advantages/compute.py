@@ -24,25 +24,18 @@ NO_SIGNAL = 1e-8
 
 @dataclass(frozen=True, slots=True)
 class Advantages:
-    """Advantages of one batch; all tensors are float32 on the device of the scores.
+    """Advantages of one batch; all tensors are float32 on the device of the scores."""
 
-    Attributes:
-        totals: [N] weighted reward, NaN without one.
-        values: [N] advantage, 0.0 without one; where turns have their own, the mean of these.
-        trained: [N] bool, False for failed completions: they belong in no loss, not even its KL term.
-        group_std: [N / G] standard deviation of each group's totals, 0.0 with fewer than two of them.
-        alike: [N / G] bool, groups without signal: totals are all alike, and where turns count, what was earned from
-            each turn on.
-        earned: [N, T] what each turn earned of the total, NaN after the last; None where turns do not count.
-        turns: [N, T] advantage of each turn, 0.0 without one; None: all of a completion have the same.
-    """
-
-    totals: torch.Tensor
-    values: torch.Tensor
-    trained: torch.Tensor
-    group_std: torch.Tensor
+    totals: torch.Tensor  # [N] weighted reward, NaN without one
+    values: torch.Tensor  # [N] advantage, 0.0 without one; where turns have their own, the mean of these
+    trained: torch.Tensor  # [N] bool, False for failed completions: they belong in no loss, not even its KL term
+    group_std: torch.Tensor  # [N / G] standard deviation of each group's totals, 0.0 with fewer than two of them
+    # [N / G] bool, groups without signal: totals are all alike, and where turns count, what was earned from each turn
+    # on
     alike: torch.Tensor
+    # [N, T] what each turn earned of the total, NaN after the last; None where turns do not count
     earned: torch.Tensor | None = None
+    # [N, T] advantage of each turn, 0.0 without one; None: all of a completion have the same
     turns: torch.Tensor | None = None
 
     @property

@@ -26,31 +26,22 @@ from grpo.plugins.types import Completion
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One generation, gathered from all processes.
+    """One generation, gathered from all processes."""
 
-    Attributes:
-        step: the first optimizer step that trains on it, from 1.
-        completions: N of them; members of a group are adjacent.
-        outcomes: reward name to N outcomes; the components of a rubric are among them, as `rubric.component`.
-        generate_seconds, score_seconds: wall time on this process.
-        wasted: what was sampled beside them in vain, of all processes.
-        places: the environment of each completion, and the number of its row there.
-        sampled_by: of each completion, as of a `Trajectory`.
-        branches: how many rows each completion is as a tree, 0 where it is none.
-        right: whether each completion is right, None where nobody knows; empty before the verifiers judged them.
-    """
-
-    step: int
-    completions: tuple[Completion, ...]
+    step: int  # the first optimizer step that trains on it, from 1
+    completions: tuple[Completion, ...]  # N of them; members of a group are adjacent
+    # reward name to N outcomes; the components of a rubric are among them, as `rubric.component`
     outcomes: Mapping[str, Sequence[Outcome]]
     advantages: Advantages
     group_size: int
+    # generate_seconds, score_seconds: wall time on this process
     generate_seconds: float
     score_seconds: float
-    wasted: tuple[Wasted, ...] = ()
-    places: tuple[Place, ...] = ()
-    sampled_by: tuple[tuple[tuple[int, int], ...], ...] = ()
-    branches: tuple[int, ...] = ()
+    wasted: tuple[Wasted, ...] = ()  # what was sampled beside them in vain, of all processes
+    places: tuple[Place, ...] = ()  # the environment of each completion, and the number of its row there
+    sampled_by: tuple[tuple[tuple[int, int], ...], ...] = ()  # of each completion, as of a `Trajectory`
+    branches: tuple[int, ...] = ()  # how many rows each completion is as a tree, 0 where it is none
+    # whether each completion is right, None where nobody knows; empty before the verifiers judged them
     right: tuple[bool | None, ...] = ()
 
     @property

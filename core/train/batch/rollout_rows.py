@@ -85,6 +85,5 @@ def _row(
 
 
 def _numbers(values: torch.Tensor) -> list[float] | None:
-    """Returns the numbers of a rollout's turns, None where it has no total."""
     numbers: list[float] = values.tolist()
     return None if any(math.isnan(number) for number in numbers) else numbers

@@ -84,7 +84,6 @@ def narrowest(tensors: Tensors) -> int:
 
 
 def rollouts_in(tensors: Tensors) -> int:
-    """Returns how many rollouts the rows are."""
     return len(tensors[OWNER].unique()) if OWNER in tensors else len(tensors["completion_ids"])
 
 

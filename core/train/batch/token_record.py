@@ -59,7 +59,6 @@ class TrainedTokens:
                 self._rows.append(TrainedRow(row, ratios, values))
 
     def clear(self) -> None:
-        """Forgets everything: the step begins again."""
         self._rows.clear()
 
     def take(self) -> list[TrainedRow]:

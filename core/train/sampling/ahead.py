@@ -89,26 +89,16 @@ class _Sampling:
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """A batch that was sampled ahead and proven.
+    """A batch that was sampled ahead and proven."""
 
-    Attributes:
-        episodes: the episodes that were asked for; some may have given their place to others.
-        mean, largest: difference in nats between the engine that sampled it and the policy.
-    """
-
-    episodes: Sequence[Episode]
+    episodes: Sequence[Episode]  # the episodes that were asked for; some may have given their place to others
     generation: Generation
     mean: float
     largest: float
 
 
 class AheadSampler:
-    """Samples one batch ahead of time.
-
-    Args:
-        inner: samples what was not sampled ahead, and does the work of what is.
-        tolerance: mean difference in nats that the engine's arithmetic explains.
-    """
+    """Samples one batch ahead of time. `inner`: samples what was not sampled ahead, and does the work of what is."""
 
     def __init__(
         self,

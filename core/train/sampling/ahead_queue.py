@@ -57,29 +57,21 @@ class _Version:
 
 @dataclass(frozen=True, slots=True)
 class _Proven:
-    """A batch that one version of the policy sampled.
-
-    Attributes:
-        mean, largest: difference in nats between the engine that sampled it and that version.
-    """
+    """A batch that one version of the policy sampled."""
 
     generation: Generation
+    # mean, largest: difference in nats between the engine that sampled it and that version
     mean: float
     largest: float
 
 
 @dataclass(slots=True)
 class _Queued:
-    """A batch of the queue.
-
-    Attributes:
-        coming: the batch, when it is proven.
-        scored: it was handed to the rewards.
-    """
+    """A batch of the queue."""
 
     episodes: Sequence[Episode]
-    coming: Future[_Proven]
-    scored: bool = False
+    coming: Future[_Proven]  # the batch, when it is proven
+    scored: bool = False  # it was handed to the rewards
 
 
 class AheadQueue:
@@ -90,7 +82,6 @@ class AheadQueue:
         sampler_of: returns what samples from a copy of the policy; with `inner` it shares a turn (`SyncedRollouts`).
         depth: batches ahead, k.
         tokenizer: of the policy, for the thread that trains.
-        tolerance: mean difference in nats that the engine's arithmetic explains.
     """
 
     def __init__(

@@ -34,23 +34,18 @@ def file_of(process: int, turn: int = 1) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AheadRecord:
-    """A batch as it was written.
-
-    Attributes:
-        rollouts: what `rollouts_of` makes rollouts of.
-        mean, largest: difference in nats between the engine that sampled it and the policy.
-        staleness: optimizer steps between the policy that sampled it and the one that it is for.
-        places: environment and number of the episode of each rollout, where some were replaced; else empty.
-        outcomes: of a batch that was filled up, reward name to what it said of each rollout; else None.
-    """
+    """A batch as it was written."""
 
     prompts: list[list[int]]
-    rollouts: list[Mapping[str, Any]]
+    rollouts: list[Mapping[str, Any]]  # what `rollouts_of` makes rollouts of
+    # mean, largest: difference in nats between the engine that sampled it and the policy
     mean: float
     largest: float
-    staleness: int = 1
+    staleness: int = 1  # optimizer steps between the policy that sampled it and the one that it is for
     metrics: Mapping[str, float] = field(default_factory=dict)
+    # environment and number of the episode of each rollout, where some were replaced; else empty
     places: list[list[Any]] = field(default_factory=list)
+    # of a batch that was filled up, reward name to what it said of each rollout; else None
     outcomes: Mapping[str, list[Mapping[str, Any]]] | None = None
     wasted: list[Mapping[str, Any]] = field(default_factory=list)
 
@@ -78,7 +73,6 @@ class AheadRecord:
         )
 
     def episodes_of(self, asked: Sequence[Episode], episode_at: Callable[[Place], Episode]) -> list[Episode]:
-        """Returns the episodes that the rollouts answer."""
         if len(self.places) != len(asked):
             return list(asked)
         places = [(env, index) for env, index in self.places]
@@ -94,7 +88,6 @@ class AheadRecord:
         return {name: [_outcome(outcome) for outcome in every] for name, every in self.outcomes.items()}
 
     def wasted_of(self, episode_at: Callable[[Place], Episode]) -> tuple[Wasted, ...]:
-        """Returns what was sampled in vain."""
         samples = []
         for sample in self.wasted:
             env, index = sample["place"]
@@ -113,12 +106,7 @@ class AheadRecord:
 
 
 def write_ahead(folder: Path, turn: int, generation: Generation, *, mean: float, largest: float) -> None:
-    """Writes a batch into a checkpoint.
-
-    Args:
-        turn: 1 for the batch that comes next.
-        mean, largest: difference in nats between the engine that sampled it and the policy.
-    """
+    """Writes a batch into a checkpoint. `turn`: 1 for the batch that comes next."""
     written: dict[str, Any] = {
         "prompts": [list(prompt) for prompt in generation.prompts],
         "rollouts": [written_rollout(rollout) for rollout in generation.rollouts],

@@ -38,23 +38,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PolicyAccess:
-    """Reaches the policy that trains.
+    """Reaches the policy that trains."""
 
-    Attributes:
-        rollouts: the backend and the policy as it is.
-        unwrapped: returns the policy without what wraps it in training.
-        computing: enters the arithmetic of training with a frozen copy of the policy.
-        attach: gives a frozen copy the output layer of training.
-        logps: returns the log-probabilities that a model gives rollouts.
-        probe: returns those of the policy between two steps.
-    """
-
-    rollouts: SyncedRollouts
-    unwrapped: Callable[[], Any]
+    rollouts: SyncedRollouts  # the backend and the policy as it is
+    unwrapped: Callable[[], Any]  # returns the policy without what wraps it in training
+    # enters the arithmetic of training with a frozen copy of the policy
     computing: Callable[[Any], AbstractContextManager[Any]]
-    attach: Callable[[Any], None]
-    logps: Callable[[Any, Tensors], torch.Tensor]
-    probe: Callable[[Tensors], torch.Tensor]
+    attach: Callable[[Any], None]  # gives a frozen copy the output layer of training
+    logps: Callable[[Any, Tensors], torch.Tensor]  # returns the log-probabilities that a model gives rollouts
+    probe: Callable[[Tensors], torch.Tensor]  # returns those of the policy between two steps
     gather: Callable[[torch.Tensor], torch.Tensor]
     device: torch.device
 
@@ -76,12 +68,7 @@ def build_sampler(
     episodes_of: EpisodesOf,
     agents: AgentSide | None = None,
 ) -> Sampler:
-    """Builds what samples the batches of a run.
-
-    Args:
-        turn: see `turn_of`.
-        agents: plays all episodes; None: each environment has its own way.
-    """
+    """Builds what samples the batches of a run. `turn`: see `turn_of`."""
     config = plan.config
     rollout, ahead = config.rollout, config.rollout.ahead
     seed = config.seed if backend.exact else None

@@ -41,7 +41,6 @@ class StepGuard:
     """Lets a step go by only when its completions came from the policy.
 
     Args:
-        tolerance: mean difference in nats that the engine's arithmetic explains.
         differing: names the parameters that the engine has other values of.
     """
 

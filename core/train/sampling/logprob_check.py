@@ -56,7 +56,6 @@ class LogprobCheck:
         return loss, {}
 
     def compare(self, train: torch.Tensor, sampled: torch.Tensor, mask: torch.Tensor) -> Mapping[str, float]:
-        """Notes how far the log-probabilities [B, T] of training and sampling are apart where the mask is not 0."""
         self._apart.add(self._gather(difference_sums(train, sampled, mask)))
         return difference_metrics(self._apart.mean, self._apart.largest)
 

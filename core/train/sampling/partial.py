@@ -48,15 +48,10 @@ PARTS = 2**20  # from the numbers of random draws of one part of a step to those
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """How much a step samples and trains on.
+    """How much a step samples and trains on."""
 
-    Attributes:
-        tokens: of each rollout.
-        groups: the most that train.
-    """
-
-    tokens: int
-    groups: int
+    tokens: int  # of each rollout
+    groups: int  # the most that train
     size: int
 
 
@@ -65,7 +60,6 @@ class PartialSampler:
 
     Args:
         seed: of the run, where each rollout has random numbers of its own; else None.
-        tolerance: mean difference in nats that the engine's arithmetic explains.
     """
 
     def __init__(
@@ -121,11 +115,9 @@ class PartialSampler:
         return self._generation(step, sampled, metrics, waiting=len(whole) - len(self._given))
 
     def ahead(self, step: int, episodes_of: EpisodesOf) -> Mapping[str, float]:
-        """Samples nothing before it is asked for it."""
         return {}
 
     def settle(self, step: int) -> Mapping[str, float]:
-        """Has nothing to wait for."""
         return {}
 
     def save(self, checkpoint: Path) -> None:
@@ -150,7 +142,6 @@ class PartialSampler:
             self._groups.append(record.restored(self._rollouts.begun, start, prompts))
 
     def close(self) -> None:
-        """Closes the environments of rollouts that nobody goes on with."""
         self._rollouts.close()
 
     def _begin_next(self) -> None:
@@ -179,7 +170,6 @@ class PartialSampler:
 
         Args:
             first: the first number of its random draws among those of the step.
-            again: the weights that the rollout backend was handed are in doubt.
 
         Raises:
             RunError: it did not come from the policy, and neither when it was sampled again.

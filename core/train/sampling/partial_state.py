@@ -25,14 +25,11 @@ Begun = Callable[[Sequence[Episode], Sequence[Sequence[int]]], list[PartialRollo
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """A group as it was written.
-
-    Attributes:
-        members: of each rollout what it was `sampled_by`, and `tokens` and `logprobs` so far or what it is `whole`.
-    """
+    """A group as it was written."""
 
     place: Place
     prompt: Sequence[int]
+    # of each rollout what it was `sampled_by`, and `tokens` and `logprobs` so far or what it is `whole`
     members: Sequence[Mapping[str, Any]]
 
     @classmethod

@@ -34,13 +34,10 @@ FILE = "rows_seen.json"
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """What the totals of an environment's rewards can be.
-
-    Attributes:
-        low, high: the lowest and the highest total; infinite where a reward has no such score.
-    """
+    """What the totals of an environment's rewards can be."""
 
     rewards: tuple[BoundReward, ...]
+    # low, high: the lowest and the highest total; infinite where a reward has no such score
     low: float
     high: float
 

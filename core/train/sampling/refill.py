@@ -44,8 +44,6 @@ CPU = torch.device("cpu")  # where scores are compared
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """What stands at a place of the batch."""
-
     start: Episode
     prompt: Sequence[int]
     rollout: Trajectory
@@ -58,21 +56,15 @@ class _Member:
 
 @dataclass(slots=True)
 class _Filling:
-    """A batch that is being filled up.
+    """A batch that is being filled up."""
 
-    Attributes:
-        members: this process's own.
-        sample: samples from the weights that sampled the batch.
-        seconds: that scoring took.
-    """
-
-    members: list[_Member]
+    members: list[_Member]  # this process's own
     size: int
-    sample: SampleMore
+    sample: SampleMore  # samples from the weights that sampled the batch
     used: set[Place] = field(default_factory=set)
     wasted: list[Wasted] = field(default_factory=list)
     rounds: int = 0
-    seconds: float = 0.0
+    seconds: float = 0.0  # that scoring took
 
     @property
     def first(self) -> int:
@@ -119,8 +111,6 @@ class Refiller:
 
         Args:
             generation: this process's own part of the batch; as many on each process.
-            step: the first optimizer step that trains on it, from 1.
-            sample: samples from the weights that sampled the batch.
         """
         filling = _Filling([], self._size, sample)
         filling.members = self._scored(filling, generation)

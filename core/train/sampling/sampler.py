@@ -70,7 +70,6 @@ class PolicySampler:
         """Fills a batch up from the weights that sampled it.
 
         Args:
-            step: the first optimizer step that trains on it, from 1.
             unsynced: these weights were handed over last, and the policy is not to be touched.
         """
         if self._fill is None:
@@ -146,7 +145,6 @@ class PolicySampler:
     def _sampled(
         self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]], rollouts: Rollouts
     ) -> tuple[list[Trajectory], EarlyCalls]:
-        """Samples, and begins to score each rollout when it ends."""
         early = self.begin_scoring()
         trajectories: dict[int, Trajectory] = {}
         try:

@@ -59,7 +59,6 @@ def _tokens(
 
 
 def _said(player: Player, action: Action) -> list[int]:
-    """Returns the tokens of one turn of the policy."""
     text = action if isinstance(action, str) else _tools(player).text(player.tokenizer, _call(action))
     return [*player.tokenizer(text, add_special_tokens=False)["input_ids"], player.tokenizer.eos_token_id]
 

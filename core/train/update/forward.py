@@ -17,19 +17,12 @@ from grpo.kernels.logp import Entropy
 
 
 class Predicted(NamedTuple):
-    """What a forward pass says of completion tokens.
+    """What a forward pass says of completion tokens."""
 
-    Attributes:
-        logps: [B, T] float32 log-probabilities, 0 where there is no token.
-        entropies: [B, T] float32, or None where nobody asked.
-        padding: how many of the computed positions hold no token.
-        positions: how many were computed.
-    """
-
-    logps: torch.Tensor
-    entropies: torch.Tensor | None
-    padding: int
-    positions: int
+    logps: torch.Tensor  # [B, T] float32 log-probabilities, 0 where there is no token
+    entropies: torch.Tensor | None  # [B, T] float32, or None where nobody asked
+    padding: int  # how many of the computed positions hold no token
+    positions: int  # how many were computed
 
 
 def completion_logps(

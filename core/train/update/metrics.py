@@ -96,7 +96,6 @@ class UpdateFigures:
         self._sums = more if self._sums is None else self._sums + more
 
     def clear(self) -> None:
-        """Forgets all figures: the step begins again."""
         self._sums = None
 
     def take(self, gather: Callable[[torch.Tensor], torch.Tensor]) -> dict[str, float]:

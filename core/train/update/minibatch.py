@@ -26,19 +26,12 @@ PROMPT = ("prompt_ids", "prompt_mask")
 
 @dataclass(frozen=True, slots=True)
 class MiniBatch:
-    """What a forward pass works on.
+    """What a forward pass works on."""
 
-    Attributes:
-        kept: [B'] int64, the rows of the micro batch that are here.
-        learns: they have a gradient; where no row has one, a rollout stands in for them.
-        width: T', columns of completions.
-        tensors: names to [B', ...] tensors; completions are cut to T', prompts to their longest.
-    """
-
-    kept: torch.Tensor
-    learns: bool
-    width: int
-    tensors: Tensors
+    kept: torch.Tensor  # [B'] int64, the rows of the micro batch that are here
+    learns: bool  # they have a gradient; where no row has one, a rollout stands in for them
+    width: int  # T', columns of completions
+    tensors: Tensors  # names to [B', ...] tensors; completions are cut to T', prompts to their longest
 
     def input_ids(self) -> torch.Tensor:
         """[B', P' + T'] prompts and completions."""

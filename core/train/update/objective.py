@@ -28,46 +28,27 @@ from grpo.plugins.training import Average, LossTokens, TokenCosts, over_rows
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The completions of a forward pass.
+    """The completions of a forward pass."""
 
-    Attributes:
-        logps: [B, T] float32 under the policy, with a gradient.
-        mask: [B, T], 1 for tokens of completions that count.
-        advantages: [B], or [B, T] where turns have their own.
-        old_logps: [B, T] under the policy that sampled; None: it is this policy, exactly.
-        ref_logps: [B, T] under the reference; only with beta.
-        importance: [B, T] or [B, 1] weights from `importance_weights`, or None.
-        entropies: [B, T], where the loss reads them.
-        owner: [B] the number of each row's completion; None: each row is one.
-    """
-
-    logps: torch.Tensor
-    mask: torch.Tensor
-    advantages: torch.Tensor
-    old_logps: torch.Tensor | None = None
-    ref_logps: torch.Tensor | None = None
-    importance: torch.Tensor | None = None
-    entropies: torch.Tensor | None = None
-    owner: torch.Tensor | None = None
+    logps: torch.Tensor  # [B, T] float32 under the policy, with a gradient
+    mask: torch.Tensor  # [B, T], 1 for tokens of completions that count
+    advantages: torch.Tensor  # [B], or [B, T] where turns have their own
+    old_logps: torch.Tensor | None = None  # [B, T] under the policy that sampled; None: it is this policy, exactly
+    ref_logps: torch.Tensor | None = None  # [B, T] under the reference; only with beta
+    importance: torch.Tensor | None = None  # [B, T] or [B, 1] weights from `importance_weights`, or None
+    entropies: torch.Tensor | None = None  # [B, T], where the loss reads them
+    owner: torch.Tensor | None = None  # [B] the number of each row's completion; None: each row is one
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What averages are taken over.
+    """What averages are taken over."""
 
-    Attributes:
-        rollouts: completions of the micro batch.
-        tokens: their tokens that count.
-        batch_tokens: such tokens of the optimizer step, per process.
-        longest: the constant length of Dr. GRPO.
-        accumulation: micro batches per optimizer step.
-    """
-
-    rollouts: int
-    tokens: torch.Tensor
-    batch_tokens: torch.Tensor
-    longest: int
-    accumulation: int
+    rollouts: int  # completions of the micro batch
+    tokens: torch.Tensor  # their tokens that count
+    batch_tokens: torch.Tensor  # such tokens of the optimizer step, per process
+    longest: int  # the constant length of Dr. GRPO
+    accumulation: int  # micro batches per optimizer step
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +62,14 @@ class Objective:
 
 @dataclass(frozen=True, slots=True)
 class LossValue:
-    """A loss and what is logged about it.
+    """A loss and what is logged about it."""
 
-    Attributes:
-        loss: scalar with a gradient, already divided for accumulation.
-        kl: [B, T], or None without beta.
-        clipped_low, clipped_high: [B, T] or [B, 1] bool, where the clip took the gradient away; None: nothing clips.
-        metrics: name to [B, T] or [B, 1], what else the loss says about itself.
-    """
-
-    loss: torch.Tensor
-    kl: torch.Tensor | None
+    loss: torch.Tensor  # scalar with a gradient, already divided for accumulation
+    kl: torch.Tensor | None  # [B, T], or None without beta
+    # clipped_low, clipped_high: [B, T] or [B, 1] bool, where the clip took the gradient away; None: nothing clips
     clipped_low: torch.Tensor | None
     clipped_high: torch.Tensor | None
+    # name to [B, T] or [B, 1], what else the loss says about itself
     metrics: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
 
@@ -214,11 +190,7 @@ def importance_weights(
 
 @dataclass(frozen=True, slots=True)
 class PassLoss:
-    """The loss of a forward pass as a function of its log-probabilities; fields as in `Tokens`.
-
-    Attributes:
-        sampled: [B, T] as the rollout engine reported them.
-    """
+    """The loss of a forward pass as a function of its log-probabilities; fields as in `Tokens`."""
 
     objective: Objective
     counts: Counts
@@ -226,7 +198,7 @@ class PassLoss:
     advantages: torch.Tensor
     old_logps: torch.Tensor | None
     ref_logps: torch.Tensor | None
-    sampled: torch.Tensor
+    sampled: torch.Tensor  # [B, T] as the rollout engine reported them
     correction: Correction
     cap: float
     floor: float = 0.0

@@ -41,25 +41,16 @@ CALL = {"cpu": 2**22, "cuda": 2**33}
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """R rows of length L, on the device of the batch they came from.
+    """R rows of length L, on the device of the batch they came from."""
 
-    Attributes:
-        input_ids: [R, L] int64.
-        position_ids: [R, L] int64, or None: they count from 0 in each row.
-        blocks: which tokens of the only row see which; None: every token sees what stands before it in its row.
-        labels: [R, L] int64, the token that each position predicts, -100 where it predicts none.
-        source: [B, T] int64, where in the flattened [R * L] each completion token was predicted.
-        present: [B, T] bool, False for padding.
-        padding: how many of the R * L positions hold no token.
-    """
-
-    input_ids: torch.Tensor
-    position_ids: torch.Tensor | None
+    input_ids: torch.Tensor  # [R, L] int64
+    position_ids: torch.Tensor | None  # [R, L] int64, or None: they count from 0 in each row
+    # which tokens of the only row see which; None: every token sees what stands before it in its row
     blocks: Blocks | None
-    labels: torch.Tensor
-    source: torch.Tensor
-    present: torch.Tensor
-    padding: int
+    labels: torch.Tensor  # [R, L] int64, the token that each position predicts, -100 where it predicts none
+    source: torch.Tensor  # [B, T] int64, where in the flattened [R * L] each completion token was predicted
+    present: torch.Tensor  # [B, T] bool, False for padding
+    padding: int  # how many of the R * L positions hold no token
 
     def unpack(self, values: torch.Tensor) -> torch.Tensor:
         """Brings [R, L] per-position values back to [B, T]; padding becomes 0."""
@@ -87,19 +78,13 @@ class _Batch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sequence:
-    """Tokens of a row of the batch that stand together in the packed row.
-
-    Attributes:
-        first: how many stand before them in it; they see these besides.
-        written: how many of them, the last ones, are the row's completion; 0: it is a prefix, which predicts nothing.
-        host: the sequence that holds the token before the first one, None where there is none.
-    """
+    """Tokens of a row of the batch that stand together in the packed row."""
 
     row: int
-    first: int
+    first: int  # how many stand before them in it; they see these besides
     length: int
-    written: int
-    host: _Sequence | None = None
+    written: int  # how many of them, the last ones, are the row's completion; 0: it is a prefix, which predicts nothing
+    host: _Sequence | None = None  # the sequence that holds the token before the first one, None where there is none
 
     def at(self, place: int) -> _Sequence:
         """Returns the sequence, this one or one that it sees, that holds a token of the row."""
@@ -164,15 +149,10 @@ def _read(input_ids: torch.Tensor, attention_mask: torch.Tensor, completion: int
 
 @dataclass(frozen=True, slots=True)
 class _Costs:
-    """Multiply-adds of a layer.
+    """Multiply-adds of a layer."""
 
-    Attributes:
-        hidden: H.
-        fixed: what a call of attention costs, whatever it computes.
-    """
-
-    hidden: int
-    fixed: int
+    hidden: int  # H
+    fixed: int  # what a call of attention costs, whatever it computes
 
     def tokens(self, number: int) -> float:
         """Of all projections, for so many tokens."""
@@ -194,16 +174,11 @@ class _Costs:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """What the packed row holds.
-
-    Attributes:
-        parts: the same, those that one call of attention computes together.
-        cost: multiply-adds of a layer; infinite where the masks are too large.
-    """
+    """What the packed row holds."""
 
     sequences: Sequence[_Sequence]
-    parts: Sequence[Sequence[_Sequence]]
-    cost: float
+    parts: Sequence[Sequence[_Sequence]]  # the same, those that one call of attention computes together
+    cost: float  # multiply-adds of a layer; infinite where the masks are too large
 
 
 def _row(some: Iterable[_Sequence], costs: _Costs) -> _Row:
@@ -263,7 +238,6 @@ class _Laid:
         self._rows: list[_Sequence] = []
 
     def add(self, sequences: Sequence[_Sequence]) -> None:
-        """Notes the sequences in which rows end."""
         ends = {
             sequence.row: sequence for sequence in sequences
         }  # a prefix comes before its first segment, which is of the same row
@@ -329,7 +303,6 @@ def _plain(batch: _Batch, device: torch.device) -> Packed:
 
 
 def _in_one_row(batch: _Batch, row: _Row, device: torch.device, dtype: torch.dtype) -> Packed:
-    """All sequences one after the other."""
     ends = list(itertools.accumulate(map(_length, row.sequences)))
     rows = _Rows(batch, 1, ends[-1])
     begins = {sequence: end - sequence.length for sequence, end in zip(row.sequences, ends, strict=True)}
@@ -372,8 +345,6 @@ def _mask(after: int, width: int, device: torch.device, dtype: torch.dtype) -> t
 
 
 class _Rows:
-    """R rows of L positions that sequences are put into."""
-
     def __init__(self, batch: _Batch, rows: int, length: int) -> None:
         self._batch = batch
         self._ids, self._positions = torch.zeros(2, rows, length, dtype=torch.long)

@@ -24,28 +24,17 @@ from grpo.plugins._spec.binding import BoundLoss
 
 @dataclass(frozen=True, slots=True)
 class PolicyLossValue:
-    """The loss of a forward pass.
-
-    Attributes:
-        loss: scalar with a gradient, already divided for accumulation.
-        part: the rows that were computed.
-        logps: [B', T'] of them, without a gradient.
-        sampled: [B', T'] as whoever sampled them reported them.
-        mask: [B', T'], 1 for tokens that the policy chose.
-        sums: [7 + M] over the tokens that were trained on (`update_sums`).
-        padding: how many of the computed positions hold no token.
-        names: of the M metrics of the loss.
-    """
+    """The loss of a forward pass."""
 
     loss: torch.Tensor
-    part: MiniBatch
-    logps: torch.Tensor
-    sampled: torch.Tensor
-    mask: torch.Tensor
-    sums: torch.Tensor
+    part: MiniBatch  # the rows that were computed
+    logps: torch.Tensor  # [B', T'] of them, without a gradient
+    sampled: torch.Tensor  # [B', T'] as whoever sampled them reported them
+    mask: torch.Tensor  # [B', T'], 1 for tokens that the policy chose
+    sums: torch.Tensor  # [7 + M] over the tokens that were trained on (`update_sums`)
     padding: int
     positions: int
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # of the M metrics of the loss
 
 
 class PolicyLoss:
@@ -54,8 +43,6 @@ class PolicyLoss:
     Args:
         correction: how tokens are weighed that engine and policy find differently probable.
         longest: the most tokens that the policy chooses in one rollout.
-        accumulation: micro batches per optimizer step.
-        pack_for: the hidden size of a model that takes packed rows, else None.
     """
 
     def __init__(

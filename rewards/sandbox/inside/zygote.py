@@ -135,7 +135,6 @@ class Zygote:
         return wire.Answer(status, ended, noted, cpu + more_cpu, wall, self._waited, max(peak, more_peak) * 1024)
 
     def _watch(self, child: int, watched: int, request: wire.Request, outputs: list[int], began: float) -> int:
-        """Waits for the child's end or for a reason to end it, and returns which it was."""
         poll = self._poll
         poll.register(watched, select.POLLIN)
         before = self._spent_by_all() if request.processes > 1 else 0.0
