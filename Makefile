@@ -11,7 +11,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help vllm reasoning-gym deepspeed ray trackers real-model agent-model browser page-lint docs demo fast test test-all lane nightly check lint typecheck reference public-api lock uv-lock clean
+.PHONY: help vllm reasoning-gym deepspeed ray trackers mcp real-model agent-model browser page-lint docs demo fast test test-all lane nightly check lint typecheck reference public-api lock uv-lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -81,6 +81,9 @@ ray: $(READY)  ## install Ray into .venv, so that its tests run
 
 trackers: $(READY)  ## install W&B, MLflow and OpenTelemetry into .venv, so that their tests run
 	$(BIN)/python -m pip install -c constraints.txt -c .ci/trackers.txt -e '.[dev,wandb,mlflow,otel]'
+
+mcp: $(READY)  ## install the package mcp and two MCP servers into .venv, so that their tests run
+	$(BIN)/python -m pip install -c constraints.txt -c .ci/mcp.txt -e '.[dev,mcp]' mcp-server-git mcp-server-time
 
 # Beside .venv: nothing else needs these packages.
 REAL := .real-model

@@ -157,6 +157,11 @@ def test_the_set_of_the_trackers_has_no_hole() -> None:
     check(".ci/trackers.txt", metadata.distributions())
 
 
+@pytest.mark.mcp
+def test_the_set_of_mcp_has_no_hole() -> None:
+    check(".ci/mcp.txt", metadata.distributions())
+
+
 @pytest.mark.site
 def test_the_set_of_the_site_has_no_hole() -> None:
     check(".ci/docs.txt", metadata.distributions())

@@ -31,9 +31,9 @@ class ServedFactory:
         return self.make
 
     def __call__(self, **options: Any) -> gymnasium.Env[Any, Any]:
-        from grpo.plugins.mcp.env import EnvWithServers
+        from grpo.plugins.mcp.env import env_with_servers
 
-        return EnvWithServers(self.make(**options), self.name, self.servers, stepped=self.stepped)
+        return env_with_servers(self.make(**options), self.name, self.servers, stepped=self.stepped)
 
 
 @dataclass(frozen=True, slots=True)

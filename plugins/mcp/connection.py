@@ -164,6 +164,9 @@ class Connection:
         except MCPError as error:
             if self.lost:
                 raise self._failure("is lost", self._lost) from None
+            if self.server.url and not await self._answers():  # the package's own error, of a connection that broke
+                self._lost = error.message
+                raise self._failure("is lost", self._lost) from None
             return error_text(error.message, shown)
         except ValidationError as error:
             reason = f"what it answered to '{name}' is no result: {error.errors(include_url=False)[0]['msg']}"
@@ -177,12 +180,13 @@ class Connection:
     async def _answers(self) -> bool:
         """Returns whether the server still answers."""
         from mcp import MCPError
+        from mcp_types import METHOD_NOT_FOUND
 
         try:
             async with asyncio.timeout(ALIVE):
                 await self._session.send_ping()
-        except MCPError:
-            return not self.lost  # an answer, too
+        except MCPError as error:  # of a server at an address, it may be the package's own
+            return error.code == METHOD_NOT_FOUND if self.server.url else not self.lost
         except Exception:
             return False
         return True

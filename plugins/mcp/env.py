@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
-
-import gymnasium
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from grpo.plugins.errors import DatasetError
 from grpo.plugins.mcp.process import refuse_bad_files
 from grpo.plugins.mcp.servers import McpServer
 from grpo.plugins.mcp.tools import Seat, tools_of
 
+if TYPE_CHECKING:
+    import gymnasium
 
-class EnvWithServers(gymnasium.Env[str, str]):
+
+def env_with_servers(
+    env: gymnasium.Env[Any, Any], name: str, servers: Sequence[McpServer], *, stepped: bool
+) -> gymnasium.Env[str, str]:
+    """Returns an environment with servers; the arguments are those of `EnvWithServers`."""
+    made: gymnasium.Env[str, str] = _class()(env, name, servers, stepped=stepped)
+    return made
+
+
+@cache
+def _class() -> Any:
+    """Returns the class as one of gymnasium, which is imported when an environment is made."""
+    import gymnasium
+
+    return type(EnvWithServers.__name__, (EnvWithServers, gymnasium.Env), {"__doc__": EnvWithServers.__doc__})
+
+
+class EnvWithServers:
     """An environment and the servers of its episode.
 
     An episode begins with `reset`; its servers are those of its first calls and end with it. Attributes that are not
@@ -59,7 +77,7 @@ class EnvWithServers(gymnasium.Env[str, str]):
         Raises:
             DatasetError: that column is none.
         """
-        super().reset(seed=seed)
+        super().reset(seed=seed)  # type: ignore[misc]
         self._release()
         observation, info = self.inner.reset(seed=seed, options=options)
         row = info.get("row", (options or {}).get("row")) or {}

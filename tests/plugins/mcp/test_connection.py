@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -246,3 +247,37 @@ def test_a_spare_that_died_is_passed_over() -> None:
     taken.close().result()
     of.end(took=True)
     of.close()
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    """Returns the address of a server over HTTP."""
+    process = subprocess.Popen(
+        [sys.executable, str(SERVER.with_name("mcp_http_server.py"))], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    port = int(process.stdout.readline())
+
+    def listens() -> bool:
+        with socket.socket() as one:
+            return one.connect_ex(("127.0.0.1", port)) == 0
+
+    assert wait_for(listens)
+    yield f"http://127.0.0.1:{port}/mcp"
+    process.kill()
+    process.communicate()
+
+
+def test_a_server_at_an_address_is_asked_and_a_broken_connection_is_a_failure(address: str) -> None:
+    [server] = read_servers(address, "test")
+    first, second = connected(server), connected(server)
+    assert [first.call("counted", {}), second.call("counted", {})] == ["1", "2"]
+    assert json.loads(first.call("fails", {}))["error"].startswith("Error executing tool fails")
+    assert "error" in json.loads(first.call("no_such", {}))
+    with pytest.raises(TransientError, match="is lost"):
+        first.call("ends", {})
+    for lost in (first, second):
+        with pytest.raises(TransientError, match="is lost"):
+            lost.call("counted", {})
+        lost.close().result()
+    with pytest.raises(TransientError, match="did not start: ConnectError"):
+        connected(server)
