@@ -87,6 +87,7 @@ def read_harbor_task(folder: Path, session: str, grading: str) -> SessionTask:
         environment={**recipe.environment, **_variables(machine, folder)},
         image="" if local else recipe.image,
         limits=_limits(machine),
+        writes=True,
         in_place=grading == "in_place" or (grading == "task" and mode == "shared"),
     )
 

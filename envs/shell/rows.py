@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from grpo.envs.shell.task import Script, SessionTask
+from grpo.envs.shell.task import REWARD, Script, SessionTask
 from grpo.plugins.errors import DatasetError
 
 _COLUMNS = "instruction, grader, and where there are some files, solution and name"
@@ -41,6 +41,7 @@ def read_task_row(row: object, where: str, seconds: float) -> SessionTask:
         grader=_script("/tests/grade.sh", row["grader"], seconds),
         solution=_script("/solution/solve.sh", solution, seconds) if solution else None,
         files={path: (text.encode("utf-8", "surrogatepass"), 0o644) for path, text in files.items()},
+        writes=REWARD in row["grader"],
     )
 
 

@@ -42,8 +42,9 @@ def shell(
 ) -> gymnasium.Env[str, str]:
     """Tasks in rows, solved with a shell: `shell:tasks.jsonl`.
 
-    A row has `instruction`, `grader` (a script for sh: its exit status, or the number that it writes to
-    /logs/verifier/reward.txt), and where there are some `files` (path to text), `solution` (a script) and `name`.
+    A row has `instruction`, `grader` (a script for sh: exit status zero pays 1; one that names the file
+    /logs/verifier/reward.txt writes a number there), and where there are some `files` (path to text), `solution` (a
+    script) and `name`.
 
     Args:
         member: a file of rows, or a folder with train and test files.

@@ -64,7 +64,7 @@ class SessionTask:
     Attributes:
         name: of the task, unique among those of its environment.
         instruction: what is asked.
-        grader: what judges; it writes a number to the file `REWARD`, or its exit status says 1.0 (zero) or 0.0.
+        grader: what judges; exit status zero is 1.0, any other 0.0.
         solution: what solves the task, or None.
         files: path to content and mode, there from the start; a relative path is below the directory.
         commands: what makes the machine, after the files, each with the directory that it runs in.
@@ -74,6 +74,8 @@ class SessionTask:
         limits: of the machine.
         network: whether the policy reaches the network.
         in_place: the grader judges the machine in which the task was solved.
+        writes: the grader writes a number to the file `REWARD`, which counts in the place of its exit status. Programs
+            of the policy that it runs can write there, too.
     """
 
     name: str
@@ -88,6 +90,7 @@ class SessionTask:
     limits: SessionLimits = field(default_factory=SessionLimits)
     network: bool = False
     in_place: bool = False
+    writes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,10 +229,6 @@ def _graded(task: SessionTask, machine: Session, *, in_place: bool) -> Grade:
         machine.run(["sh", "-c", _UNLINKED, "sh", folder, machine.home, "/tmp"], timeout=_SECONDS)
     done = run(machine, task, _clean(task.grader))
     machine.stop()
-    try:
-        written = machine.read(REWARD)
-    except SessionError:
-        written = b""
     output = tail_of(done, 2000)
     if done.timed_out:
         return Grade(0.0, f"the grader was not done after {task.grader.seconds:g} s", output)
@@ -237,14 +236,16 @@ def _graded(task: SessionTask, machine: Session, *, in_place: bool) -> Grade:
         raise DatasetError(f"task '{task.name}': its grader does not start: {done.problem}")
     if done.code < 0 or done.code > SIGNALLED:
         return Grade(0.0, f"the grader was killed: {_ended(done)}", output)
-    if not written.strip():
+    if not task.writes:
         return Grade(float(done.code == 0), "" if done.code == 0 else f"the grader {_ended(done)}", output)
     try:
-        reward = float(written.decode())
+        reward = float(machine.read(REWARD)[:100].decode())
+    except SessionError:
+        return Grade(0.0, f"the grader {_ended(done)} and wrote no reward", output)
     except ValueError:
         reward = math.nan
     if not math.isfinite(reward):
-        return Grade(0.0, f"the grader wrote no number: {written[:40]!r}", output)
+        return Grade(0.0, "the grader wrote a reward that is no number", output)
     return Grade(min(1.0, max(0.0, reward)), output=output)
 
 

@@ -70,7 +70,7 @@ def test_a_budget_that_ends_an_episode_grades_what_is_there(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("written", "reward"), [("0.25", 0.25), ("nan", 0.0), ("7", 1.0), ("-1", 0.0), ("words", 0.0), ("", 1.0)]
+    ("written", "reward"), [("0.25", 0.25), ("nan", 0.0), ("7", 1.0), ("-1", 0.0), ("words", 0.0), ("", 0.0)]
 )
 def test_a_grader_may_write_a_number(tmp_path: Path, written: str, reward: float) -> None:
     assert graded(tmp_path, "true", grader=f"echo {written} > /logs/verifier/reward.txt")[0] == reward

@@ -1,0 +1,51 @@
+"""Agents that want the reward alone: weak tasks are found, sound ones are not blamed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from agent_tasks import SOUND, WEAK
+
+from grpo.envs.shell.panel import Panel, panel_of
+from grpo.envs.shell.rows import read_task_row
+from grpo.envs.shell.task import Machines
+from grpo.plugins.session_pools import close_sessions, sessions_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="the session 'local' needs Linux")]
+EACH_TIME = ("double", "program", "its own tests", "half is enough")
+
+
+@pytest.fixture(scope="module")
+def machines() -> Iterator[Machines]:
+    machines = Machines(sessions_of())
+    yield machines
+    machines.close()
+    close_sessions()
+
+
+def panel(task: dict[str, Any], machines: Machines) -> Panel:
+    return panel_of(read_task_row(task, "task", 20.0), machines)
+
+
+def some(tasks: dict[str, Any]) -> list[Any]:
+    return [
+        pytest.param(task, id=name, marks=() if name in EACH_TIME else pytest.mark.nightly)
+        for name, task in tasks.items()
+    ]
+
+
+@pytest.mark.parametrize("task", some(SOUND))
+def test_a_sound_task_pays_its_solution_alone(task: dict[str, Any], machines: Machines) -> None:
+    found = panel(task, machines)
+    assert [*found.sentences()] == []
+    assert (found.nothing, found.gold) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("task", some(WEAK))
+def test_a_weak_task_is_named_with_what_it_pays_for(task: dict[str, Any], machines: Machines) -> None:
+    found = panel(task, machines)
+    assert found.gold == 1.0
+    assert [*found.sentences()]
