@@ -1,0 +1,197 @@
+"""Tasks in Harbor's form: what is read of a folder, how a Dockerfile is followed, and what is refused."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from grpo.core.check.gold.validate import validate
+from grpo.envs.shell.harbor import folders_of, read_harbor_task
+from grpo.envs.shell.recipe import read_recipe
+from grpo.envs.shell.task import Machines, grade, open_machine, run
+from grpo.plugins.errors import DatasetError
+from grpo.plugins.session_pools import close_sessions, sessions_of
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="the session 'local' needs Linux")
+DOCKERFILE = """\
+# syntax=docker/dockerfile:1
+FROM ubuntu:24.04
+ARG WHO=world
+ENV GREETING="Hello, ${WHO}!" PLACE=/app
+WORKDIR $PLACE
+COPY --chmod=755 data/*.sh data/a.txt ./
+COPY data /copy/
+RUN mkdir -p out && \\
+    echo base > out/base.txt
+USER root
+CMD ["bash"]
+"""
+TOML = """\
+schema_version = "1.4"
+[verifier]
+timeout_sec = 30
+environment_mode = "separate"
+[agent]
+timeout_sec = 30.0
+[environment]
+memory_mb = 512
+"""
+TEST = """\
+mkdir -p /logs/verifier
+[ "$(cat hello.txt)" = "Hello, world!" ] && [ -f out/base.txt ]
+echo $((1 - $?)) > /logs/verifier/reward.txt
+"""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _closed() -> Iterator[None]:
+    yield
+    close_sessions()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    root = tmp_path / "tasks" / "hello"
+    texts = {
+        "task.toml": TOML,
+        "instruction.md": "Create hello.txt with a greeting.",
+        "environment/Dockerfile": DOCKERFILE,
+        "environment/data/run.sh": "#!/bin/sh\necho run\n",
+        "environment/data/a.txt": "a\n",
+        "tests/test.sh": TEST,
+        "tests/data/expected.txt": "Hello, world!\n",
+        "solution/solve.sh": 'echo "$GREETING" > hello.txt\n',
+    }
+    for name, text in texts.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, encoding="utf-8")
+    return root
+
+
+def test_a_dockerfile_is_files_commands_and_variables(folder: Path) -> None:
+    recipe = read_recipe(folder / "environment" / "Dockerfile")
+    assert (recipe.image, recipe.plain, recipe.directory) == ("ubuntu:24.04", True, "/app")
+    assert recipe.environment == {"GREETING": "Hello, world!", "PLACE": "/app"}
+    assert {path: mode for path, (_, mode) in recipe.files.items() if path.startswith("/app")} == {
+        "/app/run.sh": 0o755,
+        "/app/a.txt": 0o755,
+    }
+    assert recipe.files["/copy/a.txt"][0] == b"a\n"
+    (command,) = recipe.commands
+    assert command.argv == ("/bin/sh", "-c", "mkdir -p out && echo base > out/base.txt")
+    assert (command.directory, command.environment["WHO"], command.line) == ("/app", "world", 8)
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("FROM a AS b\nFROM c", "line 2: a second FROM begins another stage"),
+        ("FROM a\nCOPY --from=b x y", "line 2: COPY --from takes files of another image"),
+        ("FROM a\nADD https://example.com/x y", "line 2: https://example.com/x would have to be loaded"),
+        ("FROM a\nCOPY none.txt y", "line 2: there is no none.txt"),
+        ("FROM a\nRUN <<EOF\nls\nEOF", "line 2: heredocs are not read"),
+        ("FROM a\nONBUILD RUN ls", "line 2: ONBUILD is no instruction that a session can follow"),
+        ("WORKDIR /a", "there is no FROM"),
+    ],
+)
+def test_what_a_session_cannot_follow_is_refused_by_its_line(tmp_path: Path, line: str, problem: str) -> None:
+    (tmp_path / "Dockerfile").write_text(line, encoding="utf-8")
+    with pytest.raises(DatasetError, match=f"Dockerfile.*{problem}"):
+        read_recipe(tmp_path / "Dockerfile")
+
+
+def test_a_task_is_read_as_harbor_reads_it(folder: Path) -> None:
+    task = read_harbor_task(folder, "local", "task")
+    assert (task.name, task.instruction, task.directory) == ("hello", "Create hello.txt with a greeting.", "/app")
+    assert (task.in_place, task.writes, task.image) == (False, True, "")
+    assert task.limits.memory_bytes == 512 * 2**20
+    assert task.grader.seconds == 30.0
+    assert sorted(task.grader.files) == ["/tests/data/expected.txt", "/tests/test.sh"]
+    assert read_harbor_task(folder, "docker", "task").image == "ubuntu:24.04"
+    (folder / "task.toml").write_text(TOML.replace('environment_mode = "separate"', ""), encoding="utf-8")
+    assert read_harbor_task(folder, "local", "task").in_place  # Harbor's default
+    assert not read_harbor_task(folder, "local", "fresh").in_place
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        ("task.toml", "[", "is no TOML"),
+        ("task.toml", "environment = 1", "'environment' must be a table"),
+        ("task.toml", "[[steps]]\nname = 'a'", "tasks of one step are read"),
+        ("task.toml", "[environment]\ngpus = 1", "environment.gpus is not given"),
+        ("task.toml", "[environment]\nos = 'windows'", "sessions are Linux"),
+        ("task.toml", "[environment.env]\nKEY = '${SECRET}'", "env.KEY is to be taken from this machine's variables"),
+        ("task.toml", "[verifier]\ntimeout_sec = 'x'", "must be a number of seconds above 0"),
+        ("environment/docker-compose.yaml", "services: {}", "a task has one machine here"),
+        ("environment/Dockerfile", "FROM ghcr.io/us/tool:1", "the session 'local' has this machine's"),
+        ("instruction.md", None, "cannot be read"),
+        ("tests/test.sh", None, "It judges the task"),
+    ],
+)
+def test_a_task_that_cannot_be_given_is_refused(folder: Path, name: str, text: str | None, problem: str) -> None:
+    if text is None:
+        (folder / name).unlink()
+    else:
+        (folder / name).write_text(text, encoding="utf-8")
+    with pytest.raises(DatasetError, match=problem):
+        read_harbor_task(folder, "local", "task")
+
+
+def test_splits_are_folders_else_the_last_tasks_are_held_out(tmp_path: Path) -> None:
+    for name in ("b", "a", "c"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "task.toml").touch()
+    assert [path.name for path in folders_of(tmp_path, "train")] == ["a", "b"]
+    assert [path.name for path in folders_of(tmp_path, "test")] == ["c"]
+    for split, name in (("train", "x"), ("test", "y")):
+        (tmp_path / split / name).mkdir(parents=True)
+        (tmp_path / split / name / "task.toml").touch()
+    assert [path.name for path in folders_of(tmp_path, "test")] == ["y"]
+    (tmp_path / "none").mkdir()
+    with pytest.raises(DatasetError, match="has no tasks"):
+        folders_of(tmp_path / "none", "train")
+
+
+@pytest.mark.slow
+@LINUX
+@pytest.mark.parametrize("mode", ["separate", "shared"])
+def test_the_solution_is_paid_and_nothing_else(folder: Path, mode: str) -> None:
+    (folder / "task.toml").write_text(TOML.replace("separate", mode), encoding="utf-8")
+    (folder.parent / "later").mkdir()
+    for name in ("task.toml", "instruction.md"):
+        (folder.parent / "later" / name).write_bytes((folder / name).read_bytes())
+    (folder.parent / "later" / "tests").mkdir()
+    (folder.parent / "later" / "tests" / "test.sh").write_text(TEST, encoding="utf-8")
+    found = validate(f"harbor:{folder.parent}", size=1)
+    assert found.ok
+    assert not found.weak
+
+
+@pytest.mark.slow
+@LINUX
+def test_a_machine_begins_with_what_its_commands_made(folder: Path) -> None:
+    task, machines = read_harbor_task(folder, "local", "task"), Machines(sessions_of())
+    assert task.solution is not None
+    try:
+        for _ in range(2):
+            machine = machines.open(task)
+            assert machine.run(["cat", "out/base.txt"], directory="/app").stdout == b"base\n"
+            assert machine.run(["./run.sh"], directory="/app").stdout == b"run\n"
+            run(machine, task, task.solution)
+            assert grade(machines, task, machine).reward == 1.0
+            machine.close()
+    finally:
+        machines.close()
+
+
+@pytest.mark.slow
+@LINUX
+def test_a_command_that_fails_here_is_told_with_its_output(folder: Path) -> None:
+    (folder / "environment" / "Dockerfile").write_text("FROM debian\nRUN echo no network >&2; exit 3\n")
+    task = read_harbor_task(folder, "local", "task")
+    with pytest.raises(DatasetError, match=r"cannot be made here.*ended with status 3: no network"):
+        open_machine(sessions_of(), task)
