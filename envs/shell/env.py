@@ -97,9 +97,17 @@ class ShellEnv(gymnasium.Env[str, str]):
     @property
     def session(self) -> Session:
         """The session of the episode; it is opened when it is asked for first."""
-        if self._session is None:
-            assert self._task is not None, "reset comes first"
-            self._session = self._pool.open(replace(self._limits.job, files=self._task.files))
+        return self.open_session() if self._session is None else self._session
+
+    def open_session(self, **fields: Any) -> Session:
+        """Opens the session of the episode, with fields of `SessionJob` that a program in it needs beside.
+
+        Raises:
+            SessionError, SessionLost: there is none.
+        """
+        assert self._task is not None, "reset comes first"
+        self.close()
+        self._session = self._pool.open(replace(self._limits.job, files=self._task.files, **fields))
         return self._session
 
     def step(self, action: str) -> Step:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from grpo.plugins.specs import EnvSpec
 
 TURNS = 30
+_LIFE = 86_400.0  # seconds of a session: waiting for the policy is no fault of an episode
 
 
 def make(
@@ -63,7 +64,7 @@ def make(
     for name, value in {**numbers, "processes": processes, "shown": shown}.items():
         if value <= 0:
             raise OptionError(f"{name}={value:g} must be above 0.")
-    limits = SessionLimits(memory_bytes=memory * 2**20, disk_bytes=disk * 2**20, processes=processes)
+    limits = SessionLimits(memory_bytes=memory * 2**20, disk_bytes=disk * 2**20, processes=processes, seconds=_LIFE)
     job = SessionJob(image=image, network=network, limits=limits)
     return ShellEnv(
         ShellLimits(session, job, seconds, grade_seconds, shown),
