@@ -122,7 +122,7 @@ class Elsewhere:
         self._thread = threading.Thread(target=self._ends, daemon=True)
         self._thread.start()
 
-    def start(self, task: Any, access: Any, ended: Callable[[Any], None]) -> int:
+    def start(self, episode: Any, access: Any, ended: Callable[[Any], None]) -> int:
         self._told.append(ended)
         self._pipe.send((len(self._told) - 1, access.key))
         return len(self._told) - 1

@@ -1,5 +1,10 @@
 """Defines a session, the machine of one episode: what is asked for, what a command left, and what a plugin implements.
 
+An environment whose episodes have a session takes the option `session`, a SPEC, and its instances have the method
+`open_session(**fields) -> Session`. An agent that runs in the session calls it after `reset` and before any command,
+with the fields of `SessionJob` that its program needs, `reach` and `shared`. `step` then kills every process that is
+left and grades.
+
 A session begins with a few files and lives until it is closed. Commands run in it one after the other or at the same
 time, servers are started in it, and files are read from it. Trouble of the session itself is a `SessionLost`, which is
 no score; trouble of a program, such as a memory limit, is an `Exit`.

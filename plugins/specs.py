@@ -270,6 +270,11 @@ class EnvSpec:
         """True when rollouts step the environment; else an answer to its prompt is the whole rollout."""
         return self.max_turns > 1 or self.scores_itself
 
+    @property
+    def in_session(self) -> bool:
+        """True when its episodes have a session: it has the option `session`, and its environments open one."""
+        return any(option.name == "session" for option in self.options)
+
     def __call__(self, *args: Any, **options: Any) -> gymnasium.Env[Any, Any]:
         return self.factory(*args, **options)
 

@@ -12,6 +12,7 @@ import contextlib
 import gc
 import importlib
 import inspect
+import json
 import os
 import pickle
 import shutil
@@ -25,8 +26,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import cloudpickle  # type: ignore[import-untyped]
+
 from grpo.core.agents import kernel
 from grpo.core.agents.supervisor import Plan, supervise
+from grpo.core.scoring.workers.transport import find_reference, value_of
+from grpo.plugins._spec.binding import BoundAgent
 from grpo.plugins.agents import Access, AgentTask, Command
 from grpo.plugins.child_process import receive_message, send_message
 
@@ -79,6 +84,21 @@ def main(descriptor: int, modules: Sequence[str], home: str) -> None:
     shutil.rmtree(home, ignore_errors=True)
     with contextlib.suppress(OSError):  # another launcher's episodes are there
         Path(home).parent.rmdir()
+
+
+def packed_agent(agent: BoundAgent) -> bytes:
+    """Returns a Python agent as `_player` reads it."""
+    place = find_reference(agent.spec.function) or value_of(agent.spec.function)
+    return bytes(cloudpickle.dumps((place, dict(agent.options))))
+
+
+def play_once(folder: str) -> None:
+    """Plays the agent that a folder holds packed, with its plan, and writes its answer there."""
+    run = _player(Path(folder, "agent").read_bytes())
+    answer = run(json.loads(Path(folder, "plan").read_text(encoding="utf-8")))
+    if "problem" in answer:
+        raise SystemExit(str(answer["problem"]))
+    Path(folder, "answer").write_text(json.dumps(answer), encoding="utf-8")
 
 
 def _player(packed: bytes) -> Callable[[Plan], dict[str, object]]:

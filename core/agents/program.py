@@ -12,6 +12,7 @@ from grpo.plugins.errors import DatasetError
 
 if TYPE_CHECKING:
     from grpo.core.env.episodes import Episode
+    from grpo.core.env.step import StepAnswer
 
 __all__ = ["Access", "AgentExit", "AgentTask", "task_of"]
 
@@ -31,6 +32,7 @@ class AgentExit:
             within limits of number and size.
         files_omitted: how many files were over these limits.
         problem: why it did not start, or broke; "" otherwise.
+        graded: the last step of the environment, where the program ran in its session.
         outside: the problem came from where nothing that the agent ran can reach, so that no policy can have chosen it.
     """
 
@@ -44,6 +46,7 @@ class AgentExit:
     files_omitted: int = 0
     problem: str = ""
     outside: bool = False
+    graded: StepAnswer | None = None
 
 
 def task_of(episode: Episode) -> AgentTask:

@@ -30,14 +30,11 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import cloudpickle  # type: ignore[import-untyped]
-
 from grpo.core.agents.folder import OWN, PLACES, BadFiles, Folder
-from grpo.core.agents.launcher import READY
+from grpo.core.agents.launcher import READY, packed_agent
 from grpo.core.agents.program import AgentExit
 from grpo.core.agents.sweep import end_by_key
 from grpo.core.agents.trial import namespaces_refused
-from grpo.core.scoring.workers.transport import find_reference, value_of
 from grpo.core.text.printable import encodable
 from grpo.plugins._spec.binding import BoundAgent
 from grpo.plugins.agents import Access, AgentTask, Command, search_path
@@ -176,8 +173,7 @@ class AgentRunner:
         try:
             packed = b""
             if not spec.command:
-                place = find_reference(spec.function) or value_of(spec.function)
-                packed = bytes(cloudpickle.dumps((place, dict(self._agent.options))))
+                packed = packed_agent(self._agent)
             send_message(launcher.channel, packed)
             answer = receive_message(launcher.channel)
         except ConnectionError:
@@ -199,7 +195,7 @@ class AgentRunner:
         command = self._agent.command(task, access) if spec.command else Command(["python"])
         folder.write(task.files)
         folder.write(command.files)
-        variables = _variables(folder.home, folder.temporary) | _doors(access)
+        variables = _variables(folder.home, folder.temporary) | doors(access)
         plan: dict[str, Any] = {
             "folder": str(folder.path),
             "directory": folder.directory,
@@ -319,7 +315,7 @@ def _variables(home: str, temporary: str) -> dict[str, str]:
     return {"PATH": search_path(), "LANG": os.environ.get("LANG", "C.UTF-8"), "HOME": home, "TMPDIR": temporary}
 
 
-def _doors(access: Access) -> dict[str, str]:
+def doors(access: Access) -> dict[str, str]:
     """Returns the variables by which programs find the policy."""
     return {
         "OPENAI_BASE_URL": f"{access.url}/v1",

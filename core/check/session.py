@@ -6,6 +6,7 @@ import io
 import os
 import tarfile
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from grpo.core.check.attacks.sessions import SessionAttack, all_session_attacks
 from grpo.core.check.report import Findings, Report
@@ -55,7 +56,7 @@ def check_session(
             for attack in all_session_attacks() if attacks is None else attacks:
                 relation = f"attack: {attack.name}"
                 findings.tried(relation)
-                check.guarded(relation, lambda told, attack=attack: attack.tried(pool, told))
+                check.guarded(relation, partial(attack.tried, pool))
         finally:
             pool.close()
             pool.close()  # twice is allowed
@@ -93,7 +94,7 @@ class _Check:
             if needs and not self._capable.get(needs):
                 self._findings.add("note", relation, f"not tried: it has no {needs}")
                 continue
-            self.guarded(relation, lambda told, check=check: self._in_session(check, told))
+            self.guarded(relation, partial(self._in_session, check))
 
     def guarded(self, relation: str, check: Callable[[Told], None]) -> None:
         """Runs a check; whatever it raises is a finding."""

@@ -73,7 +73,7 @@ def with_session(envs: tuple[BoundEnv, ...], config: RunConfig) -> tuple[BoundEn
     """Sets the option `session` of environments that have one from --session. Raises UsageError where none has."""
     if config.session is None:
         return envs
-    have = [any(option.name == "session" for option in env.spec.options) for env in envs]
+    have = [env.spec.in_session for env in envs]
     if not any(have):
         names = ", ".join(env.name for env in envs)
         raise UsageError(f"--session {config.session}: episodes of {names} run in no session. Leave it out.")

@@ -205,7 +205,7 @@ def measure(plan: EvaluationPlan, *, loaded: Callable[[], None], sampled: Callab
     plugins: list[BoundReward | BoundVerifier] = [*plan.rewards, *([plan.verifier] if plan.verifier else [])]
     with (
         Scorer(plugins) as scorer,
-        open_agents(plan.agent, plan.rollout, tokenizer, plan.context, lambda text: None) as agents,
+        open_agents(plan.agent, [plan.env], plan.rollout, tokenizer, plan.context, lambda text: None) as agents,
     ):
 
         def judge(completions: Sequence[Completion]) -> Sequence[Judgement]:

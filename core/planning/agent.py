@@ -25,10 +25,10 @@ def bound_agent(source: PluginRef | None, host: Host, envs: Sequence[BoundEnv]) 
         return None
     agent = host.agent(source)
     for env in envs:
-        if env.spec.played:
+        if env.spec.played and not env.spec.in_session:
             raise UsageError(
                 f"env '{env.name}' is played turn by turn, and an agent is given one task. Leave out --agent "
-                f"{agent.name}, or choose an environment whose episodes ask once."
+                f"{agent.name}, or choose an environment whose episodes ask once or have a session."
             )
     return agent
 

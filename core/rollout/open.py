@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from grpo.core.rollout.engine.link import EngineLink, GuestLink
     from grpo.core.rollout.server.capabilities import ServerCapabilities
     from grpo.core.rollout.types import Rollouts
-    from grpo.plugins._spec.binding import BoundAgent
+    from grpo.plugins._spec.binding import BoundAgent, BoundEnv
 
     Server = tuple[str, ServerCapabilities, str]  # its address, what it has to be, the command that starts it
 
@@ -58,12 +58,16 @@ def open_rollouts(plan: Plan, model: Any, warned: Callable[[str], None] = lambda
 @contextmanager
 def open_agents(
     agent: BoundAgent | None,
+    envs: Sequence[BoundEnv],
     rollout: RolloutSettings,
     tokenizer: PreTrainedTokenizerBase,
     context: int | None,
     warned: Callable[[str], None],
 ) -> Iterator[AgentSide | None]:
     """Starts what an agent needs, while it lasts; None without an agent.
+
+    Args:
+        envs: what gives tasks.
 
     Raises:
         UsageError: the agent cannot be imported.
@@ -74,7 +78,7 @@ def open_agents(
     from grpo.core.rollout.agents.open import AgentSide
     from grpo.core.rollout.players import known_response_template
 
-    with closing(AgentSide(agent, rollout, tokenizer, context, known_response_template, warned)) as side:
+    with closing(AgentSide(agent, envs, rollout, tokenizer, context, known_response_template, warned)) as side:
         yield side
 
 

@@ -224,6 +224,7 @@ def _train(
         closing(open_rollouts(plan, model, progress.warned)) as rollouts,
         open_agents(
             plan.agent,
+            [part.env for part in plan.envs],
             plan.config.rollout,
             plan.tokenizer,
             context_length(plan.model_config),

@@ -12,7 +12,7 @@ import gymnasium
 from gymnasium.error import ResetNeeded
 
 from grpo.envs.shell.panel import panel_of
-from grpo.envs.shell.task import Grade, Machines, Script, SessionTask
+from grpo.envs.shell.task import Grade, Machines, Script, SessionTask, open_machine
 from grpo.envs.text.spaces import AnyText
 from grpo.plugins.session import Exit, Session
 
@@ -97,6 +97,23 @@ class SessionEnv(gymnasium.Env[str, str]):
     def session(self) -> Session:
         """The machine of the episode; it is opened when it is asked for first. Raises DatasetError, SessionLost."""
         return self._opened()[1]
+
+    @property
+    def working_directory(self) -> str:
+        """Where programs of the episode begin; "": in the session's own directory."""
+        return self._task.directory if self._task else ""
+
+    def open_session(self, **fields: Any) -> Session:
+        """Opens the machine of the episode, with fields of `SessionJob` that a program in it needs beside.
+
+        Raises:
+            DatasetError: the task's machine cannot be made.
+            SessionLost: the machine is gone.
+        """
+        assert self._task is not None, "reset comes first"
+        self.close()
+        self._machine = open_machine(self._machines.pool, self._task, **fields)
+        return self._machine
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Ends the episode and grades it."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from grpo.envs.datasets.files import held_out
 from grpo.envs.shell.recipe import Recipe, read_recipe
-from grpo.envs.shell.task import Script, SessionTask
+from grpo.envs.shell.task import LIFE, Script, SessionTask
 from grpo.plugins.errors import DatasetError
 from grpo.plugins.session import SessionLimits
 
@@ -163,4 +163,5 @@ def _limits(machine: Mapping[str, Any]) -> SessionLimits:
     return SessionLimits(
         memory_bytes=int(memory) * _MEGABYTE if memory else limits.memory_bytes,
         disk_bytes=min(int(disk) * _MEGABYTE, limits.disk_bytes) if disk else limits.disk_bytes,
+        seconds=LIFE,
     )

@@ -69,12 +69,13 @@ def shell(
     """
     from grpo.envs.shell.env import SessionEnv
     from grpo.envs.shell.rows import read_task_row
+    from grpo.envs.shell.task import LIFE
     from grpo.plugins.session import SessionLimits
 
     _refuse_unusable(
         seconds=seconds, grade_seconds=grade_seconds, memory=memory, disk=disk, processes=processes, shown=shown
     )
-    limits = SessionLimits(memory_bytes=memory * 2**20, disk_bytes=disk * 2**20, processes=processes)
+    limits = SessionLimits(memory_bytes=memory * 2**20, disk_bytes=disk * 2**20, processes=processes, seconds=LIFE)
 
     def task_of(row: Mapping[str, Any]) -> SessionTask:
         task = read_task_row(row, "the row given to reset", grade_seconds)

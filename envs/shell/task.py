@@ -15,7 +15,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from grpo.plugins.errors import DatasetError, SessionError
 from grpo.plugins.session import Exit, Session, SessionJob, SessionLimits, SessionPool
@@ -23,6 +23,7 @@ from grpo.plugins.session import Exit, Session, SessionJob, SessionLimits, Sessi
 REWARD = "/logs/verifier/reward.txt"
 GRADER_HOME = "/tmp/grader"
 MOST_FILES, MOST_CARRIED = 20_000, 256 << 20  # of a working directory, and bytes
+LIFE = 86_400.0  # seconds of a machine: waiting for the policy is no fault of an episode
 MOST_KEPT = 8  # tasks of which what their commands made is kept
 SIGNALLED = 128  # a shell adds the number of a signal to it
 _SECONDS = 120.0  # for one command that makes a machine
@@ -108,14 +109,14 @@ class Grade:
     output: str = ""
 
 
-def open_machine(pool: SessionPool, task: SessionTask) -> Session:
-    """Returns a new machine for a task, made by its commands.
+def open_machine(pool: SessionPool, task: SessionTask, **fields: Any) -> Session:
+    """Returns a new machine for a task, made by its commands, with further fields of a `SessionJob`.
 
     Raises:
         DatasetError: a command fails, or the files cannot be written; names the task.
         SessionLost: the machine is gone.
     """
-    job = SessionJob(task.image, network=task.network, environment=task.environment, limits=task.limits)
+    job = SessionJob(task.image, network=task.network, environment=task.environment, limits=task.limits, **fields)
     try:
         machine = pool.open(job)
         try:

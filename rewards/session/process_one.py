@@ -302,7 +302,7 @@ class _ProcessOne:
     def _pause(self) -> float | None:
         if self._expired:
             return None
-        left = max(0.0, self._deadline - time.monotonic())
+        left: float = max(0.0, self._deadline - time.monotonic())
         return left if self._groups else min(left, _LOOK)
 
     def _look(self) -> None:
@@ -372,8 +372,8 @@ class _Exactly:
     def __init__(self, file: BinaryIO, size: int) -> None:
         self._file, self._left = file, size
 
-    def read(self, size: int) -> bytes:
-        most = min(size, self._left)
+    def read(self, size: int = -1, /) -> bytes:
+        most = self._left if size < 0 else min(size, self._left)
         data = self._file.read(most)
         self._left -= most
         return data + bytes(most - len(data))

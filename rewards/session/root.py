@@ -44,9 +44,9 @@ def shown(plan: dict[str, Any]) -> Shown:
     """
     settings = [f"/etc/{name}" for name in (*_SETTINGS, *(_NETWORK if plan["network"] else ()))]
     paths = [path for path in (*_SYSTEM, *settings) if os.path.lexists(path)]
-    paths += [path for path in plan["shared"] if not _below(path, _SYSTEM)]
     links = [(os.readlink(path), path) for path in paths if os.path.islink(path)]
     trees = [(kernel.read_only_copy(path, recursive=True), path) for path in paths if not os.path.islink(path)]
+    trees += [(kernel.read_only_copy(path, recursive=True), path) for path in _outermost(plan["shared"])]
     trees += [(kernel.device_copy(f"/dev/{name}"), f"/dev/{name}") for name in _DEVICES]
     return trees, links
 
@@ -95,8 +95,11 @@ def raise_loopback() -> None:
         fcntl.ioctl(control, put, struct.pack("16sh14x", b"lo", flags | up))
 
 
-def _below(path: str, folders: tuple[str, ...]) -> bool:
-    return any(os.path.realpath(path).startswith(f"{folder}/") for folder in folders)
+def _outermost(shared: list[str]) -> list[str]:
+    """Returns shared paths and what they lead to, without those that are shown with another one anyway."""
+    paths = {place for path in shared for place in (os.path.normpath(path), os.path.realpath(path))}
+    own = {path for path in paths if path not in _SYSTEM}
+    return sorted(path for path in own if not any(path.startswith(f"{other}/") for other in (*own, *_SYSTEM)))
 
 
 def _make_place(path: str, folder: bool) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from grpo.core.agents.program import Access, AgentExit, AgentTask
+from grpo.core.agents.program import Access, AgentExit, AgentTask, task_of
 from grpo.core.env.episodes import Episode
 from grpo.core.gateway.conversation import Ask, ChatTurn, Reply
 from grpo.core.rollout.agents.desk import AgentDesk, CallLimits
@@ -56,10 +56,10 @@ class Coroutines:
         self.loop, self.desk, self.agent = loop, desk, agent
         self.running: dict[int, Any] = {}
 
-    def start(self, task: AgentTask, access: Access, ended: Callable[[AgentExit], None]) -> int:
+    def start(self, episode: Episode, access: Access, ended: Callable[[AgentExit], None]) -> int:
         async def run() -> None:
             try:
-                answer = await self.agent(Chat(self.desk, task, access))
+                answer = await self.agent(Chat(self.desk, task_of(episode), access))
                 ended(answer if isinstance(answer, AgentExit) else AgentExit(0, False, 0.0, answer))
             except asyncio.CancelledError:
                 ended(AgentExit(-9, False, 0.0))

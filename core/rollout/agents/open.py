@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from grpo.core.agents.program import Access, AgentExit, AgentTask
+from grpo.core.agents.in_session import SessionPrograms
+from grpo.core.agents.program import Access, AgentExit, task_of
 from grpo.core.agents.runner import AgentRunner
 from grpo.core.config.settings import RolloutSettings
+from grpo.core.env.episodes import Episode
 from grpo.core.rollout.agents.desk import AgentDesk, CallLimits
 from grpo.core.rollout.agents.player import AgentLimits, AgentPlayer
 from grpo.core.rollout.agents.rollout import Choice
 from grpo.core.rollout.agents.splice import Splice
-from grpo.plugins._spec.binding import BoundAgent
+from grpo.plugins._spec.binding import BoundAgent, BoundEnv
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -28,6 +30,7 @@ class AgentSide:
     """A gateway and the programs that ask it; close it when the run ends.
 
     Args:
+        envs: what they are episodes of; where one opens sessions, the program runs in them.
         warned: is told what a user should know of this machine.
 
     Raises:
@@ -37,6 +40,7 @@ class AgentSide:
     def __init__(
         self,
         agent: BoundAgent,
+        envs: Sequence[BoundEnv],
         rollout: RolloutSettings,
         tokenizer: PreTrainedTokenizerBase,
         context: int | None,
@@ -52,7 +56,7 @@ class AgentSide:
             context=context,
         )
         self._desk = AgentDesk(MODEL, Splice(deepcopy(tokenizer), known), limits)
-        self._programs = _Programs(agent, warned)
+        self._programs = _Programs(agent, envs, warned)
         try:
             self._server = gateway_server(self._desk)
             self._server.start()
@@ -77,7 +81,8 @@ class AgentSide:
 class _Programs:
     """The runner of programs for several batches at once: each knows its episodes by numbers of its own."""
 
-    def __init__(self, agent: BoundAgent, warned: Callable[[str], None]) -> None:
+    def __init__(self, agent: BoundAgent, envs: Sequence[BoundEnv], warned: Callable[[str], None]) -> None:
+        self._in_sessions = SessionPrograms(agent, [env for env in envs if env.spec.in_session])
         self._lock = threading.Lock()
         self._numbers = itertools.count()
         self._callbacks: dict[int, Callable[[AgentExit], None]] = {}
@@ -85,17 +90,22 @@ class _Programs:
         if self._runner.notice:
             warned(self._runner.notice)
 
-    def start(self, task: AgentTask, access: Access, ended: Callable[[AgentExit], None]) -> int:
+    def start(self, episode: Episode, access: Access, ended: Callable[[AgentExit], None]) -> int:
         with self._lock:
             number = next(self._numbers)
             self._callbacks[number] = ended
-        self._runner.start(number, task, access)
+        if self._in_sessions.takes(episode):
+            self._in_sessions.start(number, episode, access, lambda left: self._ended(number, left))
+        else:
+            self._runner.start(number, task_of(episode), access)
         return number
 
     def kill(self, number: int) -> None:
+        self._in_sessions.kill(number)
         self._runner.kill(number)
 
     def close(self) -> None:
+        self._in_sessions.close()
         self._runner.close()
 
     def _ended(self, number: int, left: AgentExit) -> None:

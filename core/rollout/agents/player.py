@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from grpo.core.agents.program import Access, AgentExit, AgentTask, task_of
+from grpo.core.agents.program import Access, AgentExit
 from grpo.core.env.episodes import Episode
 from grpo.core.rollout.agents.desk import AgentDesk, AgentEpisode, Table, Waiting
 from grpo.core.rollout.agents.rollout import DEFAULT, Choice, trajectory_of
@@ -35,8 +35,11 @@ LOOK = 0.2  # seconds from one look at the programs' time limits to the next
 class Programs(Protocol):
     """Starts agent programs and ends them (core/agents/runner.py)."""
 
-    def start(self, task: AgentTask, access: Access, ended: Callable[[AgentExit], None]) -> int:
-        """Starts a program and returns its number; `ended` is called, in any thread, when all of it is dead."""
+    def start(self, episode: Episode, access: Access, ended: Callable[[AgentExit], None]) -> int:
+        """Starts the program of an episode and returns its number.
+
+        `ended` is called, in any thread, when all of the program is dead.
+        """
         ...
 
     def kill(self, number: int) -> None:
@@ -137,7 +140,7 @@ class AgentPlayer:
 
         one.began = time.monotonic()
         access = Access(self.url, one.episode.key, self.desk.model)
-        one.program = self.programs.start(task_of(one.start), access, ended)
+        one.program = self.programs.start(one.start, access, ended)
 
     def _ready(self, played: Sequence[_Played], running: set[int], table: Table) -> bool:
         """Returns whether a program has ended, or a round can begin."""

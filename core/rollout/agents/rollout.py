@@ -83,6 +83,8 @@ def trajectory_of(
     failure = _failure(episode, ended, heard=bool(rows))
     chosen = [] if failure else [call for _, calls in rows for call in calls]
     info: dict[str, Any] = {KEY: as_info(_record(episode, ended, chosen)), "files": dict(ended.files)}
+    if ended.graded is not None:
+        info |= {"rewards": [ended.graded.reward], **ended.graded.told}
     finish: FinishReason = "stop"
     if failure:
         finish, info["failure"] = "error", failure

@@ -1,0 +1,227 @@
+"""Runs agents inside the session of their episode, whose environment grades what they leave.
+
+The environment opens the session; the program starts in its working directory, sees its files and the programs that it
+needs, and reaches the gateway and nothing else. When it ends, or is to end, every process of the session is killed, and
+then the environment is asked for its last step. A session that breaks is a failure of the episode: nothing that runs in
+it can break it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+import os
+import posixpath
+import shutil
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import urlsplit
+
+import grpo
+from grpo.core.agents.launcher import packed_agent
+from grpo.core.agents.program import Access, AgentExit, AgentTask, task_of
+from grpo.core.agents.runner import doors
+from grpo.core.agents.supervisor import KEPT
+from grpo.core.env.episodes import Episode
+from grpo.core.env.step import take_step
+from grpo.core.text.printable import encodable
+from grpo.plugins._spec.binding import BoundAgent, BoundEnv
+from grpo.plugins.agents import Command, search_path
+from grpo.plugins.errors import GrpoError, SessionError
+from grpo.plugins.session import Process, Session
+
+Ended = Callable[[AgentExit], None]
+_OWN = ".grpo-agent"  # in HOME: what a Python agent is given, and its answer
+_INSIDE = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from grpo.core.agents.launcher import play_once; play_once(sys.argv[2])"
+)
+
+
+class SessionPrograms:
+    """Runs agents in sessions, each in a thread of this process.
+
+    Args:
+        agent: what to run.
+        envs: the environments whose episodes have a session.
+    """
+
+    def __init__(self, agent: BoundAgent, envs: Sequence[BoundEnv]) -> None:
+        self._agent = agent
+        self._envs = {env.name: env for env in envs}
+        self._lock = threading.Lock()
+        self._running: dict[int, _Program] = {}
+
+    def takes(self, episode: Episode) -> bool:
+        """Returns whether the environment of an episode opens a session."""
+        return episode.env in self._envs
+
+    def start(self, number: int, episode: Episode, access: Access, ended: Ended) -> None:
+        """Starts the agent of an episode; what keeps it from starting is handed over as any end is."""
+        program = _Program(self._agent, self._envs[episode.env], episode, access)
+        with self._lock:
+            self._running[number] = program
+
+        def play() -> None:
+            left = program.play()
+            with self._lock:
+                del self._running[number]
+            ended(left)
+
+        program.thread = threading.Thread(target=play, name=f"grpo-session-{number}", daemon=True)
+        program.thread.start()
+
+    def kill(self, number: int) -> None:
+        """Ends an agent, if it still runs; it is graded and handed over as any other."""
+        with self._lock:
+            program = self._running.get(number)
+        if program is not None:
+            program.end()
+
+    def close(self) -> None:
+        """Ends all agents; returns when their sessions are closed."""
+        with self._lock:
+            programs = list(self._running.values())
+        for program in programs:
+            program.end()
+        for program in programs:
+            program.thread.join()
+
+
+class _Program:
+    """One agent in the session of its episode."""
+
+    def __init__(self, agent: BoundAgent, env: BoundEnv, episode: Episode, access: Access) -> None:
+        self._agent, self._env, self._episode, self._access = agent, env, episode, access
+        self._ending = threading.Event()
+        self._process: Process | None = None
+        self.thread = threading.Thread()
+
+    def end(self) -> None:
+        self._ending.set()
+        if self._process is not None:
+            self._process.kill()
+
+    def play(self) -> AgentExit:
+        """Runs the agent and has the environment grade what it left."""
+        began = time.monotonic()
+        env: Any = None
+        try:
+            env = self._env.make()
+            env.reset(**deepcopy(dict(self._episode.reset)))
+            inner = getattr(env, "unwrapped", env)
+            port = urlsplit(self._access.url).port or 80
+            shared = _needed(self._agent)
+            session: Session = inner.open_session(reach={port: f"127.0.0.1:{port}"}, shared=shared)
+            left = self._run(session, getattr(inner, "working_directory", "") or session.directory)
+            session.stop()
+            left = replace(left, seconds=time.monotonic() - began, answer=self._answer(session, left))
+            return replace(left, graded=take_step(left.answer or "", env))
+        except Exception as error:
+            problem = encodable(str(error)) if isinstance(error, GrpoError) else f"{type(error).__name__}: {error}"
+            return AgentExit(None, False, time.monotonic() - began, problem=problem, outside=True)
+        finally:
+            with contextlib.suppress(Exception):
+                if env is not None:
+                    env.close()
+
+    def _run(self, session: Session, directory: str) -> AgentExit:
+        task = replace(task_of(self._episode), directory=directory, home=session.home)
+        spec = self._agent.spec
+        command = self._agent.command(task, self._access) if spec.command else self._python(session, task)
+        for path, text in {**task.files, **command.files}.items():
+            place = path if path.startswith("~/") else posixpath.join(directory, path)
+            session.write(place, text.encode("utf-8", "surrogatepass"))
+        variables = {"PATH": search_path(), **doors(self._access), **spec.environment, **command.environment}
+        try:
+            process = session.start([*command.argv], env=variables, directory=directory)
+        except SessionError as error:
+            return AgentExit(None, False, 0.0, problem=str(error))
+        self._process = process
+        try:
+            if self._ending.is_set():  # it was to end before it had begun
+                process.kill()
+            tails = [_Tail(stream) for stream in (process.stdout, process.stderr)]
+            with contextlib.suppress(OSError):  # it does not read
+                process.stdin.write(command.stdin.encode("utf-8", "surrogatepass"))
+            process.stdin.close()
+            code = process.wait()
+            session.stop()  # else what it left in the background would keep its streams open
+            stdout, stderr = (tail.text() for tail in tails)
+            return AgentExit(code, False, 0.0, stdout=stdout, stderr=stderr)
+        finally:
+            self._process = None
+            process.close()
+
+    def _python(self, session: Session, task: AgentTask) -> Command:
+        """Writes what a Python agent is started with; returns the command that starts it in the session."""
+        plan = {"task": asdict(task), "access": asdict(self._access)}
+        session.write(f"~/{_OWN}/agent", packed_agent(self._agent))
+        session.write(f"~/{_OWN}/plan", json.dumps(plan).encode())
+        path = json.dumps([os.path.abspath(entry) for entry in sys.path])  # noqa: PTH100
+        return Command([sys.executable, "-P", "-c", _INSIDE, path, f"{session.home}/{_OWN}"])
+
+    def _answer(self, session: Session, left: AgentExit) -> str | None:
+        if self._agent.spec.answer == "stdout":
+            return left.stdout
+        if self._agent.spec.command or left.code != 0:
+            return None
+        try:
+            answer = json.loads(session.read(f"~/{_OWN}/answer"))["answer"]
+        except (SessionError, ValueError, TypeError, LookupError):
+            return None
+        return encodable(answer) if isinstance(answer, str) else None
+
+
+class _Tail:
+    """Reads a stream to its end in a thread and keeps the last of it."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._pieces: deque[bytes] = deque()
+        self._stream = stream
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def text(self) -> str:
+        self._thread.join()
+        return b"".join(self._pieces)[-KEPT:].decode(errors="replace")
+
+    def _read(self) -> None:
+        held = 0
+        while piece := self._stream.read(KEPT):
+            self._pieces.append(piece)
+            held += len(piece)
+            while held - len(self._pieces[0]) >= KEPT:
+                held -= len(self._pieces.popleft())
+
+
+def _needed(agent: BoundAgent) -> list[str]:
+    """Returns what of this machine an agent's program needs to see: itself, its interpreter, what it imports.
+
+    Of a script it is the file alone: what lies beside it may be tasks with their graders, or a run.
+    """
+    words = [word for value in agent.options.values() if isinstance(value, str) for word in value.split()]
+    found = (shutil.which(name, path=search_path()) for name in (*agent.spec.programs, *words) if os.sep not in name)
+    folders = [*search_path().split(os.pathsep), sys.prefix, sys.base_prefix]
+    folders += [_package(Path(program).resolve()) for program in found if program]
+    paths = [*folders, *(os.path.abspath(word) for word in words if Path(word).is_file())]  # noqa: PTH100
+    if not agent.spec.command:
+        source = inspect.getsourcefile(inspect.unwrap(agent.spec.function))
+        own = [str(part.resolve()) for part in Path(grpo.__file__).parent.iterdir()]  # links, in a checkout
+        imports = [entry for entry in sys.path if entry and Path(entry).resolve() != Path.cwd()]
+        paths += [str(Path(grpo.__file__).parent), *own, *imports, *([source] if source else [])]
+    return [path for path in dict.fromkeys(paths) if Path(path).is_absolute() and Path(path).exists() and path != "/"]
+
+
+def _package(program: Path) -> str:
+    """Returns the folder of a program's own files: that of all its packages, of one that npm installed."""
+    packages = [parent for parent in program.parents if parent.name == "node_modules"]
+    return str(packages[-1] if packages else program.parent)

@@ -1,0 +1,149 @@
+"""Agents inside the session of their episode: what they reach, what is graded, and what ends with them."""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from patience import PATIENCE
+
+from grpo.core.agents.in_session import SessionPrograms
+from grpo.core.agents.program import Access, AgentExit
+from grpo.core.env.episodes import Episode
+from grpo.plugins.host import Host
+from grpo.plugins.session_pools import close_sessions
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the session 'local' needs Linux")
+ASK = """
+import os, sys, urllib.request
+print(urllib.request.urlopen(os.environ["OPENAI_BASE_URL"]).read().decode(), end="", flush=True)
+"""
+
+
+class Gateway(BaseHTTPRequestHandler):
+    """Answers every request with a word."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"policy")
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def access() -> Iterator[Access]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Gateway)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield Access(f"http://127.0.0.1:{server.server_port}", "the-key", "policy")
+    server.shutdown()
+    thread.join()
+    server.server_close()
+    close_sessions()
+
+
+def played(agent: str, access: Access, folder: Path, grade: str, kill: bool = False) -> AgentExit:
+    """Plays an episode of a task by an agent; the grader and the script lie side by side on the host."""
+    task = folder / "tasks" / "one"
+    (task / "grader").mkdir(parents=True)
+    (task / "instruction.md").write_text("Write 42 into answer.txt.", encoding="utf-8")
+    (task / "grader" / "grade.sh").write_text(grade, encoding="utf-8")
+    host = Host.discover()
+    env = host.env(f"shell:{folder}/tasks")
+    rows = env.rows("train")
+    assert rows is not None
+    prompt = ({"role": "user", "content": "Write 42 into answer.txt."},)
+    episode = Episode(0, prompt, rows[0], None, {"options": {"row": rows[0]}}, env=env.name)  # type: ignore[arg-type]
+    left: queue.Queue[AgentExit] = queue.Queue()
+    programs = SessionPrograms(host.agent(agent), [env])
+    assert programs.takes(episode)
+    try:
+        programs.start(7, episode, access, left.put)
+        if kill:
+            programs.kill(7)
+        return left.get(timeout=PATIENCE)
+    finally:
+        programs.close()
+
+
+def script(folder: Path, text: str) -> str:
+    folder.chmod(0o755)
+    path = folder / "agent.py"
+    path.write_text(ASK + text, encoding="utf-8")
+    path.chmod(0o644)
+    return f"cmd:python {path} {{instruction}}"
+
+
+def test_a_program_works_where_its_episode_is_graded_and_reaches_the_gateway(access: Access, tmp_path: Path) -> None:
+    agent = script(tmp_path, "open('answer.txt', 'w').write('42')\nprint(sys.argv[1], os.getcwd())")
+    left = played(agent, access, tmp_path, "test $(cat answer.txt) = 42")
+    assert (left.code, left.problem, left.outside) == (0, "", False)
+    assert left.stdout == "policyWrite 42 into answer.txt. /workspace\n"
+    assert left.graded is not None
+    assert (left.graded.reward, left.graded.told["success"]) == (1.0, True)
+
+
+def test_what_a_program_leaves_running_is_dead_before_its_episode_is_graded(access: Access, tmp_path: Path) -> None:
+    late = "import subprocess\nsubprocess.Popen(['sh', '-c', 'sleep 1; echo 42 > answer.txt'], start_new_session=True)"
+    left = played(script(tmp_path, late), access, tmp_path, "sleep 2; test -f answer.txt")
+    assert left.graded is not None
+    assert (left.code, left.graded.reward) == (0, 0.0)
+
+
+def test_a_program_sees_its_script_and_not_what_lies_beside_it(access: Access, tmp_path: Path) -> None:
+    look = (
+        "here = os.path.dirname(os.path.abspath(__file__))\nprint(os.listdir(here), os.environ['OPENAI_API_KEY'])\n"
+        "import urllib.error\n"
+        "try:\n    urllib.request.urlopen('http://127.0.0.1:1')\nexcept urllib.error.URLError:\n    print('refused')"
+    )
+    left = played(script(tmp_path, look), access, tmp_path, "true")
+    assert left.stdout == "policy['agent.py'] the-key\nrefused\n"
+
+
+def test_a_python_agent_returns_its_answer(access: Access, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    path = tmp_path / "mine.py"
+    text = (
+        "import pathlib\n\n\nasync def run(task, access):\n"
+        "    pathlib.Path(task.directory, 'answer.txt').write_text('42')\n"
+        "    return f'{task.instruction} {access.key}'\n"
+    )
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o644)
+    left = played(f"python:{path}:run", access, tmp_path, "test $(cat answer.txt) = 42")
+    assert left.graded is not None
+    assert (left.answer, left.stderr, left.graded.reward) == ("Write 42 into answer.txt. the-key", "", 1.0)
+
+
+def test_a_program_that_is_to_end_is_killed_and_graded(access: Access, tmp_path: Path) -> None:
+    left = played(script(tmp_path, "import time\ntime.sleep(600)"), access, tmp_path, "true", kill=True)
+    assert left.graded is not None
+    assert (left.code, left.outside, left.graded.reward) == (-9, False, 1.0)
+
+
+def test_a_program_that_kills_everything_is_graded_as_it_stands(access: Access, tmp_path: Path) -> None:
+    agent = script(tmp_path, "open('answer.txt', 'w').write('42')\nos.kill(-1, 9)")
+    left = played(agent, access, tmp_path, "test $(cat answer.txt) = 42")
+    assert left.graded is not None
+    assert (left.outside, left.graded.reward) == (False, 1.0)
+
+
+def test_an_episode_that_cannot_be_opened_is_a_failure_and_no_zero(access: Access, tmp_path: Path) -> None:
+    (tmp_path / "tasks").mkdir()
+    host = Host.discover()
+    env = host.env(f"shell:{tmp_path}/tasks")
+    left: queue.Queue[AgentExit] = queue.Queue()
+    programs = SessionPrograms(host.agent(script(tmp_path, "print(1)")), [env])
+    episode = Episode(0, (), {}, None, {"options": {"row": {"folder": str(tmp_path / "nowhere")}}}, env=env.name)
+    programs.start(1, episode, access, left.put)
+    broken = left.get(timeout=PATIENCE)
+    programs.close()
+    assert (broken.code, broken.outside, broken.graded) == (None, True, None)
+    assert "a task needs the file" in broken.problem
