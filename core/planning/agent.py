@@ -26,9 +26,12 @@ def bound_agent(source: PluginRef | None, host: Host, envs: Sequence[BoundEnv]) 
     agent = host.agent(source)
     for env in envs:
         if env.spec.played and not env.spec.in_session:
+            other = "leave out mcp: an agent has tools of its own"
+            if not env.servers:
+                other = "choose an environment whose episodes ask once or have a session"
             raise UsageError(
                 f"env '{env.name}' is played turn by turn, and an agent is given one task. Leave out --agent "
-                f"{agent.name}, or choose an environment whose episodes ask once or have a session."
+                f"{agent.name}, or {other}."
             )
     return agent
 

@@ -60,6 +60,7 @@ _LOCKED: tuple[str, ...] = (
     "options",
     "weight",
     "reads",
+    "mcp",
 )
 _LOCKED += ("sha256", "combine", "gate", "passes", "given", "columns", "scope")
 

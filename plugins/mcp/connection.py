@@ -139,6 +139,8 @@ class Connection:
 
     def _note_end(self) -> None:
         """Notes that the process closed its output."""
+        if self._process is not None and not self._lost:
+            self._process.read_errors()
         self._lost = self._lost or "its process ended"
 
     async def _call(self, name: str, arguments: Mapping[str, Any]) -> str:

@@ -52,14 +52,18 @@ class ServerPool:
         """Notes that an episode has begun, from any thread."""
         on_loop(self._begin())
 
-    def take(self) -> Connection:
-        """Returns a server that nobody has used, from any thread. Raises TransientError."""
-        connection: Connection = on_loop(self._take(expected=True)).result()
+    def take(self, *, first: bool = True) -> Connection:
+        """Returns a server that nobody has used, from any thread; `first`: the episode has not asked for one before.
+
+        Raises:
+            TransientError: it does not start.
+        """
+        connection: Connection = on_loop(self._take(expected=first)).result()
         return connection
 
-    def end(self, *, took: bool) -> None:
-        """Notes that an episode is over, and whether it took a server, from any thread."""
-        on_loop(self._end(took))
+    def end(self, *, asked: bool) -> None:
+        """Notes that an episode is over, and whether it asked for a server, from any thread."""
+        on_loop(self._end(asked))
 
     def close(self) -> None:
         """Ends the servers that wait for an episode, and waits until they are dead."""
@@ -92,9 +96,9 @@ class ServerPool:
         self._fill()
         return await waiter
 
-    async def _end(self, took: bool) -> None:
+    async def _end(self, asked: bool) -> None:
         self._open -= 1
-        self._expected -= not took
+        self._expected -= not asked
         self._trim()
 
     def _trim(self) -> None:

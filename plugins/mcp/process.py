@@ -22,6 +22,7 @@ _GIVEN = ("HOME", "LANG", "LC_ALL", "USER", "LOGNAME", "TZ", "SSL_CERT_FILE")
 _WORK, _TEMPORARY = "work", "tmp"
 _KEPT = 20  # lines of the error output
 _LONGEST_LINE = 500
+_READING = 0.2  # seconds
 _ENDING = 2.0  # seconds for a guard without a server
 _MOST_FILES, _MOST_TEXT = 1000, 16 << 20
 
@@ -44,8 +45,11 @@ class ServerProcess:
 
     def last_lines(self) -> str:
         """Returns the end of what the program wrote to its error output, for messages."""
-        self._reading.join(0.2)  # of a program that has just ended
         return " ".join(line for line in self._lines if line)[-_LONGEST_LINE:]
+
+    def read_errors(self) -> None:
+        """Waits a moment for what a program that has just ended wrote to its error output."""
+        self._reading.join(_READING)
 
     def end(self) -> None:
         """Closes the pipes; the program, and all that it started, then end within moments."""

@@ -26,6 +26,7 @@ class Seat:
         self._files = files
         self._lock = threading.Lock()
         self._connection: Connection | None = None
+        self._asked = False  # for a server, whether it got one or not
         self._open = True
         self._pool.begin()
 
@@ -47,10 +48,11 @@ class Seat:
             self._open = False
             if self._connection is not None:
                 self._connection.close()
-            self._pool.end(took=self._connection is not None)
+            self._pool.end(asked=self._asked)
 
     def _taken(self) -> Connection:
-        connection = self._pool.take()
+        first, self._asked = not self._asked, True
+        connection = self._pool.take(first=first)
         there = {tool.name for tool in connection.tools}
         wanted = self._pool.server.tools or [tool.name for tool in self._pool.tools()]
         missing = [name for name in wanted if name not in there]

@@ -18,6 +18,7 @@ from grpo.plugins.errors import TransientError, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.specs import EnvSpec
 
+pytestmark = pytest.mark.slow
 HOST = Host.discover()
 
 

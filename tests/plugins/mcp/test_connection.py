@@ -16,9 +16,9 @@ from patience import wait_for
 from grpo.plugins.errors import OptionError, TransientError
 from grpo.plugins.mcp import connection
 from grpo.plugins.mcp.connection import Connection, on_loop
-from grpo.plugins.mcp.pool import ServerPool
+from grpo.plugins.mcp.pool import ServerPool, pool_of
 from grpo.plugins.mcp.servers import McpServer, read_servers
-from grpo.plugins.mcp.tools import offered
+from grpo.plugins.mcp.tools import Seat, offered
 
 pytestmark = pytest.mark.mcp
 SERVER = Path(__file__).parents[2] / "support" / "mcp_server.py"
@@ -224,14 +224,26 @@ def test_a_pool_gives_no_server_twice_and_keeps_some_warm() -> None:
     assert [first.call("count", {}), second.call("count", {})] == ["1", "1"]
     for each in (first, second):
         each.close().result()
-        of.end(took=True)
-    of.end(took=False)
+        of.end(asked=True)
+    of.end(asked=False)
     assert wait_for(lambda: len(of._spares) == 3)  # as many as were open at once
     third = of.take()
     assert third.call("count", {}) == "1"
     third.close().result()
     of.close()
     assert not of._spares
+
+
+def test_an_episode_that_asks_in_vain_is_counted_once() -> None:
+    [server] = read_servers({"command": [sys.executable, str(SERVER), "refuses"]}, "test")
+    seat = Seat(server, {})
+    for _ in range(2):
+        with pytest.raises(TransientError, match="there is no licence"):
+            seat.call("echo", {})
+    seat.close()
+    seat.close()
+    assert wait_for(lambda: (pool_of(server)._expected, pool_of(server)._open) == (0, 0))
+    assert wait_for(lambda: not pool_of(server)._starting)
 
 
 def test_a_spare_that_died_is_passed_over() -> None:
@@ -245,7 +257,7 @@ def test_a_spare_that_died_is_passed_over() -> None:
     assert taken is not spare
     assert taken.call("count", {}) == "1"
     taken.close().result()
-    of.end(took=True)
+    of.end(asked=True)
     of.close()
 
 
