@@ -30,6 +30,8 @@ class EvaluationSection(Section):
 
 
 class OutputSection(Section):
+    """What is written and when."""
+
     save_every: Annotated[
         AtLeastOne | None,
         About(
