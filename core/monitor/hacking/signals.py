@@ -33,9 +33,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from statistics import variance
 
-from grpo.core.monitor.hacking.features import FEATURES, Seen, agreement, answer_of, counted, known, repeated, stuck
+from grpo.core.monitor.hacking.features import FEATURES, Seen, agreement, answer_of, counts_of, known, repeated, stuck
 from grpo.core.monitor.hacking.pattern import pattern
 from grpo.core.text.stats import mean
 
@@ -134,7 +133,7 @@ class HackingWatch:
 
     def look(self, step: int, seen: Sequence[Seen]) -> list[Suspicion]:
         """Returns what is new in this step, of its completions in recorded order."""
-        seen = [one if one.reward is None else replace(one, reward=known(one.reward)) for one in seen]
+        seen = [one if one.reward == known(one.reward) else replace(one, reward=None) for one in seen]
         if not seen:
             return []
         now = _step_of(seen)
@@ -226,8 +225,9 @@ class HackingWatch:
         learns = self._rise(lambda one: one.rights) > ROSE
         agreements = [agreed for one in self._recent for agreed in one.agreements]
         fine = learns and bool(agreements) and mean(agreements) >= RELATED
+        counts = _counts(now)
         for name in FEATURES:
-            enough = self._enough(f"surface {name}", ORDERED, _ordered(now, name), len(FEATURES))
+            enough = self._enough(f"surface {name}", ORDERED, _ordered(counts, name), len(FEATURES))
             if enough and rises and not fine:
                 yield "surface", f"{name} predicts the order of rewards within groups, while the reward rises."
                 return
@@ -400,7 +400,8 @@ def _closed(gap: float, whole: float) -> float:
 
 
 def _error(values: Sequence[float]) -> float:
-    return float((variance(values) / len(values)) ** 0.5)
+    middle = mean(values)
+    return (math.fsum((value - middle) ** 2 for value in values) / (len(values) - 1) / len(values)) ** 0.5
 
 
 def _alike(groups: Sequence[Sequence[Seen]]) -> Iterator[float]:
@@ -411,12 +412,22 @@ def _alike(groups: Sequence[Sequence[Seen]]) -> Iterator[float]:
             yield mean([float(answer == other) for answer in answers for other in others])
 
 
-def _ordered(one: _Step, name: str) -> list[float]:
+Counts = Sequence[tuple[Sequence[float], Sequence[Mapping[str, float]]]]  # rewards and features of groups
+
+
+def _counts(one: _Step) -> Counts:
+    """Returns the rewards and features of the groups whose rewards have an order."""
+    paid = [[said for said in group if said.reward is not None] for group in one.groups]
+    return [
+        ([said.reward or 0.0 for said in group], [counts_of(said.prompt, said.text) for said in group])
+        for group in paid
+        if len({said.reward for said in group}) > 1
+    ]
+
+
+def _ordered(groups: Counts, name: str) -> list[float]:
     """Returns, of each group, the share of pairs with different rewards that a count puts into the same order."""
-    found = []
-    for group in one.groups:
-        known = [(said.reward, counted(name, said.prompt, said.text)) for said in group if said.reward is not None]
-        found.append(agreement([reward for reward, _ in known], [count for _, count in known]))
+    found = [agreement(rewards, [each[name] for each in counts]) for rewards, counts in groups]
     return [share for share in found if share is not None]
 
 
