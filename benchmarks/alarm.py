@@ -27,8 +27,7 @@ from grpo.core.monitor.hacking.alarm import of_record
 from grpo.core.monitor.hacking.features import Seen
 from grpo.core.monitor.hacking.signals import HackingWatch, Suspicion
 from grpo.core.monitor.health import HealthWatch
-from grpo.core.record.browse import read_step
-from grpo.core.record.run_dir import open_run_dir, read_metrics, rollout_steps
+from grpo.core.record.run_dir import open_run_dir, read_metrics, read_rollouts, rollout_steps
 from grpo.core.text.stats import mean
 
 STEPS = 40
@@ -170,7 +169,7 @@ def made(name: str, seed: int, arguments: str, keep: Path) -> Path:
 def seen(out: Path) -> list[list[Seen]]:
     """Returns what the alarm saw of each step."""
     run = open_run_dir(out)
-    return [[of_record(one) for one in read_step(run, step)[1]] for step in rollout_steps(run)]
+    return [[of_record(row) for row in read_rollouts(run, step, tokens=False)] for step in rollout_steps(run)]
 
 
 def looked(steps: Sequence[Sequence[Seen]]) -> list[Suspicion]:

@@ -14,6 +14,7 @@ from grpo.plugins.errors import UsageError
 from grpo.plugins.types import Completion, Message
 
 SortKey = Literal["reward", "advantage", "length"]
+OUTCOME = "outcome."  # begins the names of the columns with what became of a reward
 FINISHED = {"stop": "ended by itself", "length": "cut at the limit", "error": "ended by an error"}
 LONG = 20  # characters; shorter texts, such as an answer, stand in a prompt by chance
 
@@ -153,19 +154,19 @@ def _sort_key(rollout: Rollout, sort: SortKey, sign: int) -> tuple[float, int]:
 
 def from_table(number: int, row: Mapping[str, Any]) -> Rollout:
     """Returns a completion as a row of its file in `rollouts/` holds it."""
-    names = [key.removeprefix("outcome.") for key in row if key.startswith("outcome.") and row[key] is not None]
+    names = [key.removeprefix(OUTCOME) for key in row if key.startswith(OUTCOME) and row[key] is not None]
     return Rollout(
         number=number,
         group=row["group"],
-        prompt=_messages(row["prompt"]),
+        prompt=messages_of(row["prompt"]),
         completion=row["completion"],
         tokens=row["tokens"],
         finish_reason=row["finish_reason"],
         columns=json.loads(row["columns"]),
         reward=row["reward"],
         advantage=row["advantage"],
-        outcomes={n: ShownOutcome(row[f"outcome.{n}"], row[f"score.{n}"], row[f"reason.{n}"]) for n in names},
-        messages=_messages(row["messages"] or "[]"),
+        outcomes={n: ShownOutcome(row[OUTCOME + n], row[f"score.{n}"], row[f"reason.{n}"]) for n in names},
+        messages=messages_of(row["messages"] or "[]"),
         info=json.loads(row["info"] or "{}"),
         env=row["env"],
         right=row["right"],
@@ -175,13 +176,18 @@ def from_table(number: int, row: Mapping[str, Any]) -> Rollout:
     )
 
 
-def _messages(text: str) -> tuple[Message, ...]:
+def messages_of(text: str) -> tuple[Message, ...]:
     """Returns chat messages; what is no text in one, or is not there, becomes one."""
     messages: list[dict[str, Any]] = json.loads(text)
     for message in messages:
         content = message.get("content", "")
         message["content"] = content if isinstance(content, str) else "" if content is None else json.dumps(content)
     return tuple(cast("list[Message]", messages))
+
+
+def turns_of(row: Mapping[str, Any]) -> int:
+    """Returns how many times the policy spoke, from a row as `from_table` reads it."""
+    return sum(message["role"] == "assistant" for message in json.loads(row["messages"])) or 1 if row["messages"] else 1
 
 
 def _numbers(values: Sequence[float] | None) -> tuple[float, ...] | None:

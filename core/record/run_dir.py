@@ -29,6 +29,7 @@ import os
 import re
 import shutil
 import stat
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -396,11 +397,13 @@ def rollout_steps(run: RunDir) -> list[int]:
     return sorted(step for name, step in steps if step <= LARGEST and name == STEP_FILE.format(step))
 
 
-def read_rollouts(run: RunDir, step: int, *, wasted: bool = False, tokens: bool = True) -> list[dict[str, Any]]:
+def read_rollouts(
+    run: RunDir, step: int, *, wasted: bool = False, tokens: bool = True, numbers: Sequence[int] | None = None
+) -> list[dict[str, Any]]:
     """Reads the completions of one step: those that trained, or those that were sampled in vain, which may be none.
 
-    Without `tokens`, the keys `token_ids` and `logprobs` are left out: they take more memory than all texts. Raises
-    UsageError if the step has none, or its file was damaged.
+    Without `tokens`, the keys `token_ids` and `logprobs` are left out: they take more memory than all texts. `numbers`:
+    which completions, None for all. Raises UsageError if the step has none, or its file was damaged.
     """
     import pyarrow as pa
 
@@ -420,6 +423,9 @@ def read_rollouts(run: RunDir, step: int, *, wasted: bool = False, tokens: bool 
     try:
         table = read_table(file, wanted)
         refuse_other_values(table)
+        if numbers is not None:
+            buffer = pa.py_buffer(array("q", numbers))  # as a list it would have pyarrow load pandas
+            table = table.take(pa.Array.from_buffers(pa.int64(), len(numbers), [None, buffer]))
         rows: list[dict[str, Any]] = table.to_pylist()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise UsageError(f"{file} was damaged: {str(error).splitlines()[0]} Choose another --step.") from None

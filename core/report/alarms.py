@@ -13,9 +13,8 @@ from grpo.core.monitor.hacking.alarm import ALARM, alarm_text, of_record
 from grpo.core.monitor.hacking.signals import HackingWatch, Suspicion
 from grpo.core.monitor.health import HEALTH, HealthWatch
 from grpo.core.monitor.watchdog import Watchdog
-from grpo.core.record.browse import from_table
+from grpo.core.record.browse import OUTCOME, turns_of
 from grpo.core.record.list import RunLine
-from grpo.core.report.scan import OUTCOME
 from grpo.core.text.printable import counted
 from grpo.plugins.types import Completion
 
@@ -83,12 +82,9 @@ class AlarmWatch:
             self._look(step, "health", lambda: self._sick(step, rows))
         for suspicion in self._guarded["hacking"].look(step, lambda: self._hacked(step, rows)):
             self._add(step, "health" if suspicion.collapse else "hacking", [alarm_text(suspicion)])
+        names = [key.removeprefix(OUTCOME) for key in (rows[0] if rows else ()) if key.startswith(OUTCOME)]
         for row in rows:
-            failed = [
-                (name.removeprefix(OUTCOME), row[f"reason.{name.removeprefix(OUTCOME)}"])
-                for name, outcome in row.items()
-                if name.startswith(OUTCOME) and outcome == "failure"
-            ]
+            failed = [(name, row[f"reason.{name}"]) for name in names if row[OUTCOME + name] == "failure"]
             if row["finish_reason"] == "error":
                 failed.append((ENVIRONMENT, json.loads(row["info"] or "{}").get("failure")))
             for name, reason in failed:
@@ -115,7 +111,7 @@ class AlarmWatch:
         return self._health.batch(step, [_completion(row) for row in rows], [row["reward"] for row in rows])
 
     def _hacked(self, step: int, rows: Sequence[Mapping[str, Any]]) -> list[Suspicion]:
-        return self._hacking.look(step, [of_record(from_table(number, row)) for number, row in enumerate(rows)])
+        return self._hacking.look(step, [of_record(row) for row in rows])
 
     def _look(self, step: int, kind: str, looks: Callable[[], Sequence[str]]) -> None:
         self._add(step, kind, self._guarded[kind].look(step, looks))
@@ -131,13 +127,8 @@ def is_steady(versions: object) -> bool:
 
 def _completion(row: Mapping[str, Any]) -> Completion:
     """Returns what the watch reads of a recorded rollout."""
-    messages = json.loads(row["messages"] or "[]")
-    return Completion(
-        row["completion"],
-        finish_reason=row["finish_reason"],
-        turns=sum(message["role"] == "assistant" for message in messages) or 1,
-        info=json.loads(row["info"] or "{}"),
-    )
+    info = json.loads(row["info"]) if row["info"] else {}
+    return Completion(row["completion"], finish_reason=row["finish_reason"], turns=turns_of(row), info=info)
 
 
 def _canary_alarms(metrics: Sequence[Mapping[str, Any]]) -> list[Alarm]:

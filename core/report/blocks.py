@@ -12,13 +12,16 @@ import math
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from grpo.core.record.run_dir import read_rollouts
 from grpo.core.record.trained import TrainedRow, read_trained
 from grpo.core.report.agent_calls import split_info
 from grpo.core.report.index import Index
 from grpo.core.report.public import public_row
-from grpo.core.report.scan import Scan, recorded_steps
+from grpo.core.report.scan import Scan
 from grpo.core.report.tokens import RunTokenizer
 
 if TYPE_CHECKING:
@@ -56,7 +59,11 @@ def packed(data: bytes) -> str:
 
 def packed_json(value: Any) -> str:
     """Returns a value as a block; numbers that are not finite become null, halves of surrogates a question mark."""
-    text = json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=str)
+    write = partial(json.dumps, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_plain_or_text)
+    try:
+        text = write(value)
+    except ValueError:  # a number is not finite
+        text = write(_plain(value))
     return packed(text.encode("utf-8", "replace"))
 
 
@@ -68,22 +75,28 @@ def pack_rollouts(
     tokens: bool,
     changes: Sequence[Change] | None = None,
     public: bool = False,
-) -> PackedRollouts:
-    """Packs the chosen rollouts of a run; `public` hides folders, addresses and secrets in reasons of failures."""
+    room: float = math.inf,
+) -> PackedRollouts | None:
+    """Packs the chosen rollouts of a run, by ascending place; None where they take more than `room` characters.
+
+    `public` hides folders, addresses and secrets in reasons of failures.
+    """
     index = Index(scan, changes)
     texts = _Texts(tokenizer, tokens)
-    wanted = set(places)
-    place = 0
-    for step, rows in recorded_steps(scan.run):
+    for step, own in groupby(places, key=lambda place: scan.step[place]):
+        chosen = list(own)
+        numbers = [scan.number[place] for place in chosen]
         trained = read_trained(scan.run, step) if tokens else {}
-        for number, row in enumerate(rows):
-            if place in wanted:
-                index.add(place, step, number, row)
-                texts.add(public_row(row) if public else row, scan.rewards, trained.get(number))
-            place += 1
+        rows = read_rollouts(scan.run, step, tokens=tokens, numbers=numbers)
+        for place, number, row in zip(chosen, numbers, rows, strict=True):
+            index.add(place, step, number, row)
+            texts.add(public_row(row) if public else row, scan.rewards, trained.get(number))
+        if texts.length > room:
+            return None
     columns, data = index.written()
     starts, blocks = texts.written()
-    return PackedRollouts(len(places), columns, packed(data), starts, blocks)
+    made = PackedRollouts(len(places), columns, packed(data), starts, blocks)
+    return made if made.length <= room else None
 
 
 def pack_texts(
@@ -112,6 +125,7 @@ class _Texts:
     _pieces: dict[str, int] = field(default_factory=dict)
     _size: int = 0
     _count: int = 0
+    length: int = 0  # characters of the blocks that are written
 
     def add(self, row: Mapping[str, Any], rewards: Iterable[str], trained: TrainedRow | None) -> None:
         if not self._rollouts:
@@ -173,11 +187,16 @@ class _Texts:
             "rollouts": self._rollouts,
         }
         self._blocks.append(packed_json(block))
+        self.length += len(self._blocks[-1])
         self._rollouts, self._shared, self._prompts, self._pieces, self._size = [], {}, {}, {}, 0
 
 
 def _hundredths(nats: float | None) -> int | None:
     return None if nats is None or math.isnan(nats) else round(PER_NAT * min(max(nats, LOWEST), 0.0))
+
+
+def _plain_or_text(value: Any) -> Any:
+    return _plain(value) if isinstance(value, Mapping) else str(value)
 
 
 def _plain(value: Any) -> Any:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from grpo.core.report.scan import KINDS, OUTCOME, Scan, is_failed
+from grpo.core.record.browse import OUTCOME
+from grpo.core.report.scan import KINDS, Scan, is_failed
 
 if TYPE_CHECKING:
     from grpo.core.check.diff import Change

@@ -143,13 +143,13 @@ def _packed(runs: Sequence[_Read], room: float) -> list[PackedRollouts]:
     """Packs everything where there is room for it, else rollouts without their tokens, as many as there is room for."""
     scans, alarmed = [run.scan for run in runs], [{alarm.step for alarm in run.alarms} for run in runs]
     if sum(sum(scan.size) for scan in scans) * LEAST_RATIO <= room:
-        packed = [_pack(run, range(len(run.scan)), tokens=True) for run in runs]
-        if sum(block.length for block in packed) <= room:
-            return packed
+        everything = _everything(runs, room)
+        if everything is not None:
+            return everything
     ratio = _ratio(runs)
     for _ in range(TRIES):
         chosen = choose(scans, alarmed, room, ratio)
-        packed = [_pack(run, places, tokens=False) for run, places in zip(runs, chosen, strict=True)]
+        packed = [_pack(run, places) for run, places in zip(runs, chosen, strict=True)]
         length = sum(block.length for block in packed)
         if length <= room:
             break
@@ -157,8 +157,30 @@ def _packed(runs: Sequence[_Read], room: float) -> list[PackedRollouts]:
     return packed
 
 
-def _pack(run: _Read, places: Sequence[int], *, tokens: bool) -> PackedRollouts:
-    return pack_rollouts(run.scan, places, run.tokenizer, tokens=tokens, changes=run.changes, public=run.public)
+def _everything(runs: Sequence[_Read], room: float) -> list[PackedRollouts] | None:
+    """Packs everything with its tokens; None as soon as it takes more than there is room for."""
+    packed: list[PackedRollouts] = []
+    for run in runs:
+        one = pack_rollouts(
+            run.scan,
+            range(len(run.scan)),
+            run.tokenizer,
+            tokens=True,
+            changes=run.changes,
+            public=run.public,
+            room=room - sum(one.length for one in packed),
+        )
+        if one is None:
+            return None
+        packed.append(one)
+    return packed
+
+
+def _pack(run: _Read, places: Sequence[int]) -> PackedRollouts:
+    """Packs some rollouts without their tokens."""
+    packed = pack_rollouts(run.scan, places, run.tokenizer, tokens=False, changes=run.changes, public=run.public)
+    assert packed is not None  # without a limit
+    return packed
 
 
 def _ratio(runs: Sequence[_Read]) -> float:
@@ -166,7 +188,7 @@ def _ratio(runs: Sequence[_Read]) -> float:
     length = size = 0
     for run in runs:
         places = range(0, len(run.scan), max(1, len(run.scan) * len(runs) // SAMPLE))
-        length += _pack(run, places, tokens=False).length
+        length += _pack(run, places).length
         size += sum(run.scan.size[place] for place in places)
     return length / max(size, 1)
 

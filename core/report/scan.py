@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from grpo.core.record.browse import OUTCOME
 from grpo.core.record.run_dir import RunDir, read_rollouts, rollout_steps
 
 TEXTS = ("prompt", "completion", "columns", "messages", "info")
 KINDS = ("", "score", "abstain", "failure")  # what a reward made of a completion, by the number that the page reads
-OUTCOME = "outcome."
 
 
 @dataclass(slots=True)
@@ -52,9 +52,9 @@ class Scan:
 
 
 def recorded_steps(run: RunDir) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """Yields the steps of a run with the rows of their files. Raises UsageError if a file was damaged."""
+    """Yields the steps of a run with the rows of their files, but for tokens. UsageError if a file was damaged."""
     for step in rollout_steps(run):
-        yield step, read_rollouts(run, step)
+        yield step, read_rollouts(run, step, tokens=False)
 
 
 def is_failed(row: Mapping[str, Any], rewards: Iterable[str]) -> bool:

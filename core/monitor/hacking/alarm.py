@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from grpo.core.check.shrink import shrink
 from grpo.core.display.progress import Progress
@@ -21,8 +22,8 @@ from grpo.core.monitor.watchdog import Watchdog
 from grpo.core.plan import Plan
 from grpo.core.processes.group import gathered
 from grpo.core.processes.rank import is_first
-from grpo.core.record.browse import Rollout, read_step
-from grpo.core.record.run_dir import RunDir, rollout_steps
+from grpo.core.record.browse import OUTCOME, messages_of, turns_of
+from grpo.core.record.run_dir import RunDir, read_rollouts, rollout_steps
 from grpo.core.scoring.scorer import Scorer
 from grpo.core.text.printable import one_line
 from grpo.core.train.part import Part
@@ -66,7 +67,7 @@ class RunAlarm(Part):
         self._guarded = Watchdog(ALARM, lambda _, text: progress.warned(text))
         self._found: str | None = None
         for step in rollout_steps(run_dir) if is_first() else ():  # it rewinds the record, so others might miss steps
-            self._look(step, map(of_record, read_step(run_dir, step)[1]))
+            self._look(step, map(of_record, read_rollouts(run_dir, step, tokens=False)))
 
     def on_batch(self, batch: Batch) -> dict[str, float]:
         """Looks at a batch, and ends a run that is to end with its first alarm, on all processes alike."""
@@ -157,16 +158,22 @@ def _of_batch(batch: Batch) -> Iterator[Seen]:
         )
 
 
-def of_record(rollout: Rollout) -> Seen:
-    scores = {name: outcome.score for name, outcome in rollout.outcomes.items()}
-    turns = sum(message["role"] == "assistant" for message in rollout.messages) or 1
+def of_record(row: Mapping[str, Any]) -> Seen:
+    """Returns what the alarm saw of a rollout, from a row of its file in `rollouts/`."""
+    names = [key.removeprefix(OUTCOME) for key in row if key.startswith(OUTCOME) and row[key] is not None]
     return Seen(
-        _prompt(rollout.prompt),
-        rollout.completion,
-        rollout.group,
-        rollout.reward,
-        rollout.right,
-        scores,
-        turns,
-        rollout.finish_reason == "length",
+        _asked(row["prompt"]),
+        row["completion"],
+        row["group"],
+        row["reward"],
+        row["right"],
+        {name: row[f"score.{name}"] for name in names},
+        turns_of(row),
+        row["finish_reason"] == "length",
     )
+
+
+@lru_cache(maxsize=64)
+def _asked(prompt: str) -> str:
+    """Returns the text of a recorded prompt, which the members of a group share."""
+    return _prompt(messages_of(prompt))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import combinations, pairwise
 
 from grpo.core.text.stats import mean
@@ -24,6 +25,12 @@ _NUMBER = re.compile(r"\d+")
 _TAG = re.compile(r"</?[\w.-]+>")
 _SIGN = re.compile(r"[^\w\s<>/]")
 _RULE = re.compile(r"([^\w\s]|_)\1+")
+_ASCII = [chr(code) for code in range(128)]
+# For `str.translate`, which takes a tenth of the time of the expressions, on texts of ASCII.
+_LETTERS = "".join(sign.lower() if _WORD.match(sign) else " " for sign in _ASCII)
+_DIGITS = "".join(sign if _NUMBER.match(sign) else " " for sign in _ASCII)
+_NO_DIGIT = {ord(sign): None for sign in _ASCII if not sign.isdigit()}
+_NO_SIGN = {ord(sign): None for sign in _ASCII if not _SIGN.match(sign)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +54,20 @@ def known(number: float | None) -> float | None:
 
 
 def _words(text: str) -> list[str]:
-    return _WORD.findall(text.lower())
+    return text.translate(_LETTERS).split() if text.isascii() else _WORD.findall(text.lower())
+
+
+@lru_cache(maxsize=64)
+def _vocabulary(prompt: str) -> frozenset[str]:
+    """Returns the words of a prompt, which the members of a group share."""
+    return frozenset(_words(prompt[:READ]))
 
 
 def _again(text: str) -> tuple[int, int]:
     """Returns how many pairs of neighbouring words occurred before, and how many there are."""
     words = text.split()
-    pairs = list(pairwise(words))
-    return len(pairs) - len(set(pairs)), len(pairs)
+    pairs = max(0, len(words) - 1)
+    return pairs - len({*pairwise(words)}), pairs
 
 
 def repeated(text: str) -> float:
@@ -85,34 +98,46 @@ def _ends(text: str) -> tuple[str, ...]:
     return (text[:READ], text[-READ:]) if len(text) > READ else (text,)
 
 
-def _answered(text: str) -> float:
-    """Returns the first number of the answer, without its sign; 0 for none."""
-    match = _NUMBER.search(answer_of(text))
+def _first_number(answer: str) -> float:
+    """Returns the first number of an answer, without its sign; 0 for none."""
+    match = _NUMBER.search(answer)
     return 0.0 if match is None else float(match[0][:DIGITS])
 
 
-def _quoted(prompt: str, text: str) -> float:
-    return float(len(set(_words(prompt)) & set(_words(text))))
+FEATURES = (
+    LENGTH,
+    "the number of lines",
+    "the number of words",
+    "the number of numbers",
+    "the number of tags",
+    "the number of signs",
+    "the number of repeated words",
+    "the number of words of the prompt",
+    "the share of digits",
+    "the length of the answer",
+    "the number in the answer",
+)
 
 
-FEATURES: Mapping[str, Callable[[str, str], float]] = {
-    LENGTH: lambda prompt, text: float(len(text)),
-    "the number of lines": lambda prompt, text: float(text.count("\n")),
-    "the number of words": lambda prompt, text: float(len(_words(text))),
-    "the number of numbers": lambda prompt, text: float(len(_NUMBER.findall(text))),
-    "the number of tags": lambda prompt, text: float(len(_TAG.findall(text))),
-    "the number of signs": lambda prompt, text: float(len(_SIGN.findall(text))),
-    "the number of repeated words": lambda prompt, text: float(_again(text)[0]),
-    "the number of words of the prompt": _quoted,
-    "the share of digits": lambda prompt, text: sum(map(str.isdigit, text)) / max(1, len(text)),
-    "the length of the answer": lambda prompt, text: float(len(answer_of(text))),
-    "the number in the answer": lambda prompt, text: _answered(text),
-}
-
-
-def counted(name: str, prompt: str, text: str) -> float:
-    """Returns a feature of a completion, by its name; the length is that of the whole text."""
-    return float(len(text)) if name == LENGTH else FEATURES[name](prompt[:READ], text[:READ])
+def counts_of(prompt: str, text: str) -> dict[str, float]:
+    """Returns all features of a completion by their names; the length is that of the whole text."""
+    read = text[:READ]
+    plain, words, answer = read.isascii(), _words(read), answer_of(read)
+    digits = len(read.translate(_NO_DIGIT)) if plain else sum(map(str.isdigit, read))
+    values = (
+        len(text),
+        read.count("\n"),
+        len(words),
+        len(read.translate(_DIGITS).split() if plain else _NUMBER.findall(read)),
+        len(_TAG.findall(read)),
+        len(read.translate(_NO_SIGN) if plain else _SIGN.findall(read)),
+        _again(read)[0],
+        len(_vocabulary(prompt).intersection(words)),
+        digits / max(1, len(read)),
+        len(answer),
+        _first_number(answer),
+    )
+    return dict(zip(FEATURES, map(float, values), strict=True))
 
 
 def answer_of(text: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from grpo.core.monitor.hacking.features import FEATURES, Seen, correlation, counted, known, parts_of
+from grpo.core.monitor.hacking.features import FEATURES, Seen, correlation, counts_of, known, parts_of
 
 CLEAR = 0.5  # correlation within groups from which something is named
 BETTER = 0.1  # by how much a word has to explain a reward better than a count does
@@ -58,10 +58,9 @@ def _decides(groups: Sequence[Sequence[Seen]], totals: Sequence[Sequence[float]]
 
 def _pays(groups: Sequence[Sequence[Seen]], totals: Sequence[Sequence[float]]) -> tuple[str, float] | None:
     """Returns the count or the word that moves most with the total, and its correlation within groups."""
+    counted = [[counts_of(one.prompt, one.text) for one in group] for group in groups]
     counts = {
-        name: correlation(
-            [([counted(name, o.prompt, o.text) for o in g], t) for g, t in zip(groups, totals, strict=True)]
-        )
+        name: correlation([([each[name] for each in c], t) for c, t in zip(counted, totals, strict=True)])
         for name in FEATURES
     }
     held = [[parts_of(member.text) for member in group] for group in groups]

@@ -33,9 +33,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from statistics import variance
 
-from grpo.core.monitor.hacking.features import FEATURES, Seen, agreement, answer_of, counted, known, repeated, stuck
+from grpo.core.monitor.hacking.features import FEATURES, Seen, agreement, answer_of, counts_of, known, repeated, stuck
 from grpo.core.monitor.hacking.pattern import pattern
 from grpo.core.text.stats import mean
 
@@ -133,7 +132,7 @@ class HackingWatch:
     def look(self, step: int, completions: Sequence[Seen]) -> list[Suspicion]:
         """Returns what is new in this step, of its completions in recorded order."""
         completions = [
-            completion if completion.reward is None else replace(completion, reward=known(completion.reward))
+            completion if completion.reward == known(completion.reward) else replace(completion, reward=None)
             for completion in completions
         ]
         if not completions:
@@ -229,8 +228,9 @@ class HackingWatch:
         learns = self._rise(lambda past: past.rights) > ROSE
         agreements = [agreed for past in self._recent for agreed in past.agreements]
         fine = learns and bool(agreements) and mean(agreements) >= RELATED
+        counts = _counts(now)
         for name in FEATURES:
-            enough = self._enough(f"surface {name}", ORDERED, _ordered(now, name), len(FEATURES))
+            enough = self._enough(f"surface {name}", ORDERED, _ordered(counts, name), len(FEATURES))
             if enough and rises and not fine:
                 yield "surface", f"{name} predicts the order of rewards within groups, while the reward rises."
                 return
@@ -403,7 +403,8 @@ def _closed(gap: float, whole: float) -> float:
 
 
 def _error(values: Sequence[float]) -> float:
-    return float((variance(values) / len(values)) ** 0.5)
+    middle = mean(values)
+    return math.sqrt(math.fsum((value - middle) ** 2 for value in values) / (len(values) - 1) / len(values))
 
 
 def _alike(groups: Sequence[Sequence[Seen]]) -> Iterator[float]:
@@ -414,15 +415,23 @@ def _alike(groups: Sequence[Sequence[Seen]]) -> Iterator[float]:
             yield mean([float(answer == other) for answer in answers for other in others])
 
 
-def _ordered(step: _Step, name: str) -> list[float]:
+Counts = Sequence[tuple[Sequence[float], Sequence[Mapping[str, float]]]]  # rewards and features of groups
+
+
+def _counts(step: _Step) -> Counts:
+    """Returns the rewards and features of the groups whose rewards have an order."""
+    paid = [[member for member in group if member.reward is not None] for group in step.groups]
+    return [
+        ([member.reward or 0.0 for member in group], [counts_of(member.prompt, member.text) for member in group])
+        for group in paid
+        if len({member.reward for member in group}) > 1
+    ]
+
+
+def _ordered(groups: Counts, name: str) -> list[float]:
     """Returns, of each group, the share of pairs with different rewards that a count puts into the same order."""
-    ordered = []
-    for group in step.groups:
-        known = [
-            (member.reward, counted(name, member.prompt, member.text)) for member in group if member.reward is not None
-        ]
-        ordered.append(agreement([reward for reward, _ in known], [count for _, count in known]))
-    return [share for share in ordered if share is not None]
+    shares = [agreement(rewards, [each[name] for each in counts]) for rewards, counts in groups]
+    return [share for share in shares if share is not None]
 
 
 def _repeats(member: Seen) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import queue
 import sys
 import threading
@@ -51,12 +52,12 @@ def access() -> Iterator[Access]:
 
 def played(agent: str, access: Access, folder: Path, grade: str, kill: bool = False) -> AgentExit:
     """Plays an episode of a task by an agent; the grader and the script lie side by side on the host."""
-    task = folder / "tasks" / "one"
-    (task / "grader").mkdir(parents=True)
-    (task / "instruction.md").write_text("Write 42 into answer.txt.", encoding="utf-8")
-    (task / "grader" / "grade.sh").write_text(grade, encoding="utf-8")
+    tasks = folder / "tasks.jsonl"
+    tasks.write_text(
+        f"{json.dumps({'instruction': 'Write 42 into answer.txt.', 'grader': grade})}\n" * 2, encoding="utf-8"
+    )
     host = Host.discover()
-    env = host.env(f"shell:{folder}/tasks")
+    env = host.env(f"shell:{tasks}")
     rows = env.rows("train")
     assert rows is not None
     prompt = ({"role": "user", "content": "Write 42 into answer.txt."},)
@@ -136,14 +137,14 @@ def test_a_program_that_kills_everything_is_graded_as_it_stands(access: Access, 
 
 
 def test_an_episode_that_cannot_be_opened_is_a_failure_and_no_zero(access: Access, tmp_path: Path) -> None:
-    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks.jsonl").touch()
     host = Host.discover()
-    env = host.env(f"shell:{tmp_path}/tasks")
+    env = host.env(f"shell:{tmp_path}/tasks.jsonl")
     left: queue.Queue[AgentExit] = queue.Queue()
     programs = SessionPrograms(host.agent(script(tmp_path, "print(1)")), [env])
-    episode = Episode(0, (), {}, None, {"options": {"row": {"folder": str(tmp_path / "nowhere")}}}, env=env.name)
+    episode = Episode(0, (), {}, None, {"options": {"row": {"instruction": "no grader"}}}, env=env.name)
     programs.start(1, episode, access, left.put)
     broken = left.get(timeout=PATIENCE)
     programs.close()
     assert (broken.code, broken.outside, broken.graded) == (None, True, None)
-    assert "a task needs the file" in broken.problem
+    assert "the column 'grader' must hold text" in broken.problem

@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 import json
 import random
+import re
 
 import pytest
 
 from grpo.core.monitor.hacking import features as surface
-from grpo.core.monitor.hacking.features import READ, answer_of, repeated, stuck
+from grpo.core.monitor.hacking.features import READ, answer_of, counts_of, repeated, stuck
 
 NOISE = random.Random(0)
 HONEST = {
@@ -69,3 +70,17 @@ def test_words_repeat_themselves_after_the_characters_that_are_read_first() -> N
 )
 def test_an_answer_is_the_last_line_that_says_something(text: str, answer: str) -> None:
     assert answer_of(text) == answer
+
+
+def test_counts_of_ascii_are_those_of_the_same_text_in_wide_letters_and_of_the_expressions() -> None:
+    chance = random.Random(5)
+    signs = [chr(code) for code in range(128)]
+    for _ in range(200):
+        text = "".join(chance.choice(signs) for _ in range(chance.randrange(200)))
+        plain, wide = counts_of(text, text), counts_of(text, f"{text} \u0416")  # one more word, and no longer ASCII
+        assert plain["the number of words"] == len(re.findall(r"[^\W\d_]+", text)) == wide["the number of words"] - 1
+        for name in ("the number of numbers", "the number of tags", "the number of signs", "the number of lines"):
+            assert plain[name] == wide[name]
+        assert plain["the number of words of the prompt"] == wide["the number of words of the prompt"]
+        assert plain["the number of numbers"] == len(re.findall(r"\d+", text))
+        assert plain["the share of digits"] * max(1, len(text)) == pytest.approx(sum(map(str.isdigit, text)))
