@@ -129,11 +129,7 @@ def _program(before: str, base: str, body: str, names: tuple[str, ...]) -> str:
 async def paid_cheats(sandbox: str, task: Task, *, memory: int, **options: Any) -> tuple[str, ...]:
     """Returns what the cheats do that pass every test of a task; a task with one is weak.
 
-    Args:
-        sandbox: the SPEC of the sandbox in which programs run.
-        task: what a program must do.
-        memory: memory of a program, in bytes.
-        options: those of `judge`.
+    The options are those of `judge`.
 
     Raises:
         TransientError: a sandbox failed.

@@ -43,12 +43,6 @@ _REPORT_BYTES = 16 * 2**20
 async def judge_tests(pool: SandboxPool, program: str, plan: Plan, *, allowance: Allowance) -> CodeResult:
     """Judges a solution by prepared tests.
 
-    Args:
-        pool: where to run them.
-        program: the solution.
-        plan: the tests.
-        allowance: time, memory, and whether to stop early.
-
     Raises:
         TransientError: a sandbox failed.
         UnusableTests: the tests cannot be judged.
