@@ -4,8 +4,8 @@ Tests that ask for little cannot be defended by any judge, so a task that pays a
 cheats are the same for every task and read nothing of its tests but the names that a solution must define. They are
 judged side by side, each up to the first test that it fails, once for each task and process.
 
-A panel takes the processor time of about 4 honest programs of the task where they print (40 ms), of 12 where functions
-are called with plain data (0.12 s), and of 40 where tests and program share a process (0.6 s).
+A panel takes the processor time of about 15 honest programs of the task where they print (40 ms) or functions are
+called with plain data (60 ms), and of 20 where tests and program share a process (0.5 s).
 """
 
 from __future__ import annotations
