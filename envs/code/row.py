@@ -21,8 +21,7 @@ def read_code_row(row: object, where: str, *, question: str = "", system: str = 
     """Returns what the episode of a row shows.
 
     Args:
-        row: the row.
-        where: its place, for messages.
+        row, where: the row, and its place for messages.
         question: the column with the task; "" for the first that there is of those that data sets use.
         system: the system message.
         shown: how many of the row's assertions the question shows, as MBPP's do not say what the function is called.

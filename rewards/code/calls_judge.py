@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from grpo.plugins.sandbox_job import Job, SandboxPool
+from grpo.plugins.sandbox_job import SandboxPool
 from grpo.rewards.code.allowance import Allowance
 from grpo.rewards.code.guest.plain import decode, encode
-from grpo.rewards.code.guest_program import arguments, guest, preloaded_by
+from grpo.rewards.code.guest_program import guest_job
 from grpo.rewards.code.known_calls import KnownCall
 from grpo.rewards.code.results import CodeResult, UnitResult, all_failed, failed_loading
 from grpo.rewards.code.tests_plan import Plan
@@ -30,10 +30,9 @@ async def judge_known_calls(pool: SandboxPool, program: str, plan: Plan, allowan
         for unit in plan.known
         for at, call in enumerate(unit)
     ]
-    orders = arguments(program=program, seconds=seconds, setup=plan.setup, names=plan.names, calls=calls)
+    orders = {"program": program, "seconds": seconds, "setup": plan.setup, "names": plan.names, "calls": calls}
     profile = "pytest" if "pytest" in program else "python"
-    job = Job(guest("served", preloaded_by(pool)), stdin=orders, limits=quick.limits(), profile=profile)
-    [result] = await pool.run([job])
+    [result] = await pool.run([guest_job(pool, "served", orders, limits=quick.limits(), profile=profile)])
     if result.outcome != "exited" or result.exit_code != 0:
         return None
     loaded, *answers = result.stdout.splitlines() or [b""]

@@ -27,11 +27,9 @@ _END_TOKENS = re.compile(r"(?:\s*(?:<\|[a-z_]{1,30}\|>|</s>|<eos>|<end_of_turn>)
 
 
 def program_of(completion: str, *wanted: str) -> str | None:
-    """Returns the program that a completion offers.
+    """Returns the program that a completion offers, which is to define the wanted functions and classes.
 
-    Args:
-        completion: the text.
-        wanted: the functions and classes asked for, as far as they are known; methods of `Solution` will do.
+    Methods of `Solution` will do.
     """
     wanted = tuple(filter(None, wanted))
     text = completion.replace("\r\n", "\n")

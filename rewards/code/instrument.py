@@ -110,13 +110,7 @@ class Instrument(ast.NodeTransformer):
         return frame  # type: ignore[no-any-return]
 
     def unit(self, number: int, body: list[ast.stmt], *, sure: bool = True) -> list[ast.stmt]:
-        """Returns the statements of a unit, rewritten.
-
-        Args:
-            number: the unit.
-            body: its statements.
-            sure: they run whenever the unit passes.
-        """
+        """Returns the statements of a unit, rewritten; `sure` where they run whenever the unit passes."""
         self._unit, self._assertions = number, []
         self._changing = _asks_for_change(body, self._names | self._methods)
         self._pinned_names = _pinned_names(body)

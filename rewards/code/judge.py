@@ -26,14 +26,7 @@ async def judge(
 ) -> tuple[str | None, CodeResult]:
     """Returns the program of a completion, or None when it has none, and how it did.
 
-    Args:
-        pool: where programs run.
-        completion: the text.
-        task: what the program must do.
-        comparison: how outputs are compared.
-        tolerance: by how much numbers may differ with comparison="float".
-        assurance: "split" refuses tests that have to run in one process with the solution.
-        allowance: time, memory, and whether to stop at the first test that fails.
+    With `assurance="split"` tests that have to run in one process with the solution are refused.
 
     Raises:
         TransientError: a sandbox failed.

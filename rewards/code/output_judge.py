@@ -7,10 +7,10 @@ it ends by itself with status 0 and the whole of what it printed is what was exp
 from __future__ import annotations
 
 from grpo.plugins.errors import TransientError
-from grpo.plugins.sandbox_job import Job, JobResult, SandboxPool
+from grpo.plugins.sandbox_job import JobResult, SandboxPool
 from grpo.rewards.code.allowance import Allowance
 from grpo.rewards.code.comparison import Comparison, agrees
-from grpo.rewards.code.guest_program import preloaded_by, printing_program
+from grpo.rewards.code.guest_program import printing_job
 from grpo.rewards.code.results import OUTCOME_OF_JOB, SYNTAX_ERRORS, CodeResult, UnitResult
 from grpo.rewards.code.task import Task
 
@@ -35,8 +35,7 @@ async def judge_outputs(
     Raises:
         TransientError: a sandbox failed.
     """
-    source = printing_program(preloaded_by(pool), source=program)
-    jobs = [Job(source, stdin=given, limits=allowance.limits()) for given in task.inputs]
+    jobs = [printing_job(pool, program, stdin=given, limits=allowance.limits()) for given in task.inputs]
     tests: list[UnitResult] = []
     degraded: set[str] = set()
     size = 1

@@ -4,8 +4,8 @@ Tests that ask for little cannot be defended by any judge, so a task that pays a
 cheats are the same for every task and read nothing of its tests but the names that a solution must define. They are
 judged side by side, each up to the first test that it fails, once for each task and process.
 
-A panel takes the processor time of about 4 honest programs of the task where they print (40 ms), of 12 where functions
-are called with plain data (0.12 s), and of 40 where tests and program share a process (0.6 s).
+A panel takes the processor time of about 15 honest programs of the task where they print (40 ms) or functions are
+called with plain data (60 ms), and of 20 where tests and program share a process (0.5 s).
 """
 
 from __future__ import annotations
@@ -129,11 +129,7 @@ def _program(before: str, base: str, body: str, names: tuple[str, ...]) -> str:
 async def paid_cheats(sandbox: str, task: Task, *, memory: int, **options: Any) -> tuple[str, ...]:
     """Returns what the cheats do that pass every test of a task; a task with one is weak.
 
-    Args:
-        sandbox: the SPEC of the sandbox in which programs run.
-        task: what a program must do.
-        memory: memory of a program, in bytes.
-        options: those of `judge`.
+    The options are those of `judge`.
 
     Raises:
         TransientError: a sandbox failed.

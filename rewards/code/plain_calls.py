@@ -36,13 +36,7 @@ _NO_VALUES = words("islice takewhile dropwhile next iter callable type hash id g
 
 
 def calls_only(every: Sequence[ast.stmt], setup: Sequence[ast.stmt], names: set[str]) -> bool:
-    """Returns whether tests are of that kind.
-
-    Args:
-        every: the tests.
-        setup: the definitions that come with them.
-        names: the globals that the solution must define.
-    """
+    """Returns whether tests are of that kind, given the definitions that come with them and the solution's globals."""
     return _Reader(every, setup, names).plain()
 
 

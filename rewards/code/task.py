@@ -79,11 +79,7 @@ class Task:
 
 
 def task_of(row: Columns, *, tolerance: float = 0.0) -> Task:
-    """Returns the task of a row.
-
-    Args:
-        row: its columns.
-        tolerance: by how much a float may differ where a call's result is compared.
+    """Returns the task of a row; where a call's result is compared, a float may differ by the tolerance.
 
     Raises:
         DatasetError: the row has no tests.

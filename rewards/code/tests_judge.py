@@ -22,7 +22,7 @@ from typing import Any
 from grpo.plugins.errors import TransientError
 from grpo.plugins.sandbox_job import TROUBLE, Job, JobResult, Limits, SandboxPool
 from grpo.rewards.code.allowance import PATIENCE, Allowance, retry_lock, starved
-from grpo.rewards.code.guest_program import arguments, guest, preloaded_by
+from grpo.rewards.code.guest_program import guest_job
 from grpo.rewards.code.results import (
     OUTCOME_OF_JOB,
     Assurance,
@@ -42,12 +42,6 @@ _REPORT_BYTES = 16 * 2**20
 
 async def judge_tests(pool: SandboxPool, program: str, plan: Plan, *, allowance: Allowance) -> CodeResult:
     """Judges a solution by prepared tests.
-
-    Args:
-        pool: where to run them.
-        program: the solution.
-        plan: the tests.
-        allowance: time, memory, and whether to stop early.
 
     Raises:
         TransientError: a sandbox failed.
@@ -162,7 +156,7 @@ class _Run:
             UnusableTests: the tests cannot be judged.
         """
         nonce = secrets.token_hex(16)
-        [result] = await pool.run([self._pair(nonce, preloaded_by(pool))])
+        [result] = await pool.run([self._pair(nonce, pool)])
         peer = result.peer
         if peer is None:
             raise TransientError(f"the sandbox failed ({result.outcome}): {result.reason or 'it runs no peers'}")
@@ -190,7 +184,7 @@ class _Run:
         _conclude(report, lines[-1] if lines else ["silent"], result, peer, self.allowance, self.patience)
         return report
 
-    def _pair(self, nonce: str, preloaded: bool) -> Job:
+    def _pair(self, nonce: str, pool: SandboxPool) -> Job:
         """Returns the trusted side, with the side of the solution as its peer.
 
         Their orders are fields of the plan and of this run; moreover nonce: the secret of the report; token: the secret
@@ -224,14 +218,14 @@ class _Run:
         if plan.kind == "calls":
             trusted |= {**tests, "numbers": plan.numbers, "in_place": plan.in_place}
             theirs |= {"setup": plan.setup, "names": plan.names, "calls": []}
-            peer = Job(guest("served", preloaded), stdin=arguments(**theirs), limits=limits, profile=profile)
-            return Job(guest("calling", preloaded), stdin=arguments(**trusted), limits=own, profile=library, peer=peer)
+            peer = guest_job(pool, "served", theirs, limits=limits, profile=profile)
+            return guest_job(pool, "calling", trusted, limits=own, profile=library, peer=peer)
         token = secrets.token_hex(16)
         trusted |= {"literals": prepared.literals, "required": prepared.required, "several": prepared.several}
         trusted |= {"forgiving": plan.forgiving, "token": token, "seed": secrets.randbits(32)}
         theirs |= {**tests, "token": token, "pytest": plan.pytest, "items": dict(plan.items), "modules": plan.modules}
-        peer = Job(guest("together", preloaded), stdin=arguments(**theirs), limits=limits, profile=profile)
-        return Job(guest("keeping", preloaded), stdin=arguments(**trusted), limits=own, profile="python", peer=peer)
+        peer = guest_job(pool, "together", theirs, limits=limits, profile=profile)
+        return guest_job(pool, "keeping", trusted, limits=own, profile="python", peer=peer)
 
 
 def _note(report: _Report, place: int, ended: UnitResult) -> None:

@@ -28,7 +28,6 @@ class Solution:
     """The functions of the solution, and what is known of the unit that calls them.
 
     Args:
-        channel: the socket to the solution.
         in_place: what a call does to its arguments shows here, as the tests look at them afterwards.
         numbers: the tests say nothing of what is not a number, so that an answer that is none is wrong.
         names: the tests say nothing of names that are not defined, so that such a program is wrong whatever they catch.

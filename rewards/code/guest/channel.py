@@ -54,11 +54,7 @@ def silence() -> None:
 
 
 def reporter(nonce: str) -> Callable[[list[Any]], None]:
-    """Returns what writes a line of the report to standard output, to which nothing else writes from now on.
-
-    Args:
-        nonce: the secret of the run, with which each line begins.
-    """
+    """Returns what writes a line to standard output, to which nothing else writes then; it begins with the nonce."""
     output = os.dup(1)
     silence()
 

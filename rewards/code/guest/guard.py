@@ -49,9 +49,7 @@ def looks_around(source: str) -> str:
 def install(files: tuple[str, ...], refused: Callable[[str], None]) -> Callable[[bool], None]:
     """Installs the hook; returns what switches it on and off, which only the judge has.
 
-    Args:
-        files: beginnings of the paths of the standard library.
-        refused: is told what the solution asked for, before it gets a `PermissionError`.
+    `files` are beginnings of the paths of the standard library. `refused` gets what the solution asked for.
     """
     frame_of = sys._getframe
     judge = (install.__code__.co_filename, frame_of(1).f_code.co_filename)

@@ -26,11 +26,7 @@ def new_module() -> types.ModuleType:
 
 
 def run_source(module: types.ModuleType, source: str, file: str = FILE) -> dict[str, Any]:
-    """Runs a source text in a module, with the customary names that it mentions; returns these.
-
-    Raises:
-        BaseException: what the program raises, `SystemExit` included.
-    """
+    """Runs a source text in a module, with the customary names that it mentions, and returns these."""
     space = vars(module)
     code = compile(source, file, "exec", dont_inherit=True)
     offered = {name: value for name, value in customary(code).items() if name not in space}
@@ -42,13 +38,7 @@ def run_source(module: types.ModuleType, source: str, file: str = FILE) -> dict[
 def asked_for(module: types.ModuleType, name: str, given: dict[str, Any]) -> Any:
     """Returns the global of that name, or a function that calls the method of that name of a new `Solution`.
 
-    Args:
-        module: the solution.
-        name: what the tests ask for.
-        given: what stood in the module before the program ran, which is not the program's.
-
-    Raises:
-        NameError: the program has neither.
+    What stood in the module before the program ran (`given`) is not the program's. Raises NameError for neither.
     """
     space = vars(module)
     own = name in space and space[name] is not given.get(name, space)

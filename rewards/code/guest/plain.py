@@ -90,14 +90,9 @@ _MAKING = {tag: make for tag, _, make in _KINDS.values()}
 
 
 def encode(value: Any, *, convert: bool = False) -> Any:
-    """Returns a value as JSON can hold it.
+    """Returns a value as JSON can hold it; raises NotPlain for what is no plain data, too deep or too large.
 
-    Args:
-        value: the value.
-        convert: subclasses of plain types cross as the data that they hold, and iterators as their items.
-
-    Raises:
-        NotPlain: it is no plain data, too deep or too large.
+    With `convert` subclasses of plain types cross as the data that they hold, and iterators as their items.
     """
     left = [MOST_VALUES]
 
@@ -161,11 +156,7 @@ def _raw(value: Any, base: Any) -> Any:
 
 
 def decode(wire: Any) -> Any:
-    """Returns the value of what `encode` wrote.
-
-    Raises:
-        Malformed: it is nothing that `encode` writes.
-    """
+    """Returns the value of what `encode` wrote; raises Malformed for anything else."""
     try:
         return _read(wire, 0)
     except Malformed:
