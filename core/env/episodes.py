@@ -311,7 +311,7 @@ def _started(
                 if describe_tools and found:  # it may first have them in an episode
                     tools = envs.call({0: partial(_schemas, env.name)})[0]
     if isinstance(tools, Raised):
-        raise tools.error
+        raise _not_started(env, tools, "its tools")
     if asked is not None:
         found = [replace(one, asked=asked[number]) for one, number in zip(found, wanted, strict=True)]
     return tuple(replace(episode, tools=tools) for episode in found) if tools else tuple(found), tools
