@@ -37,8 +37,8 @@ def grpo_envs() -> list[EnvSpec]:
     from grpo.envs.email.spec import EMAIL
     from grpo.envs.gsm8k.spec import GSM8K
     from grpo.envs.guess.spec import guess
-    from grpo.envs.mcp.spec import MCP
     from grpo.envs.gym.spec import GYM
+    from grpo.envs.mcp.spec import MCP
     from grpo.envs.openenv.spec import OPENENV
     from grpo.envs.python_tool.spec import PYTHON_TOOL
     from grpo.envs.reasoning_gym.spec import REASONING_GYM
