@@ -18,6 +18,7 @@ _PLACES = {
     "email-v1": "email.spec:EMAIL",
     "gsm8k-v1": "gsm8k.spec:GSM8K",
     "guess-v1": "guess.spec:guess",
+    "mcp-v1": "mcp.spec:MCP",
     "python-tool-v1": "python_tool.spec:PYTHON_TOOL",
     "rows-v1": "rows.spec:ROWS",
     "wordle-v1": "wordle.spec:wordle",
@@ -37,11 +38,11 @@ def grpo_envs() -> list[EnvSpec]:
     from grpo.envs.gsm8k.spec import GSM8K
     from grpo.envs.guess.spec import guess
     from grpo.envs.gym.spec import GYM
+    from grpo.envs.mcp.spec import MCP
     from grpo.envs.openenv.spec import OPENENV
     from grpo.envs.python_tool.spec import PYTHON_TOOL
     from grpo.envs.reasoning_gym.spec import REASONING_GYM
     from grpo.envs.rows.spec import ROWS
-    from grpo.envs.rows.with_server import MCP
     from grpo.envs.shell.spec import HARBOR, SHELL
     from grpo.envs.textarena.spec import TEXTARENA
     from grpo.envs.trl.spec import TRL

@@ -307,7 +307,7 @@ def _started(
                 if describe_tools and started:  # it may first have them in an episode
                     tools = envs.call({0: partial(_schemas, env.name)})[0]
     if isinstance(tools, Raised):
-        raise tools.error
+        raise _not_started(env, tools, "its tools")
     if asked is not None:
         started = [replace(episode, asked=asked[number]) for episode, number in zip(started, wanted, strict=True)]
     return tuple(replace(episode, tools=tools) for episode in started) if tools else tuple(started), tools

@@ -19,7 +19,7 @@ from grpo.plugins.errors import NotInstalled, OptionError, PluginNotFound, did_y
 EXTRA = "mcp"
 FOLDER = "{folder}"
 """Stands for the working directory of the episode's server, in its arguments and variables."""
-STARTING = 60.0
+STARTING = 50.0
 """Seconds for a server to start and to list its tools."""
 ALIVE = 5.0
 """Seconds for a server that did not answer a call to answer that it is there."""

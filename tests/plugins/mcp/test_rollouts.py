@@ -34,7 +34,7 @@ def test_a_rollout_calls_its_own_server_and_ends_with_an_answer() -> None:
     episodes = episodes_of(env, "train", limit=3, unbounded=3)
     settings = RolloutSettings(max_completion_length=60, max_turns=9, max_rollout_length=1000)
     player = player_of(env, settings, tokenizer, episodes)
-    assert player.limits.seconds == 125.0  # the start, the call and a last sign of life, and not rollout.step_timeout
+    assert player.limits.seconds == 115.0  # the start, the call and a last sign of life, and not rollout.step_timeout
     prompts = encode_episodes(tokenizer, episodes)
     lines = [
         [calling("count"), calling("count") + calling("fails"), "<answer>\n1\n</answer>"],
