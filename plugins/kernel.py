@@ -14,11 +14,11 @@ NEWNS, NEWCGROUP, NEWUTS, NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x0800000
 NEWUSER, NEWPID, NEWNET = 0x10000000, 0x20000000, 0x40000000
 
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_NOATIME = 1, 2, 4, 8, 32, 1024
-MS_REC, MS_PRIVATE = 16384, 1 << 18
+MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
 MNT_DETACH = 2
 ATTR_RDONLY, ATTR_NOSUID, ATTR_NODEV = 1, 2, 4
 
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_KEEPCAPS, PR_CAPBSET_DROP = 1, 4, 8, 24
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_KEEPCAPS, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER = 1, 4, 8, 24, 36
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, PR_CAP_AMBIENT = 38, 22, 47
 _SECCOMP_MODE_FILTER = 2
 _AMBIENT_RAISE = 2
@@ -28,13 +28,12 @@ LAST_CAPABILITY = 63
 
 LINUX = sys.platform == "linux"
 MACHINE = os.uname().machine
-# These calls have one number on every architecture; only pivot_root and capset predate that rule.
+# These calls have one number on every architecture; only pivot_root predates that rule.
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 _CLOSE_RANGE = 436
 _AT_RECURSIVE = 0x8000
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}.get(MACHINE, -1)
-_CAPSET = {"x86_64": 126, "aarch64": 91}.get(MACHINE, -1)
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _syscall = _libc.syscall
@@ -45,8 +44,8 @@ _prctl = _libc.prctl if LINUX else _libc.getpid  # so that other systems import 
 _prctl.argtypes = (ctypes.c_int, *(ctypes.c_ulong,) * 4)
 _call_with_numbers = _libc["syscall"]
 _call_with_numbers.argtypes = (ctypes.c_long, *(ctypes.c_ulong,) * 3)
-_call_with_bytes = _libc["syscall"]
-_call_with_bytes.argtypes = (ctypes.c_long, *(ctypes.c_char_p,) * 2)
+_capset = _libc.capset if LINUX else _libc["getpid"]
+_capset.argtypes = (ctypes.c_char_p,) * 2
 
 
 def _call(name: str, number: int, *arguments: object) -> int:
@@ -85,7 +84,7 @@ def unshare(flags: int) -> None:
 
 
 def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
-    arguments = [ctypes.c_char_p(text.encode()) for text in (source, target, kind)]
+    arguments = [ctypes.c_char_p(os.fsencode(text)) for text in (source, target, kind)]
     _checked(f"mount {target}", _libc.mount(*arguments, ctypes.c_ulong(flags), ctypes.c_char_p(data.encode())))
 
 
@@ -119,6 +118,14 @@ def _mount_setattr(tree: int, attributes: bytes, below: int = 0) -> None:
     _call("mount_setattr", _MOUNT_SETATTR, tree, ctypes.c_char_p(b""), empty_path | below, attributes, size)
 
 
+def set_mount_attributes(path: str, *, below: bool = False, add: int = 0, remove: int = 0) -> None:
+    """Changes the attributes of a mount, or of all that is mounted below it, too (Linux 5.12)."""
+    attributes = struct.pack("=QQQQ", add, remove, 0, 0)
+    size = ctypes.c_size_t(len(attributes))
+    flags, name = _AT_RECURSIVE if below else 0, ctypes.c_char_p(os.fsencode(path))
+    _call(f"mount_setattr {path}", _MOUNT_SETATTR, -100, name, flags, attributes, size)
+
+
 def attach(tree: int, target: str) -> None:
     """Puts a detached mount into the tree and closes its descriptor."""
     from_empty_path = 4
@@ -144,14 +151,14 @@ def set_capabilities(mask: int) -> None:
     """Makes the effective, permitted and inheritable capabilities the bits of `mask`."""
     low, high = mask & 0xFFFFFFFF, mask >> 32
     sets = struct.pack("=6I", low, low, low, high, high, high) if mask else _NO_CAPABILITIES
-    _checked("capset", int(_call_with_bytes(_CAPSET, _OWN_CAPABILITIES, sets)))
+    _checked("capset", int(_capset(_OWN_CAPABILITIES, sets)))
 
 
 def set_effective_capabilities(mask: int) -> None:
     """Changes which of all capabilities of this process are in force; it keeps the right to change them again."""
     full = 2**32 - 1
     sets = struct.pack("=6I", mask & full, full, 0, mask >> 32 & full, full, 0)
-    _checked("capset", int(_call_with_bytes(_CAPSET, _OWN_CAPABILITIES, sets)))
+    _checked("capset", int(_capset(_OWN_CAPABILITIES, sets)))
 
 
 def keep_capabilities_over_exec(mask: int) -> None:

@@ -75,7 +75,7 @@ def _javascript() -> Profile | None:
         return None
     node = os.path.realpath(node)
     try:
-        libraries = _libraries_of(node)
+        libraries = libraries_of(node)
     except (OSError, subprocess.SubprocessError):
         return None
     mounts, links = library_mounts(libraries)
@@ -87,7 +87,7 @@ def _javascript() -> Profile | None:
     return Profile("main.js", (), command, tuple(shown.items()), tuple(links), 16, True)
 
 
-def _libraries_of(program: str) -> list[str]:
+def libraries_of(program: str) -> list[str]:
     """Returns the shared libraries that a program maps when it starts."""
     loader = program_loader(program)
     if not loader:

@@ -12,7 +12,9 @@ import gc
 import os
 import signal
 import socket
+import tarfile
 import traceback
+from pathlib import Path
 from typing import Any, NoReturn
 
 from grpo.plugins import kernel
@@ -28,8 +30,6 @@ _PATIENCE = 10  # seconds for sessions whose owner is gone
 def main(descriptor: int, owner: int) -> None:
     """Serves until the socket closes; `owner`: the process of the pool."""
     channel = socket.socket(fileno=descriptor)
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:
-        score.write("500")  # when memory runs out, the kernel shall end sessions first
     os.umask(0o022)
     gc.collect()
     gc.freeze()
@@ -56,16 +56,17 @@ def _keep(control: socket.socket, launcher: int) -> NoReturn:
     """Makes the namespaces of a session and waits for the end of their process 1."""
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        message, _ = receive(control)
+        message, files = receive(control)
         plan: dict[str, Any] = message
-        groups = [os.open(f"{folder}/cgroup.procs", os.O_WRONLY) for folder in plan["cgroups"]]
+        for folder in plan["cgroups"]:
+            Path(folder, "cgroup.procs").write_text("0", encoding="ascii")
         try:
             # What root shows may lie where the session's user cannot look; others may take copies only below.
             shown = root.shown(plan) if os.geteuid() == 0 else None
             _enter(plan, launcher)
             first = os.fork()
             if first == 0:
-                _become_first(control, plan, groups, shown)
+                _become_first(control, plan, shown, files[0] if files else -1)
         except OSError as error:
             send(control, {"error": f"{error}"})
             os._exit(1)
@@ -95,19 +96,17 @@ def _enter(plan: dict[str, Any], launcher: int) -> None:
             file.write(text)
 
 
-def _become_first(
-    control: socket.socket, plan: dict[str, Any], groups: list[int], shown: root.Shown | None
-) -> NoReturn:
+def _become_first(control: socket.socket, plan: dict[str, Any], shown: root.Shown | None, files: int) -> NoReturn:
     try:
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         os.setsid()
         kernel.mount("none", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
-        root.build(plan, shown or root.shown(plan))
+        processes = root.build(plan, shown or root.shown(plan))
         socket.sethostname("session")
         if not plan["network"]:
             root.raise_loopback()
-        serve(control, plan, groups)
-    except OSError as error:
+        serve(control, plan, processes, files)
+    except (OSError, tarfile.TarError) as error:
         with contextlib.suppress(OSError):
             send(control, {"error": f"{error}"})
     except BaseException:

@@ -11,14 +11,10 @@ if TYPE_CHECKING:
 
 
 @session(version=1)
-def local(*, allow_degraded: bool = False) -> SessionPool:
+def local() -> SessionPool:
     """Opens sessions on this machine, in namespaces: its programs read-only, with files and processes of their own.
 
     Needs Linux that allows user namespaces. There is no network but 127.0.0.1 of the session. Files are kept in memory.
-
-    Args:
-        allow_degraded: run although a limit on the memory of all programs together is missing, which needs control
-            groups; the memory is then added up ten times a second.
 
     Raises:
         SandboxUnavailable: this machine does not allow it; the message says what is missing and what to do.

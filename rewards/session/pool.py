@@ -27,6 +27,8 @@ from grpo.rewards.session.wire import receive, send
 _FIRST_USER = 0x68000000  # far from any account, and from those of sandboxes
 _USERS = 0x07000000
 _START_SECONDS = 60.0
+_OWN_MEMORY = 64 * 2**20  # of process 1, which files in memory must leave room for
+_EXPIRED = "the time of the session is up"
 _LAST_WORDS = 10.0  # seconds for a launcher that ends its sessions
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _serial = itertools.count(os.getpid() * 64)
@@ -75,14 +77,12 @@ class LocalPool:
         lacking = [path for path in job.shared if not os.path.isabs(path) or not os.path.exists(path)]
         if lacking:
             raise SessionError(f"{lacking[0]!r} cannot be shared with a session: it is not an absolute path of a file.")
-        group = cgroup.Group(cgroup.places()) if cgroup.places() else None
+        group = _group(job)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            if group:
-                group.limit(job.limits.memory_bytes)
             with theirs:
                 self._launch(theirs.fileno())
-            send(ours, _plan(job, group))
+            send(ours, _plan(job, group), [files] if files >= 0 else [])
             ours.settimeout(_START_SECONDS)
             answer, listeners = receive(ours)
             if "ready" not in answer:
@@ -99,12 +99,6 @@ class LocalPool:
         session = LocalSession(self, job, ours, group)
         for listener, address in zip(listeners, job.reach.values(), strict=True):
             self.proxy.serve(socket.socket(fileno=listener), address)
-        try:
-            if files >= 0:
-                session.unpack(files)
-        except BaseException:
-            session.close()
-            raise
         with self._lock:
             self._sessions.add(session)
         return session
@@ -175,16 +169,15 @@ class LocalSession:
         try:
             os.lseek(given, 0, os.SEEK_SET)
             try:
-                answers, refused = self._begin(argv, env, directory, [given, *writes])
+                if refused := _unfit(argv):
+                    return Exit(None, problem=refused)
+                answers = self._begin(argv, env, directory, [given, *writes], confirm=False)
             finally:
                 for descriptor in (given, *writes):
                     os.close(descriptor)
-            if answers is None:
-                expired = not refused
-                return Exit(None, timed_out=expired, problem=refused or "the time of the session is up")
             for descriptor in reads:
                 os.set_blocking(descriptor, False)
-            process = _Running(answers, self)
+            process = _Running(answers)
             collector = Collector(reads, self._job.limits.output_bytes)
             timed_out = not collector.until(answers.fileno(), timeout, process.hear)
             if timed_out:
@@ -192,6 +185,9 @@ class LocalSession:
                 collector.until(answers.fileno(), None, process.hear)
             collector.rest()
             stdout, stderr = map(bytes, collector.texts)
+            if problem := process.refused():
+                expired = problem == _EXPIRED
+                return Exit(None, timed_out=expired, problem=problem)
             code, over = process.ending()
             return Exit(
                 code,
@@ -210,9 +206,14 @@ class LocalSession:
         """Starts a command. Raises SessionError, SessionLost."""
         (in_read, in_write), (out_read, out_write), (err_read, err_write) = (os.pipe() for _ in range(3))
         try:
-            answers, refused = self._begin(argv, env, directory, [in_read, out_write, err_write])
-            if answers is None:
-                raise SessionError(f"{refused or 'the time of the session is up'}.")
+            if refused := _unfit(argv):
+                raise SessionError(f"{refused}.")
+            answers = self._begin(argv, env, directory, [in_read, out_write, err_write], confirm=True)
+            running = _Running(answers)
+            running.wait(None)
+            if refused := running.refused():
+                raise SessionError(f"{refused}.")
+            running.forget()
         except BaseException:
             for descriptor in (in_write, out_read, err_read):
                 os.close(descriptor)
@@ -220,7 +221,7 @@ class LocalSession:
         finally:
             for descriptor in (in_read, out_write, err_write):
                 os.close(descriptor)
-        return LocalProcess(_Running(answers, self), in_write, out_read, err_read)
+        return LocalProcess(running, in_write, out_read, err_read)
 
     def read(self, path: str) -> bytes:
         """Returns the content of a file. Raises SessionError, SessionLost."""
@@ -252,11 +253,6 @@ class LocalSession:
             raise
         archive.seek(0)
         return archive
-
-    def unpack(self, archive: int) -> None:
-        """Unpacks an archive, a descriptor, over the root. Raises SessionError, SessionLost."""
-        os.lseek(archive, 0, os.SEEK_SET)
-        self._ask({"do": "unpack"}, [archive], about="the files that a session begins with")
 
     def port(self, number: int) -> str:
         """Returns an address of this machine that reaches a port of the session."""
@@ -318,27 +314,23 @@ class LocalSession:
             return self._group is not None and self._group.why_ended() == "limit"
 
     def _begin(
-        self, argv: Sequence[str], env: Mapping[str, str] | None, directory: str, streams: Sequence[int]
-    ) -> tuple[socket.socket | None, str]:
-        """Starts a program; returns the socket that says how it ends, or None and why it was not started, or ""."""
-        if not argv or any("\0" in word for word in argv):
-            return None, "no program is named" if not argv else "an argument has a zero byte"
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str] | None,
+        directory: str,
+        streams: Sequence[int],
+        *,
+        confirm: bool,
+    ) -> socket.socket:
+        """Has a program started; returns the socket that says how it ends, and with `confirm` first that it runs."""
         request = {
             "do": "start",
             "argv": [*argv],
             "environment": {**_environment(self._job), **(env or {})},
             "directory": self._path(directory) if directory else self.directory,
+            "confirm": confirm,
         }
-        answers = self._asked(request, streams)
-        try:
-            answer, _ = receive(answers)
-        except OSError as error:
-            answers.close()
-            raise self._lost() from error
-        if "started" in answer:
-            return answers, ""
-        answers.close()
-        return None, answer.get("error", "")
+        return self._asked(request, streams)
 
     def _ask(self, request: Any, descriptors: Sequence[int] = (), *, about: str) -> tuple[Any, list[int]]:
         """Asks process 1 and returns its answer. Raises SessionError, SessionLost."""
@@ -379,14 +371,14 @@ class LocalSession:
 class _Running:
     """A program that was started: what its socket says."""
 
-    def __init__(self, answers: socket.socket, session: LocalSession) -> None:
-        self._answers, self._session = answers, session
+    def __init__(self, answers: socket.socket) -> None:
+        self._answers = answers
         self._lock = threading.Lock()
         self._answer: dict[str, Any] | None = None
         _sockets.add(answers)
 
     def hear(self) -> bool:
-        """Takes what the socket has; returns whether the program has ended."""
+        """Takes what the socket has; returns whether there is an answer."""
         with self._lock:
             if self._answer is None:
                 try:
@@ -395,11 +387,12 @@ class _Running:
                     return False
                 except OSError:
                     self._answer = {}
-                self._answers.close()
+                if "started" not in self._answer:
+                    self._answers.close()
         return True
 
     def wait(self, seconds: float | None) -> bool:
-        """Returns whether the program has ended after so many seconds."""
+        """Returns whether there is an answer after so many seconds."""
         if self._answer is not None:
             return True
         try:
@@ -408,6 +401,12 @@ class _Running:
             return True
         return self.hear()
 
+    def forget(self) -> None:
+        """Takes the answer that the program runs; the next one is how it ended. Raises SessionLost."""
+        if "started" not in (self._answer or {}):
+            raise SessionLost("the session was ended while a program was started in it.")
+        self._answer = None
+
     def kill(self) -> None:
         with contextlib.suppress(OSError):
             send(self._answers, {"kill": True})
@@ -415,6 +414,11 @@ class _Running:
     def close(self) -> None:
         """Kills the program, if it still runs, and hears no more of it."""
         self._answers.close()
+
+    def refused(self) -> str:
+        """Returns why the program was not started, or ""."""
+        answer = self._answer or {}
+        return _EXPIRED if answer.get("expired") else str(answer.get("error", ""))
 
     def ending(self) -> tuple[int, dict[str, bool]]:
         """Returns the status and why it was ended. Raises SessionLost."""
@@ -449,6 +453,13 @@ class LocalProcess:
                 stream.close()
 
 
+def _unfit(argv: Sequence[str]) -> str:
+    """Returns why words cannot be a program and its arguments, or ""."""
+    if not argv:
+        return "no program is named"
+    return "an argument has a zero byte" if any("\0" in word for word in argv) else ""
+
+
 def _environment(job: SessionJob) -> dict[str, str]:
     own = {"PATH": _PATH, "HOME": HOME, "LANG": "C.UTF-8", "TMPDIR": "/tmp", "USER": "agent"}
     return own | dict(job.environment)
@@ -473,6 +484,20 @@ def _plan(job: SessionJob, group: cgroup.Group | None) -> dict[str, Any]:
         "processes": job.limits.processes,
         "seconds": job.limits.seconds,
     }
+
+
+def _group(job: SessionJob) -> cgroup.Group | None:
+    """Makes the control group that limits the memory of a session, where this machine gives one. Raises SessionLost."""
+    places = {name: folder for name, folder in cgroup.places().items() if name != "cpuacct"}
+    if not places:
+        return None
+    group = cgroup.Group(places)
+    try:
+        group.limit(max(job.limits.memory_bytes, job.limits.disk_bytes + _OWN_MEMORY))
+    except OSError as error:
+        group.remove()
+        raise SessionLost(f"the memory of a session cannot be limited: {error}.") from error
+    return group
 
 
 def _forget_after_fork() -> None:

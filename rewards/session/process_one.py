@@ -28,6 +28,7 @@ from grpo.rewards.sandbox.inside.seccomp import session_filter
 from grpo.rewards.session.wire import receive, send
 
 _OURS = 8  # processes that count as the session's: this one, its keeper and what it forks to pack files
+_LONGEST_FAULT = 1000
 _LOOK = 0.1  # seconds from one look at the memory to the next, where no control group limits it
 _PAGE = resource.getpagesize()
 _CONTROL, _WAKE = 0, -1  # marks of descriptors; those of children are their numbers
@@ -41,30 +42,33 @@ class _Child:
     Attributes:
         answers: the socket for what is said about it.
         program: it is one of the session's, and not a fork of process 1.
+        told: the descriptor on which the fork of a program says why it could not become it; else -1.
         over: why it was ended, as the answer says.
     """
 
     answers: socket.socket
     program: bool
+    told: int = -1
     over: dict[str, bool] = field(default_factory=dict)
 
 
-def serve(control: socket.socket, plan: dict[str, Any], groups: list[int]) -> NoReturn:
+def serve(control: socket.socket, plan: dict[str, Any], processes: int, files: int) -> NoReturn:
     """Serves until the control socket closes; ends the process.
 
     Args:
         control: the socket to the owner.
         plan: of the session.
-        groups: descriptors of the files by which a process joins a control group.
+        processes: a descriptor of a /proc that may be written to.
+        files: the descriptor of an archive with the files that the session begins with, or -1.
     """
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)  # what the kernel says of it in /proc is none of the programs' business
-    _ProcessOne(control, plan, groups).run()
+    _ProcessOne(control, plan, processes, files).run()
     os._exit(0)
 
 
 class _ProcessOne:
-    def __init__(self, control: socket.socket, plan: dict[str, Any], groups: list[int]) -> None:
-        self._control, self._plan, self._groups = control, plan, groups
+    def __init__(self, control: socket.socket, plan: dict[str, Any], processes: int, files: int) -> None:
+        self._control, self._plan, self._proc, self._files = control, plan, processes, files
         self._children: dict[int, _Child] = {}
         self._selector = selectors.DefaultSelector()
         self._selector.register(control, selectors.EVENT_READ, _CONTROL)
@@ -81,7 +85,6 @@ class _ProcessOne:
             "start": self._start,
             "open": self._open,
             "pack": self._pack,
-            "unpack": self._unpack,
             "connect": self._connect,
             "stop": self._stop,
         }
@@ -94,6 +97,11 @@ class _ProcessOne:
             listener.bind(("127.0.0.1", port))
             listener.listen(128)
             listeners.append(listener)
+        if self._files >= 0:
+            kernel.set_effective_capabilities(0)
+            with open(self._files, "rb") as file, tarfile.open(fileobj=file, mode="r|") as archive:
+                archive.extractall("/", filter="fully_trusted")
+            kernel.set_effective_capabilities(-1)
         send(self._control, {"ready": True}, [listener.fileno() for listener in listeners])
         for listener in listeners:
             listener.close()
@@ -137,15 +145,10 @@ class _ProcessOne:
         if pid == 0:
             self._become_program(request, streams, tell)
         os.close(tell)
-        with open(told, "rb") as report:
-            fault = report.read().decode(errors="replace")
-        if fault:
-            os.waitpid(pid, 0)
-            send(answers, {"error": fault})
-            answers.close()
-            return
-        self._watch(pid, _Child(answers, program=True))
-        send(answers, {"started": pid})
+        self._watch(pid, _Child(answers, program=True, told=told))
+        if request["confirm"]:
+            fault = os.read(told, _LONGEST_FAULT)  # nothing, when the program has taken the place of its fork
+            send(answers, {"error": fault.decode(errors="replace")} if fault else {"started": pid})
 
     def _become_program(self, request: Any, streams: list[int], tell: int) -> NoReturn:
         try:
@@ -153,12 +156,16 @@ class _ProcessOne:
             for handled in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGINT):
                 signal.signal(handled, signal.SIG_DFL)
             os.setsid()
-            for group in self._groups:
-                os.write(group, b"0")
             for number, descriptor in enumerate(streams):
                 os.dup2(descriptor, number)
             self._limit()
             _give_up_rights()
+            kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
+            score = os.open("self/oom_score_adj", os.O_WRONLY, dir_fd=self._proc)
+            os.write(
+                score, b"1000"
+            )  # when memory runs out, the kernel ends programs of sessions first, never process 1
+            os.close(score)
             os.chdir(request["directory"])
             os.execvpe(request["argv"][0], request["argv"], request["environment"])
         except (OSError, ValueError) as error:
@@ -172,7 +179,7 @@ class _ProcessOne:
         most = self._plan["processes"] + _OURS
         resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        if not self._groups:
+        if not self._plan["cgroups"]:
             memory = self._plan["memory"]
             resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
 
@@ -213,15 +220,6 @@ class _ProcessOne:
         if not request.get("all"):
             os.lstat(paths[0])
         self._fork(work, answers, rights=bool(request.get("all")))
-
-    def _unpack(self, _: Any, descriptors: list[int], answers: socket.socket) -> None:
-        """Unpacks an archive over the root."""
-
-        def work() -> None:
-            with open(descriptors[0], "rb", closefd=False) as file, tarfile.open(fileobj=file, mode="r|") as archive:
-                archive.extractall("/", filter="fully_trusted")
-
-        self._fork(work, answers, rights=False)
 
     def _connect(self, request: Any, _: list[int], answers: socket.socket) -> None:
         """Answers with a socket that is connected to a port of the session."""
@@ -281,11 +279,17 @@ class _ProcessOne:
         child = self._children.pop(pid, None)
         if child is None:
             return  # an orphan
+        fault = b""
+        if child.told >= 0:
+            fault = os.read(child.told, _LONGEST_FAULT)
+            os.close(child.told)
         if child.answers.fileno() >= 0:
             self._selector.unregister(child.answers)
             if child.program:
                 with contextlib.suppress(OSError):
-                    send(child.answers, {"code": os.waitstatus_to_exitcode(status), **child.over})
+                    code = os.waitstatus_to_exitcode(status)
+                    failed = {"error": fault.decode(errors="replace")}
+                    send(child.answers, failed if fault else {"code": code, **child.over})
             child.answers.close()
 
     def _end_all(self, over: dict[str, bool]) -> None:
@@ -303,14 +307,14 @@ class _ProcessOne:
         if self._expired:
             return None
         left: float = max(0.0, self._deadline - time.monotonic())
-        return left if self._groups else min(left, _LOOK)
+        return left if self._plan["cgroups"] else min(left, _LOOK)
 
     def _look(self) -> None:
         """Ends every program when the session's time is up, or its memory, where no control group limits that."""
         if not self._expired and time.monotonic() >= self._deadline:
             self._expired = True
             self._end_all({"timed_out": True})
-        elif not self._groups and _memory_of_others() > self._plan["memory"]:
+        elif not self._plan["cgroups"] and _memory_of_others() > self._plan["memory"]:
             self._end_all({"out_of_memory": True})
 
 

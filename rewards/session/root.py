@@ -51,8 +51,11 @@ def shown(plan: dict[str, Any]) -> Shown:
     return trees, links
 
 
-def build(plan: dict[str, Any], shown: Shown) -> None:
+def build(plan: dict[str, Any], shown: Shown) -> int:
     """Makes the root of this process, in its new namespaces, and leaves nothing else of the machine in sight.
+
+    Returns:
+        A descriptor of a /proc that may be written to; that of the session is read-only.
 
     Raises:
         OSError: the machine does not allow it.
@@ -84,6 +87,12 @@ def build(plan: dict[str, Any], shown: Shown) -> None:
     kernel.pivot_root(PLACE)
     with open("/proc/sys/user/max_user_namespaces", "w", encoding="ascii") as most:
         most.write("0")  # nobody in here makes namespaces of their own
+    kernel.mount("proc", "/mnt", "proc", flags | kernel.MS_NOEXEC)
+    writable = os.open("/mnt", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    kernel.unmount("/mnt")
+    read_only = kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY
+    kernel.mount("none", "/proc", "", flags | kernel.MS_NOEXEC | read_only)
+    return writable
 
 
 def raise_loopback() -> None:

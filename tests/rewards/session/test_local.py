@@ -213,7 +213,7 @@ def test_nothing_is_left_when_the_owner_is_killed() -> None:
         ready, held = owner.stdout.readline(), processes_with(mark)
         owner.kill()
     assert ready == "ready\n"
-    assert len(held) == 3  # the owner has the mark, too
+    assert len(held) >= 3  # the owner has the mark, too
     wait_until_gone(mark)
     end = time.monotonic() + PATIENCE
     while groups_of(owner.pid):
