@@ -401,7 +401,7 @@ def _closed(gap: float, whole: float) -> float:
 
 def _error(values: Sequence[float]) -> float:
     middle = mean(values)
-    return (math.fsum((value - middle) ** 2 for value in values) / (len(values) - 1) / len(values)) ** 0.5
+    return math.sqrt(math.fsum((value - middle) ** 2 for value in values) / (len(values) - 1) / len(values))
 
 
 def _alike(groups: Sequence[Sequence[Seen]]) -> Iterator[float]:
