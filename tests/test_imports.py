@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import grpo
+from tests.support.made_run import made_run
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("core", "plugins", "rewards", "envs", "kernels")
@@ -82,6 +83,30 @@ def test_the_command_line_starts_without_the_heavy_libraries(arguments: tuple[st
     modules = imported_by(*arguments)
     assert "grpo" in modules
     assert not top_level(modules) & (HEAVY | {"gymnasium"})
+
+
+RECORDED = '{"completion": "#### 4", "answer": "4"}\n'
+OWN = """from grpo import Case, reward
+@reward(version=1, range=(0.0, 1.0), cases=[Case("4", row={"answer": "4"}, expect=1.0)])
+def right(completion: str, answer: str) -> float:
+    return float(completion == answer)
+"""
+
+
+def test_scoring_judging_and_checking_start_without_torch_where_the_plugin_needs_none(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text(RECORDED)
+    (tmp_path / "right.py").write_text(OWN)
+    made_run(tmp_path / "run", steps=1)
+    for command in (
+        "score --reward ./right.py:right --reward proximity --input rows.jsonl",
+        "verify --verifier gsm8k --input rows.jsonl",
+        "plugins check gsm8k.correctness",
+        "show run",
+        "report run --output page.html",
+    ):
+        modules = top_level(imported_by("-m", "grpo", *command.split(), cwd=tmp_path))
+        assert "grpo" in modules
+        assert not modules & {"torch", "transformers", "pandas", "gymnasium"}, command
 
 
 def test_the_list_of_commands_needs_no_settings_and_their_flags_need_no_plugins() -> None:

@@ -5,30 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import click
 
-from grpo.core.check.advantage import check_advantage
-from grpo.core.check.agent import check_agent
-from grpo.core.check.loss import check_loss
 from grpo.core.check.report import Finding, Report, Severity
-from grpo.core.check.reward import check_env, check_reward, check_verifier
-from grpo.core.check.sampler import check_sampler
-from grpo.core.check.sandbox import check_sandbox
-from grpo.core.check.session import check_session
 from grpo.core.cli.show import found, hits_of
 from grpo.plugins.errors import GrpoError, NotInstalled, OptionError, SandboxUnavailable, UsageError, with_article
 from grpo.plugins.host import Host, Registration
 from grpo.plugins.specs import KINDS, Kind
 
-CHECKS: dict[Kind, Callable[[Any], Report]] = {
-    "env": check_env,
-    "loss": check_loss,
-    "advantage": check_advantage,
-    "sampler": check_sampler,
-}
 STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 
@@ -103,22 +89,40 @@ def _all(host: Host) -> Iterator[Report]:
 
 
 def _checked(host: Host, kind: Kind, spec: str, env: str | None = None) -> Report:
-    if kind == "reward":
-        return check_reward(host.reward(spec), env=env)
-    if kind == "verifier":
-        return check_verifier(host.verifier(spec), env=env)
+    """Checks a plugin; each kind loads its own modules, because those of losses and advantages need torch."""
+    if kind in ("reward", "verifier"):
+        from grpo.core.check.reward import check_reward, check_verifier
+
+        return (
+            check_reward(host.reward(spec), env=env)
+            if kind == "reward"
+            else check_verifier(host.verifier(spec), env=env)
+        )
     if env is not None:
         raise UsageError(f"--env is for rewards and verifiers, and '{spec}' is {with_article(kind)}. Leave it out.")
     if kind == "env":
+        from grpo.core.check.reward import check_env
+
         return check_env(host.env(spec))
     if kind == "loss":
+        from grpo.core.check.loss import check_loss
+
         return check_loss(host.loss(spec))
     if kind == "advantage":
+        from grpo.core.check.advantage import check_advantage
+
         return check_advantage(host.advantage(spec))
     if kind == "sampler":
+        from grpo.core.check.sampler import check_sampler
+
         return check_sampler(host.sampler(spec))
     if kind == "agent":
+        from grpo.core.check.agent import check_agent
+
         return check_agent(host.agent(spec))
+    from grpo.core.check.sandbox import check_sandbox
+    from grpo.core.check.session import check_session
+
     try:
         if kind == "session":
             return check_session(host.session(spec), attacks=())

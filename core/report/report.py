@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grpo.core.check.diff import Advantage, Difference, compare
 from grpo.core.record.browse import to_completion
 from grpo.core.record.list import list_runs
 from grpo.core.record.run_dir import RunDir, open_run_dir, read_json, read_metrics, whole_file
@@ -28,7 +27,7 @@ from grpo.plugins.host import Host
 from grpo.plugins.training import GroupScores
 
 if TYPE_CHECKING:
-    from grpo.core.check.diff import Change
+    from grpo.core.check.diff import Advantage, Change, Difference
 
 SAMPLE = 2_000  # rollouts that are packed to learn how well they pack
 LEAST_RATIO = 0.02  # characters of the page for one of a text, however well it packs
@@ -224,6 +223,8 @@ def names_of(paths: Sequence[Path]) -> list[str]:
 
 def compared(run: RunDir, config: Mapping[str, Any], host: Host, new: Sequence[str]) -> Difference:
     """Scores everything that a run recorded with other rewards, and compares with its own."""
+    from grpo.core.check.diff import compare  # loads torch
+
     rewards, advantage = host.rewards(new), _advantage_of(run, config, host)
     rollouts = list(rollouts_of(run.path))
     groups = [f"{step} {rollout.group}" for step, rollout in rollouts]

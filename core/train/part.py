@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from grpo.core.train.batch.batch import Batch
+if TYPE_CHECKING:  # the report reads the watches that are parts, without torch
+    from grpo.core.train.batch.batch import Batch
 
 
 class Part:

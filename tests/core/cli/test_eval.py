@@ -134,7 +134,9 @@ def test_a_verifier_that_fails_on_everything_is_an_error_and_no_accuracy_of_zero
     def broken(self: Any, completion: Any) -> Any:
         raise ValueError("boom")
 
-    monkeypatch.setattr(_binding.BoundVerifier, "caller", lambda self: partial(broken, self))
+    monkeypatch.setattr(
+        _binding.BoundVerifier, "calls", lambda self, completions: map(partial(broken, self), completions)
+    )
     result = invoke(*tiny, "--json")
     assert isinstance(result.exception, RunError)
     found = json.loads(result.stdout)
@@ -146,7 +148,7 @@ def test_undecided_verdicts_are_counted_apart_from_wrong_ones(tiny: list[str], m
     from grpo.plugins._spec import binding as _binding
 
     verdicts = cycle([Verdict(None), Verdict(True), Verdict(False)])
-    monkeypatch.setattr(_binding.BoundVerifier, "caller", lambda self: lambda completion: next(verdicts))
+    monkeypatch.setattr(_binding.BoundVerifier, "calls", lambda self, completions: verdicts)
     found = json.loads(invoke(*tiny, "--json").stdout)
     assert found["verdicts"] == {"right": 2, "wrong": 2, "undecided": 2, "failed": 0}
     assert (found["accuracy"]["mean"], found["accuracy"]["values"]) == (0.5, 4)
