@@ -11,9 +11,9 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from made_run import made_run
 
 import grpo
-from tests.support.made_run import made_run
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("core", "plugins", "rewards", "envs", "kernels")

@@ -118,6 +118,9 @@ def test_a_program_may_end_its_children_and_keep_its_limits() -> None:
 def test_a_program_that_waited_for_others_has_its_time() -> None:
     with busy(10):
         result = run(_COMPUTES.format(0.6) + "print('done')", limits=Limits(cpu_seconds=1.0, wall_seconds=1.4))
+    if result.outcome == "overloaded":  # by others than those ten; the program is not blamed either
+        assert result.trouble
+        return
     assert (result.outcome, result.stdout) == ("exited", b"done\n")
     assert result.wall_seconds > 1.4
     assert result.waited_seconds is not None
