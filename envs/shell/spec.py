@@ -38,7 +38,7 @@ def make(
 
     Args:
         member: a folder with a folder for each task, or with the folders train and test of such.
-        session: the SPEC of the sessions: local, docker, or one of a plugin.
+        session: the SPEC of the sessions: local, or one of a plugin.
         image: what a session begins with, where its kind has images.
         network: let commands reach the network.
         system: the system message; default: how to say that the task is done; "" sends none.

@@ -388,7 +388,7 @@ def _memory_of_others() -> int:
     pages = 0
     for name in os.listdir("/proc"):
         if name.isdecimal() and name != "1":
-            with contextlib.suppress(OSError), open(f"/proc/{name}/statm", encoding="ascii") as file:
+            with contextlib.suppress(OSError), open(f"/proc/{name}/statm", encoding="utf-8") as file:
                 _, resident, shared, *_ = file.read().split()
                 pages += int(resident) - int(shared)
     return pages * _PAGE
