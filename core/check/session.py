@@ -27,7 +27,7 @@ def check_session(
     """Checks a session.
 
     Args:
-        session: a SPEC ("local", "docker:image=NAME"), a `SessionSpec` or a bound session.
+        session: a SPEC ("local"), a `SessionSpec` or a bound session.
         attacks: the hostile programs to run; default: all of them.
 
     Returns:

@@ -58,7 +58,7 @@ def read_harbor_task(folder: Path, session: str, grading: str) -> SessionTask:
     if local and not recipe.plain and recipe.image:
         raise DatasetError(
             f"{folder}: its machine begins with '{recipe.image}', which has programs of its own, and the session "
-            "'local' has this machine's. Use session=docker."
+            "'local' has this machine's. A session with images can make this task."
         )
     mode = verifier.get("environment_mode") or ("separate" if "environment" in verifier else "shared")
     tests = {f"/tests/{name}": content for name, content in _files(folder / "tests").items()}

@@ -91,7 +91,9 @@ def read_recipe(dockerfile: Path) -> Recipe:
             elif name not in _IGNORED:
                 raise _Unknown(f"{name} is no instruction that a session can follow")
         except (ValueError, _Unknown) as error:
-            raise DatasetError(f"{dockerfile}, line {line}: {error}. Use the session 'docker' for this task.") from None
+            raise DatasetError(
+                f"{dockerfile}, line {line}: {error}. A session with images can make this task."
+            ) from None
     if not recipe.image:
         raise DatasetError(f"{dockerfile}: there is no FROM. Begin it with the image of the task.")
     return recipe

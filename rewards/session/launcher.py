@@ -2,7 +2,8 @@
 
 The owner of the pool sends the descriptor of a socket for each session; the keeper reads its plan there. When the owner
 ends or dies, its sockets close and every session ends. Control groups that it left are then removed. When the launcher
-is killed, the kernel kills every keeper, and with it its session.
+is killed, the kernel kills every keeper, and with it its session. What a keeper and process 1 need is imported before:
+the session's user may not see this Python's files.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def _keep(control: socket.socket, launcher: int) -> NoReturn:
         message, files = receive(control)
         plan: dict[str, Any] = message
         for folder in plan["cgroups"]:
-            Path(folder, "cgroup.procs").write_text("0", encoding="ascii")
+            Path(folder, "cgroup.procs").write_text("0", encoding="utf-8")
         try:
             # What root shows may lie where the session's user cannot look; others may take copies only below.
             shown = root.shown(plan) if os.geteuid() == 0 else None
@@ -74,6 +75,8 @@ def _keep(control: socket.socket, launcher: int) -> NoReturn:
         os.waitpid(first, 0)
     except ConnectionError:
         pass  # the owner ended before it had sent a plan
+    except BaseException:
+        traceback.print_exc()
     finally:
         os._exit(0)
 
@@ -92,7 +95,7 @@ def _enter(plan: dict[str, Any], launcher: int) -> None:
         os._exit(0)
     maps = {"setgroups": "deny", "uid_map": f"{root.USER} {user} 1", "gid_map": f"{root.USER} {group} 1"}
     for name, text in maps.items():
-        with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+        with open(f"/proc/self/{name}", "w", encoding="utf-8") as file:
             file.write(text)
 
 

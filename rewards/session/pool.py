@@ -44,7 +44,7 @@ class LocalPool:
 
     def __init__(self) -> None:
         if sys.platform != "linux":
-            raise SandboxUnavailable("the session 'local' needs Linux. Run it there, or use the session 'docker'.")
+            raise SandboxUnavailable("the session 'local' needs Linux. Run it there, or name a session of a plugin.")
         self._lock = threading.Lock()
         self._sessions: weakref.WeakSet[LocalSession] = weakref.WeakSet()
         self._closed = False
@@ -58,7 +58,7 @@ class LocalPool:
             raise SandboxUnavailable(
                 f"the session 'local' cannot isolate programs here: {error} Allow user namespaces with `sysctl "
                 "kernel.unprivileged_userns_clone=1` or `sysctl kernel.apparmor_restrict_unprivileged_userns=0`, or "
-                "use the session 'docker'."
+                "name a session of a plugin."
             ) from error
 
     def open(self, job: SessionJob) -> LocalSession:
@@ -73,7 +73,7 @@ class LocalPool:
     def opened(self, job: SessionJob, files: int) -> LocalSession:
         """Opens a session with the files of an archive, a descriptor, or -1. Raises SessionError, SessionLost."""
         if job.image:
-            raise SessionError(f"the session 'local' has no images, and {job.image!r} is asked for. Use 'docker'.")
+            raise SessionError(f"the session 'local' has no images, and {job.image!r} is asked for. Leave it out.")
         lacking = [path for path in job.shared if not os.path.isabs(path) or not os.path.exists(path)]
         if lacking:
             raise SessionError(f"{lacking[0]!r} cannot be shared with a session: it is not an absolute path of a file.")

@@ -100,7 +100,8 @@ class _ProcessOne:
         if self._files >= 0:
             kernel.set_effective_capabilities(0)
             with open(self._files, "rb") as file, tarfile.open(fileobj=file, mode="r|") as archive:
-                archive.extractall("/", filter="fully_trusted")
+                archive.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)  # from Python 3.11.4 on
+                archive.extractall("/")
             kernel.set_effective_capabilities(-1)
         send(self._control, {"ready": True}, [listener.fileno() for listener in listeners])
         for listener in listeners:
@@ -388,7 +389,7 @@ def _memory_of_others() -> int:
     pages = 0
     for name in os.listdir("/proc"):
         if name.isdecimal() and name != "1":
-            with contextlib.suppress(OSError), open(f"/proc/{name}/statm", encoding="ascii") as file:
+            with contextlib.suppress(OSError), open(f"/proc/{name}/statm", encoding="utf-8") as file:
                 _, resident, shared, *_ = file.read().split()
                 pages += int(resident) - int(shared)
     return pages * _PAGE

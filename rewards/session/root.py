@@ -85,7 +85,7 @@ def build(plan: dict[str, Any], shown: Shown) -> int:
         os.symlink("pts/ptmx", f"{PLACE}/dev/ptmx")
     _write_accounts(plan)
     kernel.pivot_root(PLACE)
-    with open("/proc/sys/user/max_user_namespaces", "w", encoding="ascii") as most:
+    with open("/proc/sys/user/max_user_namespaces", "w", encoding="utf-8") as most:
         most.write("0")  # nobody in here makes namespaces of their own
     kernel.mount("proc", "/mnt", "proc", flags | kernel.MS_NOEXEC)
     writable = os.open("/mnt", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -130,5 +130,5 @@ def _write_accounts(plan: dict[str, Any]) -> None:
     if not plan["network"]:
         texts["hosts"] = "127.0.0.1 localhost session\n"
     for name, text in texts.items():
-        with open(f"{PLACE}/etc/{name}", "w", encoding="ascii") as file:
+        with open(f"{PLACE}/etc/{name}", "w", encoding="utf-8") as file:
             file.write(text)

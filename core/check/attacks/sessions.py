@@ -334,7 +334,7 @@ def _writing(pool: SessionPool, told: Told) -> None:
         )
         attempts = ("write('/proc/sys/kernel/core_pattern')", "write('/proc/sys/user/max_user_namespaces', b'9')")
         _breaches(_python(session, tried(_LOOK, *attempts)), told)
-    host = [folder for folder in _SYSTEM.split() if Path(folder, name).exists()]
+    host = [folder for folder in _SYSTEM.split() if os.access(Path(folder, name), os.F_OK)]
     if host:
         told(f"a session wrote to the host's {host[0]}")
     with _opened(pool) as session:

@@ -106,13 +106,14 @@ def test_new_packages_install_pass_their_tests_and_are_listed(tmp_path: Path) ->
     assert listing["problems"] == []
     states = {(known["distribution"], known["kind"], known["name"]): known["state"] for known in listing["plugins"]}
     assert [states[f"grpo-{kind}-my-{kind}", kind, f"my_{kind}"] for kind in KINDS] == ["ok"] * len(KINDS)
-    sandbox = packages[KINDS.index("sandbox")].name  # which stands on the built-in sandbox
-    others = [package.name for package in packages if package.name != sandbox]
+    inner: tuple[Kind, ...] = ("sandbox", "session")  # which stand on built-in ones
+    others = [package.name for kind, package in zip(KINDS, packages, strict=True) if kind not in inner]
     check = (python, "-m", "grpo", "plugins", "check")
     report = command("env", f"GRPO_PLUGINS={','.join(others)}", *check, "--all", cwd=work)
     held = re.findall(r"^(\w+ \w+): .* all hold$", report, re.MULTILINE)
-    assert {f"{kind} my_{kind}" for kind in KINDS if kind != "sandbox"} <= set(held)
-    assert "all hold" in command(*check, f"{sandbox}/my_sandbox", cwd=work)
+    assert {f"{kind} my_{kind}" for kind in KINDS if kind not in inner} <= set(held)
+    for kind in inner:
+        assert "all hold" in command(*check, f"grpo-{kind}-my-{kind}/my_{kind}", cwd=work)
 
     # The fixture comes by the entry point of the installed distribution.
     (packages[0] / "tests" / "test_fixture.py").write_text(
