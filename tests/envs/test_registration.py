@@ -86,7 +86,7 @@ def test_every_environment_with_rows_or_rules_of_its_own_is_registered_with_its_
 def test_a_built_in_environment_lives_in_the_folder_of_its_name() -> None:
     code = (
         "import sys, grpo.envs; grpo.envs.grpo_envs()\n"
-        "names = sorted(spec.name for spec in grpo.envs.grpo_envs())\n"
+        "names = sorted({spec.name for spec in grpo.envs.grpo_envs()} - {'harbor'})\n"  # tasks for a shell, too
         "print([name for name in names if f'grpo.envs.{name.replace(chr(45), chr(95))}.spec' not in sys.modules])"
     )
     assert _python(code) == "[]"

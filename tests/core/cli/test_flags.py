@@ -19,7 +19,7 @@ from grpo.plugins.errors import UsageError
 NAMES = (
     "--env --reward --env-reward --verifier --model --dataset --config --set --steps --epochs --limit --seed --lr "
     "--group-size --prompts-per-step --micro-batch-size --warmup-steps --checkpointing --loss --advantage --beta "
-    "--rollout --server-url --lora-sync --ahead --partial --share-weights --temperature --max-prompt-length "
+    "--session --rollout --server-url --lora-sync --ahead --partial --share-weights --temperature --max-prompt-length "
     "--max-completion-length "
     "--lora --full --lora-rank --lora-alpha --lora-targets --bits --eval-every --eval-size --save-every --canaries "
     "--dtype --canary-cases --report-to --out --resume --dry-run --quiet --print-schema --env-processes "
