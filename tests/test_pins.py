@@ -1,7 +1,7 @@
 """No pin set has a hole: what its packages need is pinned in it, or in the lock that it is installed beside.
 
-In: a file of pins, and what the metadata of its packages requires. Out: a line for each requirement that nothing pins,
-and for each pin that a requirement does not admit. What happens to be installed on this machine does not count: another
+A file of pins is held to what the metadata of its packages requires; there is a line for each requirement that nothing
+pins, and for each pin that a requirement does not admit. What happens to be installed on this machine does not count: another
 step may have brought it. Markers are read for this Python and platform, extras as somebody in the set asks for them.
 """
 

@@ -1,7 +1,7 @@
 """The public surface: every public name with its parameters and attributes, held to what public_api.txt records.
 
-In: the sources, read without running them, and the record. Out: what has gone or changed, which raises the contract's
-number (`CONTRACT` in `grpo.plugins.contract`), and what is new. `make public-api` records anew.
+The sources are read without running them. What has gone or changed raises the contract's number (`CONTRACT` in
+`grpo.plugins.contract`). `make public-api` records anew.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Made-up programming exercises that one expression solves, for a policy that has never seen a program.
+"""Makes up programming exercises that one expression solves, for a policy that has never seen a program.
 
-In: a number of rows and a seed. Out: rows in the form of MBPP, each with a question, a solution and assertions. Names,
-wording and constants vary; what an exercise asks for is always said in full.
+Rows have the form of MBPP: a question, a solution and assertions. Names, wording and constants vary with a seed; what an exercise asks for is always said in full.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Our own small programming problems, in the form of MBPP: a task, a solution and assertions that a stub fails."""
+"""Holds small programming problems of our own in the form of MBPP: a task, a solution and assertions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of programming tasks: one of a dataset in, the question, the columns for rewards and a worked answer out.
+"""Reads a row of programming tasks: its question, the columns for rewards and a worked answer.
 
 Known by their columns: HumanEval (`prompt` and `entry_point`), MBPP (`text` or `prompt`, `test_list`), rows with
 `tests` and rows with `inputs` and `outputs`. Tests are looked for here and judged by the reward.

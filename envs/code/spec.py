@@ -1,8 +1,7 @@
-"""The environment `code`: programming tasks whose answer is a program that passes the row's tests.
+"""Provides the environment `code`: programming tasks whose answer is a program that passes the row's tests.
 
-In: the options of a SPEC. Out: checked rows (embedded ones, a local file's, or the hub's), and a gymnasium environment
-that asks for their programs. Programs are run by the reward, never here. This module is light; gymnasium is imported
-when an environment is made.
+Rows are embedded ones, a local file's, or the hub's, and each is checked. Programs are run by the reward, never here.
+This module is light; gymnasium is imported when an environment is made.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Judging programs: a completion's program and the tests of its row in, what passed out. Programs run in sandboxes."""
+"""Judges a completion's program by the tests of its row, in sandboxes."""

@@ -1,4 +1,4 @@
-"""What a program may use while it is judged, and what to do about a machine that is busy with something else."""
+"""Decides what a program may use while it is judged, and what to do about a machine that is busy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ways to compare what a program printed with what was expected: bytes in, a bool out. The whole output always counts.
+"""Compares what a program printed with what was expected. The whole output always counts.
 
 - exact: the same bytes.
 - trimmed: the same lines, but for blanks at the ends of lines and blank lines at the end.

@@ -1,4 +1,4 @@
-"""Makes the jobs of a judge's sandboxes: a module of the package `guest` to run, and what it is to do, in; a `Job` out.
+"""Makes the jobs of a judge's sandboxes, each of which runs a module of the package `guest`.
 
 Sandboxes with the capability "judge" hold these modules already. To others they travel as files beside the program.
 """

@@ -1,4 +1,4 @@
-"""A program that is spread over several blocks: the chosen block and all blocks in, one source text out.
+"""Joins a program that is spread over several blocks into one source text.
 
 An answer in steps gives the imports in one block, a helper in the next and the function asked for in the last. What the
 chosen block calls and does not define is looked for in the others, from the nearest before it on; blocks found so are

@@ -1,1 +1,1 @@
-"""The verifier and the reward `math`: a completion and the gold in, whether they are the same mathematics out."""
+"""Provides the verifier and the reward `math`: whether a completion and the gold are the same mathematics."""

@@ -1,4 +1,4 @@
-"""Mathematics typed without LaTeX, as LaTeX: `2*sqrt(3)/pi` in, `2*\\sqrt{3}/\\pi` out. Nothing is evaluated.
+"""Rewrites mathematics typed without LaTeX as LaTeX, `2*sqrt(3)/pi` as `2*\\sqrt{3}/\\pi`. Nothing is evaluated.
 
 Known: `**`, powers in round brackets or of several characters, `sqrt()`, `cbrt()`, `abs()`, the elementary functions,
 Greek letters, `infinity`, sets in braces, `<=`, `>=`, `!=`. A text with a backslash is LaTeX already; in it, as in the

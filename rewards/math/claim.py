@@ -1,4 +1,4 @@
-"""The shape of an answer: a statement in, the clause and the formula that decide out; whether a text names several."""
+"""Finds the clause and the formula of a statement that decide, and whether a text names several answers."""
 
 from __future__ import annotations
 

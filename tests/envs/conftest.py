@@ -1,6 +1,6 @@
 """A server on this machine that answers like the Hugging Face hub, for one dataset repository.
 
-In: a folder with the repository's files. Out: a base URL for HF_ENDPOINT. It speaks the part of the hub's HTTP
+It serves a folder at an address for HF_ENDPOINT and speaks the part of the hub's HTTP
 interface that `datasets.load_dataset` uses, so that the real client code runs without the internet.
 """
 

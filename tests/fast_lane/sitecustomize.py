@@ -1,7 +1,7 @@
 """The guard of the fast lane: a test in it loads no trainer and reaches no other machine, in no Python that it starts.
 
-In: what the interpreter reports to an audit hook, and what it looks for to import. Out: an error at the place
-where it happens, and a line in `broken`, because code under test may swallow the error. Python imports a module of this
+An audit hook and a finder raise an error at the place where it happens, and write a line into `broken`, because code
+under test may swallow the error. Python imports a module of this
 name by itself when it starts; `tests/conftest.py` puts this folder in front of the search path of processes that the
 tests start. A process that ignores PYTHONPATH is not watched.
 """

@@ -1,6 +1,6 @@
 """`grpo` in a process of its own, to be killed, interrupted or limited: forked from one that has the libraries.
 
-In: arguments and a file for what it says. Out: the process. It differs from one that a shell starts in this alone: it
+The process differs from one that a shell starts in this alone: it
 need not load torch and trl first, which takes longer than a run of a few steps. `in_two_processes` starts it as a user
 does, by torchrun.
 """

@@ -1,6 +1,6 @@
 """A head with its hidden states and targets, drawn anew the same way, for all tests of `linear_logp`.
 
-Out: problems of any dtype and option, the gradients of a loss over their results, and how far two results are apart.
+It makes problems of any dtype and option, the gradients of a loss, and says how far two results are apart.
 """
 
 from __future__ import annotations

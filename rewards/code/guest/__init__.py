@@ -1,1 +1,1 @@
-"""What the split judge runs inside its two sandboxes: tests and a solution in, a report out. It travels as source."""
+"""Runs tests and a solution inside the sandboxes of a judge; it travels there as source."""

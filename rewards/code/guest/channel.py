@@ -1,4 +1,4 @@
-"""Frames on the stream socket between two sandboxes: JSON values in and out, with a size limit and a deadline.
+"""Sends and receives JSON values between two sandboxes, with a size limit and a deadline.
 
 A frame is its length in four bytes and then JSON in ASCII. The other end may be hostile: a frame that is too long, is
 not JSON or comes too late is an error of its own, and nothing else is ever read into it. What a guest is to do comes

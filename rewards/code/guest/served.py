@@ -1,4 +1,4 @@
-"""Serves a solution's functions to tests in another sandbox: plain data comes in as arguments, plain data goes out.
+"""Serves a solution's functions to tests in another sandbox, with plain data as arguments and results.
 
 Nothing on this side is trusted. The program shares the interpreter with this module and may replace all of it, which
 gains it nothing but the freedom to answer what it likes: it is given arguments and never an expected value.

@@ -1,4 +1,4 @@
-"""What prepared tests call while they run unit by unit, and how results that came from JSON are compared.
+"""Defines what prepared tests call while they run unit by unit, and compares results that came from JSON.
 
 The prepared source (`grpo.rewards.code.instrument`) calls `__begin__` and `__ended__` around each unit, `__ask__`
 for calls whose answers may not change within a unit, and `__true__` for what an assertion found.

@@ -1,6 +1,6 @@
-"""The sandbox second_try: programs run in another sandbox, and once more when that one fails.
+"""Provides the sandbox second_try: programs run in another sandbox, and once more when that one fails.
 
-In: jobs. Out: what happened to each. Put a machine of your own in the place of the inner sandbox: a remote worker, a
+Put a machine of your own in the place of the inner sandbox: a remote worker, a
 container engine, a virtual machine. Whatever fails there is the outcome "unavailable" and never a score.
 """
 

@@ -1,6 +1,6 @@
-"""The session logged: the machines of another session, with a log of the commands that ran in them.
+"""Provides the session logged: the machines of another session, with a log of the commands that ran in them.
 
-In: jobs. Out: sessions. Put a machine of your own in the place of the inner session: a remote worker, a container
+Put a machine of your own in the place of the inner session: a remote worker, a container
 engine, a cloud. A machine that is gone raises `SessionLost`, which is a failure and never a score.
 """
 
