@@ -2,7 +2,8 @@
 
 A file of pins is held to what the metadata of its packages requires; there is a line for each requirement that nothing
 pins, and for each pin that a requirement does not admit. What happens to be installed on this machine does not count:
-another step may have brought it. Markers are read for this Python and platform, extras as somebody in the set asks for them.
+another step may have brought it. Markers are read for this Python and platform, extras as somebody in the set asks for
+them.
 """
 
 from __future__ import annotations
