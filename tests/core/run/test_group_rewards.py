@@ -130,7 +130,7 @@ def test_the_samples_of_a_problem_are_a_group_in_an_evaluation(
     ]
 
 
-@pytest.mark.core
+@pytest.mark.slow
 def test_two_processes_score_whole_groups(tiny_model: Path, tmp_path: Path) -> None:
     (tmp_path / "groups.py").write_text(REWARD, encoding="utf-8")
     words = (

@@ -237,7 +237,6 @@ def test_a_resumed_run_adds_to_its_events_and_says_nothing_of_tied_weights(
     assert list((out / "checkpoints").glob("runs")) == []
 
 
-@pytest.mark.core
 def test_ctrl_c_saves_and_says_how_to_resume(small: list[str], tmp_path: Path) -> None:
     out = tmp_path / "run"
     command = start_and_wait_for([*small, "--save-every", "100", "--out", str(out)], out, step=3)
@@ -301,7 +300,6 @@ def test_a_reward_that_fails_on_one_process_only_is_told_of_and_stops_all(small:
     assert json.loads((tmp_path / "run" / "state.json").read_text())["status"] == "failed"
 
 
-@pytest.mark.core
 def test_a_full_disk_ends_with_one_line_and_a_run_that_resumes(small: list[str], tmp_path: Path) -> None:
     """A limit on the size of files stands in for the full disk: the checkpoint's optimizer does not fit."""
     out = tmp_path / "run"

@@ -44,7 +44,7 @@ def test_fsdp_gives_the_log_probabilities_and_gradients_of_whole_weights(tmp_pat
     assert_equal(LOGPS, tmp_path / "meeting", 12)
 
 
-@pytest.mark.core
+@pytest.mark.slow
 def test_two_processes_make_the_loss_and_the_step_of_one(tmp_path: Path) -> None:
     """DDP and FSDP 2, full and with an adapter, with and without a KL term; and weights of 16 bits under FSDP 2."""
     assert_equal(LOSSES, tmp_path / "meeting", 9, "ddp", "fsdp")

@@ -214,7 +214,7 @@ def test_an_environment_without_texts_is_told_how_to_become_one(tiny: dict[str, 
         grpo.train(**{**tiny, "env": Pushed, "dataset": None})
 
 
-@pytest.mark.core
+@pytest.mark.slow
 def test_a_stopped_run_resumes_with_the_same_objects_and_with_nothing_else(
     tiny: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -117,7 +117,6 @@ def test_a_crash_or_a_hang_costs_only_its_own_completion(deed: str, words: str, 
         assert scorer.score(completions("a"))["mine"][0].score == 1.0
 
 
-@pytest.mark.core
 def test_many_crashes_among_many_rows_are_each_blamed_on_the_right_row() -> None:
     texts = ["exit" if i % 50 == 7 else "segfault" if i % 50 == 23 else "a" for i in range(200)]
     outcomes = scores(killer, *texts)
