@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Grading = Literal["task", "fresh", "in_place"]
 MOST_TURNS = 50
 _MOST = 1_000_000
-SYSTEM = "Solve the task with the tool bash, which runs a command and returns what it prints. When it is done, say so."
+SYSTEM = "Do the task in the working directory, with a shell. When it is done, say so."
 
 
 def shell(
