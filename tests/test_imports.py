@@ -52,7 +52,17 @@ OPTIONAL = {
 }
 # Each comes with a declared distribution (h11 with uvicorn, mlflow with mlflow-skinny and opentelemetry with
 # opentelemetry-sdk, of extras), at the version that this one asks for, or is what a notebook runs in.
-BROUGHT = {"IPython", "annotated_types", "h11", "mcp", "mlflow", "opentelemetry", "pydantic_core", "triton"}
+BROUGHT = {
+    "IPython",
+    "annotated_types",
+    "h11",
+    "mcp",
+    "mcp_types",
+    "mlflow",
+    "opentelemetry",
+    "pydantic_core",
+    "triton",
+}
 
 
 def imported_by(*arguments: str, cwd: Path | None = None) -> set[str]:

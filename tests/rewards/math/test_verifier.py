@@ -133,7 +133,6 @@ def test_an_empty_block_states_nothing() -> None:
 
 STATED_OTHERWISE = {
     ("$$\n\\text{Answer: } 2\\sqrt{3}\n$$", "2\\sqrt3"): "words inside a formula that nothing marks",
-    ("The answer is 12 = 3\u00b74.", "12"): "the value stands before the product, not after it",
     ("The answer is x^2 + y^2 = 25.", "25"): "the question may well have asked for x^2 + y^2",
     ("The answer is cuberoot(2).", "\\sqrt[3]{2}"): "a name that nothing else knows",
     ("The answer is 17_8.", "17"): "the base that the gold leaves out may be known from the question",
