@@ -51,7 +51,7 @@ OPTIONAL = {
     "websockets": "openenv",
 }
 # Each comes with a declared distribution (h11 with uvicorn, anyio and mcp_types with mcp, mlflow with mlflow-skinny and
-# opentelemetry with opentelemetry-sdk, of extras), at the version that this one asks for, or is what a notebook runs in.
+# opentelemetry with opentelemetry-sdk, of extras), at the version that it asks for, or is what a notebook runs in.
 BROUGHT = {
     "IPython",
     "annotated_types",
