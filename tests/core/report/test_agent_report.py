@@ -62,7 +62,7 @@ def test_an_episode_is_its_calls_and_long_results_are_folded(report: Path, opene
     page.wait_for_selector(".episode")
     heads = page.locator(".call-head").all_inner_texts()
     assert [" ".join(head.split())[:30] for head in heads][:4] == [
-        "Call 0 begins: the first helpe",
+        "Call 0 begins: the first does ",
         "Call 1 begins: other tools tra",
         "Call 2 continues call 1 trains",
         "Call 3 continues call 1 trains",
