@@ -246,6 +246,8 @@ class EnvSpec:
         note: what a user should know before trusting its scores, for example a weakness of its grader; "" for nothing.
         settle: `(**options) -> EnvSpec`: this spec with the rewards, the verifier and the note that fit the options,
             where they follow from the rows that these name; raises what `dataset` raises. None: they never differ.
+        longest_call: `(**options) -> float`, the seconds that one call may take where it keeps limits of its own, such
+            as a grader's; a run waits as long, though `rollout.step_timeout` is shorter. None: that decides.
     """
 
     kind: ClassVar[Kind] = "env"
@@ -264,6 +266,7 @@ class EnvSpec:
     resolve: Callable[[str], EnvSpec] | None = None
     note: str = ""
     settle: Callable[..., EnvSpec] | None = None
+    longest_call: Callable[..., float] | None = None
 
     @property
     def played(self) -> bool:

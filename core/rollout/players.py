@@ -52,7 +52,7 @@ def player_of(
     limits = TurnLimits(
         turns=min(rollout.turns, env.spec.max_turns),
         tokens=rollout.length,
-        seconds=max([rollout.step_timeout, *(server.longest_call for server in env.servers)]),
+        seconds=env.call_limit(rollout.step_timeout),
     )
     return Player(env, tokenizer, form, limits, tools, processes_of(env, rollout.env_processes))
 

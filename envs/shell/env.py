@@ -12,7 +12,7 @@ import gymnasium
 from gymnasium.error import ResetNeeded
 
 from grpo.envs.shell.panel import panel_of
-from grpo.envs.shell.task import Grade, Machines, Script, SessionTask, open_machine
+from grpo.envs.shell.task import Grade, Machines, Script, SessionTask, grade, open_machine
 from grpo.envs.text.spaces import AnyText
 from grpo.plugins.session import Exit, Session
 
@@ -143,11 +143,11 @@ class SessionEnv(gymnasium.Env[str, str]):
     def _end(self, *, truncated: bool) -> tuple[str, float, bool, bool, dict[str, Any]]:
         task, machine = self._opened()
         try:
-            grade = self._machines.grade(task, machine)
+            graded = grade(self._machines, task, machine)
         finally:
             self.close()
             self._task = None
-        return "", grade.reward, not truncated, truncated, info_of(grade)
+        return "", graded.reward, not truncated, truncated, info_of(graded)
 
     def _told(self, done: Exit) -> str:
         printed = self._short(done.stdout.decode("utf-8", "replace").strip("\n"))
@@ -181,9 +181,9 @@ def _pairs(script: Script) -> list[str]:
     return [f"{name}={value}" for name, value in script.environment.items()]
 
 
-def info_of(grade: Grade) -> dict[str, Any]:
+def info_of(graded: Grade) -> dict[str, Any]:
     """Returns what rewards and the report see of a grade."""
-    info: dict[str, Any] = {"success": grade.reward >= 1.0, "graded": grade.output}
-    if grade.reason:
-        info["reason"] = grade.reason
+    info: dict[str, Any] = {"success": graded.reward >= 1.0, "graded": graded.output}
+    if graded.reason:
+        info["reason"] = graded.reason
     return info

@@ -36,6 +36,13 @@ def folders_of(folder: Path, split: str) -> Sequence[Path]:
     return tasks if place != folder else held_out(tasks, split, str(folder))
 
 
+def longest_tests(folder: Path) -> float:
+    """Returns the most seconds that the tests of a task in a folder may take. Raises DatasetError."""
+    files = sorted(folder.rglob("task.toml"))
+    tables = [(_table(_settings(path), "verifier", path.parent), path.parent) for path in files]
+    return max((_seconds(verifier, _TEST_SECONDS, task) for verifier, task in tables), default=_TEST_SECONDS)
+
+
 def read_harbor_task(folder: Path, session: str, grading: str) -> SessionTask:
     """Returns the task of a folder.
 

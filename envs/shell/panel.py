@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from grpo.envs.shell.attacks import Known, attacks
-from grpo.envs.shell.task import Grade, Machines, Script, SessionTask, run, tail_of
+from grpo.envs.shell.task import Grade, Machines, Script, SessionTask, grade, run, tail_of
 
 _SECONDS = 20.0  # of an attack
 _MARK = "/tmp/.before"
@@ -97,7 +97,7 @@ def _paid(task: SessionTask, machines: Machines, script: Script) -> Grade:
     machine = machines.open(task)
     try:
         run(machine, task, script)
-        return machines.grade(task, machine)
+        return grade(machines, task, machine)
     finally:
         machine.close()
 
@@ -108,15 +108,16 @@ def _solved(task: SessionTask, machines: Machines, solution: Script) -> tuple[Gr
     try:
         machine.run(["sh", "-c", f"touch {_MARK}; sleep 0.02"])
         done = run(machine, task, solution)
-        found = machine.run(["sh", "-c", f"find / -xdev -type f -newer {_MARK} -not -path '/tmp/*' -print0"])
-        grade = machines.grade(task, machine)
+        newer = machine.run(["sh", "-c", f"find / -xdev -type f -newer {_MARK} -not -path '/tmp/*' -print0"])
+        graded = grade(machines, task, machine)
     finally:
         machine.close()
     own = {posixpath.join(task.directory or machine.directory, path) for path in solution.files}
-    changed = [path for path in found.stdout.decode("utf-8", "replace").split("\0") if path and path not in own]
-    if grade.reward <= 0.0 and done.code != 0:
-        grade = Grade(grade.reward, f"the solution ended with status {done.code}: {tail_of(done, 300)}", grade.output)
-    return grade, changed
+    changed = [path for path in newer.stdout.decode("utf-8", "replace").split("\0") if path and path not in own]
+    if graded.reward <= 0.0 and done.code != 0:
+        reason = f"the solution ended with status {done.code}: {tail_of(done, 300)}"
+        graded = Grade(graded.reward, reason, graded.output)
+    return graded, changed
 
 
 def _first_half(solution: Script) -> Script | None:

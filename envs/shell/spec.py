@@ -5,11 +5,12 @@ This module is light; gymnasium is imported when an environment is made.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakKeyDictionary
 
 from grpo.plugins.errors import OptionError, PluginNotFound
 from grpo.plugins.factory_decorators import env
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
     import gymnasium
 
     from grpo.envs.shell.task import Machines, SessionTask
+    from grpo.plugins.session import SessionPool
 
 Grading = Literal["task", "fresh", "in_place"]
 MOST_TURNS = 50
 _MOST = 1_000_000
+_of_pools: WeakKeyDictionary[SessionPool, Machines] = WeakKeyDictionary()
 SYSTEM = "Do the task in the working directory, with a shell. When it is done, say so."
 
 
@@ -98,6 +101,13 @@ def shell_rows(member: str, split: str, **_: Any) -> Sequence[Mapping[str, Any]]
     return checked_rows(read_split(Path(member).expanduser(), split), read, lambda row: str(row["instruction"]))
 
 
+def shell_longest(member: str, *, grade_seconds: float = 30.0, **_: Any) -> float:
+    """Returns the seconds that grading an episode may take."""
+    from grpo.envs.shell.task import AROUND
+
+    return grade_seconds + AROUND
+
+
 def harbor(
     member: str,
     *,
@@ -154,17 +164,33 @@ def harbor_rows(
     return rows
 
 
-def resolve(name: str, member: str) -> EnvSpec:
-    """Returns the spec of the tasks of a file or folder.
+def harbor_longest(member: str, **_: Any) -> float:
+    """Returns the seconds that grading an episode may take, by the task whose tests may take longest."""
+    from grpo.envs.shell.harbor import longest_tests
+    from grpo.envs.shell.task import AROUND
 
-    Raises:
-        PluginNotFound: there is none.
-    """
+    return longest_tests(Path(member).expanduser()) + AROUND
+
+
+def resolve_shell(member: str) -> EnvSpec:
+    """Returns the spec of the tasks of a file or folder. Raises PluginNotFound."""
+    return _of_member(SHELL, member, shell, shell_rows, shell_longest)
+
+
+def resolve_harbor(member: str) -> EnvSpec:
+    """Returns the spec of the tasks of a folder. Raises PluginNotFound."""
+    return _of_member(HARBOR, member, harbor, harbor_rows, harbor_longest)
+
+
+def _of_member(
+    spec: EnvSpec, member: str, make: Callable[..., Any], rows: Callable[..., Any], longest: Callable[..., float]
+) -> EnvSpec:
+    name = f"{spec.name}:{member}"
     if not Path(member).expanduser().exists():
-        raise PluginNotFound(f"{name}:{member}: there is no '{member}' (looked in {Path().absolute()}).")
-    spec, factory, dataset = (SHELL, shell, shell_rows) if name == "shell" else (HARBOR, harbor, harbor_rows)
+        raise PluginNotFound(f"{name}: there is no '{member}' (looked in {Path().absolute()}).")
+    factory, dataset = partial(make, member), partial(rows, member)
     return replace(
-        spec, name=f"{name}:{member}", factory=partial(factory, member), dataset=partial(dataset, member), resolve=None
+        spec, name=name, factory=factory, dataset=dataset, longest_call=partial(longest, member), resolve=None
     )
 
 
@@ -174,12 +200,15 @@ def _refuse_unusable(**values: float) -> None:
             raise OptionError(f"{name}={value:g} must be above 0 and at most {_MOST:,}.")
 
 
-@cache
 def _machines(session: str) -> Machines:
+    """Returns the machines of this process's pool, which keep what the commands of tasks made."""
     from grpo.envs.shell.task import Machines
     from grpo.plugins.session_pools import sessions_of
 
-    return Machines(sessions_of(session))
+    pool = sessions_of(session)
+    if pool not in _of_pools:
+        _of_pools[pool] = Machines(pool)
+    return _of_pools[pool]
 
 
 SHELL = env(
@@ -189,7 +218,7 @@ SHELL = env(
     verifier="environment",
     max_turns=MOST_TURNS,
     scores_itself=True,
-    resolve=partial(resolve, "shell"),
+    resolve=resolve_shell,
 )(shell)
 HARBOR = env(
     name="harbor",
@@ -198,5 +227,5 @@ HARBOR = env(
     verifier="environment",
     max_turns=MOST_TURNS,
     scores_itself=True,
-    resolve=partial(resolve, "harbor"),
+    resolve=resolve_harbor,
 )(harbor)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import math
+import pickle
 import posixpath
 import tarfile
 import threading
@@ -26,7 +27,8 @@ MOST_FILES, MOST_CARRIED = 20_000, 256 << 20  # of a working directory, and byte
 LIFE = 86_400.0  # seconds of a machine: waiting for the policy is no fault of an episode
 MOST_KEPT = 8  # tasks of which what their commands made is kept
 SIGNALLED = 128  # a shell adds the number of a signal to it
-_SECONDS = 120.0  # for one command that makes a machine
+_SECONDS = 120.0  # for one command that makes a machine, or carries what is in one to another
+AROUND = 4 * _SECONDS  # that grading may take beside the grader
 _CLEAN = {
     "PYTHONNOUSERSITE": "1",
     "PYTHONDONTWRITEBYTECODE": "1",
@@ -35,9 +37,9 @@ _CLEAN = {
 }
 _UNLINKED = """\
 for folder in "$@"; do
-  find "$folder" -xdev -type l 2> /dev/null | while read -r link; do
+  find "$folder" -xdev -type l -exec sh -c 'for link do
     case "$(readlink -m "$link")" in /tests|/tests/*|/logs|/logs/*|/solution|/solution/*) rm -f "$link" ;; esac
-  done
+  done' sh {} + 2> /dev/null
 done"""
 
 
@@ -120,6 +122,8 @@ def open_machine(pool: SessionPool, task: SessionTask, **fields: Any) -> Session
     try:
         machine = pool.open(job)
         try:
+            if folders := {task.directory, *(directory for _, directory in task.commands)} - {""}:
+                machine.run(["mkdir", "-p", *sorted(folders)])
             place(machine, task, task.files)
             for argv, directory in task.commands:
                 done = machine.run(argv, timeout=_SECONDS, directory=directory or machine.directory)
@@ -154,8 +158,8 @@ def run(machine: Session, task: SessionTask, script: Script) -> Exit:
 def grade(machines: Machines, task: SessionTask, machine: Session) -> Grade:
     """Ends every process of a machine and judges what is in it.
 
-    What the policy did to make grading impossible (too large a directory, a grader that runs out of time) is 0.0 and no
-    failure, or it could choose to be left out.
+    What the policy did to make grading impossible (too large a directory, a full disk, a grader that runs out of time)
+    is 0.0 and no failure, or it could choose to be left out.
 
     Raises:
         SessionLost: a machine is gone, which says nothing about the policy.
@@ -163,7 +167,7 @@ def grade(machines: Machines, task: SessionTask, machine: Session) -> Grade:
     """
     machine.stop()
     if task.in_place:
-        return _graded(task, machine, in_place=True)
+        return _graded(task, machine)
     folder = task.directory or machine.directory
     try:
         large = machine.run(
@@ -180,7 +184,7 @@ def grade(machines: Machines, task: SessionTask, machine: Session) -> Grade:
         unpacked = fresh.run(["tar", "-x", "-C", folder], stdin=carried, timeout=_SECONDS)
         if emptied.code != 0 or unpacked.code != 0:
             return Grade(0.0, f"the working directory cannot be unpacked: {tail_of(unpacked, 300)}")
-        return _graded(task, fresh, in_place=False)
+        return _graded(task, fresh)
     finally:
         fresh.close()
 
@@ -196,7 +200,7 @@ def carry(archive: BinaryIO, most: int) -> bytes:
         TooLarge: it has more than `most` bytes or `MOST_FILES` entries.
         tarfile.TarError: it is broken.
     """
-    kept, size, entries = io.BytesIO(), 0, 0
+    kept, files, size, entries = io.BytesIO(), set[str](), 0, 0
     with archive, tarfile.open(fileobj=archive, mode="r|") as given, tarfile.open(fileobj=kept, mode="w") as result:
         for member in given:
             entries += 1
@@ -209,32 +213,42 @@ def carry(archive: BinaryIO, most: int) -> bytes:
             member.name = name
             if member.isreg():
                 result.addfile(member, given.extractfile(member))
+                files.add(name)
+            elif member.islnk():  # a second name of a file that came before
+                member.linkname = posixpath.normpath(member.linkname).partition("/")[2]
+                if member.linkname in files:
+                    result.addfile(member)
             elif member.isdir() or (member.issym() and _stays(name, member.linkname)):
                 result.addfile(member)
     return kept.getvalue()
 
 
 def _stays(name: str, target: str) -> bool:
-    """Returns whether a link leads to a place in the directory that it is in; one through another link does too."""
-    if target.startswith("/"):
-        return False
-    end = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
-    return end != ".." and not end.startswith("../")
+    """Returns whether a link leads to a place in the directory that it is in, whatever other links it goes through.
+
+    A `..` before any name leads up from a real folder. Behind a name, which may be another link, it may lead anywhere.
+    """
+    parts = [part for part in target.split("/") if part not in ("", ".")]
+    up = next((place for place, part in enumerate(parts) if part != ".."), len(parts))
+    return not target.startswith("/") and ".." not in parts[up:] and up <= name.count("/")
 
 
-def _graded(task: SessionTask, machine: Session, *, in_place: bool) -> Grade:
-    folder = task.directory or machine.directory
+def _graded(task: SessionTask, machine: Session) -> Grade:
     machine.run(["rm", "-rf", "/tests", "/solution", "/logs", GRADER_HOME])
     machine.run(["mkdir", "-p", posixpath.dirname(REWARD), "/tests", GRADER_HOME])
-    if in_place:
-        machine.run(["sh", "-c", _UNLINKED, "sh", folder, machine.home, "/tmp"], timeout=_SECONDS)
-    done = run(machine, task, _clean(task.grader))
+    if task.in_place:
+        folders = (task.directory or machine.directory, machine.home, "/tmp")
+        machine.run(["sh", "-c", _UNLINKED, "sh", *folders], timeout=_SECONDS)
+    try:
+        done = run(machine, task, _clean(task.grader))
+    except SessionError as error:
+        return Grade(0.0, f"the grader cannot be written: {error}")
     machine.stop()
     output = tail_of(done, 2000)
     if done.timed_out:
         return Grade(0.0, f"the grader was not done after {task.grader.seconds:g} s", output)
     if done.code is None:
-        raise DatasetError(f"task '{task.name}': its grader does not start: {done.problem}")
+        return Grade(0.0, f"the grader {_ended(done)}")
     if done.code < 0 or done.code > SIGNALLED:
         return Grade(0.0, f"the grader was killed: {_ended(done)}", output)
     if not task.writes:
@@ -277,27 +291,26 @@ class Machines:
     def __init__(self, pool: SessionPool) -> None:
         self.pool = pool
         self._lock = threading.Lock()
-        self._made: OrderedDict[str, tuple[Session, str]] = OrderedDict()
+        self._made: OrderedDict[bytes, tuple[Session, str]] = OrderedDict()
 
     def open(self, task: SessionTask) -> Session:
         """Returns a new machine for a task. Raises what `open_machine` raises."""
         if not task.commands or not self.pool.capabilities().get("snapshot"):
             return open_machine(self.pool, task)
+        key = pickle.dumps(
+            (task.image, {**task.files}, [*task.commands], {**task.environment}, task.limits, task.network)
+        )
         with self._lock:
-            if task.name not in self._made:
+            if key not in self._made:
                 made = open_machine(self.pool, task)
                 made.stop()
-                self._made[task.name] = made, made.snapshot()
-            self._made.move_to_end(task.name)
-            base, snapshot = self._made[task.name]
+                self._made[key] = made, made.snapshot()
+            self._made.move_to_end(key)
+            base, snapshot = self._made[key]
             machine = base.fork(snapshot)
             while len(self._made) > MOST_KEPT:
                 self._made.popitem(last=False)[1][0].close()
         return machine
-
-    def grade(self, task: SessionTask, machine: Session) -> Grade:
-        """Judges a machine; see `grade`."""
-        return grade(self, task, machine)
 
     def close(self) -> None:
         """Closes what is kept."""

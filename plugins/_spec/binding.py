@@ -160,6 +160,11 @@ class BoundEnv:
         """The MCP servers whose tools it offers."""
         return self.spec.factory.servers if isinstance(self.spec.factory, ServedFactory) else ()
 
+    def call_limit(self, seconds: float) -> float:
+        """Returns how long one call may take: as long as is given, or as what it waits for may take itself."""
+        own = 0.0 if self.spec.longest_call is None else self.spec.longest_call(**self.options)
+        return max([seconds, own, *(server.longest_call for server in self.servers)])
+
     def make(self) -> Any:
         """Makes a fresh `gymnasium.Env`."""
         return self.spec.factory(**self.options)

@@ -93,7 +93,7 @@ class Validation:
             yield f"an empty completion is right too in {self.silence_right} of {counted(self.rows, 'row')}"
         yield from [f"note: {note}" for note in self.notes]
         if self.weak:
-            yield f"weak: {counted(len(self.weak), 'row')}, which pay a generic cheat"
+            yield f"weak rows, which pay for what solves nothing: {len(self.weak)}"
             yield from (f"  {row.place}: {', '.join(row.cheats)}" for row in self.weak[:SHOWN])
         if len(self.weak) > SHOWN:
             yield f"  and {len(self.weak) - SHOWN} more: --json lists all"

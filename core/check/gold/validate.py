@@ -199,7 +199,8 @@ def _judged(
 def _acted(env: BoundEnv, wanted: Sequence[Wanted], seconds: float, processes: EnvProcesses | None) -> list[Completion]:
     """Plays episodes with known actions; one that raises or hangs is a failed rollout. Raises SandboxUnavailable."""
     found = []
-    for (episode, _), one in zip(wanted, acted(env, wanted, seconds=seconds, processes=processes), strict=True):
+    played = acted(env, wanted, seconds=env.call_limit(seconds), processes=processes)
+    for (episode, _), one in zip(wanted, played, strict=True):
         if isinstance(one, Raised):
             if isinstance(one.error, SandboxUnavailable):
                 raise one.error

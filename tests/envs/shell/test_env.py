@@ -101,6 +101,23 @@ def test_a_link_to_the_graders_files_is_no_answer(tmp_path: Path, link: str) -> 
     assert graded(tmp_path, f"mkdir d; ln -s / d/up; ln -s d/up{link} sum.txt", grader=grader)[0] == 0.0
 
 
+@pytest.mark.parametrize(
+    ("commands", "reward"),
+    [
+        ("mkdir -p a/b; ln -s ../.. a/b/top; ln -s a/b/top/../tests/gold.txt sum.txt", 0.0),
+        ("mkdir -p a/b; ln -s ../.. a/b/top; ln -s top/../tests a/b/out; ln -s a/b/out/gold.txt sum.txt", 0.0),
+        ("mkdir a; echo 42 > a/real; ln -s a/real sum.txt", 1.0),
+        ("mkdir -p a/b; echo 42 > real; ln -s ../../real a/b/up; ln -s a/b/up sum.txt", 1.0),
+        ("mkdir a; echo 42 > a/real; ln a/real sum.txt", 1.0),
+        ("echo 42 > /tmp/real; ln /tmp/real sum.txt", 1.0),
+    ],
+)
+def test_links_of_the_working_directory_are_carried_if_they_stay_in_it(
+    tmp_path: Path, commands: str, reward: float
+) -> None:
+    assert graded(tmp_path, commands, grader="echo 42 > /tests/gold.txt\ncmp sum.txt /tests/gold.txt")[0] == reward
+
+
 def test_limits_end_a_command_and_the_policy_is_told(tmp_path: Path) -> None:
     commands = ("sleep 60", "seq 100000", "python3 -c 'x = bytearray(2**30)' 2>/dev/null; echo $?")
     _, _, printed = graded(tmp_path, *commands, options=":seconds=1,shown=100,memory=128")

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from grpo.core.check.gold.validate import validate
-from grpo.envs.shell.harbor import folders_of, read_harbor_task
+from grpo.envs.shell.harbor import folders_of, longest_tests, read_harbor_task
+from grpo.envs.shell.panel import panel_of
 from grpo.envs.shell.recipe import read_recipe
-from grpo.envs.shell.task import Machines, grade, open_machine, run
+from grpo.envs.shell.task import AROUND, Machines, grade, open_machine, run
 from grpo.plugins.errors import DatasetError
+from grpo.plugins.host import Host
 from grpo.plugins.session_pools import close_sessions, sessions_of
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="the session 'local' needs Linux")
@@ -195,3 +199,65 @@ def test_a_command_that_fails_here_is_told_with_its_output(folder: Path) -> None
     task = read_harbor_task(folder, "local", "task")
     with pytest.raises(DatasetError, match=r"cannot be made here.*ended with status 3: no network"):
         open_machine(sessions_of(), task)
+
+
+@pytest.mark.slow
+@LINUX
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rm -rf /app; echo x > /app",
+        "head -c 2G /dev/zero > /tmp/full; true",
+        "mkdir 'a\nb'; ln -s /tests/data/expected.txt 'a\nb/c'; ln -s 'a\nb/c' hello.txt",
+        "ln -s /tests/data/expected.txt hello.txt",
+    ],
+)
+def test_an_episode_that_spoils_its_machine_for_the_tests_is_paid_nothing(folder: Path, command: str) -> None:
+    (folder / "task.toml").write_text(TOML.replace("separate", "shared"), encoding="utf-8")
+    task, machines = read_harbor_task(folder, "local", "task"), Machines(sessions_of())
+    machine = machines.open(task)
+    try:
+        machine.run(["bash", "-c", command], directory="/app")
+        assert grade(machines, task, machine).reward == 0.0
+    finally:
+        machine.close()
+        machines.close()
+
+
+@pytest.mark.slow
+@LINUX
+def test_tasks_of_one_name_have_machines_of_their_own(folder: Path) -> None:
+    task, machines = read_harbor_task(folder, "local", "task"), Machines(sessions_of())
+    other = replace(task, commands=[(("sh", "-c", "mkdir out; echo other > out/base.txt"), "/app")])
+    try:
+        for one, text in ((task, b"base\n"), (other, b"other\n"), (task, b"base\n")):
+            machine = machines.open(one)
+            assert machine.read("/app/out/base.txt") == text
+            machine.close()
+    finally:
+        machines.close()
+
+
+@pytest.mark.slow
+@LINUX
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_an_answer_in_the_history_of_git_is_found(folder: Path) -> None:
+    commits = "git init -q && git config user.email a@b && git config user.name a && echo 1 > hello.txt && git add -A"
+    commits += " && git commit -qm base && echo 'Hello, world!' > hello.txt && git commit -qam fix"
+    dockerfile = (
+        f"FROM debian\nENV GREETING='Hello, world!'\nWORKDIR /app\nRUN {commits} && git reset -q --hard HEAD~1\n"
+    )
+    (folder / "environment" / "Dockerfile").write_text(f"{dockerfile}RUN mkdir out && touch out/base.txt\n")
+    machines = Machines(sessions_of())
+    try:
+        found = panel_of(read_harbor_task(folder, "local", "task"), machines)
+    finally:
+        machines.close()
+    assert found.gold == 1.0
+    assert "an agent that takes the files of the newest other commit that git has is paid 1" in found.sentences()
+
+
+def test_a_run_waits_as_long_as_tests_may_take(folder: Path) -> None:
+    assert longest_tests(folder.parent) == 30.0
+    bound = Host.discover().env(f"harbor:{folder.parent}")
+    assert bound.call_limit(60.0) == 30.0 + AROUND

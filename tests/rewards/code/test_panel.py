@@ -64,4 +64,4 @@ def test_validation_lists_weak_rows_with_the_cheats_that_they_accept(tmp_path: P
     [row] = report.weak
     assert row.index == 0
     assert "returns True" in row.cheats
-    assert "weak: 1 row" in str(report)
+    assert "which pay for what solves nothing: 1" in str(report)
