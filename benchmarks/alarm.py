@@ -139,12 +139,12 @@ def table(title: str, jobs: dict[str, tuple[int, str]], keep: Path) -> None:
         out = made(name, seed, arguments, keep)
         steps, warned = seen(out), others(out)
         shares = [mean([float(one.right is True) for one in step]) for step in steps]
-        found, alone = looked(steps), looked([[replace(one, right=None) for one in step] for step in steps])
-        rang.append(found[0].step if found else 0)
+        alarms, alone = looked(steps), looked([[replace(one, right=None) for one in step] for step in steps])
+        rang.append(alarms[0].step if alarms else 0)
         blind.append(alone[0].step if alone else 0)
         other += bool(warned)
         print(
-            f"| {name} | {mean(shares[:3]):.0%} to {mean(shares[-3:]):.0%} | {rung(found)} | {rung(alone)} "
+            f"| {name} | {mean(shares[:3]):.0%} to {mean(shares[-3:]):.0%} | {rung(alarms)} | {rung(alone)} "
             f"| {', '.join(warned) or '-'} |",
             flush=True,
         )
@@ -175,7 +175,7 @@ def seen(out: Path) -> list[list[Seen]]:
 def looked(steps: Sequence[Sequence[Seen]]) -> list[Suspicion]:
     """Returns every alarm of a run."""
     watch = HackingWatch()
-    return [found for number, step in enumerate(steps, start=1) for found in watch.look(number, step)]
+    return [alarm for number, step in enumerate(steps, start=1) for alarm in watch.look(number, step)]
 
 
 def others(out: Path) -> list[str]:

@@ -75,12 +75,12 @@ ASSERTS = Job(
 
 def processor(processes: set[int]) -> float:
     """Returns the processor time, in seconds, of this process, what it started, and the named processes' trees."""
-    total, pending, seen = 0, [os.getpid(), *processes], set()
+    total, pending, counted = 0, [os.getpid(), *processes], set()
     while pending:
         process = pending.pop()
-        if process in seen:
+        if process in counted:
             continue
-        seen.add(process)
+        counted.add(process)
         try:
             fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
             total += sum(map(int, fields[11:15]))
@@ -94,14 +94,14 @@ def processor(processes: set[int]) -> float:
 def engine_processes() -> set[int]:
     """Returns the processes of the container engine, which work for us too."""
     names = {"dockerd", "containerd", "containerd-shim", "containerd-shim-runc-v2"}
-    found = set()
+    engine = set()
     for path in Path("/proc").glob("[0-9]*/comm"):
         try:
             if path.read_text().strip() in {name[:15] for name in names}:
-                found.add(int(path.parent.name))
+                engine.add(int(path.parent.name))
         except OSError:
             continue
-    return found
+    return engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ def rows(jobs: int, rounds: int, image: str) -> dict[str, dict[str, float]]:
         for _ in range(rounds):
             for name, measure in measures.items():
                 readings[name].append(measure())
-    return {name: summary(found) for name, found in readings.items()}
+    return {name: summary(values) for name, values in readings.items()}
 
 
 def _local_rows(each: int, few: int, runner: asyncio.Runner, stack: contextlib.ExitStack) -> dict[str, Measure]:
@@ -296,18 +296,21 @@ def main() -> int:
         soak(options.soak)
         return 0
     kernel.prctl(_SUBREAPER, 1)
-    found = rows(options.jobs, options.rounds, options.image)
-    wanted = targets(found)
+    measured = rows(options.jobs, options.rounds, options.image)
+    wanted = targets(measured)
     if options.json:
         print(
             json.dumps(
-                {"rows": found, "targets": [dict(zip(("name", "ratio", "target"), one, strict=True)) for one in wanted]}
+                {
+                    "rows": measured,
+                    "targets": [dict(zip(("name", "ratio", "target"), one, strict=True)) for one in wanted],
+                }
             )
         )
     else:
-        floor = found["floor: python3 -I -S -c pass"]["cpu_ms"]
+        floor = measured["floor: python3 -I -S -c pass"]["cpu_ms"]
         print(f"{'':<34} {'cpu ms':>8} {'x floor':>8} {'per s':>8} {'p50 ms':>8} {'p99 ms':>8}")
-        for name, row in found.items():
+        for name, row in measured.items():
             ends = "".join(f" {row[key]:>8.2f}" if key in row else f" {'':>8}" for key in ("p50_ms", "p99_ms"))
             print(f"{name:<34} {row['cpu_ms']:>8.2f} {floor / row['cpu_ms']:>8.2f} {row['per_second']:>8.1f}{ends}")
         for name, ratio, target in wanted:

@@ -50,7 +50,7 @@ def measured(rounds: int) -> dict[str, dict[str, list[float]]]:
     made_image(client, IMAGE, PROGRAMS)
     client.close()
     pool = LocalPool()
-    found: dict[str, dict[str, list[float]]] = {
+    times: dict[str, dict[str, list[float]]] = {
         what: {"local": [], "docker": []} for what in ("cold start", "command", "fork")
     }
     session = pool.open(JOB)
@@ -58,19 +58,19 @@ def measured(rounds: int) -> dict[str, dict[str, list[float]]]:
     try:
         for _ in range(rounds):
             time.sleep(SETTLE)
-            found["cold start"]["local"].append(timed(lambda: _cold(pool)))
-            found["command"]["local"].append(timed(lambda: session.run(["true"])))
+            times["cold start"]["local"].append(timed(lambda: _cold(pool)))
+            times["command"]["local"].append(timed(lambda: session.run(["true"])))
             seconds, copy = _forked(session)
-            found["fork"]["local"].append(seconds)
+            times["fork"]["local"].append(seconds)
             copy.close()
-            found["cold start"]["docker"].append(timed(lambda: docker("run", "--rm", *ALONE, IMAGE, "true")))
-            found["command"]["docker"].append(timed(lambda: docker("exec", container, "true")))
-            found["fork"]["docker"].append(_docker_fork(container))
+            times["cold start"]["docker"].append(timed(lambda: docker("run", "--rm", *ALONE, IMAGE, "true")))
+            times["command"]["docker"].append(timed(lambda: docker("exec", container, "true")))
+            times["fork"]["docker"].append(_docker_fork(container))
     finally:
         docker("rm", "-f", container)
         session.close()
         pool.close()
-    return found
+    return times
 
 
 def _forked(session: Session) -> tuple[float, Session]:
@@ -102,14 +102,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    found = measured(given.rounds)
+    times = measured(given.rounds)
     print("| | | local, ms | docker, ms | docker / local |\n|---|---|---|---|---|")
-    for what, by in found.items():
+    for what, by in times.items():
         for name, of in (("median", statistics.median), ("fastest", min)):
             local, other = (of(by[who]) for who in ("local", "docker"))
             print(f"| {what} | {name} | {local:.1f} | {other:.0f} | {other / local:.0f} |")
     if given.json is not None:
-        given.json.write_text(json.dumps(found), encoding="utf-8")
+        given.json.write_text(json.dumps(times), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -209,9 +209,9 @@ def _needed(agent: BoundAgent) -> list[str]:
     Of a script it is the file alone: what lies beside it may be tasks with their graders, or a run.
     """
     words = [word for value in agent.options.values() if isinstance(value, str) for word in value.split()]
-    found = (shutil.which(name, path=search_path()) for name in (*agent.spec.programs, *words) if os.sep not in name)
+    programs = (shutil.which(name, path=search_path()) for name in (*agent.spec.programs, *words) if os.sep not in name)
     folders = [*search_path().split(os.pathsep), sys.prefix, sys.base_prefix]
-    folders += [_package(Path(program).resolve()) for program in found if program]
+    folders += [_package(Path(program).resolve()) for program in programs if program]
     paths = [*folders, *(os.path.abspath(word) for word in words if Path(word).is_file())]  # noqa: PTH100
     if not agent.spec.command:
         source = inspect.getsourcefile(inspect.unwrap(agent.spec.function))

@@ -86,10 +86,10 @@ def drop_capabilities() -> None:
 
 def children() -> list[int]:
     """Returns the direct children of this process."""
-    own, found = str(os.getpid()), []
+    own, processes = str(os.getpid()), []
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():
             with contextlib.suppress(OSError, IndexError):  # it has just ended
                 if (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[1] == own:
-                    found.append(int(folder.name))
-    return found
+                    processes.append(int(folder.name))
+    return processes

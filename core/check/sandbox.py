@@ -6,15 +6,14 @@ Attacks that leave something behind run alone, so that the next job may find it;
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 
 from grpo.core.check.attacks import BREACH, Attack, all_attacks
+from grpo.core.check.pool import try_pool
 from grpo.core.check.report import Findings, Report
 from grpo.plugins._spec.binding import BoundSandbox
-from grpo.plugins.errors import SandboxUnavailable, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.sandbox_job import TROUBLE, Job, JobOutcome, JobResult, Limits, SandboxPool
 from grpo.plugins.specs import SandboxSpec
@@ -63,26 +62,11 @@ def check_sandbox(sandbox: str | SandboxSpec | BoundSandbox, *, attacks: Iterabl
     bound = BoundSandbox(sandbox, "") if isinstance(sandbox, SandboxSpec) else sandbox
     findings = Findings()
     title = f"sandbox {bound.spec.name}" + "".join(f" {name}={value}" for name, value in bound.options.items())
-    canary = f"GRPO_CANARY_{os.getpid()}"
-    os.environ[canary] = "a secret of the host"
-    try:
-        pool = bound.make()
-        if not isinstance(pool, SandboxPool):
-            findings.add(
-                "error", "interface", f"the factory returned a {type(pool).__name__}, which is not a SandboxPool"
-            )
-            return findings.report(title)
-        try:
-            asyncio.run(_Check(pool, findings, tuple(all_attacks() if attacks is None else attacks)).all())
-        finally:
-            pool.close()
-            pool.close()  # twice is allowed
-    except (SandboxUnavailable, UsageError):
-        raise
-    except Exception as error:
-        findings.add("error", "interface", f"it raised {type(error).__name__}: {error}")
-    finally:
-        del os.environ[canary]
+
+    def use(pool: SandboxPool) -> None:
+        asyncio.run(_Check(pool, findings, tuple(all_attacks() if attacks is None else attacks)).all())
+
+    try_pool(bound.make, SandboxPool, use, findings)
     return findings.report(title)
 
 

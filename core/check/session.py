@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import io
-import os
 import tarfile
 from collections.abc import Callable, Iterable
 from functools import partial
 
 from grpo.core.check.attacks.sessions import SessionAttack, all_session_attacks
+from grpo.core.check.pool import try_pool
 from grpo.core.check.report import Findings, Report
 from grpo.plugins._spec.binding import BoundSession
-from grpo.plugins.errors import SandboxUnavailable, SessionError, UsageError
+from grpo.plugins.errors import SessionError
 from grpo.plugins.host import Host
 from grpo.plugins.session import Exit, Process, Session, SessionJob, SessionLimits, SessionPool
 from grpo.plugins.specs import SessionSpec
@@ -42,30 +42,16 @@ def check_session(
     bound = BoundSession(session, "") if isinstance(session, SessionSpec) else session
     findings = Findings()
     title = f"session {bound.name}" + "".join(f" {name}={value}" for name, value in bound.options.items())
-    canary = f"GRPO_CANARY_{os.getpid()}"
-    os.environ[canary] = "a secret of the host"
-    try:
-        pool = bound.make()
-        if not isinstance(pool, SessionPool):
-            kind = type(pool).__name__
-            findings.add("error", "interface", f"the factory returned a {kind}, which is not a SessionPool")
-            return findings.report(title)
-        try:
-            check = _Check(pool, findings)
-            check.all()
-            for attack in all_session_attacks() if attacks is None else attacks:
-                relation = f"attack: {attack.name}"
-                findings.tried(relation)
-                check.guarded(relation, partial(attack.tried, pool))
-        finally:
-            pool.close()
-            pool.close()  # twice is allowed
-    except (SandboxUnavailable, UsageError):
-        raise
-    except Exception as error:
-        findings.add("error", "interface", f"it raised {type(error).__name__}: {error}")
-    finally:
-        del os.environ[canary]
+
+    def use(pool: SessionPool) -> None:
+        check = _Check(pool, findings)
+        check.all()
+        for attack in all_session_attacks() if attacks is None else attacks:
+            relation = f"attack: {attack.name}"
+            findings.tried(relation)
+            check.guarded(relation, partial(attack.tried, pool))
+
+    try_pool(bound.make, SessionPool, use, findings)
     return findings.report(title)
 
 

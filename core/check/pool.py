@@ -1,0 +1,42 @@
+"""Tries the pool of a sandbox or a session: it is made, used and closed twice, whatever it raises."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from grpo.core.check.report import Findings
+from grpo.plugins.errors import SandboxUnavailable, UsageError
+
+
+def try_pool(make: Callable[[], Any], kind: type[Any], use: Callable[[Any], None], findings: Findings) -> None:
+    """Makes a pool and uses it; what it raises is a finding. A variable of this process has a secret meanwhile.
+
+    Args:
+        kind: the protocol that it must keep.
+        use: what is tried of it.
+
+    Raises:
+        SandboxUnavailable: this machine cannot run it.
+        UsageError: an option has a value that cannot be used.
+    """
+    canary = f"GRPO_CANARY_{os.getpid()}"
+    os.environ[canary] = "a secret of the host"
+    try:
+        pool = make()
+        if not isinstance(pool, kind):
+            name = type(pool).__name__
+            findings.add("error", "interface", f"the factory returned a {name}, which is not a {kind.__name__}")
+            return
+        try:
+            use(pool)
+        finally:
+            pool.close()
+            pool.close()  # twice is allowed
+    except (SandboxUnavailable, UsageError):
+        raise
+    except Exception as error:
+        findings.add("error", "interface", f"it raised {type(error).__name__}: {error}")
+    finally:
+        del os.environ[canary]
