@@ -1,1 +1,1 @@
-"""The environment `code`."""
+"""Provides the environment `code`."""

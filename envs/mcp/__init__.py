@@ -1,1 +1,1 @@
-"""The environment `mcp`."""
+"""Provides the environment `mcp`."""

@@ -1,4 +1,4 @@
-"""The environment `mcp`: rows of your own, which the policy answers with the tools of an MCP server."""
+"""Provides the environment `mcp`: rows of your own, which the policy answers with the tools of an MCP server."""
 
 from __future__ import annotations
 

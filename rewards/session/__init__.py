@@ -1,4 +1,4 @@
-"""Sessions: machines that live for an episode, on this machine or in containers.
+"""Provides sessions: machines that live for an episode.
 
 Theory of operation of `local`. A pool (`pool`) has one launcher process (`launcher`), which forks a keeper for each
 session. The keeper makes the namespaces and forks their process 1 (`process_one`), which builds the root (`root`) and

@@ -1,4 +1,4 @@
-"""The session `local` as a plugin: machines made of this one's system folders, in namespaces, without a daemon."""
+"""Provides the session `local`: machines made of this one's system folders, in namespaces, without a daemon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The built-in agents, offered through a hook as those of any package are. Importing them loads no agent."""
+"""Offers the built-in agents through a hook, as those of any package are. Importing them loads no agent."""
 
 from __future__ import annotations
 

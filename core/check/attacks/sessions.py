@@ -1,4 +1,4 @@
-"""Hostile programs that every session must contain: what they leave, whom they see, what they use up."""
+"""Holds hostile programs that every session must contain: what they leave, whom they see, what they use up."""
 
 from __future__ import annotations
 
