@@ -63,7 +63,9 @@ const folded = (text) => {
 const marks = (call) => {
   if (!call.said) return [["never answered", "bad"]];
   /** @type {[string, string][]} */
-  const found = [!call.delivered ? ["not delivered", "bad"] : call.trains ? ["trains", "good"] : ["does not train", ""]];
+  const found = [
+    !call.delivered ? ["not delivered", "bad"] : call.trains ? ["trains", "good"] : ["does not train", ""],
+  ];
   if (call.finish === "length") found.push(["cut at the limit", "bad"]);
   return found;
 };
