@@ -128,6 +128,7 @@ SETS_BESIDE = [
 
 
 @pytest.mark.install
+@pytest.mark.nightly
 @pytest.mark.parametrize("path", SETS_BESIDE)
 def test_a_set_beside_the_lock_has_no_hole(path: str, beside: Callable[[Path], dict[str, str]]) -> None:
     check(path, metadata.distributions(path=[beside(ROOT / path)["PYTHONPATH"]]))

@@ -61,7 +61,9 @@ def lines_by_file(places: Iterable[tuple[str, int | str]]) -> dict[str, set[int]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("refused", [refused_by_mypy, refused_by_pyright], ids=["mypy", "pyright"])
+@pytest.mark.parametrize(
+    "refused", [pytest.param(refused_by_mypy, marks=pytest.mark.nightly), refused_by_pyright], ids=["mypy", "pyright"]
+)
 def test_type_checkers_accept_what_is_right_and_refuse_every_slip(refused: Callable[[], dict[str, set[int]]]) -> None:
     marked = {n for n, line in enumerate(WRONG.read_text().splitlines(), start=1) if line.endswith("# wrong")}
     assert refused() == {RIGHT.name: set(), WRONG.name: marked}

@@ -53,6 +53,7 @@ def test_the_example_trains_and_shows_what_it_says(tmp_path: Path) -> None:
     assert "status done, step 10 of 10" in shown(cells['if run.status == "interrupted":'])
 
 
+@pytest.mark.nightly
 def test_a_cell_that_is_stopped_leaves_a_run_that_the_next_cell_resumes(tmp_path: Path) -> None:
     cells = executed(tmp_path, "--stop", TRAINS, "3")
     assert "all hold" in shown(cells["print(grpo.check_reward(near))"])

@@ -93,7 +93,10 @@ def test_what_differs_in_a_longer_run_is_told(tmp_path: Path, capsys: pytest.Cap
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [{}, {"lora": {"enabled": True}}], ids=["full", "lora"])
+@pytest.mark.parametrize(
+    "how",
+    [pytest.param({}, id="full", marks=pytest.mark.nightly), pytest.param({"lora": {"enabled": True}}, id="lora")],
+)
 def test_a_run_begins_with_what_another_has_trained_and_needs_it_no_more(how: dict[str, Any], tmp_path: Path) -> None:
     import torch
 

@@ -93,7 +93,7 @@ def metrics(run: Path) -> list[dict[str, Any]]:
     [
         pytest.param("--env guess --env-reward guess environment --set loss.beta=0.1", marks=pytest.mark.core),
         "--lora --set loss.num_iterations=2 --set loss.beta=0.1",
-        "--lora --warmup-steps 3 --set loss.beta=0.1",
+        pytest.param("--lora --warmup-steps 3 --set loss.beta=0.1", marks=pytest.mark.nightly),
     ],
     ids=["several-environments", "lora-two-iterations", "lora-after-warm-up"],
 )
@@ -139,6 +139,7 @@ def test_a_killed_run_that_fills_its_batches_up_resumes_to_the_same_rollouts(fil
         assert sampled(killed, step, wasted=True) == sampled(whole, step, wasted=True)
 
 
+@pytest.mark.nightly
 def test_a_killed_run_with_a_sampler_resumes_to_the_same_prompts(filled: list[str], tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     chosen = [*filled, "--sampler", "curriculum:rest=1", "--limit", "6"]

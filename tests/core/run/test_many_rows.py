@@ -12,7 +12,7 @@ import grpo
 from grpo.core.env import episodes
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_rows_that_become_prompts_when_they_are_asked_train_the_same_policy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,6 +63,7 @@ def test_a_run_and_an_evaluation_go_through(env: str, turns: int | None, tmp_pat
         assert found["accuracy"]["values"] == 2, "whoever does not reach the goal in time has not reached it"
 
 
+@pytest.mark.nightly
 def test_several_environments_are_shown_listed_and_measured_one_by_one(tmp_path: Path) -> None:
     from grpo.core.cli.main import cli
     from grpo.core.record.run_dir import RunDir, read_metrics

@@ -116,7 +116,8 @@ def test_a_run_goes_on_with_another_number_of_processes(arguments: list[str], tw
     assert "trainer_state.json" not in done.stderr, "what transformers makes of other micro batches"
 
 
-@pytest.mark.parametrize("rank", [0, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("rank", [0, 1])
 def test_a_killed_process_ends_all_with_one_line_and_the_run_resumes(
     rank: int, arguments: list[str], two: Path, tmp_path: Path, ranks: list[Ranks]
 ) -> None:

@@ -479,9 +479,11 @@ def small_model() -> Any:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"loss": {"type": "grpo", "beta": 0.1, "num_iterations": 2}, "steps": 4},
+        pytest.param(
+            {"loss": {"type": "grpo", "beta": 0.1, "num_iterations": 2}, "steps": 4}, marks=pytest.mark.nightly
+        ),
         {"loss": {"type": "gspo", "num_iterations": 2}, "steps": 4, "lora": {"enabled": True, "rank": 4}},
-        {"loss": {"type": "bnpo"}, "rollout": {"refill": 1}},
+        pytest.param({"loss": {"type": "bnpo"}, "rollout": {"refill": 1}}, marks=pytest.mark.nightly),
     ],
     ids=str,
 )

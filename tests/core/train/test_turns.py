@@ -270,7 +270,7 @@ def length(completion: str) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("isolation", ["process", "inline"])
+@pytest.mark.parametrize("isolation", ["process", pytest.param("inline", marks=pytest.mark.nightly)])
 def test_a_run_trains_each_turn_with_its_own_and_writes_both_down(tmp_path: Path, isolation: str) -> None:
     from grpo import train
 

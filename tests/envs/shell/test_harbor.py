@@ -162,7 +162,7 @@ def test_splits_are_folders_else_the_last_tasks_are_held_out(tmp_path: Path) -> 
 
 @pytest.mark.slow
 @LINUX
-@pytest.mark.parametrize("mode", ["separate", "shared"])
+@pytest.mark.parametrize("mode", ["separate", pytest.param("shared", marks=pytest.mark.nightly)])
 def test_the_solution_is_paid_and_nothing_else(folder: Path, mode: str) -> None:
     (folder / "task.toml").write_text(TOML.replace("separate", mode), encoding="utf-8")
     (folder.parent / "later").mkdir()

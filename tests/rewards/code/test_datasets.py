@@ -73,7 +73,7 @@ def test_mbpp_accepts_every_canonical_solution(shared_data: Path) -> None:
     assert rejected(pairs, judged(pairs)) == {}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_sanitized_mbpp_accepts_every_canonical_solution(shared_data: Path) -> None:
     rows = json.loads((shared_data / "mbpp" / "sanitized-mbpp.json").read_text(encoding="utf-8"))
     pairs = [(row["code"], row) for row in rows]

@@ -100,6 +100,7 @@ def test_a_run_is_repeatable_and_one_that_was_killed_goes_on_with_the_batch_that
         assert untimed(row) == untimed(other)
 
 
+@pytest.mark.nightly
 def test_a_batch_that_was_filled_up_ahead_is_proven_whole_and_comes_back_from_a_checkpoint(
     job: Job, tmp_path: Path
 ) -> None:

@@ -100,7 +100,7 @@ def train(model: Path, vowels: str, out: Path, head: str = "grpo") -> Any:
     return start(parse_config(tree), Host.discover(), Silent())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore")  # of kernels that are not installed
 def test_a_model_that_sees_its_padding_is_trained_only_where_there_is_none(
     tiny_model: Path, vowels: str, tmp_path: Path

@@ -113,6 +113,7 @@ def test_a_run_that_was_killed_goes_on_with_what_was_under_way(job: Job, whole: 
         assert untimed(row) == untimed(other)
 
 
+@pytest.mark.nightly
 def test_several_turns_are_left_between_turns_and_a_killed_run_goes_on_alike(job: Job) -> None:
     settings: dict[str, Any] = {
         "env": "guess",
@@ -128,6 +129,7 @@ def test_several_turns_are_left_between_turns_and_a_killed_run_goes_on_alike(job
     assert recorded(run) == recorded(straight)
 
 
+@pytest.mark.nightly
 def test_a_part_of_other_weights_or_of_an_engine_that_lost_them_is_sampled_again(job: Job) -> None:
     late, lost = Copied(lambda sync, again: again or sync != SYNC), Copied()
 
