@@ -168,14 +168,15 @@ def _time(session: Session, told: Told) -> None:
 
 
 def _stop(session: Session, told: Told) -> None:
-    session.run(["sh", "-c", "echo kept > kept; (setsid sleep 600 &) ; sleep 0.1"], timeout=_PATIENCE)
+    marked = "grep -l stays-after-a-stop /proc/[0-9]*/environ 2>/dev/null | wc -l"
+    session.run(
+        ["sh", "-c", "echo kept > kept; (M=stays-after-a-stop setsid sleep 600 &) ; sleep 0.1"], timeout=_PATIENCE
+    )
+    before = session.run(["sh", "-c", marked], timeout=_PATIENCE)
     session.stop()
-    left = session.run(["sh", "-c", "cat kept; ls /proc | grep -c '^[0-9]'"], timeout=_PATIENCE)
-    lines = left.stdout.split()
-    if lines[:1] != [b"kept"]:
-        told(f"files after a stop: {_words(left)}")
-    if len(lines) > 1 and int(lines[1]) > 4:  # process 1, the shell, ls and grep
-        told(f"{lines[1].decode()} processes are there after a stop")
+    left = session.run(["sh", "-c", f"cat kept; {marked}"], timeout=_PATIENCE)
+    if left.stdout.split() != [b"kept", b"0"] or before.stdout.strip() != b"1":
+        told(f"a file and programs after a stop: {_words(left)}; programs before: {_words(before)}")
 
 
 def _snapshot(session: Session, told: Told) -> None:
