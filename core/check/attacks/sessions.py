@@ -40,6 +40,8 @@ _SECRETS = (
     *("/dev/fuse", "/dev/kvm", "/dev/nvme0n1", "/run/docker.sock", "/var/run/docker.sock", "/run/secrets", "/boot"),
     *("/proc/sysrq-trigger", "/sys/kernel/debug", "/sys/fs/cgroup/memory", "/proc/sys/fs/binfmt_misc/register"),
 )
+_OF_AN_IMAGE = ("/etc/shadow", "/sys/fs/cgroup/memory")
+"""What a container has of its own under these names."""
 _LOOK = """
 import os
 def look(path):
@@ -254,7 +256,8 @@ def _another_session(pool: SessionPool, told: Told) -> None:
 
 def _secrets(pool: SessionPool, told: Told) -> None:
     with _opened(pool) as session:
-        attempts = [f"look({path!r})" for path in _SECRETS]
+        own = _OF_AN_IMAGE if pool.capabilities().get("container") else ()
+        attempts = [f"look({path!r})" for path in _SECRETS if path not in own]
         canary = "[open(p, 'rb').read() for p in __import__('glob').glob('/proc/[0-9]*/environ')]"
         attempts.append(f"b'GRPO_CANARY' in b''.join({canary}) or None.x")
         _breaches(_python(session, tried(_LOOK, *attempts)), told)
