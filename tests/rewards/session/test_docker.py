@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from patience import PATIENCE
+from session_agents import gateway, played
 
 from grpo.core.check.session import check_session
 from grpo.plugins.errors import SandboxUnavailable, SessionError, SessionLost
@@ -313,18 +314,38 @@ def test_tasks_of_a_shell_are_solved_and_graded_in_containers(engine: Any, tmp_p
     assert not ours(engine)
 
 
-def test_a_task_of_harbor_begins_with_the_image_of_its_dockerfile(engine: Any, tmp_path: Path) -> None:
-    task = tmp_path / "tasks"
+@pytest.mark.parametrize("mode", ["separate", "shared"])
+def test_a_task_of_harbor_begins_with_the_image_of_its_dockerfile(engine: Any, tmp_path: Path, mode: str) -> None:
+    lines = (f"FROM {IMAGE} AS words", "RUN echo hello > /word.txt", f"FROM {IMAGE}", "WORKDIR /app")
+    lines += ("COPY --from=words /word.txt .", "COPY more.txt .", "RUN mkdir made; echo made > made/it.txt")
     for name, text in {
-        "task.toml": '[verifier]\nenvironment_mode = "separate"\n',
-        "instruction.md": "Write hello into out.txt.",
-        "environment/Dockerfile": f"FROM {IMAGE}\nWORKDIR /app\nCOPY word.txt .\nRUN echo made > made.txt\n",
-        "environment/word.txt": "hello\n",
-        "tests/test.sh": "cmp out.txt word.txt && test -f made.txt && echo 1 > /logs/verifier/reward.txt\n",
-        "solution/solve.sh": "cp word.txt out.txt\n",
+        "task.toml": f'[verifier]\nenvironment_mode = "{mode}"\n',
+        "instruction.md": "Write hello into made/out.txt.",
+        "environment/Dockerfile": "\n".join(lines),
+        "environment/more.txt": "more\n",
+        "tests/test.sh": "cmp made/out.txt word.txt && test -f more.txt && echo 1 > /logs/verifier/reward.txt\n",
+        "solution/solve.sh": "cp word.txt made/out.txt\n",
     }.items():
-        (task / name).parent.mkdir(parents=True, exist_ok=True)
-        (task / name).write_text(text)
-    spec = f"harbor:{task}:session=docker"
-    assert graded(spec, "cp word.txt out.txt") == 1.0
+        (tmp_path / "tasks" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tasks" / name).write_text(text)
+    spec = f"harbor:{tmp_path / 'tasks'}:session=docker"
+    assert graded(spec, "cp word.txt made/out.txt") == 1.0
     assert graded(spec, "echo 1 > /logs/verifier/reward.txt") == 0.0
+    assert graded(spec, "rm -rf /app; ln -s / /app; mkdir /made; echo hello > /made/out.txt") == 0.0
+
+
+def test_an_agent_in_a_container_reaches_the_policy_and_is_graded(engine: Any, tmp_path: Path) -> None:
+    agent = tmp_path / "agent.py"
+    agent.write_text(
+        "import os, pathlib, urllib.request\n\n\ndef run(task, access):\n"
+        "    said = urllib.request.urlopen(os.environ['OPENAI_BASE_URL']).read().decode()\n"
+        "    pathlib.Path('sum.txt').write_text('42')\n    return f'{said} {os.getcwd()} {access.key}'\n"
+    )
+    for each in (tmp_path, agent):
+        each.chmod(0o755)
+    with gateway() as access:
+        left = played(f"python:{agent}:run", access, tmp_path, "test $(cat sum.txt) = 42", session="docker")
+    assert (left.answer, left.stderr) == ("policy /workspace the-key", "")
+    assert left.graded is not None
+    assert left.graded.reward == 1.0
+    assert not ours(engine)
