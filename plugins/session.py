@@ -18,8 +18,9 @@ from typing import BinaryIO, Protocol, runtime_checkable
 
 DIRECTORY = "/workspace"
 HOME = "/home/agent"
-CAPABILITIES = ("image", "network", "port", "reach", "shared paths", "snapshot")
-"""What a session may be able to do, by the names that `capabilities` uses; a protection has a name, too."""
+CAPABILITIES = ("build", "image", "network", "port", "reach", "shared paths", "snapshot")
+"""What a session may be able to do, by the names that `capabilities` uses; a protection has a name, too. One that can
+`build` takes the path of a folder with a Dockerfile in the place of the name of an image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +125,8 @@ class Session(Protocol):
     Every method but `close` and `capabilities` raises `SessionLost` where the machine is gone.
 
     Attributes:
-        directory: the working directory, the same in every session of a plugin.
-        home: HOME, likewise.
+        directory: the working directory: the image's, where it has one, else the same in every session of a plugin.
+        home: HOME, the same in every session of a plugin.
     """
 
     directory: str

@@ -91,9 +91,10 @@ def grpo_sandboxes() -> list[SandboxSpec]:
 @hookimpl
 def grpo_sessions() -> list[SessionSpec]:
     """Returns the built-in sessions."""
+    from grpo.rewards.session.docker import docker
     from grpo.rewards.session.local import local
 
-    return [local]
+    return [local, docker]
 
 
 if __name__ == "rewards":

@@ -43,11 +43,12 @@ def longest_tests(folder: Path) -> float:
     return max((_seconds(verifier, _TEST_SECONDS, task) for verifier, task in tables), default=_TEST_SECONDS)
 
 
-def read_harbor_task(folder: Path, session: str, grading: str) -> SessionTask:
+def read_harbor_task(folder: Path, session: str, grading: str, *, builds: bool = False) -> SessionTask:
     """Returns the task of a folder.
 
     Args:
         session: the SPEC of the session; one named local follows the Dockerfile.
+        builds: the session builds the image of the Dockerfile's folder.
         grading: "fresh", "in_place", or "task" for what task.toml says.
 
     Raises:
@@ -60,7 +61,9 @@ def read_harbor_task(folder: Path, session: str, grading: str) -> SessionTask:
     recipe = Recipe(image=image)
     dockerfile = folder / "environment" / "Dockerfile"
     local = session.partition(":")[0] == "local"
-    if dockerfile.is_file() and (local or not image):
+    if dockerfile.is_file() and builds and not image:
+        recipe = Recipe(image=str(dockerfile.parent.absolute()))
+    elif dockerfile.is_file() and (local or not image):
         recipe = read_recipe(dockerfile)
     if local and not recipe.plain and recipe.image:
         raise DatasetError(

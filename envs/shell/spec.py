@@ -124,7 +124,8 @@ def harbor(
 
     Args:
         member: a folder of such folders; where it has the folders train and test, these are the splits.
-        session: the SPEC of the session; `local` follows Dockerfiles that begin with a plain system.
+        session: the SPEC of the session; `docker` builds Dockerfiles, `local` follows those that begin with a plain
+            system.
         grading: "fresh": tests judge the working directory in a new machine; "in_place": the machine in which the task
             was solved; "task": as its task.toml says (`verifier.environment_mode`).
         system: the system message; "" sends none.
@@ -145,7 +146,7 @@ def harbor(
     _refuse_unusable(seconds=seconds, shown=shown)
 
     def task_of(row: Mapping[str, Any]) -> SessionTask:
-        return read_harbor_task(Path(row["folder"]), session, grading)
+        return read_harbor_task(Path(row["folder"]), session, grading, builds=_builds(session))
 
     read_rows = partial(harbor_rows, member, "train")
     return SessionEnv(task_of, read_rows, _machines(session), system=system, seconds=seconds, shown=shown)
@@ -159,7 +160,7 @@ def harbor_rows(
 
     rows = []
     for folder in folders_of(Path(member).expanduser(), split):
-        task = read_harbor_task(folder, session, grading)
+        task = read_harbor_task(folder, session, grading, builds=_builds(session))
         rows.append({"task": task.name, "instruction": task.instruction, "folder": str(folder.resolve())})
     return rows
 
@@ -198,6 +199,13 @@ def _refuse_unusable(**values: float) -> None:
     for name, value in values.items():
         if not 0 < value <= _MOST:
             raise OptionError(f"{name}={value:g} must be above 0 and at most {_MOST:,}.")
+
+
+def _builds(session: str) -> bool:
+    """Returns whether a session builds images of folders with a Dockerfile. Raises SandboxUnavailable."""
+    from grpo.plugins.session_pools import sessions_of
+
+    return session.partition(":")[0] != "local" and bool(sessions_of(session).capabilities().get("build"))
 
 
 def _machines(session: str) -> Machines:

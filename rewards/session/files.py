@@ -1,10 +1,11 @@
-"""Packs the files that a session begins with, at the paths that they have in it."""
+"""Packs the files that a session begins with, at the paths that they have in it, and checks those that it is shown."""
 
 from __future__ import annotations
 
 import io
+import os
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
 from grpo.plugins.errors import SessionError
@@ -21,6 +22,13 @@ def absolute(path: str, directory: str, home: str) -> str:
     if not path or "\0" in path:
         raise SessionError(f"{path!r} is no path in a session.")
     return str(PurePosixPath(home, path[2:]) if path.startswith("~/") else PurePosixPath(directory, path))
+
+
+def refuse_missing(shared: Sequence[str]) -> None:
+    """Refuses to share what this machine does not have. Raises SessionError."""
+    for path in shared:
+        if not os.path.isabs(path) or not os.path.exists(path):
+            raise SessionError(f"{path!r} cannot be shared with a session: it is not an absolute path of a file.")
 
 
 def packed(files: Mapping[str, bytes], directory: str, home: str) -> bytes:

@@ -19,8 +19,9 @@ from grpo.plugins.errors import SandboxUnavailable, SessionError, SessionLost
 from grpo.plugins.session import DIRECTORY, HOME, Exit, Session, SessionJob
 from grpo.rewards.sandbox import cgroup
 from grpo.rewards.sandbox.bundle import memory_file
-from grpo.rewards.session.files import absolute, packed
-from grpo.rewards.session.proxy import Proxy
+from grpo.rewards.session.command import environment_of, unfit
+from grpo.rewards.session.files import absolute, packed, refuse_missing
+from grpo.rewards.session.proxy import Close, Proxy
 from grpo.rewards.session.streams import Collector
 from grpo.rewards.session.wire import receive, send
 
@@ -74,9 +75,7 @@ class LocalPool:
         """Opens a session with the files of an archive, a descriptor, or -1. Raises SessionError, SessionLost."""
         if job.image:
             raise SessionError(f"the session 'local' has no images, and {job.image!r} is asked for. Leave it out.")
-        lacking = [path for path in job.shared if not os.path.isabs(path) or not os.path.exists(path)]
-        if lacking:
-            raise SessionError(f"{lacking[0]!r} cannot be shared with a session: it is not an absolute path of a file.")
+        refuse_missing(job.shared)
         group = _group(job)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
@@ -98,7 +97,7 @@ class LocalPool:
         _sockets.add(ours)
         session = LocalSession(self, job, ours, group)
         for listener, address in zip(listeners, job.reach.values(), strict=True):
-            self.proxy.serve(socket.socket(fileno=listener), address)
+            session.ports.append(self.proxy.serve(socket.socket(fileno=listener), address))
         with self._lock:
             self._sessions.add(session)
         return session
@@ -151,6 +150,7 @@ class LocalSession:
         self._pool, self._job, self._control, self._group = pool, job, control, group
         self._lock = threading.Lock()
         self._snapshots: dict[str, int] = {}
+        self.ports: list[Close] = []  # what ends the way to each address outside, and to each port inside
         self._closed = False
 
     def run(
@@ -169,7 +169,7 @@ class LocalSession:
         try:
             os.lseek(given, 0, os.SEEK_SET)
             try:
-                if refused := _unfit(argv):
+                if refused := unfit(argv):
                     return Exit(None, problem=refused)
                 answers = self._begin(argv, env, directory, [given, *writes], confirm=False)
             finally:
@@ -206,7 +206,7 @@ class LocalSession:
         """Starts a command. Raises SessionError, SessionLost."""
         (in_read, in_write), (out_read, out_write), (err_read, err_write) = (os.pipe() for _ in range(3))
         try:
-            if refused := _unfit(argv):
+            if refused := unfit(argv):
                 raise SessionError(f"{refused}.")
             answers = self._begin(argv, env, directory, [in_read, out_write, err_write], confirm=True)
             running = _Running(answers)
@@ -256,7 +256,9 @@ class LocalSession:
 
     def port(self, number: int) -> str:
         """Returns an address of this machine that reaches a port of the session."""
-        return self._pool.proxy.offer(lambda: self.connected(number))
+        address, close = self._pool.proxy.offer(lambda: self.connected(number))
+        self.ports.append(close)
+        return address
 
     def connected(self, number: int) -> socket.socket:
         """Returns a socket that is connected to a port of the session. Raises SessionError, SessionLost."""
@@ -303,6 +305,8 @@ class LocalSession:
         with contextlib.suppress(SessionLost, SessionError):
             self.stop()
         self._control.close()
+        for close in self.ports:
+            close()
         if self._group:
             self._group.remove()
 
@@ -326,7 +330,7 @@ class LocalSession:
         request = {
             "do": "start",
             "argv": [*argv],
-            "environment": {**_environment(self._job), **(env or {})},
+            "environment": {"PATH": _PATH, **environment_of(self._job), **(env or {})},
             "directory": self._path(directory) if directory else self.directory,
             "confirm": confirm,
         }
@@ -451,18 +455,6 @@ class LocalProcess:
         for stream in (self.stdin, self.stdout, self.stderr):
             with contextlib.suppress(OSError):
                 stream.close()
-
-
-def _unfit(argv: Sequence[str]) -> str:
-    """Returns why words cannot be a program and its arguments, or ""."""
-    if not argv:
-        return "no program is named"
-    return "an argument has a zero byte" if any("\0" in word for word in argv) else ""
-
-
-def _environment(job: SessionJob) -> dict[str, str]:
-    own = {"PATH": _PATH, "HOME": HOME, "LANG": "C.UTF-8", "TMPDIR": "/tmp", "USER": "agent"}
-    return own | dict(job.environment)
 
 
 def _plan(job: SessionJob, group: cgroup.Group | None) -> dict[str, Any]:

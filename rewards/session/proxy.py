@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import socket
 import threading
 from collections.abc import Awaitable, Callable
 
+from grpo.rewards.session.relay import Streams, join
+
 _LOG = logging.getLogger("grpo.sessions")
-_PIECE = 1 << 16
-_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Close = Callable[[], None]
 
 
 class Proxy:
@@ -21,23 +21,22 @@ class Proxy:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._servers: list[asyncio.Server] = []
+        self._servers: set[asyncio.Server] = set()
 
-    def serve(self, listener: socket.socket, address: str) -> None:
-        """Connects whoever comes to a listening socket with an address, "HOST:PORT"."""
+    def serve(self, listener: socket.socket, address: str) -> Close:
+        """Connects whoever comes to a listening socket with an address, "HOST:PORT"; returns what ends that."""
         host, _, port = address.rpartition(":")
-        self._begin(listener, lambda: asyncio.open_connection(host, int(port)))
+        return self._begin(listener, lambda: asyncio.open_connection(host, int(port)))
 
-    def offer(self, connect: Callable[[], socket.socket]) -> str:
-        """Returns an address whose callers are connected with what a function returns."""
+    def offer(self, connect: Callable[[], socket.socket]) -> tuple[str, Close]:
+        """Returns an address whose callers are connected with what a function returns, and what ends that."""
         listener = socket.create_server(("127.0.0.1", 0))
         address = f"127.0.0.1:{listener.getsockname()[1]}"
 
-        async def opened() -> _Streams:
+        async def opened() -> Streams:
             return await asyncio.open_connection(sock=await asyncio.to_thread(connect))
 
-        self._begin(listener, opened)
-        return address
+        return address, self._begin(listener, opened)
 
     def close(self) -> None:
         """Closes every port and connection; safe to call twice."""
@@ -58,7 +57,7 @@ class Proxy:
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.get_running_loop().shutdown_default_executor()
 
-    def _begin(self, listener: socket.socket, connect: Callable[[], Awaitable[_Streams]]) -> None:
+    def _begin(self, listener: socket.socket, connect: Callable[[], Awaitable[Streams]]) -> Close:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -67,19 +66,23 @@ class Proxy:
             loop = self._loop
 
         async def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            ends = [writer]
             try:
-                far_reader, far_writer = await connect()
-                ends.append(far_writer)
-                await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
+                await join(reader, writer, connect)
             except Exception as error:  # nobody answers there: the caller sees a closed connection
                 _LOG.debug("a port is not reached: %s", error)
-            finally:
-                for end in ends:
-                    end.close()
 
-        started = asyncio.start_server(meet, sock=listener)
-        self._servers.append(asyncio.run_coroutine_threadsafe(started, loop).result())
+        async def end() -> None:
+            self._servers.discard(server)
+            server.close()
+
+        def close() -> None:
+            with self._lock:
+                if self._loop is loop:  # else it is closed already
+                    asyncio.run_coroutine_threadsafe(end(), loop).result()
+
+        server = asyncio.run_coroutine_threadsafe(asyncio.start_server(meet, sock=listener), loop).result()
+        self._servers.add(server)
+        return close
 
     @staticmethod
     def _run(loop: asyncio.AbstractEventLoop) -> None:
@@ -88,13 +91,3 @@ class Proxy:
             loop.run_forever()
         finally:
             loop.close()
-
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copies until the end of a stream, and says so to the other side."""
-    with contextlib.suppress(OSError):
-        while piece := await reader.read(_PIECE):
-            writer.write(piece)
-            await writer.drain()
-        if writer.can_write_eof():
-            writer.write_eof()

@@ -11,6 +11,7 @@ import fcntl
 import os
 import socket
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 from grpo.plugins import kernel
@@ -20,7 +21,7 @@ USER = 1000
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _FOLDERS = ("/dev/shm", "/etc", "/mnt", "/opt", "/proc", "/root", "/run", "/srv", "/tmp", "/var/tmp", "/var/log")
 _OPEN = ("/dev/shm", "/tmp", "/var/tmp")
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _SETTINGS = (
     *("alternatives", "ca-certificates", "ca-certificates.conf", "debian_version", "fonts", "inputrc", "java"),
     *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "login.defs", "magic", "mime.types", "os-release"),
@@ -42,13 +43,19 @@ def shown(plan: dict[str, Any]) -> Shown:
     Raises:
         OSError: the machine does not allow it, or a path is out of this user's reach.
     """
-    settings = [f"/etc/{name}" for name in (*_SETTINGS, *(_NETWORK if plan["network"] else ()))]
-    paths = [path for path in (*_SYSTEM, *settings) if os.path.lexists(path)]
-    links = [(os.readlink(path), path) for path in paths if os.path.islink(path)]
-    trees = [(kernel.read_only_copy(path, recursive=True), path) for path in paths if not os.path.islink(path)]
-    trees += [(kernel.read_only_copy(path, recursive=True), path) for path in _outermost(plan["shared"])]
+    paths, links = system_paths(_NETWORK if plan["network"] else ())
+    trees = [(kernel.read_only_copy(path, recursive=True), path) for path in paths]
+    trees += [(kernel.read_only_copy(path, recursive=True), path) for path in outermost(plan["shared"])]
     trees += [(kernel.device_copy(f"/dev/{name}"), f"/dev/{name}") for name in _DEVICES]
     return trees, links
+
+
+def system_paths(more: Sequence[str] = ()) -> tuple[list[str], list[tuple[str, str]]]:
+    """Returns the system folders and settings of this machine, with more names of /etc: paths, and links as `Shown`."""
+    paths = (*SYSTEM, *(f"/etc/{name}" for name in (*_SETTINGS, *more)))
+    there = [path for path in paths if os.path.lexists(path)]
+    links = [(os.readlink(path), path) for path in there if os.path.islink(path)]
+    return [path for path in there if not os.path.islink(path)], links
 
 
 def build(plan: dict[str, Any], shown: Shown) -> int:
@@ -104,11 +111,11 @@ def raise_loopback() -> None:
         fcntl.ioctl(control, put, struct.pack("16sh14x", b"lo", flags | up))
 
 
-def _outermost(shared: list[str]) -> list[str]:
+def outermost(shared: Sequence[str]) -> list[str]:
     """Returns shared paths and what they lead to, without those that are shown with another one anyway."""
     paths = {place for path in shared for place in (os.path.normpath(path), os.path.realpath(path))}
-    own = {path for path in paths if path not in _SYSTEM}
-    return sorted(path for path in own if not any(path.startswith(f"{other}/") for other in (*own, *_SYSTEM)))
+    own = {path for path in paths if path not in SYSTEM}
+    return sorted(path for path in own if not any(path.startswith(f"{other}/") for other in (*own, *SYSTEM)))
 
 
 def _make_place(path: str, folder: bool) -> None:

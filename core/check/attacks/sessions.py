@@ -8,7 +8,7 @@ import secrets
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +40,8 @@ _SECRETS = (
     *("/dev/fuse", "/dev/kvm", "/dev/nvme0n1", "/run/docker.sock", "/var/run/docker.sock", "/run/secrets", "/boot"),
     *("/proc/sysrq-trigger", "/sys/kernel/debug", "/sys/fs/cgroup/memory", "/proc/sys/fs/binfmt_misc/register"),
 )
+_OF_AN_IMAGE = ("/etc/shadow", "/sys/fs/cgroup/memory")
+"""What a container has of its own under these names."""
 _LOOK = """
 import os
 def look(path):
@@ -198,17 +200,28 @@ def _with_mark(mark: str) -> list[str]:
 
 
 def _daemon(pool: SessionPool, told: Told) -> None:
+    """What a session leaves, each of several leaves: other programs of this machine mount and unmount meanwhile."""
     mark = f"mark-{secrets.token_hex(8)}"
-    before = _mounts()
-    with _opened(pool) as session:
-        _python(session, _DAEMON.replace("MARK", repr(mark)))
+    mounts = []
+    for _ in range(3):
+        before = _mounts()
+        with _opened(pool) as session:
+            _python(session, _DAEMON.replace("MARK", repr(mark)))
+            mounts.append(_mounts() - before)
     end = time.monotonic() + _BRIEF
-    while _with_mark(mark) and time.monotonic() < end:
+    while (_with_mark(mark) or _left_by_each(mounts)) and time.monotonic() < end:
         time.sleep(0.05)
     if left := _with_mark(mark):
         told(f"{len(left)} processes outlive their session")
-    if more := _mounts() - before:
-        told(f"{len(more)} mounts are left: {sorted(more)[0]}")
+    if more := _left_by_each(mounts):
+        told(f"{len(more)} mounts are left: {more[0]}")
+
+
+def _left_by_each(mounts: Sequence[set[str]]) -> list[str]:
+    """Returns the mounts of sessions that are there now, if there are some of each session; else none."""
+    now = _mounts()
+    left = [each & now for each in mounts]
+    return sorted(set().union(*left)) if all(left) else []
 
 
 def _mounts() -> set[str]:
@@ -254,7 +267,8 @@ def _another_session(pool: SessionPool, told: Told) -> None:
 
 def _secrets(pool: SessionPool, told: Told) -> None:
     with _opened(pool) as session:
-        attempts = [f"look({path!r})" for path in _SECRETS]
+        own = _OF_AN_IMAGE if pool.capabilities().get("container") else ()
+        attempts = [f"look({path!r})" for path in _SECRETS if path not in own]
         canary = "[open(p, 'rb').read() for p in __import__('glob').glob('/proc/[0-9]*/environ')]"
         attempts.append(f"b'GRPO_CANARY' in b''.join({canary}) or None.x")
         _breaches(_python(session, tried(_LOOK, *attempts)), told)

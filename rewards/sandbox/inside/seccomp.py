@@ -198,6 +198,33 @@ def engine_profile() -> dict[str, object]:
     }
 
 
+def session_profile() -> dict[str, object]:
+    """Returns the filter of a session in a container, in the form that container engines read.
+
+    It refuses what `session_filter` refuses, and namespaces, which nothing else limits in a container. The engine's own
+    filter depends on its version: some let io_uring through.
+    """
+    refused = sorted({*DEADLY.split()} - {*HARMLESS.split()})
+    kinds = [1 << bit for bit in range(_NAMESPACES.bit_length()) if _NAMESPACES & ~0xFF & 1 << bit]
+    return {
+        "defaultAction": "SCMP_ACT_ALLOW",
+        "architectures": ["SCMP_ARCH_X86_64", "SCMP_ARCH_AARCH64"],
+        "syscalls": [
+            {"names": refused, "action": "SCMP_ACT_ERRNO", "errnoRet": _EPERM},
+            {"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": _ENOSYS},  # its flags are out of sight
+            *(
+                {
+                    "names": ["clone"],
+                    "action": "SCMP_ACT_ERRNO",
+                    "errnoRet": _EPERM,
+                    "args": [{"index": 0, "value": kind, "valueTwo": kind, "op": "SCMP_CMP_MASKED_EQ"}],
+                }
+                for kind in kinds
+            ),
+        ],
+    }
+
+
 def _segments(judged: dict[int, Code], otherwise: bytes) -> list[tuple[int, Code]]:
     """Returns the first number of each run of calls that are judged alike, with the code that judges them."""
     segments: list[tuple[int, Code]] = []

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import queue
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from patience import PATIENCE
+from session_agents import gateway, played
 
 from grpo.core.agents.in_session import SessionPrograms
 from grpo.core.agents.program import Access, AgentExit
@@ -26,52 +24,11 @@ print(urllib.request.urlopen(os.environ["OPENAI_BASE_URL"]).read().decode(), end
 """
 
 
-class Gateway(BaseHTTPRequestHandler):
-    """Answers every request with a word."""
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(b"policy")
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
 @pytest.fixture(scope="module")
 def access() -> Iterator[Access]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Gateway)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield Access(f"http://127.0.0.1:{server.server_port}", "the-key", "policy")
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with gateway() as access:
+        yield access
     close_sessions()
-
-
-def played(agent: str, access: Access, folder: Path, grade: str, kill: bool = False) -> AgentExit:
-    """Plays an episode of a task by an agent; the grader and the script lie side by side on the host."""
-    tasks = folder / "tasks.jsonl"
-    tasks.write_text(
-        f"{json.dumps({'instruction': 'Write 42 into answer.txt.', 'grader': grade})}\n" * 2, encoding="utf-8"
-    )
-    host = Host.discover()
-    env = host.env(f"shell:{tasks}")
-    rows = env.rows("train")
-    assert rows is not None
-    prompt = ({"role": "user", "content": "Write 42 into answer.txt."},)
-    episode = Episode(0, prompt, rows[0], None, {"options": {"row": rows[0]}}, env=env.name)  # type: ignore[arg-type]
-    left: queue.Queue[AgentExit] = queue.Queue()
-    programs = SessionPrograms(host.agent(agent), [env])
-    assert programs.takes(episode)
-    try:
-        programs.start(7, episode, access, left.put)
-        if kill:
-            programs.kill(7)
-        return left.get(timeout=PATIENCE)
-    finally:
-        programs.close()
 
 
 def script(folder: Path, text: str) -> str:

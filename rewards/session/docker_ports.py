@@ -1,0 +1,133 @@
+"""Connects the ports of a session in a container with addresses of this machine, through a relay in its network.
+
+The relay is a container of its own, which has the session's network and nothing else of it: no program of the session
+can see or end it, and it lets through what it is told alone. Its sockets are in a folder that this machine and the
+relay see. It shows this machine's Python, so the engine must be on this machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from grpo.plugins.errors import SessionLost
+from grpo.rewards.sandbox.container import remove
+from grpo.rewards.session import relay
+from grpo.rewards.session.docker_machine import hardened, machine_image
+from grpo.rewards.session.proxy import Close, Proxy
+from grpo.rewards.session.root import outermost, system_paths
+
+FOLDER = "org.grpo.session.ports"
+"""The label that names the folder of a relay's sockets."""
+PLACE = "/tmp/grpo-ports-"
+_START_SECONDS = 60.0
+_PAUSE = 0.02
+_MEMORY = 128 * 2**20
+_PROCESSES = 32
+
+
+class Ports:
+    """The ports of one session.
+
+    Args:
+        client: of the engine.
+        session: the id of the session's container.
+        reach: a port of the session to the address outside that answers there.
+        proxy: what connects with the addresses.
+
+    Raises:
+        SessionLost: the engine gives no relay.
+    """
+
+    def __init__(self, client: Any, session: str, reach: Mapping[int, str], proxy: Proxy) -> None:
+        import docker
+
+        self._closers: list[Close] = []
+        self._folder = tempfile.mkdtemp(prefix=PLACE.rpartition("/")[2], dir=PLACE.rpartition("/")[0])
+        self._container: Any = None
+        try:
+            for port, address in reach.items():
+                listener = socket.socket(socket.AF_UNIX)
+                listener.bind(f"{self._folder}/{port}")
+                listener.listen(128)
+                self._closers.append(proxy.serve(listener, address))
+            settings = hardened()
+            settings["labels"] |= {FOLDER: self._folder}
+            shown = (*system_paths()[0], *outermost([sys.base_prefix, relay.__file__]))
+            volumes = {path: {"bind": path, "mode": "ro"} for path in shown}
+            self._container = client.containers.create(
+                **settings,
+                image=machine_image(client),
+                command=[os.path.realpath(sys.executable), "-I", "-S", relay.__file__, self._folder, *map(str, reach)],
+                user=f"{os.geteuid()}:{os.getegid()}",
+                network_mode=f"container:{session}",
+                read_only=True,
+                pids_limit=_PROCESSES,
+                mem_limit=_MEMORY,
+                memswap_limit=_MEMORY,
+                volumes=volumes | {self._folder: {"bind": self._folder, "mode": "rw"}},
+            )
+            self._container.start()
+            self._wait()
+        except (docker.errors.DockerException, OSError) as error:
+            self.close()
+            raise SessionLost(f"the ports of the session cannot be reached: {error}.") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def connected(self, number: int) -> socket.socket:
+        """Returns a socket that is connected to a port of the session. Raises OSError."""
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.connect(f"{self._folder}/{relay.IN}")
+            connection.sendall(number.to_bytes(relay.NUMBER, "big"))
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def renew(self) -> None:
+        """Follows the session's container into the network that it got when it was started again. Raises SessionLost.
+
+        The engine's own errors are the caller's to judge.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{self._folder}/{relay.IN}")
+        self._container.restart(timeout=0)
+        self._wait()
+
+    def close(self) -> None:
+        """Removes the relay and its sockets."""
+        if self._container is not None:
+            remove(self._container)
+        for close in self._closers:
+            close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _wait(self) -> None:
+        """Returns when the relay listens. Raises SessionLost."""
+        deadline = time.monotonic() + _START_SECONDS
+        while True:
+            try:
+                self.connected(0).close()
+                return
+            except OSError as error:
+                self._container.reload()
+                if self._container.status != "running" or time.monotonic() > deadline:
+                    raise SessionLost("the relay of the session's ports does not start.") from error
+            time.sleep(_PAUSE)
+
+
+def remove_folder(labels: Mapping[str, str]) -> None:
+    """Removes the folder of a relay whose owner is gone."""
+    folder = labels.get(FOLDER, "")
+    if folder.startswith(PLACE):
+        shutil.rmtree(folder, ignore_errors=True)

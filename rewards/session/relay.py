@@ -1,0 +1,71 @@
+"""Copies bytes between connections; as a program, between the ports of a container and sockets in a folder.
+
+The program runs beside a container, in its network. It listens at ports of 127.0.0.1 there, and connects each caller
+with the socket of the folder that is named by the port. At the socket `IN` it takes connections to ports of the
+container, whose first two bytes are the number. It imports the standard library only, and runs by its path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+IN = "in"
+NUMBER = 2  # bytes of a port
+PIECE = 1 << 16
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def join(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connect: Callable[[], Awaitable[Streams]]
+) -> None:
+    """Connects one connection with another, which is made now, until both have ended.
+
+    Raises:
+        OSError: the other one cannot be made; the first is closed.
+    """
+    ends = [writer]
+    try:
+        far_reader, far_writer = await connect()
+        ends.append(far_writer)
+        await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
+    finally:
+        for end in ends:
+            end.close()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Copies until the end of a stream, and says so to the other side."""
+    with contextlib.suppress(OSError):
+        while piece := await reader.read(PIECE):
+            writer.write(piece)
+            await writer.drain()
+        if writer.can_write_eof():
+            writer.write_eof()
+
+
+async def relay(folder: str, ports: list[int]) -> None:
+    """Serves until it is killed."""
+
+    async def outward(path: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            await join(reader, writer, lambda: asyncio.open_unix_connection(path))
+
+    async def inward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, EOFError):
+            number = int.from_bytes(await reader.readexactly(NUMBER), "big")
+            await join(reader, writer, lambda: asyncio.open_connection("127.0.0.1", number))
+
+    servers = [
+        await asyncio.start_server(partial(outward, f"{folder}/{port}"), "127.0.0.1", port, backlog=128)
+        for port in ports
+    ]
+    servers.append(await asyncio.start_unix_server(inward, f"{folder}/{IN}"))
+    await asyncio.gather(*(server.serve_forever() for server in servers))
+
+
+if __name__ == "__main__":
+    asyncio.run(relay(sys.argv[1], [*map(int, sys.argv[2:])]))
