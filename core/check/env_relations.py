@@ -350,7 +350,7 @@ def tool_faults(
     finally:
         env.close()
     for used in worked:
-        first, second = (_told(bound, start, ToolCall(used["tool"], used["arguments"])) for _ in range(2))
+        first, second = (_tool_answer(bound, start, ToolCall(used["tool"], used["arguments"])) for _ in range(2))
         if first != second:
             yield "tools answer alike", "two instances answer the same call differently", str(dict(used))[:60]
 
@@ -366,7 +366,7 @@ def _fault(env: Any, call: ToolCall) -> Iterator[tuple[str, str, str]]:
         yield "tools", f"a call took more than {SLOW:g} seconds", shown
 
 
-def _told(bound: BoundEnv, start: Mapping[str, Any], call: ToolCall) -> str:
+def _tool_answer(bound: BoundEnv, start: Mapping[str, Any], call: ToolCall) -> str:
     env = bound.make()
     try:
         env.reset(**start)

@@ -85,7 +85,7 @@ def _chosen(bound: BoundSampler, findings: Findings, relation: str, history: Row
             "error",
             "the same from the same",
             "asked twice with the same rows seen, it chose others, or drew from Python's own random numbers; a run "
-            "that resumes would ask other prompts. Draw from RowsSeen.random(), and keep nothing between calls",
+            "that resumes would ask other prompts. Draw from seen.random(), and keep nothing between calls",
         )
         return None
     return rows

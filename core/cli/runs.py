@@ -232,7 +232,7 @@ def _turns(rollout: Rollout) -> Iterator[Part]:
 
 
 def _figure(value: object) -> str:
-    """What an environment reported as a reward, which may be anything."""
+    """Returns what an environment reported as a reward, which may be anything."""
     return f"{value:.3g}" if isinstance(value, float) else one_line(str(value), 20)
 
 

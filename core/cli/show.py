@@ -74,7 +74,7 @@ def _function_of(known: Registration) -> object:
     return getattr(known.spec, "function", known.spec)
 
 
-def found(host: Host, name: str) -> Registration:
+def find_plugin(host: Host, name: str) -> Registration:
     """Returns the plugin that `[kind:][dist/]name` or `./file.py:function` names.
 
     Raises PluginNotFound if there is none; AmbiguousName: several kinds, or several distributions, have the name.

@@ -294,7 +294,7 @@ def _agent(plan: Plan, agent: BoundAgent) -> str:
 
 
 def _objective(plan: Plan) -> str:
-    """The loss, and an advantage that is not the usual one."""
+    """Returns the loss, and an advantage that is not the usual one."""
     usual = plan.advantage.name == "group_mean" and not plan.advantage.options
     return f"loss {_with_options(plan.loss)}" + ("" if usual else f", advantage {_with_options(plan.advantage)}")
 

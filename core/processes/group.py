@@ -67,12 +67,12 @@ def connect(limit: float) -> None:
 
 
 def watched() -> Watch | None:
-    """What ends the processes together, None before they are connected."""
+    """Returns the watch that ends the processes together; None before they are connected."""
     return _connection.watch if _connection is not None else None
 
 
 def ending() -> bool:
-    """Whether the run ends because of one of the processes."""
+    """Returns whether the run ends because of one of the processes."""
     watch = watched()
     return watch is not None and (watch.suspected or watch.end is not None)
 

@@ -109,7 +109,7 @@ def rewind(run: RunDir, step: int) -> None:
 
 
 def _sealed(folder: Path) -> list[Path]:
-    """The checkpoints that were complete once, the newest first."""
+    """Returns the checkpoints that were complete once, the newest first."""
     sealed = [checkpoint for checkpoint in folder.glob(NAMED) if (checkpoint / COMPLETE).is_file()]
     return sorted(sealed, key=checkpoint_step, reverse=True)
 

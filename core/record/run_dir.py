@@ -178,7 +178,7 @@ def create_run_dir(path: Path, config: Mapping[str, Any], versions: Mapping[str,
 
 
 def is_run(folder: Path) -> bool:
-    """True for a run directory; a model's folder has a config.json too, but no versions.json."""
+    """Returns whether a folder is a run directory; a model's folder has a config.json too, but no versions.json."""
     try:
         return (folder / "config.json").is_file() and (folder / "versions.json").is_file()
     except OSError:  # a name that is too long for one, or a folder that is not ours to look into
@@ -236,7 +236,7 @@ def exclusive(run: RunDir) -> Iterator[Hold]:
 
 
 def in_use(run: RunDir) -> bool:
-    """True while a process runs in the directory, which need not be writable."""
+    """Returns whether a process runs in the directory, which need not be writable."""
     try:
         file = _opened_lock(run, "r")
     except FileNotFoundError:

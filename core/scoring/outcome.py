@@ -206,7 +206,7 @@ def _without_dimensions(value: Any) -> Any:
 
 
 def _is_finite(value: SupportsFloat) -> bool:
-    """Whether a number is a finite float; one too large for that is not, and one of a plugin's own may raise."""
+    """Returns whether a number is a finite float; False too for one that is too large, or that raises."""
     try:
         return math.isfinite(float(value))
     except Exception:

@@ -99,7 +99,7 @@ def lasting_output(lost: str) -> Iterator[None]:
     lasting = LastingStream(err)
     sys.stderr = lasting
     sys.stdout = LastingStream(
-        out, lambda reason: _tell(lasting, f"warning: the output cannot be written any more: {reason}. {lost}\n")
+        out, lambda reason: _write(lasting, f"warning: the output cannot be written any more: {reason}. {lost}\n")
     )
     try:
         yield
@@ -138,7 +138,7 @@ def open_standard_streams() -> None:
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
 
 
-def _tell(stream: LastingStream, text: str) -> None:
+def _write(stream: LastingStream, text: str) -> None:
     stream.write(text)
     stream.flush()
 

@@ -85,5 +85,5 @@ def _sum(rows: Sequence[Mapping[str, Any]], name: str) -> float:
 
 
 def _mean(rows: Sequence[Mapping[str, Any]], name: str) -> float:
-    """The mean of the rows that have a figure, 0 where none has."""
+    """Returns the mean of a figure over the rows that have it, 0 where none has."""
     return mean([row[name] for row in rows if row.get(name) is not None] or [0.0])

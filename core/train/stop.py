@@ -72,7 +72,7 @@ class StopRequest:
             self._finishing = False
 
     def over(self) -> None:
-        """The run is over and on record: a stop of it is nothing any more."""
+        """Notes that the run is over and recorded; a stop has no effect any more."""
         self._over = True
 
     def ask(self) -> bool:

@@ -41,10 +41,10 @@ class Interpreter:
         for _ in range(_TRIES):
             (result,) = run_jobs([job], self.sandbox)
             if not result.trouble:
-                return self._told(result)
+                return self._observation(result)
         raise TransientError(f"the sandbox '{self.sandbox}' failed {_TRIES} times: {result.outcome} {result.reason}")
 
-    def _told(self, result: JobResult) -> str:
+    def _observation(self, result: JobResult) -> str:
         printed = self._short(result.stdout)
         if result.outcome == "exited" and result.exit_code == 0:
             return printed or "(the program printed nothing)"

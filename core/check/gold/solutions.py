@@ -68,15 +68,15 @@ def completion_of(episode: Episode, worked: Worked) -> Completion:
         else:
             text, calls = "", calls + 1
             messages.append(Message(role="assistant", content=json.dumps(dict(turn.action), default=str)))
-            messages.append(Message(role="tool", content=turn.told or ""))
+            messages.append(Message(role="tool", content=turn.tool_answer or ""))
         rewards.append(turn.answer.reward if turn.answer else 0.0)
         if turn.answer is not None:
-            ended = turn.answer.told
+            ended = turn.answer.final_info
             if isinstance(turn.action, str) and turn.answer.observation:
                 messages.append(Message(role="user", content=turn.answer.observation))
     if worked.cut is not None:
         rewards[-1] += worked.cut.reward
-        ended = worked.cut.told
+        ended = worked.cut.final_info
     info = {**ended, "rewards": rewards} if rewards else {}
     return _completion(episode, text, messages, {**info, **({"tool_calls": calls} if worked.tools else {})})
 

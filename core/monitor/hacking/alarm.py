@@ -65,7 +65,7 @@ class RunAlarm(Part):
         self._noted = noted
         self._watch = HackingWatch(steady=not any(part.env.ordered for part in plan.envs))
         self._guarded = Watchdog(ALARM, lambda _, text: progress.warned(text))
-        self._found: str | None = None
+        self._first_alarm: str | None = None
         for step in rollout_steps(run_dir) if is_first() else ():  # it rewinds the record, so others might miss steps
             self._look(step, map(of_record, read_rollouts(run_dir, step, tokens=False)))
 
@@ -73,7 +73,7 @@ class RunAlarm(Part):
         """Looks at a batch, and ends a run that is to end with its first alarm, on all processes alike."""
         if is_first():
             self._warn(batch)
-        for alarm in gathered(self._found, "the alarm") if self._stops else []:
+        for alarm in gathered(self._first_alarm, "the alarm") if self._stops else []:
             if alarm is not None:
                 raise RunError(
                     f"evaluation.stop_on_alarm: {alarm} Fix the cause and start a new run, or start without "
@@ -88,7 +88,7 @@ class RunAlarm(Part):
             smallest_text = "" if suspicion.collapse else self._smallest(suspicion, batch)
             show = f"`grpo show {self._path} --step {suspicion.step} --limit 0` shows them."
             self._progress.warned(f"{text} {show} {smallest_text}".rstrip())
-            self._found = self._found or text
+            self._first_alarm = self._first_alarm or text
         if suspicions and self._noted is not None:
             self._noted(batch.step, suspicions)
 

@@ -77,7 +77,7 @@ def repeated(text: str) -> float:
 
 
 def stuck(text: str) -> bool:
-    """True where the longest stretch without a space, first or last, is a few characters over and over."""
+    """Returns whether the longest stretch without a space, first or last, is a few characters over and over."""
     return any(_cycles(max(end.split(), key=len, default="")) for end in _ends(text))
 
 
@@ -187,8 +187,8 @@ def correlation(groups: Sequence[tuple[Sequence[float], Sequence[float]]]) -> fl
     products = firsts = seconds = 0.0
     for first, second in groups:
         middle, other = mean(first), mean(second)
-        for one, two in zip(first, second, strict=True):
-            products += (one - middle) * (two - other)
-            firsts += (one - middle) ** 2
-            seconds += (two - other) ** 2
+        for left, right in zip(first, second, strict=True):
+            products += (left - middle) * (right - other)
+            firsts += (left - middle) ** 2
+            seconds += (right - other) ** 2
     return products / (firsts * seconds) ** 0.5 if firsts > 1e-12 and seconds > 1e-12 else 0.0

@@ -25,7 +25,7 @@ class Pattern:
 
 
 def pattern(groups: Sequence[Sequence[Seen]]) -> Pattern:
-    """Names what pays. `groups`: completions of one prompt each; those without a reward are left out."""
+    """Returns the pattern that pays. `groups`: completions of one prompt each; those without a reward are left out."""
     paid = [have for group in groups if len(have := [member for member in group if member.reward is not None]) > 1]
     totals = [[member.reward or 0.0 for member in group] for group in paid]
     decides = _decides(paid, totals)
@@ -58,7 +58,7 @@ def _decides(groups: Sequence[Sequence[Seen]], totals: Sequence[Sequence[float]]
 
 def _pays(groups: Sequence[Sequence[Seen]], totals: Sequence[Sequence[float]]) -> tuple[str, float] | None:
     """Returns the count or the word that moves most with the total, and its correlation within groups."""
-    counted = [[counts_of(one.prompt, one.text) for one in group] for group in groups]
+    counted = [[counts_of(member.prompt, member.text) for member in group] for group in groups]
     counts = {
         name: correlation([([each[name] for each in c], t) for c, t in zip(counted, totals, strict=True)])
         for name in FEATURES

@@ -286,7 +286,7 @@ class HackingWatch:
             )
 
     def _fell(self, question: str, values: Sequence[float], best: _Best, share: float, parts: int = 1) -> bool:
-        """True where the evidence suffices that values lie below a share of what the best ones had above the least."""
+        """Returns whether values are known to lie below a share of what the best ones had above the least."""
         span = best.most - best.least
         if best.bar <= best.least:
             return False
@@ -319,7 +319,7 @@ class HackingWatch:
         return mean([share for past in self._recent or self._first for share in of(past)])
 
     def _enough(self, question: str, bound: float, values: Sequence[float], parts: int = 1) -> bool:
-        """True where the evidence for a mean above `bound` suffices; `parts` questions share the level of a signal."""
+        """Returns whether a mean above `bound` is proven; `parts` questions share the level of a signal."""
         bets = self._bets.setdefault(question, TestMartingale())
         wealth = bets.add(values if bound < 1 else (), max(LEAST, bound))
         kind = COLLAPSES if question.split()[0] in COLLAPSES else EXPLOITS
@@ -408,7 +408,7 @@ def _error(values: Sequence[float]) -> float:
 
 
 def _alike(groups: Sequence[Sequence[Seen]]) -> Iterator[float]:
-    """Yields, of each two neighbouring groups with different prompts, the share of equal answers."""
+    """Yields the share of equal answers of each two neighbouring groups with different prompts."""
     for first, second in zip(groups[::2], groups[1::2], strict=False):
         if first[0].prompt != second[0].prompt and all(member.turns == 1 for member in (*first, *second)):
             answers, others = ([answer_of(member.text) for member in group] for group in (first, second))
@@ -429,7 +429,7 @@ def _counts(step: _Step) -> Counts:
 
 
 def _ordered(groups: Counts, name: str) -> list[float]:
-    """Returns, of each group, the share of pairs with different rewards that a count puts into the same order."""
+    """Returns for each group the share of pairs with different rewards that a count puts into the same order."""
     shares = [agreement(rewards, [each[name] for each in counts]) for rewards, counts in groups]
     return [share for share in shares if share is not None]
 
@@ -439,7 +439,7 @@ def _repeats(member: Seen) -> bool:
 
 
 def _unscored(groups: Iterable[Sequence[Seen]]) -> dict[str, list[float]]:
-    """Returns, by who scores or judges, the share of each group that has no score or verdict."""
+    """Returns for each reward and verifier the share of each group that has no score or verdict."""
     unscored: dict[str, list[float]] = {}
     for group in groups:
         for name in group[0].scores:

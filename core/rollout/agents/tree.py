@@ -35,10 +35,10 @@ class Call:
     reason: Reason | None
     thread: str  # which conversation of the program it belongs to
     turn: int  # which one it is among those of the episode with the same prompt
-    # ids, logprobs: what was sampled; of `said`, in nats
+    # ids, logprobs: what was sampled, the tokens of `answer`; in nats
     ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
-    said: ChatTurn | None = None  # the answer; None while it is not sampled
+    answer: ChatTurn | None = None  # the answer; None while it is not sampled
     reply: Reply | None = None
     delivered: bool = False
     seconds: float = 0.0  # from the request to the answer
@@ -81,10 +81,10 @@ class CallTree:
         self.calls.append(call)
         return call
 
-    def answer(self, call: Call, said: ChatTurn) -> None:
+    def answer(self, call: Call, answer: ChatTurn) -> None:
         """Notes what a call was answered, so that later ones go on from it."""
-        call.said = said
-        self._ends.setdefault(_after(self._digested(call.ask)[-1], said), call)
+        call.answer = answer
+        self._ends.setdefault(_after(self._digested(call.ask)[-1], answer), call)
 
     def reason(self, ask: Ask) -> Reason:
         """Returns why a request that goes on from no call is a new root."""

@@ -30,7 +30,7 @@ class Carried:
             self.cache.reorder_cache(rows)
 
     def begun(self, config: Any) -> Carried:
-        """An empty cache of transformers for the same argument of a model with this configuration."""
+        """Returns an empty cache of transformers for the same argument of a model with this configuration."""
         from transformers import DynamicCache
 
         return Carried(self.name, DynamicCache(config=config))

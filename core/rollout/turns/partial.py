@@ -45,7 +45,7 @@ class PartialRollout:
         return self.whole is not None or self.state.finish is not None
 
     def begin_part(self) -> None:
-        """What is sampled from now on is the next part."""
+        """Begins the next part with what is sampled from now on."""
         self._begun = len(self.state.tokens), len(self.state.chosen)
 
     @property

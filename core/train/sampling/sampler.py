@@ -61,7 +61,7 @@ class PolicySampler:
         self._fill = fill
 
     def next(self, episodes: Sequence[Episode], step: int, *, again: bool = False) -> Generation:
-        """Syncs, samples, and fills the batch up."""
+        """Syncs the weights, samples, and refills the batch."""
         first = rank() * len(episodes)
         self._number(step, range(first, first + len(episodes)))
         return self.filled(self.synced(episodes, encode_episodes(self.tokenizer, episodes), again=again), step)
