@@ -54,12 +54,13 @@ class Quiet(Silent):
         print(f"warning: {printable(self.worded(text))}", file=self._err, flush=True)
 
 
-class PlainLines(Silent):
+class PlainLines(Quiet):
     """One line per event, for logs and pipes."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._plan: Plan | None = None
-        self._out, self._err = sys.stdout, sys.stderr
+        self._out = sys.stdout
 
     def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None:
         self._plan = plan
@@ -93,9 +94,6 @@ class PlainLines(Silent):
 
     def foreseen(self, forecast: Forecast) -> None:
         self._say(f"forecast   {forecast.text()}")
-
-    def warned(self, text: str) -> None:
-        print(f"warning: {printable(self.worded(text))}", file=self._err, flush=True)
 
     def ended(self, status: str, run_dir: Path, step: int) -> None:
         for line in ending(status, run_dir, step, self._plan):
