@@ -107,7 +107,7 @@ class Fused(torch.autograd.Function):
 
 
 class _HeadGradients:
-    """The gradients of weight, bias, A and B, summed over rows; None for those that nobody wants."""
+    """The gradients of weight, bias, A and B, summed over rows; None for those that are not wanted."""
 
     def __init__(self, head: Head, wanted: tuple[bool, ...]) -> None:
         def room(tensor: torch.Tensor | None, want: bool) -> Gradient:

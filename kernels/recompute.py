@@ -116,7 +116,7 @@ class Known:
 def gradients(
     hidden: torch.Tensor, head: Head, known: Known, tile: Tile, wanted: tuple[bool, ...]
 ) -> tuple[Gradient, Gradient, Gradient, Gradient, Gradient]:
-    """Returns the gradients of hidden, weight, bias, A and B; None for those that nobody wants."""
+    """Returns the gradients of hidden, weight, bias, A and B; None for those that are not wanted."""
     exact, device = head.exact, hidden.device
     want_hidden, want_weight, want_bias, want_a, want_b = wanted
     count, (vocabulary, width) = len(hidden), head.weight.shape

@@ -283,7 +283,7 @@ def _form_explained(form: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _trainer_explained() -> Iterator[None]:
-    """Says of a key of `kwargs` that only TRL's trainer fills that it is not there."""
+    """Explains that a key of `kwargs` that only TRL's trainer fills is missing."""
     try:
         yield
     except KeyError as error:

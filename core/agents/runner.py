@@ -214,7 +214,7 @@ class AgentRunner:
         return plan
 
     def _in_sight(self, used: Sequence[str]) -> list[str]:
-        """Returns what of the machine's /tmp an agent still sees: where its program, or what it imports, stands."""
+        """Returns the entries of the machine's /tmp that an agent still sees: those with its program or its imports."""
         paths = [*used, *search_path().split(os.pathsep), sys.prefix, sys.base_prefix]
         return _entries(tuple(path for path in paths if Path(path).is_absolute() and len(path) < 4096), str(self._root))
 

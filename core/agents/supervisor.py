@@ -40,7 +40,7 @@ Plan = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Word:
-    """What the process of the agent says of itself; whatever it started may have written that, too.
+    """What the agent's process reports; a program that it started may have written it, too.
 
     Attributes:
         answer: what a Python agent returned.

@@ -89,7 +89,7 @@ class Relations:
                 "If one holds the right answer, add a case that states it"
             )
         elif column is not None and not any(find_slot(example, column) for example in golds[:_MOST_GOLDS]):
-            self._findings.not_tried(f"{_OF_ANSWERS}: the gold of the column '{column}' stands in no gold text")
+            self._findings.not_tried(f"{_OF_ANSWERS}: the gold of the column '{column}' occurs in no gold text")
         if len(golds) > _MOST_GOLDS:
             self._findings.not_tried(f"the gold texts after the first {_MOST_GOLDS} ({len(golds) - _MOST_GOLDS} more)")
 

@@ -163,7 +163,7 @@ def _check_cases(
 
 
 def _note_declarations(bound: Bound, findings: Findings) -> None:
-    """Says of a plugin without a version what its decorator would add."""
+    """Notes what a decorator would add to a plugin without a version."""
     spec = bound.spec
     if spec.version or isinstance(spec, RubricSpec):
         return

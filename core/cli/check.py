@@ -25,7 +25,7 @@ STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "note":
 @click.option("--json", "as_json", is_flag=True, help="Print the reports as one JSON list.")
 @click.pass_context
 def check(ctx: click.Context, name: str | None, everything: bool, env: str | None, as_json: bool) -> None:
-    """Check a plugin: try the relations that every honest plugin of its kind keeps.
+    """Check a plugin: try the relations that must hold for every plugin of its kind.
 
     NAME is [kind:]SPEC, for example proximity, reward:proximity:table=qwen3_4b or ./file.py:function. The exit code is
     1 if there is an error.

@@ -61,7 +61,7 @@ def asked_otherwise(recorded: RunConfig, wanted: RunConfig) -> str | None:
 
 
 def _details(ref: PluginRef) -> dict[str, str]:
-    """Returns what a SPEC or a table says of a plugin beside its name."""
+    """Returns the settings of a plugin in a SPEC or a table, without its name."""
     text = parse(ref)
     shown = {name: json.dumps(value.parsed, sort_keys=True, default=str) for name, value in text.options.items()}
     more = {

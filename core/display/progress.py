@@ -57,7 +57,7 @@ class ShowsHowFar(Progress, Protocol):
 
 
 class Silent:
-    """Tells nobody anything; also what every process but the first uses."""
+    """Shows nothing; every process but the first uses it."""
 
     # puts a text into the words of the user: the flags of a command, or the keywords of `grpo.train`
     reworded: Callable[[str], str] | None = None

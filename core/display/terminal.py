@@ -355,7 +355,7 @@ def ending(status: str, run_dir: Path, step: int, plan: Plan | None) -> list[str
 
 
 def timing(spent: str, tokens: str, advice: str | None) -> list[str]:
-    """Returns what there is to say of the time and the tokens of a run."""
+    """Returns the lines about the time and the tokens of a run."""
     figures = {"time": spent, "tokens": tokens, "faster": advice}
     return [f"{name:<11}{text}" for name, text in figures.items() if text]
 

@@ -90,7 +90,7 @@ def schemas_of(env: Any, name: str) -> tuple[Schema, ...]:
 
 
 def answer(functions: Mapping[str, Callable[..., Any]], call: ToolCall) -> str:
-    """Makes a call and returns what the policy is told; GrpoError where the machine is at fault, not the call."""
+    """Makes a call and returns the policy's observation; GrpoError where the machine is at fault, not the call."""
     if call.problem is not None:
         return error_answer(call.problem)
     function = functions.get(call.name)
@@ -126,7 +126,7 @@ def answering(calls: Sequence[ToolCall], answers: Sequence[str]) -> list[dict[st
 
 
 def error_answer(reason: str) -> str:
-    """Returns an error as the policy is told of it: an object with the key `error`, as TRL writes it."""
+    """Returns an error as an observation of the policy: an object with the key `error`, as TRL writes it."""
     short = reason if len(reason) <= LONGEST_ERROR else reason[: LONGEST_ERROR - 3] + "..."
     return json.dumps({"error": encodable(short)}, ensure_ascii=False)
 

@@ -209,7 +209,7 @@ def _release(parameter: Any) -> None:
 
 
 def _is_whole(parameter: Any) -> bool:
-    """Returns whether a parameter of ZeRO-3 is whole: its size keeps it so, or somebody gathered it."""
+    """Returns whether a parameter of ZeRO-3 is whole: its size keeps it so, or it is gathered."""
     from deepspeed.runtime.zero.partition_parameters import ZeroParamStatus
 
     whole: bool = parameter.ds_status == ZeroParamStatus.AVAILABLE

@@ -61,7 +61,7 @@ def connect(limit: float) -> None:
     except (torch.distributed.DistError, OSError) as error:
         raise ApartError(
             f"the {count()} processes of this run did not find each other within {limit:g} s: {error}. Start all of "
-            "them, and see to it that each one reaches MASTER_ADDR."
+            "them, and check that each one reaches MASTER_ADDR."
         ) from error
     atexit.register(watch.leave)
 
@@ -133,7 +133,7 @@ def _meet(what: str) -> Any:
 
 
 def _missed(text: str, what: str, limit: float) -> str:
-    """Says who did not come, from what torch says of it."""
+    """Names the ranks that did not connect, from torch's message."""
     match = MISSING.search(text)
     waited = f"while process {rank()} waited for {what}"
     if match is None and "imed out" not in text:

@@ -67,7 +67,7 @@ def checkpoint_step(folder: Path) -> int:
 
 
 def last_checkpoint(run: RunDir, warned: Callable[[str], None] | None = None) -> Path | None:
-    """Returns the newest whole checkpoint of a run, or None, and tells of newer ones that are damaged."""
+    """Returns the newest whole checkpoint of a run, or None, and warns of newer ones that are damaged."""
     for checkpoint in _sealed(run.checkpoints):
         problem = damage(checkpoint)
         if not (checkpoint / COMPLETE).is_file():  # the run that is going on there removes it just now

@@ -322,7 +322,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 
 def _unfinished(path: Path) -> Path:
-    """Returns the name to write under, cleared of what a killed writer, or whoever made the directory, left there.
+    """Returns the name to write under, cleared of what a killed writer or the directory's creator left there.
 
     The name is always the same, so that nothing piles up; what is made there is made anew or not at all.
     """

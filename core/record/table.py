@@ -34,7 +34,7 @@ def read_table(file: Path, choose: Callable[[Any], Sequence[str]]) -> Any:
         _refuse_large(opened, [name for name in names if pa.types.is_list(types[name])])
         folded = opened.read(columns=names).select(names)
     if sum(_unfolded(folded[name]) for name in texts) > MOST_BYTES:
-        raise ValueError(f"its texts have more than {MOST_BYTES:,} bytes, and no run writes so many.")
+        raise ValueError(f"its texts have more than {MOST_BYTES:,} bytes, more than any run writes.")
     return folded.cast(pa.schema([schema.field(name) for name in names]))
 
 

@@ -252,7 +252,7 @@ def _advantage_of(run: RunDir, config: Mapping[str, Any], host: Host) -> Advanta
 
 
 def difference_summary(new: Sequence[str], difference: Difference) -> dict[str, Any]:
-    """Returns what the page says of the difference as a whole."""
+    """Returns the page's summary of the difference as a whole."""
     return {
         "rewards": list(new),
         "means": [difference.mean_old, difference.mean_new],

@@ -84,7 +84,7 @@ class Scoring(Part):
         return outcomes
 
     def judge(self, completions: Sequence[Completion]) -> list[bool | None]:
-        """Says of each completion whether it is right, None where nobody knows."""
+        """Returns for each completion whether it is right, None where that is undecided."""
         with _kept_random_numbers():
             right = right_by_env(self.scorer, self._envs, completions, self._look_for_faults)
         self.tell_failures()

@@ -172,7 +172,7 @@ class Reader:
 
 
 def _turns_problem(turns: Any, count: int) -> str | None:
-    """Says why these are no scores of so many turns, or returns None when they are."""
+    """Returns why values are not the scores of so many turns, or None when they are."""
     if not isinstance(turns, Sequence) or isinstance(turns, str | bytes):
         return f"its Scored has turns that are a {type(turns).__name__}; they are a list of numbers."
     if len(turns) != count:

@@ -40,7 +40,7 @@ def idle_processors() -> float:
 def advise(
     times: Timeline, config: Settings, rewards: Sequence[BoundReward], workers: int, idle: float
 ) -> list[Advice]:
-    """Returns what is worth changing, the largest gain first; `workers` score, `idle` processors nothing used."""
+    """Returns worthwhile changes, the largest gain first; `workers`: that score, `idle`: unused processors."""
     if not times.total:
         return []
     advice = [*_less_often(times, config), *_inline(times, rewards, workers), *_overlapped(times, config, idle)]

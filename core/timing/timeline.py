@@ -49,7 +49,7 @@ class Timeline:
         return ", ".join(f"{share:.0%} {part}" for share, part in shares if share >= SHOWN)
 
     def tokens(self) -> str:
-        """Returns what became of the tokens, as one line; "" where nothing is worth a word."""
+        """Returns what became of the tokens, as one line; "" where there is nothing to say."""
         parts = [f"{self.speed:,.0f} sampled a second"] if self.speed else []
         parts += [f"{self.idle:.0%} without signal"] if self.idle >= SHOWN else []
         parts += [f"{self.padding:.0%} of the update is padding"] if self.padding >= SHOWN else []

@@ -210,7 +210,7 @@ def _figures(row: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _make(tracer: Any, span: Span, parent: Any = None) -> None:
-    """Makes a span and those inside; the root has no parent, also where somebody else's span is open."""
+    """Makes a span and those inside; the root has no parent, even inside another program's open span."""
     context = trace.set_span_in_context(trace.INVALID_SPAN if parent is None else parent)
     made = tracer.start_span(span.name, context=context, start_time=span.start, attributes=span.attributes)
     for part in span.parts:
@@ -248,7 +248,7 @@ class _Exporter(SpanExporter):  # type: ignore[misc]  # OpenTelemetry is not ins
         return result
 
     def lost(self) -> str:
-        """Returns why spans were lost, once; "" where none was or it was told."""
+        """Returns why spans were lost, once; "" where none was, or it was returned before."""
         if self._reported or not self._reason:
             return ""
         self._reported = True

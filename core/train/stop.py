@@ -94,7 +94,7 @@ class StopRequest:
 
 
 def ask_all() -> None:
-    """Asks whoever listens outside the main thread for a stop, as a signal would."""
+    """Asks the listeners outside the main thread for a stop, as a signal would."""
     for request, thread in list(_elsewhere.items()):
         if request.ask():
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(KeyboardInterrupt))

@@ -260,7 +260,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
     def compute_loss(
         self, model: Any, inputs: Tensors, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> torch.Tensor:
-        """Returns the loss of a micro batch; the first pass over it is compared with whoever sampled it."""
+        """Returns the loss of a micro batch; the first pass over it is compared with its sampler."""
         if self._both_passes is not None:
             # Not before: what `training_step` begins with, sampling, has other faster layers.
             self._both_passes.enter_context(faster_layers(model))

@@ -42,7 +42,7 @@ class WatchedFolder:
         return self._path.name if is_run(self._path) else None
 
     def lines(self) -> list[dict[str, Any]]:
-        """Returns what the list says of each run, oldest first, as JSON has it."""
+        """Returns the list's row of each run, oldest first, as JSON can hold it."""
         return [_run_as_json(line) for line in list_runs(self._path)]
 
     def watched(self, names: Sequence[str]) -> WatchedRuns:

@@ -35,7 +35,7 @@ class Interpreter:
     shown: int  # characters of what it printed
 
     def run(self, program: str) -> str:
-        """Runs a program and returns what the policy is told of it; TransientError for trouble of the sandbox."""
+        """Runs a program and returns the policy's observation; TransientError for trouble of the sandbox."""
         limits = Limits(cpu_seconds=self.seconds, wall_seconds=2 * self.seconds + 1, memory_bytes=self.memory)
         job = Job(program, limits=limits)
         for _ in range(_TRIES):

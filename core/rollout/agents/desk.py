@@ -67,7 +67,7 @@ class Waiting:
 
 
 class Table:
-    """Where the requests of a batch wait for whoever samples.
+    """The requests of a batch that wait for the sampler.
 
     Attributes:
         changed: notified when the first request comes, and when so many episodes wait as are wanted.
@@ -162,7 +162,7 @@ class AgentDesk:
         return key in self._episodes
 
     async def ask(self, key: str, ask: Ask) -> Answers:
-        """Has a request answered by whoever samples. Raises Refused: see `Desk`."""
+        """Answers a request with the sampler's completion. Raises Refused: see `Desk`."""
         self._loop = asyncio.get_running_loop()
         episode = self._episode(key)
         try:
@@ -257,7 +257,7 @@ class AgentDesk:
         return room, min(room, left, wanted or room)
 
     def _answered(self, waiting: Waiting, sampled: Sampled) -> None:
-        """Reads what was sampled, and wakes who waits for it."""
+        """Reads what was sampled, and wakes the waiting request."""
         call, tools = waiting.call, waiting.call.ask.tools
         ids, stopped = sampled.token_ids[: waiting.most], None
         if call.ask.stop and (cut := self._splice.cut(ids, call.ask.stop)):

@@ -30,7 +30,7 @@ class Choice:
     Attributes:
         trains: "main": those of the conversation in which the program does its task; "tree": also those of sub-agents;
             "all": every call, also auxiliary ones, such as one for a title.
-        auxiliary: says whether a call is auxiliary; None: those without tools beside a conversation that has some.
+        auxiliary: says whether a call is auxiliary; None: calls without tools, if others have tools.
     """
 
     trains: Trains = "tree"

@@ -69,7 +69,7 @@ class CallTree:
         return None
 
     def unreceived(self, prompt: tuple[int, ...]) -> list[Call]:
-        """Returns the calls with this prompt whose answers reached nobody: who asks the same again asks for these."""
+        """Returns the calls with this prompt whose answers were not delivered: a repeated request asks for these."""
         return [call for call in self.calls if call.prompt == prompt and not call.delivered]
 
     def add(self, ask: Ask, prompt: tuple[int, ...], parent: Call | None, reason: Reason | None) -> Call:

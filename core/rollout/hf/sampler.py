@@ -251,7 +251,7 @@ def _prefilled(
 
 
 def _worth_sharing(model: Any, cache: Any, copies: Sequence[int]) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Returns keys and values of prompts that their completions, so many of each, had better not copy; else nothing.
+    """Returns keys and values of prompts that their completions should share; nothing if copies are cheaper.
 
     Each prompt is attended to as often as the one with the most completions, so they need about as many each.
     """

@@ -174,7 +174,7 @@ class PartialRollouts:
         return self._players[rollout.start.env] is not None
 
     def close(self) -> None:
-        """Closes the environments of rollouts that nobody goes on with."""
+        """Closes the environments of abandoned rollouts."""
         self._places.close()
 
     def _start(self, members: Sequence[PartialRollout]) -> None:

@@ -158,7 +158,7 @@ def _outcome(written: Mapping[str, Any]) -> Outcome:
 
 
 def written_rollout(rollout: Trajectory) -> dict[str, Any]:
-    """Returns a rollout as JSON can hold it; what its episode says of it is left out."""
+    """Returns a rollout as JSON can hold it, without what its episode has."""
     completion = rollout.completion
     return {
         "token_ids": rollout.token_ids,

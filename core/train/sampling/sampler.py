@@ -169,7 +169,7 @@ class PolicySampler:
         params: SamplingParams,
         begin: Begin,
     ) -> list[Trajectory]:
-        """Samples the rollouts of one environment; `begin` is told of each when it ends."""
+        """Samples the rollouts of one environment; `begin` is called for each when it ends."""
         if player is None:
             return self._answers(rollouts, episodes, prompts, params, begin)
         return player.play(

@@ -17,7 +17,7 @@ from grpo.kernels.logp import Entropy
 
 
 class Predicted(NamedTuple):
-    """What a forward pass says of completion tokens."""
+    """The results of a forward pass for completion tokens."""
 
     logps: torch.Tensor  # [B, T] float32 log-probabilities, 0 where there is no token
     entropies: torch.Tensor | None  # [B, T] float32, or None where nobody asked
