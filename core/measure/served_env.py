@@ -29,7 +29,7 @@ from grpo.plugins.types import Completion
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a client is told.
+    """The answer to a client.
 
     Attributes:
         text: for the model.

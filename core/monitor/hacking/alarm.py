@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from grpo.core.check.shrink import shrink
 from grpo.core.display.progress import Progress
 from grpo.core.env.scores import ELSEWHERE
-from grpo.core.monitor.hacking.features import Seen
+from grpo.core.monitor.hacking.features import MonitoredCompletion
 from grpo.core.monitor.hacking.signals import HackingWatch, Suspicion
 from grpo.core.monitor.watchdog import Watchdog
 from grpo.core.plan import Plan
@@ -92,7 +92,7 @@ class RunAlarm(Part):
         if suspicions and self._noted is not None:
             self._noted(batch.step, suspicions)
 
-    def _look(self, step: int, completions: Iterable[Seen]) -> Sequence[Suspicion]:
+    def _look(self, step: int, completions: Iterable[MonitoredCompletion]) -> Sequence[Suspicion]:
         return self._guarded.look(step, lambda: self._watch.look(step, list(completions)))
 
     def _smallest(self, suspicion: Suspicion, batch: Batch) -> str:
@@ -143,10 +143,10 @@ def _prompt(messages: Sequence[Message]) -> str:
     return "\n".join(str(message.get("content") or "") for message in messages)
 
 
-def _of_batch(batch: Batch) -> Iterator[Seen]:
+def _of_batch(batch: Batch) -> Iterator[MonitoredCompletion]:
     totals: Sequence[float] = batch.advantages.totals.tolist()
     for place, completion in enumerate(batch.completions):
-        yield Seen(
+        yield MonitoredCompletion(
             _prompt(completion.prompt),
             completion.text,
             place // batch.group_size,
@@ -158,10 +158,10 @@ def _of_batch(batch: Batch) -> Iterator[Seen]:
         )
 
 
-def of_record(row: Mapping[str, Any]) -> Seen:
+def of_record(row: Mapping[str, Any]) -> MonitoredCompletion:
     """Returns what the alarm saw of a rollout, from a row of its file in `rollouts/`."""
     names = [key.removeprefix(OUTCOME) for key in row if key.startswith(OUTCOME) and row[key] is not None]
-    return Seen(
+    return MonitoredCompletion(
         _asked(row["prompt"]),
         row["completion"],
         row["group"],

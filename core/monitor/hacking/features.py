@@ -34,14 +34,14 @@ _NO_SIGN = {ord(sign): None for sign in _ASCII if not _SIGN.match(sign)}
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What the alarm sees of one completion."""
+class MonitoredCompletion:
+    """One completion as the reward-hacking detector reads it."""
 
     prompt: str  # the text that was asked
     text: str  # the completion
     group: int  # number of its group in the step
     reward: float | None  # its total, None where it has none
-    right: bool | None = None  # what the verifier says, None where nobody knows
+    right: bool | None = None  # the verifier's decision; None: undecided, or no verifier
     # what each reward gave, None for an abstention or a failure
     scores: Mapping[str, float | None] = field(default_factory=dict)
     turns: int = 1  # actions; those of several turns repeat each other for good reasons

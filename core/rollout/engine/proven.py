@@ -378,8 +378,8 @@ class EngineRollouts:
         every = gathered((metrics, handed), "the proven weights")
         if self._guest is not None:
             self._guest.follow([other for _, others in every for other in others])
-        names = dict.fromkeys(name for told_of, _ in every for name in told_of)
-        values = {name: [told_of[name] for told_of, _ in every if name in told_of] for name in names}
+        names = dict.fromkeys(name for report, _ in every for name in report)
+        values = {name: [report[name] for report, _ in every if name in report] for name in names}
         return {name: sum(value) if name in SUMMED else max(value) for name, value in values.items()}
 
 
