@@ -24,7 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from grpo.core.monitor.hacking.alarm import of_record
-from grpo.core.monitor.hacking.features import Seen
+from grpo.core.monitor.hacking.features import MonitoredCompletion
 from grpo.core.monitor.hacking.signals import HackingWatch, Suspicion
 from grpo.core.monitor.health import HealthWatch
 from grpo.core.record.run_dir import open_run_dir, read_metrics, read_rollouts, rollout_steps
@@ -166,13 +166,13 @@ def made(name: str, seed: int, arguments: str, keep: Path) -> Path:
     return out
 
 
-def seen(out: Path) -> list[list[Seen]]:
+def seen(out: Path) -> list[list[MonitoredCompletion]]:
     """Returns what the alarm saw of each step."""
     run = open_run_dir(out)
     return [[of_record(row) for row in read_rollouts(run, step, tokens=False)] for step in rollout_steps(run)]
 
 
-def looked(steps: Sequence[Sequence[Seen]]) -> list[Suspicion]:
+def looked(steps: Sequence[Sequence[MonitoredCompletion]]) -> list[Suspicion]:
     """Returns every alarm of a run."""
     watch = HackingWatch()
     return [alarm for number, step in enumerate(steps, start=1) for alarm in watch.look(number, step)]

@@ -28,7 +28,7 @@ def of(hidden: torch.Tensor, head: Head) -> ModuleType:
 
 @functools.cache
 def triton_starts() -> bool:
-    """Whether Triton finds a GPU here and can speak to it: its driver is built with a C compiler at first use.
+    """Returns whether Triton finds a GPU here and can speak to it: its driver is built with a C compiler at first use.
 
     Where it cannot, it warns with the reason, once.
     """

@@ -34,7 +34,7 @@ AGREE = {torch.float32: 1e-5, torch.float64: 1e-12}  # of the largest coefficien
 
 
 def is_worthwhile(head: Head, hidden: torch.Tensor, trained: bool) -> bool:
-    """Whether the mode is faster and holds nothing of the head's size beside its gradient.
+    """Returns whether the mode is faster and holds nothing of the head's size beside its gradient.
 
     On a GPU it was never measured: a tile of the whole vocabulary has few rows, and dW is read and written for each.
     """
@@ -107,7 +107,7 @@ class Fused(torch.autograd.Function):
 
 
 class _HeadGradients:
-    """The gradients of weight, bias, A and B, summed over rows; None for those that nobody wants."""
+    """The gradients of weight, bias, A and B, summed over rows; None for those that are not wanted."""
 
     def __init__(self, head: Head, wanted: tuple[bool, ...]) -> None:
         def room(tensor: torch.Tensor | None, want: bool) -> Gradient:
@@ -157,7 +157,7 @@ class _HeadGradients:
             self.lora_a.addmm_((b * coefficients[:, None]).t(), exact, alpha=head.lora_scale)
 
     def all(self) -> tuple[Gradient, ...]:
-        """Weight, bias, A and B, in the dtypes of the parameters."""
+        """Returns the gradients of weight, bias, A and B, in the dtypes of the parameters."""
         gradients = (self.weight, self.bias, self.lora_a, self.lora_b)
         pairs = zip(gradients, self._parameters, strict=True)
         return tuple(
@@ -166,7 +166,7 @@ class _HeadGradients:
 
 
 def _common_factor(grad: torch.Tensor, given: torch.Tensor) -> float | None:
-    """The number by which what was given must be multiplied to be what came back; None: there is none."""
+    """Returns the factor by which `given` becomes `grad`; None where there is none."""
     size = torch.dot(given, given)
     factor = torch.dot(grad, given) / size.clamp(min=torch.finfo(size.dtype).tiny)
     apart = (grad - factor * given).abs().max() if len(grad) else size

@@ -56,15 +56,15 @@ class Head:
         return replace(self, weight=weight, bias=bias, lora_a=lora_a, lora_b=lora_b)
 
     def buffer(self, like: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
-        """Uninitialised room for a tile of at most so many rows and columns of logits."""
+        """Returns uninitialised room for a tile of at most so many rows and columns of logits."""
         return torch.empty(rows * stride_of(columns), dtype=self.exact, device=like.device)
 
     def rows(self, first: int, last: int) -> torch.Tensor:
-        """W[first:last] in the dtype of the products."""
+        """Returns W[first:last] in the dtype of the products."""
         return self.weight[first:last].to(self.dtype)
 
     def adapted(self, hidden: torch.Tensor) -> torch.Tensor | None:
-        """h A^T, [n, r] in the dtype of sums, or None without an adapter."""
+        """Returns h A^T, [n, r] in the dtype of sums, or None without an adapter."""
         if self.lora_a is None:
             return None
         out = torch.empty(len(hidden), len(self.lora_a), dtype=self.exact, device=hidden.device)
@@ -94,7 +94,7 @@ class Head:
 def product(
     out: torch.Tensor, left: torch.Tensor, right: torch.Tensor, *, scale: float = 1.0, add: bool = False
 ) -> torch.Tensor:
-    """out = scale * left @ right, plus out when `add`; accumulates in the dtype of `out`, which is returned."""
+    """Returns out = scale * left @ right, plus out when `add`; accumulates in the dtype of `out`."""
     beta = 1.0 if add else 0.0
     if left.dtype in HALF and left.is_cuda:
         # One library product of half-precision inputs whose result is never rounded to half precision.

@@ -105,7 +105,7 @@ class _Adapted(torch.autograd.Function):
 
 
 def _own_gradients(ctx: Any, gradient: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> tuple[Gradient, ...]:
-    """The gradients of x, weight and bias, in so far as they are needed."""
+    """Returns the gradients of x, weight and bias, in so far as they are needed."""
     d_x = _product(gradient, weight) if ctx.needs_input_grad[0] else None
     d_weight = gradient.t() @ x if ctx.needs_input_grad[1] else None
     d_bias = gradient.sum(dim=0) if ctx.needs_input_grad[2] else None

@@ -14,7 +14,7 @@ FEWEST_ROWS = 16  # that one is multiplied by
 
 
 def gains(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Whether `times` is the faster way to left [N, K] @ right [K, M]."""
+    """Returns whether `times` is the faster way to left [N, K] @ right [K, M]."""
     return (
         left.dtype == torch.float32
         and right.dtype == torch.float32

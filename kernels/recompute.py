@@ -33,7 +33,7 @@ KEPT_BYTES = 32 * 2**20  # logits of at most this size are kept from the forward
 def scan(
     hidden: torch.Tensor, head: Head, target: torch.Tensor, tile: Tile, *, entropy: bool, keep: bool = False
 ) -> tuple[Sums, torch.Tensor | None]:
-    """One product per tile: the sums of every row, and the logits [N, V] when they are to be kept."""
+    """Computes one product per tile: the sums of every row, and the logits [N, V] when they are to be kept."""
     sums = Sums.empty(len(hidden), hidden, head.exact)
     vocabulary = len(head.weight)
     columns = vocabulary if keep else tile.columns
@@ -116,7 +116,7 @@ class Known:
 def gradients(
     hidden: torch.Tensor, head: Head, known: Known, tile: Tile, wanted: tuple[bool, ...]
 ) -> tuple[Gradient, Gradient, Gradient, Gradient, Gradient]:
-    """Returns the gradients of hidden, weight, bias, A and B; None for those that nobody wants."""
+    """Returns the gradients of hidden, weight, bias, A and B; None for those that are not wanted."""
     exact, device = head.exact, hidden.device
     want_hidden, want_weight, want_bias, want_a, want_b = wanted
     count, (vocabulary, width) = len(hidden), head.weight.shape
@@ -179,7 +179,7 @@ def gradients(
 
 
 def _rows(known: Known, top: int, bottom: int) -> tuple[Gradient, ...]:
-    """The vectors of `known` for these rows, in the order in which `gradient` takes them."""
+    """Returns the vectors of `known` for these rows, in the order in which `gradient` takes them."""
     vectors = (known.target, known.log_total, known.missed, known.entropy, known.grad_logp, known.grad_entropy)
     return tuple(vector[top:bottom] if vector is not None else None for vector in vectors)
 

@@ -41,7 +41,7 @@ class Sums:
         return cls(peak, blank[0], blank[1], blank[2], blank[3], blank[4])
 
     def part(self, first: int, last: int) -> Sums:
-        """The rows first..last-1; changes to them are changes to these."""
+        """Returns the rows first..last-1; changes to them are changes to these."""
         return Sums(
             self.peak[first:last],
             self.total[first:last],

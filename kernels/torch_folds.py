@@ -19,7 +19,7 @@ COLUMNS = 1024  # of a wide tile that need a second room at a time
 
 
 def boost(head: Head) -> float:
-    """What the returned tiles are multiplied by; 1, since they stay in the dtype of sums."""
+    """Returns what the returned tiles are multiplied by; 1, since they stay in the dtype of sums."""
     return 1.0
 
 

@@ -47,14 +47,14 @@ FLOAT16_BOOST = 2048.0  # the largest gradient entry, about 13 nats, stays below
 
 
 def boost(head: Head) -> float:
-    """What the returned tiles are multiplied by."""
+    """Returns what the returned tiles are multiplied by."""
     return FLOAT16_BOOST if head.dtype == torch.float16 else 1.0
 
 
 def fold(
     y: torch.Tensor, target: torch.Tensor, first: int, sums: Sums, head: Head, *, entropy: bool, weights: bool
 ) -> torch.Tensor:
-    """As `torch_folds.fold`; the result is in the dtype of the products' inputs."""
+    """Does what `torch_folds.fold` does; the result is in the dtype of the products' inputs."""
     out = _room(y, head) if weights or head.dtype not in HALF else y.view(head.dtype)  # its dtype alone counts then
     count, width = y.shape
     launch = fold_launch(width)
@@ -81,7 +81,7 @@ def gradient(
     grad_logp: torch.Tensor,
     grad_entropy: torch.Tensor | None,
 ) -> torch.Tensor:
-    """As `torch_folds.gradient`; the result is in the dtype of the products' inputs."""
+    """Does what `torch_folds.gradient` does; the result is in the dtype of the products' inputs."""
     out = _room(y, head)
     count, width = y.shape
     differentiable = entropy is not None and grad_entropy is not None
@@ -99,12 +99,12 @@ def gradient(
 
 
 def _on_device_of(y: torch.Tensor) -> AbstractContextManager[None]:
-    """Triton launches on the current device, whatever its arguments are on; this makes it the tile's."""
+    """Makes the tile's device the current one, on which Triton launches whatever its arguments are on."""
     return torch.cuda.device(y.device) if y.is_cuda else nullcontext()
 
 
 def _room(y: torch.Tensor, head: Head) -> torch.Tensor:
-    """A tile in the dtype of the products' inputs whose rows are as far apart as those of the logits; or the logits."""
+    """Returns a tile in the inputs' dtype whose rows are as far apart as those of the logits; or the logits."""
     if head.dtype not in HALF:
         return y
     count, width = y.shape

@@ -1,4 +1,4 @@
-"""Loads from the Hugging Face hub: says so first, and retries for seconds where nobody answers."""
+"""Loads from the Hugging Face hub: announces it, and retries for seconds without an answer."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _REMEMBERED = 60.0  # seconds for which an answer counts
 
 
 class NotReached(ConnectionError):
-    """Nobody answered, and the cache has not got what was asked for; says what to do."""
+    """The hub did not answer, and the cache lacks what was asked for; says what to do."""
 
 
 @contextmanager
 def from_hub(name: str) -> Iterator[None]:
-    """Lets something be loaded from the hub, or from its cache alone where nobody answers.
+    """Loads in the block from the hub, or from its cache alone where the hub does not answer.
 
     Raises NotReached if the hub cannot be reached or may not be asked, and the cache was not enough.
     """

@@ -111,7 +111,8 @@ def _options(function: Callable[..., Any]) -> tuple[Option, ...]:
     if not inspect.isfunction(inspect.unwrap(function)):
         raise SpecError(f"{function!r:.80} is not a function. Decorate a function; it may call an object of yours.")
     parameters = inspect.signature(function).parameters.values()
-    read = [str(one).partition(":")[0] for one in parameters if one.kind is not one.KEYWORD_ONLY]
+    positional = [parameter for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY]
+    read = [str(parameter).partition(":")[0] for parameter in positional]
     if read != ["task", "access"]:
         raise SpecError(
             f"'{function.__qualname__}': it is given 'task' and 'access', and takes: {', '.join(read) or 'nothing'}. "

@@ -32,7 +32,7 @@ def stated_by(plugin: object) -> object:
 
 
 def import_fault(error: BaseException) -> tuple[str, bool]:
-    """Returns what to say of a plugin that imports what is not there, and whether its contract is the cause."""
+    """Returns a message about a plugin's missing import, and whether its contract is the cause."""
     if not isinstance(error, ImportError) or str(error.name).partition(".")[0] != "grpo":
         return "", False
     stated = _stated_in_source(error)

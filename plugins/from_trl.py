@@ -56,7 +56,7 @@ class TrlFunction:
         return _returned(values, len(completions))
 
     def _lacks_tokens(self, completions: Sequence[Completion]) -> bool:
-        """True when the function names `completion_ids`, and the completions come from where no tokens are known."""
+        """Returns whether the function names `completion_ids` and the completions have no known tokens."""
         known = any(completion.token_ids or not completion.text for completion in completions)
         return "completion_ids" in self.named and not known
 
@@ -283,7 +283,7 @@ def _form_explained(form: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _trainer_explained() -> Iterator[None]:
-    """Says of a key of `kwargs` that only TRL's trainer fills that it is not there."""
+    """Explains that a key of `kwargs` that only TRL's trainer fills is missing."""
     try:
         yield
     except KeyError as error:

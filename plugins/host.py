@@ -113,7 +113,7 @@ class Host:
             AmbiguousName: several distributions offer the short name, and none of them is built in.
             UsageError: the text does not follow the syntax.
         """
-        return self._found(kind, parse(name), home)
+        return self._find_with_components(kind, parse(name), home)
 
     def reward(self, source: Source, home: str = "") -> BoundReward:
         """Binds a reward to the options, weight, alias and time limit of a SPEC or of a table.
@@ -294,7 +294,7 @@ class Host:
     def _component_finder(self, home: str) -> Find:
         return lambda text: self._registered("reward", text, home)
 
-    def _found(self, kind: Kind, text: SpecText, home: str) -> Registration:
+    def _find_with_components(self, kind: Kind, text: SpecText, home: str) -> Registration:
         known = _member(self._registered(kind, text, home), text)
         return with_components(known, self._component_finder(known.distribution))
 
@@ -330,7 +330,7 @@ class Host:
         return known.spec, known.distribution, options
 
     def _bound(self, kind: Kind, text: SpecText, home: str) -> tuple[Registration, dict[str, Any]]:
-        known = self._found(kind, text, home)
+        known = self._find_with_components(kind, text, home)
         if isinstance(known.spec, EnvSpec) and known.spec.resolve is not None:
             raise OptionError(f"'{text.written}' stands for many environments. Name one: {known.spec.name}:NAME.")
         return known, checked_options(known.spec, known.distribution, text.options)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
-import os
-import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from grpo.plugins._host.spec_pools import SpecPools
 from grpo.plugins.host import Host
 from grpo.plugins.sandbox_job import Job, JobResult, SandboxPool
 
-_lock = threading.Lock()
-_pools: dict[tuple[int, str], SandboxPool] = {}
+_pools: SpecPools[SandboxPool] = SpecPools(lambda spec: Host.discover().sandbox(spec).make())
 
 
 def pool_of(spec: str = "local") -> SandboxPool:
@@ -23,11 +20,7 @@ def pool_of(spec: str = "local") -> SandboxPool:
         UsageError: the SPEC names no sandbox or sets an option that it does not have.
         SandboxUnavailable: this machine cannot run it; the message says what is missing and what to do.
     """
-    key = (os.getpid(), spec)
-    with _lock:
-        if key not in _pools:
-            _pools[key] = Host.discover().sandbox(spec).make()
-        return _pools[key]
+    return _pools.of(spec)
 
 
 def run_jobs(jobs: Sequence[Job], spec: str = "local") -> list[JobResult]:
@@ -47,15 +40,8 @@ def run_jobs(jobs: Sequence[Job], spec: str = "local") -> list[JobResult]:
 
 def close_pools() -> None:
     """Closes the pools of this process; the next call of `pool_of` makes new ones."""
-    with _lock:
-        mine = [key for key in _pools if key[0] == os.getpid()]
-        pools = [_pools.pop(key) for key in mine]
-    for pool in pools:
-        pool.close()
+    _pools.close()
 
 
 async def _run(pool: SandboxPool, jobs: Sequence[Job]) -> list[JobResult]:
     return await pool.run(jobs)
-
-
-atexit.register(close_pools)

@@ -26,18 +26,18 @@ def text_answer(completion: str) -> str | None:
     last line that is not blank is returned, and None when there is none. Of very long texts the last 200,000
     characters are read.
     """
-    explicit, text = _found(completion)
+    explicit, text = _answer_and_text(completion)
     return explicit or text.rpartition("\n")[2].strip() or None
 
 
 def explicit_answer(completion: str) -> str | None:
     """Returns the same, but None where there is no explicit form."""
-    return _found(completion)[0]
+    return _answer_and_text(completion)[0]
 
 
 def answer_text(completion: str) -> str | None:
     """Returns the same, but all that follows the reasoning, of however many lines, where there is no explicit form."""
-    explicit, text = _found(completion)
+    explicit, text = _answer_and_text(completion)
     return explicit or text or None
 
 
@@ -63,8 +63,8 @@ def said_after(completion: str) -> str:
     return _TAG.sub(" ", part[part.rfind(content) + len(content) :]).strip(" }$\t\n")
 
 
-def _found(completion: str) -> tuple[str | None, str]:
-    """The last explicit answer, if there is one; and the text without its reasoning, if it is more than that.
+def _answer_and_text(completion: str) -> tuple[str | None, str]:
+    """Returns the last explicit answer, if there is one; and the text without its reasoning, if it is more than that.
 
     Both are empty where a block or box without content ends the text.
     """
@@ -74,7 +74,7 @@ def _found(completion: str) -> tuple[str | None, str]:
 
 
 def _part(completion: str) -> str:
-    """What follows the reasoning, else the reasoning."""
+    """Returns what follows the reasoning, else the reasoning."""
     text = without_end_tokens(visible(completion.strip()[-_READ:]).strip())
     split = reasoning_end(text)
     return text[split:].strip() or text[:split].strip()

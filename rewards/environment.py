@@ -1,4 +1,4 @@
-"""Provides the reward and the verifier `environment`: what an environment itself says of a rollout."""
+"""Provides the reward and the verifier `environment`: an environment's own scores and judgement of a rollout."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def normal(text: str) -> str:
 
 
 def says(text: str, gold: str) -> bool:
-    """True for the same words, and for "Yes, ..." where the gold is yes (no, true, false) and none says the other."""
+    """Returns whether words are the same, or the text begins "Yes, ..." for the gold yes (no, true, false)."""
     if not is_stated(text, gold):
         return False
     words, wanted = (_ORDINAL.sub(lambda match: _ORDINALS[int(match[1]) - 1], normal(part)) for part in (text, gold))
@@ -47,7 +47,7 @@ def says(text: str, gold: str) -> bool:
 
 
 def is_stated(text: str, gold: str) -> bool:
-    """False for a text that asks or denies by a sign: "Paris?", "!Paris", where the gold has no such sign."""
+    """Returns whether a text neither asks nor denies by a sign that the gold lacks: "Paris?", "!Paris"."""
     asked = _ASKED.search(text) is not None and "?" not in gold and "\uff1f" not in gold
     denied = _DENIED.match(text)
     return not asked and (denied is None or gold.strip().startswith(denied[1]))

@@ -139,8 +139,8 @@ def _plain_files(root: str) -> Iterator[tuple[str, os.stat_result]]:
     while waiting:
         below, depth = waiting.pop()
         try:
-            with os.scandir(os.path.join(root, below)) as found:  # noqa: PTH118
-                names = sorted(entry.name for _, entry in zip(range(_MOST_ENTRIES), found, strict=False))
+            with os.scandir(os.path.join(root, below)) as listing:  # noqa: PTH118
+                names = sorted(entry.name for _, entry in zip(range(_MOST_ENTRIES), listing, strict=False))
         except OSError:
             continue
         folders = []

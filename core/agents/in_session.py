@@ -204,7 +204,7 @@ class _Tail:
 
 
 def _needed(agent: BoundAgent) -> list[str]:
-    """Returns what of this machine an agent's program needs to see: itself, its interpreter, what it imports.
+    """Returns the paths of this machine that an agent's program needs: itself, its interpreter, its imports.
 
     Of a script it is the file alone: what lies beside it may be tasks with their graders, or a run.
     """

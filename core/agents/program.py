@@ -63,6 +63,6 @@ def task_of(episode: Episode) -> AgentTask:
     if not isinstance(files, dict) or not all(isinstance(text, str) for text in files.values()):
         raise DatasetError(
             f"{episode.place or f'row {episode.index}'}: an agent finds the files of the column 'files' in its working "
-            f"directory, so it has to be an object from paths to texts, and is {one_line(repr(files), 60)}."
+            f"directory, so it must map paths to texts, and is {one_line(repr(files), 60)}."
         )
     return AgentTask("\n\n".join(asked), "\n\n".join(system) or None, files)

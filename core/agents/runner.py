@@ -214,7 +214,7 @@ class AgentRunner:
         return plan
 
     def _in_sight(self, used: Sequence[str]) -> list[str]:
-        """Returns what of the machine's /tmp an agent still sees: where its program, or what it imports, stands."""
+        """Returns the entries of the machine's /tmp that an agent still sees: those with its program or its imports."""
         paths = [*used, *search_path().split(os.pathsep), sys.prefix, sys.base_prefix]
         return _entries(tuple(path for path in paths if Path(path).is_absolute() and len(path) < 4096), str(self._root))
 
@@ -281,16 +281,16 @@ class AgentRunner:
             end_by_key(episode.key)
             ended = AgentExit(None, False, 0.0, problem="its supervisor was killed", outside=self._namespaces)
         else:
-            told = json.loads(data[LENGTH.size :])
-            stdout, stderr = (base64.b64decode(told[name]).decode(errors="replace") for name in ("stdout", "stderr"))
+            message = json.loads(data[LENGTH.size :])
+            stdout, stderr = (base64.b64decode(message[name]).decode(errors="replace") for name in ("stdout", "stderr"))
             ended = AgentExit(
-                code=told["code"],
-                timed_out=told["timed_out"],
-                seconds=told["seconds"],
-                answer=stdout if self._agent.spec.answer == "stdout" else _encodable(told["answer"]),
+                code=message["code"],
+                timed_out=message["timed_out"],
+                seconds=message["seconds"],
+                answer=stdout if self._agent.spec.answer == "stdout" else _encodable(message["answer"]),
                 stdout=stdout,
                 stderr=stderr,
-                problem=encodable(told["problem"]),
+                problem=encodable(message["problem"]),
             )
         self._hand_over(episode.number, episode.folder, ended)
 
@@ -329,8 +329,8 @@ def doors(access: Access) -> dict[str, str]:
 
 @functools.lru_cache(64)
 def _entries(paths: tuple[str, ...], hidden: str) -> list[str]:
-    """Returns what stands directly below one of `PLACES` and is, or leads to, one of these paths."""
-    found: dict[str, None] = {}
+    """Returns the entries directly below one of `PLACES` that are, or lead to, one of these paths."""
+    entries: dict[str, None] = {}
     for path in paths:
         for each in (os.path.normpath(path), os.path.realpath(path)):
             for place in PLACES:
@@ -338,5 +338,5 @@ def _entries(paths: tuple[str, ...], hidden: str) -> list[str]:
                 entry = f"{place}/{name}"
                 below = each.startswith(f"{place}/") and not f"{hidden}/".startswith(f"{entry}/")
                 if below and name not in OWN and Path(entry).exists():
-                    found[entry] = None
-    return list(found)
+                    entries[entry] = None
+    return list(entries)

@@ -40,7 +40,7 @@ Plan = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Word:
-    """What the process of the agent says of itself; whatever it started may have written that, too.
+    """What the agent's process reports; a program that it started may have written it, too.
 
     Attributes:
         answer: what a Python agent returned.
@@ -123,7 +123,7 @@ class _Supervision:
         seconds = time.monotonic() - began
         for name in self._texts:
             self._read(name)
-        return self._told(timed_out, seconds, left)
+        return self._exit_message(timed_out, seconds, left)
 
     def _watch(self, deadline: float) -> bool:
         """Reads what the agent writes until it has ended or is to be ended; returns whether its time was up."""
@@ -188,7 +188,7 @@ class _Supervision:
             if once:
                 return True
 
-    def _told(self, timed_out: bool, seconds: float, left: bool) -> dict[str, Any]:
+    def _exit_message(self, timed_out: bool, seconds: float, left: bool) -> dict[str, Any]:
         status = self._status
         if self._plan["namespaces"]:
             status = int(self._texts["status"]) if self._texts["status"].strip().isdigit() else None
@@ -237,12 +237,12 @@ class _Supervision:
                 kernel.drop_capabilities()
             self._become_agent()
         except BaseException as error:
-            self._say(unstarted=True, problem=f"it cannot be started: {error}")
+            self._send(unstarted=True, problem=f"it cannot be started: {error}")
         finally:
             os._exit(127)
 
     def _await(self, agent: int) -> NoReturn:
-        """Waits, as process 1, until the agent has ended, and hands over how."""
+        """Waits, as process 1, until the agent has ended, and reports how."""
         for name in ("stdout", "stderr", "word"):
             os.close(self._writes[name])
         while True:
@@ -264,15 +264,15 @@ class _Supervision:
             try:
                 os.execvpe(plan["argv"][0], plan["argv"], plan["environment"])
             except OSError as error:
-                self._say(unstarted=True, problem=f"'{plan['argv'][0]}' cannot be started: {error.strerror}")
+                self._send(unstarted=True, problem=f"'{plan['argv'][0]}' cannot be started: {error.strerror}")
                 os._exit(127)
         os.environ.clear()
         os.environ.update(plan["environment"])
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-        self._say(**self._run(plan))
+        self._send(**self._run(plan))
         os._exit(0)
 
-    def _say(self, **word: object) -> None:
+    def _send(self, **word: object) -> None:
         data = memoryview(json.dumps(word).encode())
         while data:
             data = data[os.write(self._writes["word"], data) :]

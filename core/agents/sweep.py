@@ -24,11 +24,11 @@ def end_by_key(key: str) -> None:
 
 
 def _with_key(key: bytes) -> list[int]:
-    """Returns the processes of this user that have the key of an episode in their environment."""
-    found = []
+    """Returns the ids of this user's processes that have an episode's key in their environment."""
+    pids = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal() and folder.name != str(os.getpid()):
             with contextlib.suppress(OSError):
                 if b"=" + key + b"\0" in (folder / "environ").read_bytes():
-                    found.append(int(folder.name))
-    return found
+                    pids.append(int(folder.name))
+    return pids

@@ -86,8 +86,8 @@ def _finite(findings: Findings, relation: str, values: torch.Tensor, example: st
         findings.add("error", relation, f"gives {values[~values.isfinite()][0].item()} to a scored completion", example)
 
 
-def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return torch.allclose(one, other, rtol=1e-5, atol=_CLOSE, equal_nan=True)
+def _alike(first: torch.Tensor, second: torch.Tensor) -> bool:
+    return torch.allclose(first, second, rtol=1e-5, atol=_CLOSE, equal_nan=True)
 
 
 def _permuted(bound: BoundAdvantage, findings: Findings, scores: torch.Tensor) -> None:
@@ -102,16 +102,16 @@ def _permuted(bound: BoundAdvantage, findings: Findings, scores: torch.Tensor) -
 
 
 def _missing(bound: BoundAdvantage, findings: Findings, scores: torch.Tensor) -> None:
-    """A completion that failed is as one that was never sampled, whatever its other rewards said of it."""
+    """Checks that a failed completion counts as one that was never sampled, whatever its other rewards gave it."""
     findings.tried("failures")
     folded = scores.view(3, 4, -1)
     without = _values(bound, folded[:, :3].reshape(9, -1), size=3)
     for left in (0.0, 1e6):
         spoiled = folded.clone()
         spoiled[:, 3] = left
-        found = _values(bound, spoiled.reshape(12, -1), failed=(3, 7, 11))
-        _finite(findings, "failures", found, "a failed completion in each group")
-        if not _alike(found[:, :3], without):
+        values = _values(bound, spoiled.reshape(12, -1), failed=(3, 7, 11))
+        _finite(findings, "failures", values, "a failed completion in each group")
+        if not _alike(values[:, :3], without):
             findings.add("error", "failures", "a completion that a reward failed on moves the others of its group")
             return
 
@@ -137,7 +137,7 @@ def _lonely(bound: BoundAdvantage, findings: Findings) -> None:
 
 
 def _abstained(bound: BoundAdvantage, findings: Findings, scores: torch.Tensor) -> None:
-    """A reward that abstained on everybody is as one that the run does not have."""
+    """Checks that a reward that abstains on every completion counts as one that the run does not have."""
     findings.tried("abstentions")
     silent = scores.clone()
     silent[:, 1] = _NAN
@@ -164,10 +164,10 @@ def _shifted(bound: BoundAdvantage, findings: Findings, scores: torch.Tensor) ->
 
 
 def _gradient(bound: BoundAdvantage, findings: Findings) -> None:
-    """The policy gradient in expectation, over every batch of two prompts that two small policies can sample."""
+    """Checks the expected policy gradient over every batch of two prompts that two small policies can sample."""
     findings.tried("expected gradient")
     wanted = _POLICIES * (_WORTH - (_POLICIES * _WORTH).sum(dim=1, keepdim=True))
-    found = torch.zeros_like(wanted)
+    gradient = torch.zeros_like(wanted)
     prompts = torch.arange(2).repeat_interleave(_MEMBERS)
     for drawn in itertools.product(range(3), repeat=2 * _MEMBERS):
         chosen = torch.tensor(drawn)
@@ -176,12 +176,12 @@ def _gradient(bound: BoundAdvantage, findings: Findings) -> None:
         if not values.isfinite().all():
             return  # said by another relation
         score = torch.eye(3, dtype=torch.float64)[chosen] - _POLICIES[prompts]
-        found.index_add_(0, prompts, chance * values[:, None] * score / _MEMBERS)
-    _compared(bound, findings, "expected gradient", found, wanted)
+        gradient.index_add_(0, prompts, chance * values[:, None] * score / _MEMBERS)
+    _compared(bound, findings, "expected gradient", gradient, wanted)
 
 
 def _turns(bound: BoundAdvantage, findings: Findings) -> None:
-    """The same of a policy that stops after its first turn, or takes a second one in which it does well or badly."""
+    """Checks it for a policy that stops after its first turn, or takes a second one in which it does well or badly."""
     relation = "expected gradient of turns"
     findings.tried(relation)
     first, second = _GOES_ON
@@ -193,7 +193,7 @@ def _turns(bound: BoundAdvantage, findings: Findings) -> None:
     earned = torch.tensor([[0.3, _NAN], [0.1, 1.0], [0.1, -0.2]], dtype=torch.float64)
     totals = earned.nansum(dim=1)
     wanted = (chances[:, None] * totals[:, None] * score.sum(dim=1)).sum(dim=0)
-    found = torch.zeros_like(wanted)
+    gradient = torch.zeros_like(wanted)
     for drawn in itertools.product(range(3), repeat=_MEMBERS):
         chosen = torch.tensor(drawn)
         failed, weights = torch.zeros(_MEMBERS, dtype=torch.bool), torch.ones(1, dtype=torch.float64)
@@ -202,15 +202,15 @@ def _turns(bound: BoundAdvantage, findings: Findings) -> None:
         if not values.isfinite().all():
             findings.add("error", relation, "gives NaN or infinity to a turn")
             return
-        found += chances[chosen].prod() * (values.double()[:, :, None] * score[chosen]).sum(dim=(0, 1)) / _MEMBERS
-    _compared(bound, findings, relation, found, wanted)
+        gradient += chances[chosen].prod() * (values.double()[:, :, None] * score[chosen]).sum(dim=(0, 1)) / _MEMBERS
+    _compared(bound, findings, relation, gradient, wanted)
 
 
 def _compared(
-    bound: BoundAdvantage, findings: Findings, relation: str, found: torch.Tensor, wanted: torch.Tensor
+    bound: BoundAdvantage, findings: Findings, relation: str, gradient: torch.Tensor, wanted: torch.Tensor
 ) -> None:
-    """Says how far an expected gradient is off that of the mean total."""
-    cosine = float((found * wanted).sum() / (found.norm() * wanted.norm()).clamp(min=1e-12))
+    """Reports the angle between an expected gradient and the gradient of the mean total (`wanted`)."""
+    cosine = float((gradient * wanted).sum() / (gradient.norm() * wanted.norm()).clamp(min=1e-12))
     angle = math.degrees(math.acos(min(1.0, cosine)))
     if cosine <= 0:
         findings.add("error", relation, f"points away from a higher mean total ({angle:.0f} degrees)")

@@ -123,7 +123,7 @@ def _compare(findings: Findings, first: Ask, second: Ask) -> None:
         findings.add("error", "same prompt", "the same task was sent with other tools")
     elif first.messages != second.messages:
         texts = ["\n".join(turn.text for turn in ask.messages) for ask in (first, second)]
-        at = next((n for n, (one, other) in enumerate(zip(*texts, strict=False)) if one != other), 0)
+        at = next((n for n, (left, right) in enumerate(zip(*texts, strict=False)) if left != right), 0)
         shown = " / ".join(text[max(0, at - 20) : at + 40] for text in texts)
         findings.add(
             "error",
@@ -147,7 +147,7 @@ def _describe(findings: Findings, left: AgentExit, desk: ScriptedDesk, key: str)
         root = (_system(first.ask), first.ask.tools)
         helpers = sum((_system(each.ask), each.ask.tools) != root for each in asked)
         sent = [(each.ask.messages, each.ask.tools) for each in asked]
-        repeated = sum(one in sent[:at] for at, one in enumerate(sent))
+        repeated = sum(request in sent[:at] for at, request in enumerate(sent))
         threads = len({each.ask.thread for each in asked if each.ask.thread})
         findings.fact(
             f"requests: {len(asked)}, of them {counted(helpers, 'helper call')} (another system prompt or other tools) "

@@ -121,10 +121,10 @@ def _reply(ask: Ask, marker: str) -> Reply:
         return _with_call(shells[0], _arguments(tools[shells[0]], command[0]))
     if command:
         fence = _FENCE.search(texts)
-        return _said(f"{FINAL}\n\n```{fence[1] if fence else 'bash'}\n{command[0]}\n```")
+        return _reply_of(f"{FINAL}\n\n```{fence[1] if fence else 'bash'}\n{command[0]}\n```")
     if _END_CALL.search(texts):  # the code that such agents read stands in the tags that their prompt shows
-        return _said(f"<code>\nfinal_answer({FINAL!r})\n</code>")
-    return _said(FINAL)
+        return _reply_of(f"<code>\nfinal_answer({FINAL!r})\n</code>")
+    return _reply_of(FINAL)
 
 
 def _shell_argument(tool: Mapping[str, Any]) -> str:
@@ -158,9 +158,9 @@ _numbers = itertools.count(1)
 
 
 def _with_call(name: str, arguments: Mapping[str, Any]) -> Reply:
-    return _said("", ToolUse(name, arguments, f"call_{next(_numbers)}"))
+    return _reply_of("", ToolUse(name, arguments, f"call_{next(_numbers)}"))
 
 
-def _said(text: str, *calls: ToolUse) -> Reply:
+def _reply_of(text: str, *calls: ToolUse) -> Reply:
     finish: Finish = "calls" if calls else "stop"
     return Reply(ChatTurn("assistant", text, calls), finish, 100, 20)

@@ -64,8 +64,8 @@ def find_slot(example: Example, column: str) -> Slot | None:
     gold = gold_text(example.row.get(column))
     if gold is None:
         return None
-    found = list(_NUMBER.finditer(gold))
-    value = number(found[0][0]) if len(found) == 1 and found[0][0] == gold else None
+    numbers = list(_NUMBER.finditer(gold))
+    value = number(numbers[0][0]) if len(numbers) == 1 and numbers[0][0] == gold else None
     if value is not None:
         spans = [match.span() for match in _NUMBER.finditer(example.text) if number(match[0]) == value]
     else:

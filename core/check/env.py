@@ -14,7 +14,7 @@ from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 
-from grpo.core.check.env_relations import MADE, EnvRelations, Found
+from grpo.core.check.env_relations import MADE, EnvFinding, EnvRelations
 from grpo.core.check.report import Findings, Report, title_of
 from grpo.core.check.scores import in_thread
 from grpo.core.cluster.local_object import LocalObject
@@ -58,12 +58,12 @@ def check_env(env: str | EnvSpec | BoundEnv, *, seconds: float = 60.0) -> Report
             findings.tried(relation)
             left = max(0.0, until - time.monotonic())
             if process is None:
-                found = in_thread(partial(relations.attempt, relation), left)
+                results = in_thread(partial(relations.attempt, relation), left)
             else:
-                found = process.attempt(relation, left)
-            for one in found:
-                findings.add(*one)
-            if any(name == MADE for _, name, _, _ in found):
+                results = process.attempt(relation, left)
+            for finding in results:
+                findings.add(*finding)
+            if any(finding.relation == MADE for finding in results):
                 break
     except TimeoutError:
         findings.add("error", _LIMIT, f"checking it took longer than {seconds:g} s; the last relation was '{relation}'")
@@ -86,7 +86,7 @@ class Trial:
             try:
                 self._relations = EnvRelations(_unpacked(packed), instances)
             except BaseException as error:  # also a module that exits
-                return pickle.dumps([("error", MADE, f"in a process of its own: {explain(error)}", None)])
+                return pickle.dumps([EnvFinding("error", MADE, f"in a process of its own: {explain(error)}")])
         return pickle.dumps(self._relations.attempt(relation))
 
 
@@ -105,16 +105,16 @@ class _Process:
         except Exception:  # of several kinds: what it needs cannot be pickled
             return None
 
-    def attempt(self, relation: str, seconds: float) -> list[Found]:
+    def attempt(self, relation: str, seconds: float) -> list[EnvFinding]:
         """Returns what does not hold. Raises TimeoutError."""
         if self._process is None or not self._process.alive:
             self._process = LocalObject(_KIND, {})
         asked = self._process.ask("attempt", pickle.dumps((self._packed, relation, INSTANCES)))
         try:
-            found: list[Found] = pickle.loads(asked.result(seconds))
+            results: list[EnvFinding] = pickle.loads(asked.result(seconds))
         except RunError as error:
-            return [("error", relation, str(error), None)]
-        return found
+            return [EnvFinding("error", relation, str(error))]
+        return results
 
     def end(self) -> None:
         if self._process is not None:

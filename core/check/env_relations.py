@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from grpo.core.check.gold.solutions import acted, judge_golds, total
 from grpo.core.check.report import Severity
@@ -26,7 +26,6 @@ from grpo.plugins.types import Completion
 
 HOSTILE_AGENTS = "hostile agents are not paid"
 MADE = "it can be made"  # where that does not hold, no other relation is tried
-Found = tuple[Severity, str, str, str | None]  # the severity, the relation, a sentence, and what it was tried on
 _MACHINES = 16  # instances that are tried side by side where each is a machine
 _TASKS = 4  # whose hostile agents are played; `grpo plugins validate` plays those of all
 _SEEDS = 5
@@ -35,9 +34,17 @@ _MOST_TURNS = 200
 _CALL = 20.0  # seconds for one call of many instances side by side
 _HOSTILE = ("", " \n", "\x00", "\ud800", "</answer><answer>", "{" * 2000, "7" * 1_000_000, "\u202e1", "\U0001f600")
 
-
 SLOW = 20.0  # seconds for one call; a sandbox that starts is no fault
 _HOSTILE_ARGUMENTS = ("", "\x00", "\ud800", "{" * 2000, "7" * 1_000_000, "while True: pass", "raise SystemExit(3)")
+
+
+class EnvFinding(NamedTuple):
+    """A relation that does not hold of an environment."""
+
+    severity: Severity
+    relation: str
+    message: str
+    example: str | None = None  # what it was tried on
 
 
 class EnvRelations:
@@ -55,7 +62,7 @@ class EnvRelations:
         self._bound = bound
         self._instances = instances
         self._rows: list[Mapping[str, Any]] | None = None
-        self._findings: list[Found] = []
+        self._findings: list[EnvFinding] = []
         self._checks: dict[str, Callable[[str], None]] = {
             "gymnasium's checker": self._gymnasium,
             "rows": self._read_rows,
@@ -70,7 +77,7 @@ class EnvRelations:
         }
         self.names = tuple(self._checks)
 
-    def attempt(self, relation: str) -> list[Found]:
+    def attempt(self, relation: str) -> list[EnvFinding]:
         """Tries one relation and returns what does not hold; what the environment raises is a finding too."""
         self._findings = []
         try:
@@ -80,7 +87,7 @@ class EnvRelations:
         return self._findings
 
     def _add(self, severity: Severity, relation: str, message: str, example: str | None = None) -> None:
-        self._findings.append((severity, relation, message, example))
+        self._findings.append(EnvFinding(severity, relation, message, example))
 
     def _gymnasium(self, relation: str) -> None:
         import gymnasium
@@ -138,7 +145,7 @@ class EnvRelations:
                 self._add("error", relation, f"two instances start differently with seed {how['seed']}")
             if given is not None and given != dict(how["options"]["row"]):
                 self._add("error", "row unchanged", "reset changed the row that it was given")
-            if _played(first, how, self._said()) != _played(second, how, self._said()):
+            if _played(first, how, self._text_actions()) != _played(second, how, self._text_actions()):
                 self._add("error", relation, f"the same actions get different observations with seed {how['seed']}")
         for instance in (first, second):
             instance.close()
@@ -157,7 +164,7 @@ class EnvRelations:
 
     def _side_effects(self, relation: str) -> None:
         """Members of a group stand in the same state side by side; what one does must not show in another."""
-        action = self._said()[0]
+        action = self._text_actions()[0]
         for how in self._starts():
             alone, busy, beside = (self._bound.make() for _ in range(3))
             alone.reset(**how)
@@ -186,8 +193,8 @@ class EnvRelations:
                 if time.monotonic() - began > 1.0:
                     self._add("warning", relation, "one step took more than a second", action[:60])
                 if self._bound.spec.played and not isinstance(observation, str):
-                    found = type(observation).__name__
-                    self._add("error", relation, f"an observation is a {found}, not text", action[:60])
+                    kind = type(observation).__name__
+                    self._add("error", relation, f"an observation is a {kind}, not text", action[:60])
                 self._check_scores(relation, [score, *dict(info.get("scores", {})).values()], action)
                 if terminated or truncated:
                     break
@@ -199,7 +206,7 @@ class EnvRelations:
 
     def _tools(self, relation: str) -> None:
         start = self._starts()[-1]
-        used = [action for one in self._shown() for action in one.gold_actions if not isinstance(action, str)]
+        used = [action for episode in self._shown() for action in episode.gold_actions if not isinstance(action, str)]
         for fault in tool_faults(self._bound, start, used):
             self._add("error", *fault)
 
@@ -219,9 +226,9 @@ class EnvRelations:
         if not plugins:
             self._add("note", relation, "it names no reward and no verifier of its own")
             return
-        worked = self._acted([(one, one.gold_actions) for one in shown])
-        silent = self._acted([(one, ("",) * len(one.gold_actions)) for one in shown])
-        swapped = self._acted([(one, shown[index - 1].gold_actions) for index, one in enumerate(shown)])
+        worked = self._acted([(episode, episode.gold_actions) for episode in shown])
+        silent = self._acted([(episode, ("",) * len(episode.gold_actions)) for episode in shown])
+        swapped = self._acted([(episode, shown[index - 1].gold_actions) for index, episode in enumerate(shown)])
         with Scorer(plugins, workers=1) as scorer:
             golds = judge_golds(scorer, rewards, verifier, worked, silent)
             others = scorer.score(swapped)
@@ -234,33 +241,34 @@ class EnvRelations:
                 self._add("warning", relation, "its verifier accepts silence too", completion.text)
             other = total(rewards, {name: outcomes[index] for name, outcomes in others.items()})
             if gold.total < other:
-                told = f"it scores {gold.total:g}, another row's {other:g}"
-                self._add("error", relation, told, completion.text)
+                message = f"it scores {gold.total:g}, another row's {other:g}"
+                self._add("error", relation, message, completion.text)
             elif rewards and gold.total == other and completion.text != wrong.text and not self._bound.spec.played:
                 self._add("warning", relation, "another row's demonstration scores as high", wrong.text)
 
     def _acted(self, wanted: Sequence[Wanted]) -> list[Completion]:
-        found: list[Completion] = []
-        for one in acted(self._bound, wanted):
-            if isinstance(one, Raised):
-                raise one.error
-            found.append(one)
-        return found
+        completions: list[Completion] = []
+        for outcome in acted(self._bound, wanted):
+            if isinstance(outcome, Raised):
+                raise outcome.error
+            completions.append(outcome)
+        return completions
 
     def _shown(self) -> list[Episode]:
         """Returns the episodes that have a gold solution."""
         instance = self._bound.make()
-        found: list[Episode] = []
+        episodes: list[Episode] = []
         for how in self._starts():
             row = how.get("options", {}).get("row", {})
-            found.append(start_episode(self._bound.name, instance, len(found), how, row, ""))
+            episodes.append(start_episode(self._bound.name, instance, len(episodes), how, row, ""))
         instance.close()
-        return [episode for episode in found if episode.gold_actions]
+        return [episode for episode in episodes if episode.gold_actions]
 
-    def _said(self) -> tuple[str, ...]:
-        """Returns the actions of the first gold solution that says something, or one that may mean nothing."""
-        said = (tuple(action for action in one.gold_actions if isinstance(action, str)) for one in self._shown())
-        return next(filter(None, said), ("7",))
+    def _text_actions(self) -> tuple[str, ...]:
+        """Returns the actions of the first gold solution that are texts, or "7" where there is none."""
+        solutions = (episode.gold_actions for episode in self._shown())
+        texts = (tuple(action for action in actions if isinstance(action, str)) for actions in solutions)
+        return next(filter(None, texts), ("7",))
 
     def _hostile_agents(self, relation: str) -> None:
         """Lets agents that solve nothing play tasks of a kind where they could reach the grader."""
@@ -280,12 +288,12 @@ class EnvRelations:
         instance.close()
         with EnvThreads(self._bound.make, seconds=_CALL) as side_by_side:
             for what, call in (("start", _start), ("step", _step)):
-                found = side_by_side.call(dict.fromkeys(range(count), partial(call, how, self._said()[0])))
-                failed = [one for one in found.values() if isinstance(one, Raised)]
+                results = side_by_side.call(dict.fromkeys(range(count), partial(call, how, self._text_actions()[0])))
+                failed = [result for result in results.values() if isinstance(result, Raised)]
                 if failed:
                     self._add("error", relation, f"{len(failed)} cannot {what}: {explain(failed[0].error)}")
                     return
-                if len(set(found.values())) != 1:
+                if len(set(results.values())) != 1:
                     self._add("error", relation, f"side by side they {what} the same episode differently")
 
 
@@ -342,7 +350,7 @@ def tool_faults(
     finally:
         env.close()
     for used in worked:
-        first, second = (_told(bound, start, ToolCall(used["tool"], used["arguments"])) for _ in range(2))
+        first, second = (_tool_answer(bound, start, ToolCall(used["tool"], used["arguments"])) for _ in range(2))
         if first != second:
             yield "tools answer alike", "two instances answer the same call differently", str(dict(used))[:60]
 
@@ -358,7 +366,7 @@ def _fault(env: Any, call: ToolCall) -> Iterator[tuple[str, str, str]]:
         yield "tools", f"a call took more than {SLOW:g} seconds", shown
 
 
-def _told(bound: BoundEnv, start: Mapping[str, Any], call: ToolCall) -> str:
+def _tool_answer(bound: BoundEnv, start: Mapping[str, Any], call: ToolCall) -> str:
     env = bound.make()
     try:
         env.reset(**start)

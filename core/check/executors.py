@@ -7,7 +7,16 @@ from collections.abc import Sequence
 
 from grpo.core.check.answers import Example
 from grpo.core.check.report import Findings
-from grpo.core.check.scores import Bound, Seen, completion_of, placed, see, seen_in, seen_in_loop, units_of
+from grpo.core.check.scores import (
+    Bound,
+    ExampleResult,
+    completion_of,
+    placed,
+    score_examples,
+    score_in,
+    score_in_loop,
+    units_of,
+)
 from grpo.core.scoring.loop import is_async
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins.types import Isolation
@@ -16,7 +25,11 @@ _SHUFFLE = 20_251
 
 
 def check_executors(
-    bound: Bound, examples: Sequence[Example], expected: Sequence[Seen], findings: Findings, isolation: Isolation
+    bound: Bound,
+    examples: Sequence[Example],
+    expected: Sequence[ExampleResult],
+    findings: Findings,
+    isolation: Isolation,
 ) -> None:
     """Compares the scores of examples that did not fail in every executor and order with `expected`."""
     sound = [unit for unit in units_of(examples) if all(expected[place].kind != "failure" for place in unit)]
@@ -26,30 +39,32 @@ def check_executors(
     kept = [examples[place] for place in places]
     wanted = [expected[place] for place in places]
 
-    def compare(relation: str, got: Sequence[Seen], of: Sequence[Example] = kept, to: Sequence[Seen] = wanted) -> None:
+    def compare(
+        relation: str, got: Sequence[ExampleResult], of: Sequence[Example] = kept, to: Sequence[ExampleResult] = wanted
+    ) -> None:
         findings.tried(relation)
-        for example, seen, reference in zip(of, got, to, strict=True):
-            if not seen.same(reference):
-                findings.add("error", relation, f"elsewhere it {reference}, here it {seen}", example.text)
+        for example, result, reference in zip(of, got, to, strict=True):
+            if not result.same(reference):
+                findings.add("error", relation, f"elsewhere it {reference}, here it {result}", example.text)
 
     with Scorer([placed(bound, "inline")], workers=1, retries=0) as scorer:
-        compare("calling thread", see(scorer, kept))
-        compare("repeated call", see(scorer, kept))
+        compare("calling thread", score_examples(scorer, kept))
+        compare("repeated call", score_examples(scorer, kept))
         units = units_of(kept)
         alone = {
-            place: seen
+            place: result
             for unit in units
-            for place, seen in zip(unit, see(scorer, [kept[i] for i in unit]), strict=True)
+            for place, result in zip(unit, score_examples(scorer, [kept[i] for i in unit]), strict=True)
         }
         compare("batch of one", [alone[place] for place in range(len(kept))])
         order = random.Random(_SHUFFLE).sample(range(len(kept)), len(kept))
         mixed = [kept[index] for index in order]
-        compare("permuted batch", see(scorer, mixed), mixed, [wanted[index] for index in order])
+        compare("permuted batch", score_examples(scorer, mixed), mixed, [wanted[index] for index in order])
         _check_rows(scorer, kept, findings)
-    compare("worker thread", seen_in(bound, "thread", kept))
+    compare("worker thread", score_in(bound, "thread", kept))
     if isolation == "process" and not is_async(bound.spec.function):
-        compare("worker process", seen_in(bound, "process", kept))
-    compare("running event loop", seen_in_loop(bound, kept))
+        compare("worker process", score_in(bound, "process", kept))
+    compare("running event loop", score_in_loop(bound, kept))
 
 
 def _check_rows(scorer: Scorer, examples: Sequence[Example], findings: Findings) -> None:

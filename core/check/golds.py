@@ -11,7 +11,7 @@ from typing import Any
 
 from grpo.core.check.answers import ANSWER_NAMES, Example, find_slot, gold_text, last_number
 from grpo.core.check.report import Findings
-from grpo.core.check.scores import Bound, Seen, note_failure, see
+from grpo.core.check.scores import Bound, ExampleResult, note_failure, score_examples
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins.types import Case
 
@@ -41,41 +41,45 @@ def find_golds(
     text scores among others: here each stands alone. `answer`: the column with the gold answer; None where it is to be
     found out.
     """
-    texts: dict[int, tuple[Example, Seen]] = {}
+    texts: dict[int, tuple[Example, ExampleResult]] = {}
     for case in (*matching, *declared) if bound.options else matching:
         for text, expect in zip(case.texts, case.expected, strict=True):
             example = Example(text, case.row)
             if all(example != known for known, _ in texts.values()):
                 texts[len(texts)] = example, wanted(expect)
     examples = [example for example, _ in texts.values()]
-    scored = list(zip(texts.values(), see(scorer, examples) if examples else [], strict=True))
-    for (example, _), seen in scored:
-        note_failure(findings, seen, example)
+    scored = list(zip(texts.values(), score_examples(scorer, examples) if examples else [], strict=True))
+    for (example, _), result in scored:
+        note_failure(findings, result, example)
     by_score = bool(bound.options) or bound.grouped
-    worth = {index: seen.value if by_score else due.value for index, ((_, due), seen) in enumerate(scored)}
+    worth = {index: result.value if by_score else due.value for index, ((_, due), result) in enumerate(scored)}
     known = [value for value in worth.values() if value is not None]
     highest = max(known, default=None)
     golds = [
-        (example, seen.value)
-        for index, ((example, _), seen) in enumerate(scored)
-        if highest is not None and worth[index] == highest and seen.value is not None
+        (example, result.value)
+        for index, ((example, _), result) in enumerate(scored)
+        if highest is not None and worth[index] == highest and result.value is not None
     ]
     if not bound.grouped:
         golds = _higher(bound, scorer, examples, golds, answer, findings) or golds
-    if bound.grouped and (not golds or see(scorer, [Example("", golds[0][0].row)])[0].reaches(golds[0][1])):
+    if bound.grouped and (not golds or score_examples(scorer, [Example("", golds[0][0].row)])[0].reaches(golds[0][1])):
         what = "alone, none of its texts scores more than silence, so that only its groups were compared"
         findings.add("note", "member alone", what)
         return [], examples
     top = getattr(bound.spec, "range", (0.0, 1.0))[1]
     promised = max((wanted(expect).value or 0.0 for case in declared for expect in case.expected), default=0.0)
     reached = max((score for _, score in golds), default=0.0)
-    if math.isfinite(top) and golds and not any(Seen("score", value).reaches(top) for value in (promised, reached)):
+    if (
+        math.isfinite(top)
+        and golds
+        and not any(ExampleResult("score", value).reaches(top) for value in (promised, reached))
+    ):
         findings.not_tried(f"what scores more than {reached:g}: no case reaches {top:g}, the top of its range")
     if not golds:
         if examples:
             findings.add("warning", "gold", "no case has a score to expect, so nothing was compared with one")
         return [], examples
-    [silent] = see(scorer, [Example("", golds[0][0].row)])
+    [silent] = score_examples(scorer, [Example("", golds[0][0].row)])
     if bound.options and silent.reaches(golds[0][1]):
         findings.add("error", "gold", f"with these options none of its cases scores more than silence, which {silent}")
         return [], examples
@@ -83,9 +87,9 @@ def find_golds(
     return golds, [example for example in examples if example not in golden]
 
 
-def wanted(expect: float | bool | None) -> Seen:
-    """Returns what a case expects to be seen."""
-    return Seen("abstain") if expect is None else Seen("score", float(expect))
+def wanted(expect: float | bool | None) -> ExampleResult:
+    """Returns the result that a case expects."""
+    return ExampleResult("abstain") if expect is None else ExampleResult("score", float(expect))
 
 
 def _higher(
@@ -102,10 +106,13 @@ def _higher(
     if any(find_slot(example, column) for example, _ in golds for column in columns):
         return []
     made = [example for example in _stating(examples, columns) if example not in examples]
-    scored = [(example, seen.value) for example, seen in zip(made, see(scorer, made) if made else [], strict=True)]
+    scored = [
+        (example, result.value)
+        for example, result in zip(made, score_examples(scorer, made) if made else [], strict=True)
+    ]
     highest = max((score for _, score in golds), default=None)
     best = max((score for _, score in scored if score is not None), default=None)
-    if highest is None or best is None or Seen("score", highest).reaches(best):
+    if highest is None or best is None or ExampleResult("score", highest).reaches(best):
         return []
     higher = [(example, score) for example, score in scored if score == best][:_MOST_MADE]
     what = f"no case states the gold; this text does and scores {best:g}, the best case {highest:g}. Add it as a case"

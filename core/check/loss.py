@@ -42,7 +42,7 @@ def check_loss(loss: str | LossSpec | BoundLoss) -> Report:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Gradients:
     """A loss and its gradients by log-probabilities and by entropies, [B, T] each."""
 
     loss: torch.Tensor
@@ -59,16 +59,16 @@ def _relations(bound: BoundLoss, findings: Findings) -> None:
     own, older = _tokens(bound, apart=0.0), _tokens(bound, apart=0.3)
     everyone = _counts(own)
     for tokens, what in ((own, "its own completions"), (older, "completions of an older policy")):
-        found = _found(bound, tokens, everyone)
+        reference = _gradients(bound, tokens, everyone)
         findings.tried("finite")
-        if not found.finite:
+        if not reference.finite:
             findings.add("error", "finite", "the loss, or its gradient, is not a finite number", what)
             return
         _no_advantage(bound, findings, tokens)
-        _padding(bound, findings, tokens, found)
-        _other_rows(bound, findings, tokens, found)
-        _precision(bound, findings, tokens, found)
-    _direction(bound, findings, own, _found(bound, own, everyone))
+        _padding(bound, findings, tokens, reference)
+        _other_rows(bound, findings, tokens, reference)
+        _precision(bound, findings, tokens, reference)
+    _direction(bound, findings, own, _gradients(bound, own, everyone))
     findings.tried("rows of a completion")
     if not takes_rows(bound):
         what = (
@@ -77,7 +77,7 @@ def _relations(bound: BoundLoss, findings: Findings) -> None:
         )
         findings.add("note", "rows of a completion", what)
     findings.tried("far ratios")
-    if not _found(bound, _tokens(bound, apart=20.0), everyone).finite:
+    if not _gradients(bound, _tokens(bound, apart=20.0), everyone).finite:
         findings.add("warning", "far ratios", "no finite number where policies are 20 nats apart; bound the ratio")
 
 
@@ -105,30 +105,32 @@ def _counts(tokens: Tokens) -> Counts:
     return Counts(rollouts=len(_LENGTHS), tokens=number, batch_tokens=number, longest=_WIDTH + 2, accumulation=1)
 
 
-def _found(bound: BoundLoss, tokens: Tokens, counts: Counts) -> _Found:
+def _gradients(bound: BoundLoss, tokens: Tokens, counts: Counts) -> _Gradients:
     logps = tokens.logps.detach().requires_grad_()
     entropies = None if tokens.entropies is None else tokens.entropies.detach().requires_grad_()
     loss = policy_loss(Objective(bound), replace(tokens, logps=logps, entropies=entropies), counts).loss
     loss.backward()
     none = torch.zeros_like(logps)
     by_entropy = None if entropies is None else entropies.grad
-    return _Found(loss.detach(), none if logps.grad is None else logps.grad, none if by_entropy is None else by_entropy)
+    return _Gradients(
+        loss.detach(), none if logps.grad is None else logps.grad, none if by_entropy is None else by_entropy
+    )
 
 
-def _alike(one: _Found, other: _Found, where: Callable[[torch.Tensor], torch.Tensor]) -> bool:
-    return torch.allclose(where(one.logps), where(other.logps), rtol=1e-9, atol=1e-12) and torch.allclose(
-        where(one.entropies), where(other.entropies), rtol=1e-9, atol=1e-12
+def _alike(first: _Gradients, second: _Gradients, where: Callable[[torch.Tensor], torch.Tensor]) -> bool:
+    return torch.allclose(where(first.logps), where(second.logps), rtol=1e-9, atol=1e-12) and torch.allclose(
+        where(first.entropies), where(second.entropies), rtol=1e-9, atol=1e-12
     )
 
 
 def _no_advantage(bound: BoundLoss, findings: Findings, tokens: Tokens) -> None:
-    """The trainer leaves completions without an advantage out of the forward pass."""
+    """Checks that completions without an advantage have no gradient: the trainer leaves them out."""
     if bound.spec.every_row:
         return
     findings.tried("no advantage")
-    found = _found(bound, replace(tokens, advantages=torch.zeros_like(tokens.advantages)), _counts(tokens))
-    beside = _found(bound, tokens, _counts(tokens))  # whose last completion has none, beside others that have one
-    if found.logps.any() or found.entropies.any() or beside.logps[-1].any() or beside.entropies[-1].any():
+    without = _gradients(bound, replace(tokens, advantages=torch.zeros_like(tokens.advantages)), _counts(tokens))
+    beside = _gradients(bound, tokens, _counts(tokens))  # whose last completion has none, beside others that have one
+    if without.logps.any() or without.entropies.any() or beside.logps[-1].any() or beside.entropies[-1].any():
         findings.add(
             "error",
             "no advantage",
@@ -142,27 +144,27 @@ def _changed(tokens: Tokens, change: Callable[[str, torch.Tensor], torch.Tensor]
     return replace(tokens, **{name: change(name, tensor) for name, tensor in tensors.items() if tensor is not None})
 
 
-def _padding(bound: BoundLoss, findings: Findings, tokens: Tokens, found: _Found) -> None:
-    """How wide the padding is follows from the longest completion beside; what stands in it no loss gets to see."""
+def _padding(bound: BoundLoss, findings: Findings, tokens: Tokens, reference: _Gradients) -> None:
+    """Checks that neither the width of the padding nor the values in it change the loss."""
     findings.tried("padding")
     fill = {"mask": 0, "logps": -4.0, "old_logps": -9.0, "importance": 1.0, "entropies": 5.0}
 
     def wider(name: str, values: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.pad(values, (0, _WIDTH), value=fill[name]) if name in fill else values
 
-    moved = _found(bound, _changed(tokens, wider), _counts(tokens))
-    if not torch.isclose(moved.loss, found.loss, rtol=1e-9) or not _alike(
-        moved, found, lambda it: it[:, :_WIDTH][tokens.mask == 1]
+    moved = _gradients(bound, _changed(tokens, wider), _counts(tokens))
+    if not torch.isclose(moved.loss, reference.loss, rtol=1e-9) or not _alike(
+        moved, reference, lambda it: it[:, :_WIDTH][tokens.mask == 1]
     ):
         findings.add("error", "padding", "more padding changes the loss. Divide sums over tokens by those of the mask")
 
 
-def _other_rows(bound: BoundLoss, findings: Findings, tokens: Tokens, found: _Found) -> None:
-    """Which completions share a forward pass is a question of memory, not of what is learned."""
+def _other_rows(bound: BoundLoss, findings: Findings, tokens: Tokens, reference: _Gradients) -> None:
+    """Checks that a completion's gradient does not depend on the others of its forward pass."""
     findings.tried("other completions")
     for kept in ([0, 1], [3, 2]):
-        alone = _found(bound, _changed(tokens, partial(_rows, kept)), _counts(tokens))
-        same = _Found(found.loss, found.logps[kept], found.entropies[kept])
+        alone = _gradients(bound, _changed(tokens, partial(_rows, kept)), _counts(tokens))
+        same = _Gradients(reference.loss, reference.logps[kept], reference.entropies[kept])
         if not _alike(alone, same, lambda it: it):
             severity: Severity = "note" if bound.spec.every_row else "error"  # it says that it looks at all
             what = "a completion's gradient depends on what else is in its forward pass"
@@ -174,19 +176,19 @@ def _rows(kept: list[int], name: str, values: torch.Tensor) -> torch.Tensor:
     return values[kept]
 
 
-def _precision(bound: BoundLoss, findings: Findings, tokens: Tokens, found: _Found) -> None:
+def _precision(bound: BoundLoss, findings: Findings, tokens: Tokens, reference: _Gradients) -> None:
     findings.tried("float64")
     single = _changed(tokens, lambda name, values: values.float() if values.is_floating_point() else values)
-    rounded = _found(bound, single, _counts(tokens))
-    if not torch.allclose(rounded.logps.double(), found.logps, rtol=1e-3, atol=1e-5):
+    rounded = _gradients(bound, single, _counts(tokens))
+    if not torch.allclose(rounded.logps.double(), reference.logps, rtol=1e-3, atol=1e-5):
         findings.add("error", "float64", "gradients in float32 are not those in float64")
 
 
-def _direction(bound: BoundLoss, findings: Findings, tokens: Tokens, found: _Found) -> None:
-    """On the policy's own completions, what was good becomes more probable, and what was bad less."""
+def _direction(bound: BoundLoss, findings: Findings, tokens: Tokens, reference: _Gradients) -> None:
+    """Checks that a positive advantage makes the policy's own tokens more probable, and a negative one less."""
     findings.tried("direction")
     for row, worth in enumerate(tokens.advantages.tolist()):
-        gradient = found.logps[row, : _LENGTHS[row]]
+        gradient = reference.logps[row, : _LENGTHS[row]]
         if worth and (gradient * worth > 0).any():
             findings.add("error", "direction", "a token of a better completion becomes less probable, or the reverse")
         elif worth and not gradient.any() and not bound.spec.every_row:  # which may choose among completions

@@ -13,7 +13,7 @@ from grpo.core.check import texts as check_texts
 from grpo.core.check.answers import Example, Slot, answer_column, find_slot
 from grpo.core.check.executors import check_executors
 from grpo.core.check.report import Findings, Severity
-from grpo.core.check.scores import Bound, Seen, note_failure, see
+from grpo.core.check.scores import Bound, ExampleResult, note_failure, score_examples
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins.rubric import RubricSpec
 from grpo.plugins.types import Isolation
@@ -79,7 +79,7 @@ class Relations:
             return
         derived = [example for _, example in check_texts.layout_forms(kept[0].example)]
         sample = [*examples, *others, *derived][:_MOST_IN_ROOMS]
-        check_executors(self._bound, sample, see(self._scorer, sample), self._findings, self._isolation)
+        check_executors(self._bound, sample, score_examples(self._scorer, sample), self._findings, self._isolation)
 
     def _say_what_is_left_out(self, golds: Sequence[Example], columns: Sequence[str], column: str | None) -> None:
         """Notes which relations the cases give no occasion for."""
@@ -89,7 +89,7 @@ class Relations:
                 "If one holds the right answer, add a case that states it"
             )
         elif column is not None and not any(find_slot(example, column) for example in golds[:_MOST_GOLDS]):
-            self._findings.not_tried(f"{_OF_ANSWERS}: the gold of the column '{column}' stands in no gold text")
+            self._findings.not_tried(f"{_OF_ANSWERS}: the gold of the column '{column}' occurs in no gold text")
         if len(golds) > _MOST_GOLDS:
             self._findings.not_tried(f"the gold texts after the first {_MOST_GOLDS} ({len(golds) - _MOST_GOLDS} more)")
 
@@ -97,73 +97,73 @@ class Relations:
         """Checks that silence scores less than the gold; the rest makes no sense otherwise."""
         below = True
         lowest = gold.score
-        for (relation, example), seen in self._scored(check_texts.silences(gold.example, claims=self._claims)):
-            if seen.reaches(gold.score):
+        for (relation, example), result in self._scored(check_texts.silences(gold.example, claims=self._claims)):
+            if result.reaches(gold.score):
                 below = below and example.text != ""
                 self._findings.add(
-                    self._serious, relation, f"the gold scores {gold.score:g}, and silence {seen}", example.text
+                    self._serious, relation, f"the gold scores {gold.score:g}, and silence {result}", example.text
                 )
-            if seen.kind == "abstain" and self._claims:
+            if result.kind == "abstain" and self._claims:
                 self._findings.add(
                     "warning",
                     relation,
                     "silence is not an abstention: it then counts as the mean of its group and costs nothing",
                     example.text,
                 )
-            if seen.value is not None:
-                lowest = min(lowest, seen.value)
+            if result.value is not None:
+                lowest = min(lowest, result.value)
         self._lowest = lowest
         return below
 
     def _layouts(self, gold: Gold) -> None:
-        for (relation, example), seen in self._scored(check_texts.layout_forms(gold.example)):
-            self._alike(relation, example, seen, gold.score)
+        for (relation, example), result in self._scored(check_texts.layout_forms(gold.example)):
+            self._alike(relation, example, result, gold.score)
 
     def _answers(self, gold: Gold, slot: Slot) -> None:
-        for (relation, example), seen in self._scored(check_texts.answer_forms(slot)):
-            self._alike(relation, example, seen, gold.score)
+        for (relation, example), result in self._scored(check_texts.answer_forms(slot)):
+            self._alike(relation, example, result, gold.score)
         larger = slot.enlarged()
         if larger is None:
             return
         # A reward that looks at more than the answer, such as the working, need not like the larger number.
-        [base] = see(self._scorer, [larger.example])
+        [base] = score_examples(self._scorer, [larger.example])
         if base.reaches(gold.score):
             self._enlarged = True
-            for (relation, example), seen in self._scored(check_texts.answer_forms(larger)):
-                self._alike(relation, example, seen, gold.score)
+            for (relation, example), result in self._scored(check_texts.answer_forms(larger)):
+                self._alike(relation, example, result, gold.score)
 
     def _order(self, gold: Gold, slot: Slot) -> None:
         scored = self._scored(check_texts.worse_answers(slot))
         above = None
-        for (relation, example), seen in scored:
-            if seen.reaches(gold.score):
+        for (relation, example), result in scored:
+            if result.reaches(gold.score):
                 self._findings.add(
-                    "error", relation, f"a {relation} answer {seen}, and the gold {gold.score:g}", example.text
+                    "error", relation, f"a {relation} answer {result}, and the gold {gold.score:g}", example.text
                 )
-            if above is not None and above.value is not None and not above.reaches(seen.value or above.value):
+            if above is not None and above.value is not None and not above.reaches(result.value or above.value):
                 self._findings.add(
-                    "error", "near >= wrong", f"a near answer {above}, and a wrong one {seen}", example.text
+                    "error", "near >= wrong", f"a near answer {above}, and a wrong one {result}", example.text
                 )
-            above = seen
+            above = result
         self._findings.tried("wrong >= silence")
         (_, example), wrong = scored[-1]
-        [silent] = see(self._scorer, [Example("", example.row)])
+        [silent] = score_examples(self._scorer, [Example("", example.row)])
         if wrong.value is not None and silent.value is not None and not wrong.reaches(silent.value):
             self._findings.add(
                 "warning", "wrong >= silence", f"a wrong answer {wrong}, and silence {silent}", example.text
             )
 
     def _probes(self, gold: Gold, texts: Iterable[check_texts.Named]) -> None:
-        for (relation, example), seen in self._scored(texts):
-            if seen.reaches(gold.score):
+        for (relation, example), result in self._scored(texts):
+            if result.reaches(gold.score):
                 self._findings.add(
-                    self._serious, relation, f"it {seen}, as high as the gold ({gold.score:g})", example.text
+                    self._serious, relation, f"it {result}, as high as the gold ({gold.score:g})", example.text
                 )
 
     def _megabytes(self, gold: Gold) -> None:
-        for (relation, example), seen in self._scored(check_texts.megabytes(gold.example)):
-            if self._claims and seen.reaches(gold.score):
-                self._findings.add("error", relation, f"it {seen}, as high as the gold", example.text[:60])
+        for (relation, example), result in self._scored(check_texts.megabytes(gold.example)):
+            if self._claims and result.reaches(gold.score):
+                self._findings.add("error", relation, f"it {result}, as high as the gold", example.text[:60])
 
     def _columns(self, gold: Gold, column: str | None) -> None:
         spec, example = self._bound.spec, gold.example
@@ -171,38 +171,38 @@ class Relations:
         for name, names in [(name, (name,)) for name in example.row] if spec.any_column else required:
             self._findings.tried("missing column")
             rest = {key: value for key, value in example.row.items() if key not in names}
-            [seen] = see(self._scorer, [Example(example.text, rest)])
-            if seen.kind == "score" and (not spec.any_column or not seen.reaches(gold.score)):
+            [result] = score_examples(self._scorer, [Example(example.text, rest)])
+            if result.kind == "score" and (not spec.any_column or not result.reaches(gold.score)):
                 self._findings.add(
-                    "error", "missing column", f"without the column '{name}' it {seen}; it must fail", example.text
+                    "error", "missing column", f"without the column '{name}' it {result}; it must fail", example.text
                 )
         if column is not None and column in example.row:
             self._findings.tried("unusable gold")
-            [seen] = see(self._scorer, [Example(example.text, {**example.row, column: None})])
-            if seen.reaches(gold.score):
+            [result] = score_examples(self._scorer, [Example(example.text, {**example.row, column: None})])
+            if result.reaches(gold.score):
                 # Of a rubric, components that read no gold may rightly carry the score when those that do abstain.
                 severity: Severity = "note" if isinstance(spec, RubricSpec) else "error"
-                self._findings.add(severity, "unusable gold", f"with {column}=None it {seen}", example.text)
+                self._findings.add(severity, "unusable gold", f"with {column}=None it {result}", example.text)
 
-    def _alike(self, relation: str, example: Example, seen: Seen, score: float) -> None:
+    def _alike(self, relation: str, example: Example, result: ExampleResult, score: float) -> None:
         """Notes a text that means the same and scores otherwise; a small difference is a warning."""
-        if seen.kind == "failure" or seen.same(Seen("score", score)):
+        if result.kind == "failure" or result.same(ExampleResult("score", score)):
             return
-        small = seen.value is not None and abs(score - seen.value) <= _SMALL * (score - self._lowest)
+        small = result.value is not None and abs(score - result.value) <= _SMALL * (score - self._lowest)
         self._findings.add(
             "warning" if small else "error",
             relation,
-            f"it means what the gold means, which scores {score:g}; it {seen}",
+            f"it means what the gold means, which scores {score:g}; it {result}",
             example.text,
         )
 
-    def _scored(self, texts: Iterable[check_texts.Named]) -> list[tuple[check_texts.Named, Seen]]:
+    def _scored(self, texts: Iterable[check_texts.Named]) -> list[tuple[check_texts.Named, ExampleResult]]:
         """Scores derived texts; a failure is a finding, since no text that a policy may write may crash a plugin."""
         named = list(texts)
-        scored = list(zip(named, see(self._scorer, [example for _, example in named]), strict=True))
-        for (relation, example), seen in scored:
+        scored = list(zip(named, score_examples(self._scorer, [example for _, example in named]), strict=True))
+        for (relation, example), result in scored:
             self._findings.tried(relation)
-            note_failure(self._findings, seen, example)
-            if seen.kind == "abstain" and self._bound.spec.kind == "verifier" and not seen.reason:
+            note_failure(self._findings, result, example)
+            if result.kind == "abstain" and self._bound.spec.kind == "verifier" and not result.reason:
                 self._findings.add("error", "undecided with a reason", "it is undecided and does not say why")
         return scored

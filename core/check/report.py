@@ -102,7 +102,7 @@ class Findings:
     def __init__(self, *, as_published: bool = False) -> None:
         self._as_published = as_published
         self._tried: dict[str, None] = {}
-        self._found: dict[tuple[Severity, str], Finding] = {}
+        self._first: dict[tuple[Severity, str], Finding] = {}
         self._more: dict[tuple[Severity, str], int] = {}
         self._not_tried: dict[str, None] = {}
         self._facts: list[str] = []
@@ -124,18 +124,18 @@ class Findings:
         if self._as_published and relation in QUIRKS and severity != "note":
             severity, message = "note", f"as published, {message}"
         key = (severity, relation)
-        if key in self._found:
+        if key in self._first:
             self._more[key] = self._more.get(key, 0) + 1
         else:
             shown = "" if example is None else repr(example[:300])
-            self._found[key] = Finding(severity, relation, message, shown)
+            self._first[key] = Finding(severity, relation, message, shown)
 
     def report(self, plugin: str) -> Report:
         findings = []
-        for key in sorted(self._found, key=lambda key: SEVERITIES.index(key[0])):
-            found, more = self._found[key], self._more.get(key, 0)
-            message = f"{found.message} (and {more} more)" if more else found.message
-            findings.append(Finding(found.severity, found.relation, message, found.example))
+        for key in sorted(self._first, key=lambda key: SEVERITIES.index(key[0])):
+            finding, more = self._first[key], self._more.get(key, 0)
+            message = f"{finding.message} (and {more} more)" if more else finding.message
+            findings.append(Finding(finding.severity, finding.relation, message, finding.example))
         return Report(plugin, tuple(findings), tuple(self._tried), tuple(self._not_tried), tuple(self._facts))
 
 

@@ -19,7 +19,7 @@ from grpo.core.check.golds import find_golds, wanted
 from grpo.core.check.groups import check_groups
 from grpo.core.check.relations import Relations
 from grpo.core.check.report import Finding, Findings, Report, Severity, title_of
-from grpo.core.check.scores import Bound, placed, see, with_options
+from grpo.core.check.scores import Bound, placed, score_examples, with_options
 from grpo.core.check.trial import OWN_ROW, faults_of, own_completions
 from grpo.core.env.episodes import START_SECONDS, episodes_of
 from grpo.core.env.mixture import missing_columns, refuse_missing_columns
@@ -108,7 +108,7 @@ def _checked(bound: Bound, cases: Sequence[Case] | None, answer: str | None, env
 
 
 def _as_published(bound: Bound) -> bool:
-    """True where the plugin, with its options, scores as a published text does."""
+    """Returns whether the plugin, with its options, scores as a published text does."""
     declared = getattr(bound.spec, "as_published", False)
     if isinstance(declared, bool):
         return declared
@@ -121,10 +121,10 @@ def _safe_isolation(bound: Bound, away: Scorer, cases: Sequence[Case], findings:
     if bound.spec.isolation == "process" or is_async(bound.spec.function):
         return bound.spec.isolation
     examples = [example for number, case in enumerate(cases[:_FEW]) for example in _examples(case, number)]
-    seen_away = see(away, examples or [Example("", OWN_ROW)])
-    if not all(any(words in (seen.reason or "") for words in _NOT_SENT) for seen in seen_away):
+    results = score_examples(away, examples or [Example("", OWN_ROW)])
+    if not all(any(words in (result.reason or "") for words in _NOT_SENT) for result in results):
         return "process"
-    findings.add("warning", "worker process", f"it works in this process only, where no hang is ended: {seen_away[0]}")
+    findings.add("warning", "worker process", f"it works in this process only, where no hang is ended: {results[0]}")
     return bound.spec.isolation
 
 
@@ -157,13 +157,13 @@ def _check_cases(
     for name, (_, group) in groups.items():
         examples = [example for number, case in enumerate(group) for example in _examples(case, number)]
         expected = [expect for case in group for expect in case.expected]
-        for example, expect, got in zip(examples, expected, see(scorer, examples, name), strict=True):
+        for example, expect, got in zip(examples, expected, score_examples(scorer, examples, name), strict=True):
             if not got.same(wanted(expect)):
                 findings.add("error", "cases", f"expected {_words(expect)}, but it {got}", example.text)
 
 
 def _note_declarations(bound: Bound, findings: Findings) -> None:
-    """Says of a plugin without a version what its decorator would add."""
+    """Notes what a decorator would add to a plugin without a version."""
     spec = bound.spec
     if spec.version or isinstance(spec, RubricSpec):
         return

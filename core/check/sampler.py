@@ -65,15 +65,15 @@ def _run(bound: BoundSampler, findings: Findings, relation: str, visit: Callable
         )
 
 
-def _chosen(bound: BoundSampler, findings: Findings, relation: str, seen: RowsSeen) -> list[int] | None:
-    """Has it choose, twice from the same; returns None where it cannot."""
+def _chosen(bound: BoundSampler, findings: Findings, relation: str, history: RowsSeen) -> list[int] | None:
+    """Returns the rows that a sampler chooses; None where it fails or chooses others when it is asked again."""
     findings.tried(relation)
     findings.tried("the same from the same")
     before = random.getstate()
     try:
-        rows = bound.choose(seen)
-        turned = dict(reversed(list(seen.visits.items())))
-        again = bound.choose(RowsSeen(seen.rows, seen.count, seen.step, seen.seed, turned, seen.taken))
+        rows = bound.choose(history)
+        turned = dict(reversed(list(history.visits.items())))
+        again = bound.choose(RowsSeen(history.rows, history.count, history.step, history.seed, turned, history.taken))
     except PluginError as error:
         findings.add("error", relation, str(error))
         return None

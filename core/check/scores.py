@@ -25,21 +25,21 @@ _CLOSE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ExampleResult:
     """What a plugin made of one example: a score, an abstention (with a verifier's reason), or a failure."""
 
     kind: Literal["score", "abstain", "failure"]
     value: float | None = None
     reason: str | None = None
 
-    def same(self, other: Seen) -> bool:
-        """True for the same kind and, but for rounding, the same score; the wording of a failure does not count."""
+    def same(self, other: ExampleResult) -> bool:
+        """Returns whether kind and, but for rounding, score are the same; the wording of a failure does not count."""
         if self.value is None or other.value is None:
             return self.kind == other.kind
         return abs(self.value - other.value) <= _CLOSE * max(1.0, abs(self.value))
 
     def reaches(self, score: float) -> bool:
-        """True for a score that is, but for rounding, as high as this."""
+        """Returns whether the score is, but for rounding, at least this."""
         return self.value is not None and self.value >= score - _CLOSE * max(1.0, abs(score))
 
     def __str__(self) -> str:
@@ -70,30 +70,30 @@ def with_options(bound: Bound, options: Mapping[str, Any]) -> Bound:
     return replace(bound, options={**bound.options, **options}) if options else bound
 
 
-def see(scorer: Scorer, examples: Sequence[Example], name: str | None = None) -> list[Seen]:
+def score_examples(scorer: Scorer, examples: Sequence[Example], name: str | None = None) -> list[ExampleResult]:
     """Scores examples with the plugin of that name, or the first of a scorer; a rubric comes before its components."""
-    return seen_of(scorer, [completion_of(example) for example in examples], name or scorer.names[0])
+    return score_completions(scorer, [completion_of(example) for example in examples], name or scorer.names[0])
 
 
-def seen_of(scorer: Scorer, completions: Sequence[Completion], name: str) -> list[Seen]:
+def score_completions(scorer: Scorer, completions: Sequence[Completion], name: str) -> list[ExampleResult]:
     """Scores completions with the plugin of that name."""
     only = {name}
     results: list[Sequence[Outcome | Judgement]] = [*scorer.score(completions, only=only).values()]
     results += scorer.judge(completions, only=only).values()
-    return [_seen(result) for result in results[0]]
+    return [_result(result) for result in results[0]]
 
 
-def seen_in(bound: Bound, isolation: Isolation, examples: Sequence[Example]) -> list[Seen]:
+def score_in(bound: Bound, isolation: Isolation, examples: Sequence[Example]) -> list[ExampleResult]:
     """Scores examples in an executor that is opened and closed for them."""
     with Scorer([placed(bound, isolation)], workers=1, retries=0) as scorer:
-        return see(scorer, examples)
+        return score_examples(scorer, examples)
 
 
-def seen_in_loop(bound: Bound, examples: Sequence[Example]) -> list[Seen]:
+def score_in_loop(bound: Bound, examples: Sequence[Example]) -> list[ExampleResult]:
     """Scores examples from inside a running event loop, in a thread of its own when this one runs a loop already."""
 
-    async def scored() -> list[Seen]:
-        return seen_in(bound, "inline", examples)
+    async def scored() -> list[ExampleResult]:
+        return score_in(bound, "inline", examples)
 
     try:
         asyncio.get_running_loop()
@@ -143,18 +143,18 @@ def units_of(examples: Sequence[Example]) -> list[list[int]]:
     return list(units.values())
 
 
-def note_failure(findings: Findings, seen: Seen, example: Example) -> None:
+def note_failure(findings: Findings, result: ExampleResult, example: Example) -> None:
     findings.tried("no crash")
-    if seen.kind == "failure":
-        relation = "range" if "outside its range" in (seen.reason or "") else "no crash"
-        findings.add("error", relation, f"a policy may write this text, and it {seen}", example.text[:200])
+    if result.kind == "failure":
+        relation = "range" if "outside its range" in (result.reason or "") else "no crash"
+        findings.add("error", relation, f"a policy may write this text, and it {result}", example.text[:200])
 
 
-def _seen(result: Outcome | Judgement) -> Seen:
+def _result(result: Outcome | Judgement) -> ExampleResult:
     if isinstance(result, Outcome):
-        return Seen(result.kind, result.score, result.reason)
+        return ExampleResult(result.kind, result.score, result.reason)
     if result.verdict is None:
-        return Seen("failure", None, result.reason)
+        return ExampleResult("failure", None, result.reason)
     if result.verdict.ok is None:
-        return Seen("abstain", None, result.verdict.reason)
-    return Seen("score", float(result.verdict.ok), result.verdict.reason)
+        return ExampleResult("abstain", None, result.verdict.reason)
+    return ExampleResult("score", float(result.verdict.ok), result.verdict.reason)

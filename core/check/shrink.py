@@ -53,11 +53,11 @@ class _Search:
         start = 0
         while start < len(units):
             starts = range(start, min(len(units), start + size * _AT_ONCE), size)
-            found = self._first(["".join(units[:at] + units[at + size :]) for at in starts])
-            if found is None:
+            dropped = self._first(["".join(units[:at] + units[at + size :]) for at in starts])
+            if dropped is None:
                 start = starts[-1] + size
             else:
-                start = starts[found]
+                start = starts[dropped]
                 units = units[:start] + units[start + size :]
         return units
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from grpo.core.check.answers import ANSWER_NAMES, QUESTION_NAMES, gold_text
 from grpo.core.check.report import Severity
-from grpo.core.check.scores import Bound, Seen, seen_of
+from grpo.core.check.scores import Bound, ExampleResult, score_completions
 from grpo.core.scoring.scorer import Scorer
 from grpo.core.text.printable import counted, one_line
 from grpo.plugins._spec.signature import resolved_hints, written_function
@@ -85,15 +85,15 @@ def faults_of(bound: Bound, scorer: Scorer, completions: Sequence[Completion]) -
     """Returns what is wrong with what a plugin returned for completions that their environment did not fail."""
     played = [completion for completion in completions if completion.finish_reason != "error"]
     began = time.monotonic()
-    fails = any(one.kind == "failure" for one in seen_of(scorer, played[:1], bound.name))
+    fails = any(result.kind == "failure" for result in score_completions(scorer, played[:1], bound.name))
     if fails and time.monotonic() - began >= bound.timeout:  # the others would take as long
         played = played[:1]
-    faults = list(faults_in(bound, played, seen_of(scorer, played, bound.name)))
+    faults = list(faults_in(bound, played, score_completions(scorer, played, bound.name)))
     other = _other_form(bound)
     if not faults or other is None:
         return faults
     with Scorer([other], workers=1, retries=0) as second:
-        others = list(faults_in(other, played, seen_of(second, played, other.name)))
+        others = list(faults_in(other, played, score_completions(second, played, other.name)))
     if others and (faults[0].severity == "warning" or others[0].severity == "error"):
         return faults
     form = other.options["form"]
@@ -101,35 +101,35 @@ def faults_of(bound: Bound, scorer: Scorer, completions: Sequence[Completion]) -
     return [replace(fault, message=f"{fault.message.rstrip('.')}. {hint}") for fault in faults]
 
 
-def faults_in(bound: Bound, completions: Sequence[Completion], seen: Sequence[Seen]) -> Iterator[Fault]:
+def faults_in(bound: Bound, completions: Sequence[Completion], results: Sequence[ExampleResult]) -> Iterator[Fault]:
     """Yields what is wrong with what a plugin returned for completions."""
     if not completions:
         return
-    every = f"each of {counted(len(seen), 'completion')}"
-    failed = [place for place, one in enumerate(seen) if one.kind == "failure"]
+    every = f"each of {counted(len(results), 'completion')}"
+    failed = [place for place, result in enumerate(results) if result.kind == "failure"]
     if failed:
         first = failed[0]
-        kind: Kind = "every call" if len(failed) == len(seen) else "some calls"
-        of = every if kind == "every call" else f"{len(failed)} of {counted(len(seen), 'completion')}"
+        kind: Kind = "every call" if len(failed) == len(results) else "some calls"
+        of = every if kind == "every call" else f"{len(failed)} of {counted(len(results), 'completion')}"
         envs = {completions[place].env for place in failed}
         of += f", all of env '{completions[first].env}'" if len(envs) == 1 and completions[first].env else ""
-        reason = _PLACE.sub("", seen[first].reason or "")
+        reason = _PLACE.sub("", results[first].reason or "")
         yield Fault(kind, f"it failed on {of}: {reason}", _shown(completions[first].text))
         return
     example = _shown(completions[0].text)
-    if all(one.kind == "abstain" for one in seen):
+    if all(result.kind == "abstain" for result in results):
         if never_returns(bound.spec.function):
             yield Fault("no return", f"it returned None for {every}: its code has no `return` with a score", example)
         else:
-            why = seen[0].reason or "it returned None"
+            why = results[0].reason or "it returned None"
             yield Fault("abstains", f"it abstained on {every}, right and wrong ones: {why}", example)
         return
     groups: dict[int | None, set[float | None]] = {}
-    for completion, one in zip(completions, seen, strict=True):
-        groups.setdefault(completion.group, set()).add(one.value)
-    if len(seen) > len(groups) and all(len(values) == 1 for values in groups.values()):
+    for completion, result in zip(completions, results, strict=True):
+        groups.setdefault(completion.group, set()).add(result.value)
+    if len(results) > len(groups) and all(len(values) == 1 for values in groups.values()):
         same = len(set().union(*groups.values())) == 1
-        what = f"{seen[0].value:g} to {every}" if same else "all completions of a prompt the same score"
+        what = f"{results[0].value:g} to {every}" if same else "all completions of a prompt the same score"
         yield Fault(
             "one value",
             f"it gave {what}, right, wrong and empty ones alike: no completion is better than another",
@@ -147,13 +147,13 @@ def never_returns(function: Callable[..., Any]) -> bool:
         return False
     instructions = list(dis.get_instructions(code))
     returned = [
-        one.argval
-        if one.opname == "RETURN_CONST"
+        instruction.argval
+        if instruction.opname == "RETURN_CONST"
         else before.argval
-        if before.opname == "LOAD_CONST" and not one.is_jump_target
+        if before.opname == "LOAD_CONST" and not instruction.is_jump_target
         else ...
-        for before, one in zip([instructions[0], *instructions], instructions, strict=False)
-        if one.opname in ("RETURN_CONST", "RETURN_VALUE")
+        for before, instruction in zip([instructions[0], *instructions], instructions, strict=False)
+        if instruction.opname in ("RETURN_CONST", "RETURN_VALUE")
     ]
     return bool(returned) and all(value is None for value in returned)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import click
 
 from grpo.core.check.report import Finding, Report, Severity
-from grpo.core.cli.show import found, hits_of
+from grpo.core.cli.show import find_plugin, hits_of
 from grpo.plugins.errors import GrpoError, NotInstalled, OptionError, SandboxUnavailable, UsageError, with_article
 from grpo.plugins.host import Host, Registration
 from grpo.plugins.specs import KINDS, Kind
@@ -25,7 +25,7 @@ STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "note":
 @click.option("--json", "as_json", is_flag=True, help="Print the reports as one JSON list.")
 @click.pass_context
 def check(ctx: click.Context, name: str | None, everything: bool, env: str | None, as_json: bool) -> None:
-    """Check a plugin: try the relations that every honest plugin of its kind keeps.
+    """Check a plugin: try the relations that must hold for every plugin of its kind.
 
     NAME is [kind:]SPEC, for example proximity, reward:proximity:table=qwen3_4b or ./file.py:function. The exit code is
     1 if there is an error.
@@ -60,7 +60,7 @@ def _named(host: Host, name: str, env: str | None) -> Iterator[Report]:
         return
     kinds = [hit.kind for hit in hits_of(host, name)[0]]
     if not kinds:
-        found(host, name)  # says what is wrong with the name
+        find_plugin(host, name)  # says what is wrong with the name
     reports: list[Report] = []
     refusals: list[OptionError] = []
     for kind in kinds:

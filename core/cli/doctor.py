@@ -25,7 +25,7 @@ def doctor(ctx: click.Context, quick: bool, as_json: bool) -> None:
     """
     from grpo.core.doctor.examine import examine
 
-    lines = examine(Path("runs"), train=not quick, told=_ignored if as_json else _print)
+    lines = examine(Path("runs"), train=not quick, on_line=_ignored if as_json else _print)
     worst = [line for line in lines if line.state == "error"]
     if as_json:
         click.echo(json.dumps({"ok": not worst, "lines": [line.as_json() for line in lines]}, indent=2))

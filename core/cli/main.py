@@ -148,7 +148,7 @@ def _one_of_several() -> object:
 
 
 def _of_an_output(error: Exception) -> bool:
-    """Whether a standard stream cannot be written any more."""
+    """Returns whether an error says that a standard stream cannot be written any more."""
     return isinstance(error, OSError) and error.filename is None and error.errno in UNWRITABLE
 
 

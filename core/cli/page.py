@@ -43,7 +43,7 @@ def line(text: str, style: str = "") -> Part:
 
 
 def quoted(text: str, style: str = "") -> Part:
-    """Returns what somebody else wrote."""
+    """Returns a text from outside, quoted."""
     from rich.text import Text
 
     return QUOTED, Text(printable(text).strip("\n") or "(empty)", style=style)

@@ -83,10 +83,10 @@ def show(name: str) -> None:
 
     NAME is [kind:][dist/]name, for example proximity or reward:proximity, or ./file.py:function.
     """
-    from grpo.core.cli.show import described, found
+    from grpo.core.cli.show import described, find_plugin
 
     host = Host.discover()
-    click.echo("\n".join(described(host, found(host, name))))
+    click.echo("\n".join(described(host, find_plugin(host, name))))
 
 
 def listing(host: Host) -> dict[str, list[dict[str, object]]]:

@@ -54,18 +54,18 @@ def push(
         raise UsageError("--message is empty. Leave it out, or write one.")
     if folder is None:
         refuse_without_token()
-    found, weights = pushed_weights(run, model=not no_model)
+    trained_run, weights = pushed_weights(run, model=not no_model)
     if folder is not None:
         with StatusLine("writing the folder"):
-            made = make_folder(found, weights, folder, report=not no_report)
-        _tell(made.sizes, made.contents.model, made.rollouts)
+            made = make_folder(trained_run, weights, folder, report=not no_report)
+        _print_sizes(made.sizes, made.contents.model, made.rollouts)
         click.echo(f"wrote {folder}; nothing was pushed to {repo}.")
         return
     # Beside the weights, where there is room for as much again more likely than in a small /tmp.
-    beside = found.path if os.access(found.path, os.W_OK | os.X_OK) else None
+    beside = trained_run.path if os.access(trained_run.path, os.W_OK | os.X_OK) else None
     with tempfile.TemporaryDirectory(prefix=".push-", dir=beside) as place, StatusLine("writing the folder") as line:
-        made = make_folder(found, weights, Path(place) / "hub", report=not no_report)
-        _tell(made.sizes, made.contents.model, made.rollouts)
+        made = make_folder(trained_run, weights, Path(place) / "hub", report=not no_report)
+        _print_sizes(made.sizes, made.contents.model, made.rollouts)
         line.begins(f"uploading {_size(sum(made.sizes.values()))} to {repo}")
         summary = message or "Model, card and report of a run of grpo-kit"
         pushed = upload(made, repo, private=private, branch=revision, message=summary)
@@ -76,7 +76,7 @@ def push(
     click.echo(f"pushed to {pushed.url}" if pushed.changed else f"{pushed.url} has all of it already")
 
 
-def _tell(sizes: dict[str, int], model: str | None, rollouts: int) -> None:
+def _print_sizes(sizes: dict[str, int], model: str | None, rollouts: int) -> None:
     """Says what goes where others may read it."""
     for name, size in sizes.items():
         click.echo(f"    {name}  {_size(size)}")

@@ -82,7 +82,7 @@ def runs(folder: Path | None, as_json: bool) -> None:
 @click.option(
     "--openenv-trace",
     is_flag=True,
-    help="Print OpenEnv's TrainingTrace of each agent episode, one a line.",
+    help="Print OpenEnv's TrainingTrace of each agent episode, one per line.",
 )
 def show(
     run: Path,
@@ -98,7 +98,7 @@ def show(
 ) -> None:
     """Show recorded completions of RUN: prompt, completion, outcome of each reward, advantage.
 
-    RUN may be a file of OpenEnv's training traces, too, one a line.
+    RUN may also be a file of OpenEnv training traces, one per line.
     """
     from grpo.core.record.browse import as_json as rollout_json
     from grpo.core.record.browse import choose, read_step
@@ -232,7 +232,7 @@ def _turns(rollout: Rollout) -> Iterator[Part]:
 
 
 def _figure(value: object) -> str:
-    """What an environment reported as a reward, which may be anything."""
+    """Returns what an environment reported as a reward, which may be anything."""
     return f"{value:.3g}" if isinstance(value, float) else one_line(str(value), 20)
 
 

@@ -243,7 +243,7 @@ def _open_output(target: str, source: str, open_files: contextlib.ExitStack) -> 
 
 
 def _is_summary_enough(target: str, *, as_json: bool) -> bool:
-    """Whether rows would go to a terminal whose reader did not ask for them."""
+    """Returns whether rows would go to a terminal whose reader did not ask for them."""
     return target == "-" and not as_json and sys.stdout.isatty()
 
 

@@ -53,7 +53,7 @@ _COMBINES = {"sum": "weighted sum", "all": "all (1 when each passes)", "any": "a
 
 
 def hits_of(host: Host, name: str) -> tuple[list[Registration], dict[Kind, UsageError]]:
-    """Returns what a name stands for among all kinds, and why it is nothing of the others.
+    """Returns the plugins of all kinds that a name stands for, and the errors of the other kinds.
 
     A plain function of a file, which could be named as a verifier too, is what the file offers it as.
     """
@@ -74,7 +74,7 @@ def _function_of(known: Registration) -> object:
     return getattr(known.spec, "function", known.spec)
 
 
-def found(host: Host, name: str) -> Registration:
+def find_plugin(host: Host, name: str) -> Registration:
     """Returns the plugin that `[kind:][dist/]name` or `./file.py:function` names.
 
     Raises PluginNotFound if there is none; AmbiguousName: several kinds, or several distributions, have the name.

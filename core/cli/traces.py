@@ -70,7 +70,7 @@ def trace_page(path: Path, limit: int | None) -> Iterator[Part]:
         DatasetError: a line is no trace; names it.
         UsageError: the file cannot be read, or is empty.
     """
-    told: dict[str, str] = {}
+    system_messages: dict[str, str] = {}
     number = -1
     traces = _traces(path)
     for number, trace in enumerate(islice(traces, SHOWN if limit is None else limit or None)):
@@ -78,7 +78,7 @@ def trace_page(path: Path, limit: int | None) -> Iterator[Part]:
         yield line(_title(number, trace), "bold")
         beside = f", {record.tokens_untrained:,} not trained" if record.tokens_untrained else ""
         yield line(f"{counted(record.calls, 'call')}, {counted(record.tokens_trained, 'token')} trained{beside}", "dim")
-        yield from calls_page(record, number, told)
+        yield from calls_page(record, number, system_messages)
     if number < 0:
         raise UsageError(f"{path} has no traces. grpo show RUN --openenv-trace prints some.")
     if more := sum(1 for _ in traces):

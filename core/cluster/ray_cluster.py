@@ -200,7 +200,7 @@ class _Host:
         return answer
 
     def guarded(self) -> bool:
-        """Says whether the node asks whoever connects for the token."""
+        """Returns whether the node asks clients for the token."""
         from ray import _raylet
 
         raylet: Any = _raylet
@@ -208,7 +208,7 @@ class _Host:
 
 
 def _refuse_unreachable(address: str) -> None:
-    """Refuses an address that nobody listens on, which Ray would go on calling for minutes. Raises UsageError."""
+    """Refuses an address without a listener, which Ray would call for minutes. Raises UsageError."""
     host, _, port = address.rpartition(":")
     if not address or address == "auto":
         return

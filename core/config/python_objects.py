@@ -50,8 +50,8 @@ def asked_otherwise(recorded: RunConfig, wanted: RunConfig) -> str | None:
     before = refs_of(recorded)
     for kind, refs in refs_of(wanted).items():
         for ref in refs:
-            own = _said_of(ref)
-            others = [_said_of(other) for other in before[kind] if _name(other) == _name(ref)]
+            own = _details(ref)
+            others = [_details(other) for other in before[kind] if _name(other) == _name(ref)]
             if others and not any(own.items() <= other.items() for other in others):
                 no_other = [name for name in own if all(own[name] != other.get(name) for other in others)]
                 name = (no_other or [*own])[0]
@@ -60,8 +60,8 @@ def asked_otherwise(recorded: RunConfig, wanted: RunConfig) -> str | None:
     return None
 
 
-def _said_of(ref: PluginRef) -> dict[str, str]:
-    """Returns what a SPEC or a table says of a plugin beside its name."""
+def _details(ref: PluginRef) -> dict[str, str]:
+    """Returns the settings of a plugin in a SPEC or a table, without its name."""
     text = parse(ref)
     shown = {name: json.dumps(value.parsed, sort_keys=True, default=str) for name, value in text.options.items()}
     more = {

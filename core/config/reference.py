@@ -51,7 +51,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def described(field: dict[str, Any], setting: Setting) -> dict[str, Any]:
-    """Returns a field's schema with what is to say of the setting; the default None is told in words."""
+    """Returns a field's schema with the text of the setting; the default None is put in words."""
     left_out = f"Left out: {plain(setting.about.left_out)}." if setting.about.left_out else ""
     description = " ".join(filter(None, (plain(setting.text), left_out)))
     kept = {word: value for word, value in field.items() if word != "title" and (word, value) != ("default", None)}

@@ -244,7 +244,7 @@ def complaint(line: Any, root: type[BaseModel]) -> str:
 
 
 def _meant(where: str, known: Sequence[str]) -> str:
-    """Returns a question with the setting whose last name, or whose flag, somebody wrote, or else the closest one."""
+    """Returns a question with the setting whose last name or flag was written, or else the closest one."""
     name = where.rpartition(".")[2].lstrip("-").replace("-", "_")
     of_that_name = [key for key in known if key.rpartition(".")[2] == name]
     return f" Did you mean '{of_that_name[0]}'?" if len(of_that_name) == 1 else did_you_mean(where, known)

@@ -347,8 +347,8 @@ class RolloutSection(Section):
         Literal["main", "tree", "all"],
         About(
             "Which calls of an agent train: those of its main conversation, also those of sub-agents, or all.",
-            "`tree` leaves out auxiliary calls: those that the agent's plugin names, else those without tools beside a "
-            "conversation that has some.",
+            "`tree` leaves out auxiliary calls: those that the agent's plugin names, or, if it names none, the calls "
+            "without tools of an episode in which others have tools.",
         ),
     ] = "tree"
     agent_window: Annotated[

@@ -108,7 +108,7 @@ def _panel(axis: Any, title: str, unit: str) -> None:
 
 
 def _finish(axis: Any) -> None:
-    """Adds the legend, or says that there is nothing to see."""
+    """Adds the legend, or a note that there is no data."""
     if axis.get_legend_handles_labels()[0]:
         axis.legend(loc="best")
     else:

@@ -18,31 +18,31 @@ class Progress(Protocol):
     """The events of a run, in the order in which they happen."""
 
     def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None:
-        """Everything is decided; `run_dir` is None for a dry run, `notes` are lines worth reading."""
+        """Shows the plan; `run_dir` is None for a dry run, `notes` are lines worth reading."""
 
     def loading(self, what: str) -> None:
-        """Something slow begins."""
+        """Shows that something slow begins."""
 
     def warmed(self, step: int, steps: int, loss: float) -> None:
-        """A supervised step ended."""
+        """Shows that a supervised step ended."""
 
     def evaluated(self, step: int, accuracy: Estimate, env: str = "") -> None:
-        """Held-out accuracy after `step` steps; `env` names the environment where there are several."""
+        """Shows the held-out accuracy after `step` steps; `env` names the environment where there are several."""
 
     def stepped(self, row: Mapping[str, Any], sample: Completion | None, scores: Mapping[str, str]) -> None:
-        """A step ended: its metrics, one of its completions and what each reward said of it."""
+        """Shows a step that ended: its metrics, one of its completions and what each reward gave it."""
 
     def foreseen(self, forecast: Forecast) -> None:
-        """What is still to come."""
+        """Shows a forecast of the rest of the run."""
 
     def warned(self, text: str) -> None:
-        """Something needs attention; the run goes on."""
+        """Shows a warning; the run continues."""
 
     def ended(self, status: str, run_dir: Path, step: int) -> None:
-        """The run is over: "done" or "interrupted"."""
+        """Shows that the run is over: "done" or "interrupted"."""
 
     def timed(self, spent: str, tokens: str, advice: str | None) -> None:
-        """Of a run that is done: what became of its time and of its tokens, and the change that would help most."""
+        """Shows how a finished run spent its time and tokens, and the change that would help most."""
 
     def close(self) -> None:
         """Gives the terminal back, also after an error."""
@@ -53,11 +53,11 @@ class ShowsHowFar(Progress, Protocol):
     """A display that also shows how far a long measurement is; a notebook and runs on Ray do without."""
 
     def evaluating(self, done: int, problems: int) -> None:
-        """So many held-out problems are done."""
+        """Shows how many held-out problems are done."""
 
 
 class Silent:
-    """Tells nobody anything; also what every process but the first uses."""
+    """Shows nothing; every process but the first uses it."""
 
     # puts a text into the words of the user: the flags of a command, or the keywords of `grpo.train`
     reworded: Callable[[str], str] | None = None

@@ -54,12 +54,13 @@ class Quiet(Silent):
         print(f"warning: {printable(self.worded(text))}", file=self._err, flush=True)
 
 
-class PlainLines(Silent):
+class PlainLines(Quiet):
     """One line per event, for logs and pipes."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._plan: Plan | None = None
-        self._out, self._err = sys.stdout, sys.stderr
+        self._out = sys.stdout
 
     def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None:
         self._plan = plan
@@ -93,9 +94,6 @@ class PlainLines(Silent):
 
     def foreseen(self, forecast: Forecast) -> None:
         self._say(f"forecast   {forecast.text()}")
-
-    def warned(self, text: str) -> None:
-        print(f"warning: {printable(self.worded(text))}", file=self._err, flush=True)
 
     def ended(self, status: str, run_dir: Path, step: int) -> None:
         for line in ending(status, run_dir, step, self._plan):
@@ -294,7 +292,7 @@ def _agent(plan: Plan, agent: BoundAgent) -> str:
 
 
 def _objective(plan: Plan) -> str:
-    """The loss, and an advantage that is not the usual one."""
+    """Returns the loss, and an advantage that is not the usual one."""
     usual = plan.advantage.name == "group_mean" and not plan.advantage.options
     return f"loss {_with_options(plan.loss)}" + ("" if usual else f", advantage {_with_options(plan.advantage)}")
 
@@ -357,7 +355,7 @@ def ending(status: str, run_dir: Path, step: int, plan: Plan | None) -> list[str
 
 
 def timing(spent: str, tokens: str, advice: str | None) -> list[str]:
-    """Returns what there is to say of the time and the tokens of a run."""
+    """Returns the lines about the time and the tokens of a run."""
     figures = {"time": spent, "tokens": tokens, "faster": advice}
     return [f"{name:<11}{text}" for name, text in figures.items() if text]
 

@@ -15,7 +15,7 @@ SOON = 20.0  # seconds for a look
 LIBRARIES = 90.0  # for one that imports torch
 
 
-def examine(folder: Path, *, train: bool, told: Callable[[Line], object] = lambda line: None) -> list[Line]:
+def examine(folder: Path, *, train: bool, on_line: Callable[[Line], object] = lambda line: None) -> list[Line]:
     """Looks at everything that a run needs. `folder`: where runs would be written."""
     looks: list[tuple[str, Callable[[], Iterable[Line]], float]] = [
         ("versions", versions, SOON),
@@ -32,5 +32,5 @@ def examine(folder: Path, *, train: bool, told: Callable[[Line], object] = lambd
     for about, look, seconds in looks:
         for line in looked(about, look, seconds):
             lines.append(line)
-            told(line)
+            on_line(line)
     return lines

@@ -111,7 +111,7 @@ def accelerator() -> Iterator[Line]:
 
 
 def driver_of() -> str | None:
-    """Returns what NVIDIA's tool says of the first GPU and its driver, None where there is no such tool or GPU."""
+    """Returns the first GPU and its driver as nvidia-smi reports them, None without that tool or a GPU."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return None

@@ -23,7 +23,7 @@ class EnvBatch(EnvCalls, Protocol):
         """Makes environments and starts their episodes; returns for each whether it offers tools, or a `Raised`."""
 
     def use(self, calls: Mapping[int, ToolCall]) -> dict[int, Any]:
-        """Makes one call of a tool for each; returns what the policy is told, or a `Raised`."""
+        """Makes one call of a tool for each; returns the policy's observation, or a `Raised`."""
 
     def release(self, number: int) -> None:
         """Has an environment closed."""

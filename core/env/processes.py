@@ -236,7 +236,7 @@ def starting_place(env: BoundEnv, count: int, seconds: float) -> Callable[[], En
 
 
 def all_ours(env: BoundEnv) -> bool:
-    """Tells whether all code of an environment is ours; the member of a family is somebody else's."""
+    """Returns whether all code of an environment is built in; a member of a family is not."""
     module = getattr(written_function(inspect.unwrap(env.spec.factory)), "__module__", None) or ""
     return module.startswith("grpo.") and ":" not in env.spec.name
 

@@ -42,7 +42,7 @@ def right_by_env(
     completions: Sequence[Completion],
     judged_by: Callable[[BoundVerifier, Sequence[Judgement]], None] = lambda verifier, judgements: None,
 ) -> list[bool | None]:
-    """Judges each completion with the verifier of its environment; None where nobody knows."""
+    """Judges each completion with the verifier of its environment; None if it is undecided or there is none."""
     right: list[bool | None] = [None] * len(completions)
     for part, places in _places(envs, completions).items():
         verifier = envs[part].verifier

@@ -29,8 +29,8 @@ class StepAnswer:
         return self.terminated or self.truncated
 
     @property
-    def told(self) -> dict[str, Any]:
-        """What rewards see of the step if it is the last of a rollout."""
+    def final_info(self) -> dict[str, Any]:
+        """What rewards get as `info` if the step is the last of a rollout."""
         return {**self.info, "terminated": self.terminated, "truncated": self.truncated}
 
 

@@ -56,15 +56,15 @@ def _types(schema: Any) -> list[str]:
 def functions_of(env: Any) -> dict[str, Callable[..., Any]]:
     """Returns the tools that an environment offers, by name; raises TypeError or ValueError where they are none."""
     offered = tuple(getattr(getattr(env, "unwrapped", env), "tools", None) or ())
-    found: dict[str, Callable[..., Any]] = {}
+    tools: dict[str, Callable[..., Any]] = {}
     for function in offered:
         name = getattr(function, "__name__", None)
         if not callable(function) or not isinstance(name, str):
             raise TypeError(f"its attribute 'tools' holds {function!r}, which is not a function with a name")
-        if name in found:
+        if name in tools:
             raise ValueError(f"two of its tools are named '{name}'")
-        found[name] = function
-    return found
+        tools[name] = function
+    return tools
 
 
 def schemas_of(env: Any, name: str) -> tuple[Schema, ...]:
@@ -77,26 +77,26 @@ def schemas_of(env: Any, name: str) -> tuple[Schema, ...]:
         return ()
     from transformers.utils import get_json_schema
 
-    found: list[Schema] = []
+    schemas: list[Schema] = []
     for tool, function in functions.items():
         try:
-            found.append(getattr(function, "json_schema", None) or get_json_schema(function))
+            schemas.append(getattr(function, "json_schema", None) or get_json_schema(function))
         except Exception as error:  # of several kinds, and of any where an annotation cannot be evaluated
             raise PluginError(
                 f"env '{name}': its tool '{tool}' cannot be described to the policy: {error} Annotate every parameter "
                 "and describe each in a docstring with a section 'Args:'."
             ) from error
-    return tuple(found)
+    return tuple(schemas)
 
 
 def answer(functions: Mapping[str, Callable[..., Any]], call: ToolCall) -> str:
-    """Makes a call and returns what the policy is told; GrpoError where the machine is at fault, not the call."""
+    """Makes a call and returns the policy's observation; GrpoError where the machine is at fault, not the call."""
     if call.problem is not None:
-        return told_error(call.problem)
+        return error_answer(call.problem)
     function = functions.get(call.name)
     if function is None:
         have = ", ".join(functions)
-        return told_error(f"there is no tool '{call.name}'; there is: {have}.{did_you_mean(call.name, functions)}")
+        return error_answer(f"there is no tool '{call.name}'; there is: {have}.{did_you_mean(call.name, functions)}")
     try:
         result = function(**call.arguments)
         if inspect.isawaitable(result):
@@ -105,28 +105,28 @@ def answer(functions: Mapping[str, Callable[..., Any]], call: ToolCall) -> str:
     except GrpoError:
         raise
     except Exception as error:
-        return told_error(f"{type(error).__name__}: {error}")
+        return error_answer(f"{type(error).__name__}: {error}")
 
 
-def used(env: Any, said: str, calls: Sequence[ToolCall], answers: Sequence[str]) -> bool:
+def used(env: Any, text: str, calls: Sequence[ToolCall], answers: Sequence[str]) -> bool:
     """Tells an environment of a turn that asked for calls, and returns whether its episode has ended with them."""
     tell = getattr(getattr(env, "unwrapped", env), "tools_used", None)
-    return bool(tell([calling(said, calls), *answering(calls, answers)])) if callable(tell) else False
+    return bool(tell([calling(text, calls), *answering(calls, answers)])) if callable(tell) else False
 
 
-def calling(said: str, calls: Sequence[ToolCall]) -> dict[str, Any]:
+def calling(text: str, calls: Sequence[ToolCall]) -> dict[str, Any]:
     """Returns the chat message of a turn that asks for calls."""
     asked = [{"type": "function", "function": {"name": c.name, "arguments": dict(c.arguments)}} for c in calls]
-    return {"role": "assistant", "content": said, "tool_calls": asked}
+    return {"role": "assistant", "content": text, "tool_calls": asked}
 
 
 def answering(calls: Sequence[ToolCall], answers: Sequence[str]) -> list[dict[str, Any]]:
     """Returns the chat messages that answer calls."""
-    return [{"role": "tool", "name": call.name, "content": told} for call, told in zip(calls, answers, strict=True)]
+    return [{"role": "tool", "name": call.name, "content": result} for call, result in zip(calls, answers, strict=True)]
 
 
-def told_error(reason: str) -> str:
-    """Returns an error as the policy is told of it: an object with the key `error`, as TRL writes it."""
+def error_answer(reason: str) -> str:
+    """Returns an error as an observation of the policy: an object with the key `error`, as TRL writes it."""
     short = reason if len(reason) <= LONGEST_ERROR else reason[: LONGEST_ERROR - 3] + "..."
     return json.dumps({"error": encodable(short)}, ensure_ascii=False)
 

@@ -14,7 +14,7 @@ from grpo.core.env.env_batch import EnvBatch
 from grpo.core.env.episodes import Action, Episode
 from grpo.core.env.step import StepAnswer, cut_off, take_step, tell_of_calls
 from grpo.core.env.threads import AT_ONCE, Call, Raised
-from grpo.core.env.tools import ToolCall, checked, told_error
+from grpo.core.env.tools import ToolCall, checked, error_answer
 from grpo.core.scoring.outcome import explain
 from grpo.plugins.errors import GrpoError
 
@@ -26,7 +26,7 @@ class WorkedTurn:
     """One action, and what came of it."""
 
     action: Action  # what the policy would say, or a call of a tool
-    told: str | None  # what the tool answered; None for an action that is no call
+    tool_answer: str | None  # what the tool answered; None for an action that is no call
     answer: StepAnswer | None  # what the environment answered; None where the call of a tool went on with the episode
 
 
@@ -43,7 +43,7 @@ class Worked:
     @property
     def ended(self) -> bool:
         last = self.turns[-1].answer if self.turns else None
-        return self.failed is not None or (last is not None and (last.ended or self.turns[-1].told is not None))
+        return self.failed is not None or (last is not None and (last.ended or self.turns[-1].tool_answer is not None))
 
 
 def play_worked(opened: Callable[[], EnvBatch], wanted: Sequence[Wanted], *, cuts: bool = True) -> list[Worked]:
@@ -76,7 +76,7 @@ def _side_by_side(envs: EnvBatch, wanted: Sequence[Wanted], cuts: bool) -> list[
         _turn(envs, wanted, done, going)
     if cuts:
         ends: dict[int, Call] = {
-            number: partial(cut_off, played.turns[-1].told is not None)
+            number: partial(cut_off, played.turns[-1].tool_answer is not None)
             for number, played in enumerate(done)
             if played.turns and not played.ended
         }
@@ -102,7 +102,7 @@ def _turn(envs: EnvBatch, wanted: Sequence[Wanted], done: Sequence[Worked], acti
         elif isinstance(answer.error, GrpoError) or answer.shared:
             done[number].failed = answer
         else:
-            observations[number] = told_error(explain(answer.error))
+            observations[number] = error_answer(explain(answer.error))
     calls: dict[int, Call] = {n: partial(take_step, action) for n, action in actions.items() if isinstance(action, str)}
     calls |= {number: partial(tell_of_calls, "", [asked[number]], [text]) for number, text in observations.items()}
     answers: Mapping[int, Any] = envs.call(calls)

@@ -1,1 +1,1 @@
-"""Speaks the APIs that agent programs know, and hands what they ask to whoever samples."""
+"""Speaks the APIs that agent programs know, and passes their requests to the sampler."""

@@ -73,7 +73,7 @@ class Answered(Protocol):
         ...
 
     def delivered(self) -> None:
-        """The whole answer was sent to a client that was still there; what nobody received is never trained."""
+        """Notes that the whole answer was sent to a client that was still there; only such answers are trained."""
         ...
 
 

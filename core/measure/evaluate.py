@@ -108,7 +108,7 @@ def _right(judgement: Judgement) -> bool | None:
 
 
 def _pass_at_k(right: Sequence[bool | None], samples: int, k: int, questions: Sequence[Hashable]) -> Estimate:
-    """Unbiased pass@k, 1 - C(n - c, k) / C(n, k), averaged over episodes (Chen et al. 2021, arXiv 2107.03374, eq. 1).
+    """Returns unbiased pass@k, 1 - C(n - c, k) / C(n, k), averaged over episodes (Chen et al. 2021, eq. 1).
 
     Episodes with fewer than k decided samples are left out.
     """
@@ -121,5 +121,5 @@ def _pass_at_k(right: Sequence[bool | None], samples: int, k: int, questions: Se
 
 
 def _powers_up_to(samples: int) -> list[int]:
-    """1, 2, 4, ... and the number itself."""
+    """Returns 1, 2, 4, ... and the number itself."""
     return sorted({*(2**i for i in range(samples.bit_length()) if 2**i <= samples), samples})

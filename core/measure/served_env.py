@@ -18,7 +18,7 @@ from grpo.core.env.episodes import Episode
 from grpo.core.env.processes import place_of_envs, trial_processes
 from grpo.core.env.step import StepAnswer, cut_off, take_step, tell_of_calls
 from grpo.core.env.threads import Call, Raised
-from grpo.core.env.tools import Schema, ToolCall, checked, told_error
+from grpo.core.env.tools import Schema, ToolCall, checked, error_answer
 from grpo.core.env.worked import Worked, WorkedTurn
 from grpo.core.scoring.outcome import Outcome, explain
 from grpo.core.scoring.scorer import Scorer
@@ -29,7 +29,7 @@ from grpo.plugins.types import Completion
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a client is told.
+    """The answer to a client.
 
     Attributes:
         text: for the model.
@@ -104,17 +104,17 @@ class ServedEnv:
         if self._episode is None:
             return _NO_TASK
         call = checked(ToolCall(name, arguments), self.schemas)
-        told = self._envs.use({self._number: call})[self._number]
-        if isinstance(told, Raised):
-            if isinstance(told.error, GrpoError) or told.shared:
-                return self._failed(told)
-            told = told_error(explain(told.error))
-        step = self._asked(partial(tell_of_calls, "", [call], [told]))
+        answer = self._envs.use({self._number: call})[self._number]
+        if isinstance(answer, Raised):
+            if isinstance(answer.error, GrpoError) or answer.shared:
+                return self._failed(answer)
+            answer = error_answer(explain(answer.error))
+        step = self._asked(partial(tell_of_calls, "", [call], [answer]))
         if isinstance(step, Raised):
             return self._failed(step)
-        self._worked.turns.append(WorkedTurn({"tool": name, "arguments": dict(arguments)}, told, step))
+        self._worked.turns.append(WorkedTurn({"tool": name, "arguments": dict(arguments)}, answer, step))
         over = step is not None or self._out_of_turns()
-        return self._ended(told) if over else Answer(told)
+        return self._ended(answer) if over else Answer(answer)
 
     def submit(self, text: str) -> Answer:
         """Takes a turn of the policy: an answer, or a move."""
@@ -141,8 +141,8 @@ class ServedEnv:
         """Ends the episode and scores it."""
         assert self._episode is not None
         turn = self._worked.turns[-1]
-        if not (turn.answer is not None and (turn.answer.ended or turn.told is not None)):
-            cut = self._asked(partial(cut_off, turn.told is not None))
+        if not self._worked.ended:
+            cut = self._asked(partial(cut_off, turn.tool_answer is not None))
             if isinstance(cut, Raised):
                 return self._failed(cut)
             self._worked.cut = cut
@@ -150,19 +150,20 @@ class ServedEnv:
 
     def _scored(self, completion: Completion, last: str) -> Answer:
         self._give_up()
-        outcomes = {name: found[0] for name, found in self._scorer.score([completion]).items()}
+        outcomes = {name: results[0] for name, results in self._scorer.score([completion]).items()}
         verifier = self._verifier
         judgement = None if verifier is None else self._scorer.judge([completion])[verifier.name][0]
-        problems = [one.reason or "" for one in outcomes.values() if one.kind == "failure"]
+        problems = [outcome.reason or "" for outcome in outcomes.values() if outcome.kind == "failure"]
         problems += [judgement.reason or ""] if judgement is not None and judgement.verdict is None else []
         if problems:
             return Answer(f"The task is over. It could not be scored: {'; '.join(problems)}", error=True)
         ok = None if judgement is None or judgement.verdict is None else judgement.verdict.ok
         data: dict[str, Any] = {"score": _total(self._rewards, outcomes), "correct": ok}
-        data["rewards"] = {name: one.score for name, one in outcomes.items()}
-        said = "The task is over." if data["score"] is None else f"The task is over. Score: {data['score']:g}"
-        said += "" if ok is None else f", {'correct' if ok else 'not correct'}"
-        return Answer("\n\n".join(part for part in (last, f"{said}\n{json.dumps(data['rewards'])}") if part), data=data)
+        data["rewards"] = {name: outcome.score for name, outcome in outcomes.items()}
+        sentence = "The task is over." if data["score"] is None else f"The task is over. Score: {data['score']:g}"
+        sentence += "" if ok is None else f", {'correct' if ok else 'not correct'}"
+        end = f"{sentence}\n{json.dumps(data['rewards'])}"
+        return Answer(f"{last}\n\n{end}" if last else end, data=data)
 
     def _failed(self, raised: Raised) -> Answer:
         self._give_up()

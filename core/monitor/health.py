@@ -143,7 +143,7 @@ class HealthWatch:
 
 
 def loops(text: str) -> bool:
-    """True when a long text consists mostly of the same four-word runs."""
+    """Returns whether a long text consists mostly of the same four-word runs."""
     words = text.split()
     if len(words) < LOOP_WORDS:
         return False

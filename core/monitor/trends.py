@@ -103,7 +103,7 @@ class Trends:
             )
 
     def _gained(self) -> bool:
-        """True where the run became better: by accuracy where that is known, else by its reward."""
+        """Returns whether the run became better: by accuracy where that is known, else by its reward."""
         if accuracies := self._courses["accuracy"].windows():
             return accuracies[1] - accuracies[0] >= GAIN or accuracies[1] >= SOLVED
         course = self._courses["reward"]

@@ -10,18 +10,18 @@ from typing import TypeVar
 
 from grpo.core.text.printable import one_line
 
-Found = TypeVar("Found")
+Finding = TypeVar("Finding")
 
 
 class Watchdog:
-    """One watch. `told`: of the error that ended it, once: the step, and a warning."""
+    """Runs one check. `warned` is called once, with the step and a warning, when an error ends it."""
 
     def __init__(self, name: str, warned: Callable[[int, str], None]) -> None:
         self._name = name
-        self._told = warned
+        self._warned = warned
         self._ended = False
 
-    def look(self, step: int, looks: Callable[[], Sequence[Found]]) -> Sequence[Found]:
+    def look(self, step: int, looks: Callable[[], Sequence[Finding]]) -> Sequence[Finding]:
         """Returns what a look at a step finds; nothing from the first error on."""
         if self._ended:
             return []
@@ -29,7 +29,7 @@ class Watchdog:
             return looks()
         except Exception as error:  # of texts and numbers that nobody thought of
             self._ended = True
-            self._told(
+            self._warned(
                 step,
                 f"{self._name} is off for the rest of this run: it failed in step {step} with {type(error).__name__}: "
                 f"{one_line(str(error))}. The run itself continues. Please report this with the rollouts and metrics "

@@ -58,7 +58,7 @@ class ModelFacts:
         return context_length(self.config)
 
     def room(self, prompt: int) -> int | None:
-        """Returns the tokens of its context beside a prompt of so many, or None when nobody knows the context."""
+        """Returns the tokens of its context beside a prompt of so many, or None when the context is unknown."""
         return None if self.context is None else self.context - prompt
 
 

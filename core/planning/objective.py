@@ -36,8 +36,8 @@ def bind_objective(config: RunConfig, host: Host) -> tuple[BoundLoss, BoundAdvan
             )
         if not takes_turns(loss):
             raise UsageError(
-                f"loss '{loss.name}' has one ratio for all tokens of a completion, through which every turn would "
-                f"learn from what advantage '{advantage.name}' says of the others: choose a loss with a ratio for each "
+                f"loss '{loss.name}' has one ratio for all tokens of a completion, so every turn would also learn from "
+                f"the advantages that '{advantage.name}' gives to the other turns. Choose a loss with a ratio for each "
                 "token, such as --loss dapo."
             )
     return loss, advantage

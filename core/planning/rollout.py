@@ -93,10 +93,10 @@ def refuse_unfit_server(plan: Plan) -> None:
     """Refuses to go on without a server that fits, where the plan samples with one."""
     if plan.config.rollout.backend == "vllm-server":
         from grpo.core.rollout.server.capabilities import servers_of
-        from grpo.core.rollout.server.client import found_server
+        from grpo.core.rollout.server.client import fitting_server_state
 
         for url, wanted, command in servers_of(plan):
-            found_server(url, wanted, command)
+            fitting_server_state(url, wanted, command)
 
 
 def unfit_servers(plan: Plan) -> list[str]:

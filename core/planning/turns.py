@@ -74,8 +74,8 @@ def decide_turns(
         length = room  # an agent's prompts are its own; the budget says how long its rows may become
     elif room is not None and length > room:
         raise UsageError(
-            f"rollout.max_rollout_length {length}: beside the longest prompt the model's context has room for {room} "
-            "tokens. Lower it, or leave it out to use all of them."
+            f"rollout.max_rollout_length {length} does not fit: after the longest prompt the model's context has room "
+            f"for {room} tokens. Lower it, or leave it out to use all of them."
         )
     return TurnsPart(turns, length)
 
@@ -88,10 +88,10 @@ def short_of_turns(rollout: RolloutSection, part: TurnsPart, lengths: LengthsPar
     if part.max_turns * turn <= length:
         return []
     return [
-        f"{part.max_turns} turns of up to {turn} tokens each may have {part.max_turns * turn:,} tokens, and beside the "
-        f"longest prompt the model's context of {context:,} has room for {length:,}: rollouts that use their turns in "
-        f"full end after {length // turn}. Lower rollout.max_turns or --max-completion-length, or take a model with a "
-        "longer context."
+        f"{part.max_turns} turns of up to {turn} tokens each may have {part.max_turns * turn:,} tokens, and after the "
+        f"longest prompt the model's context of {context:,} has room for {length:,}. Rollouts with turns of full "
+        f"length end after {length // turn}. Lower rollout.max_turns or --max-completion-length, or choose a model "
+        "with a longer context."
     ]
 
 

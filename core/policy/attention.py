@@ -139,16 +139,16 @@ def _part(
         return alone.flatten(0, 1)
     heads, shared = query.shape[1], key.shape[1]
 
-    def seen(tensor: torch.Tensor) -> torch.Tensor:
-        """[n shared, heads / shared, P + T, D]: the heads of queries that share one read it without a copy."""
+    def visible(tensor: torch.Tensor) -> torch.Tensor:
+        """Returns [n shared, heads / shared, P + T, D]: the query heads that share one read it without a copy."""
         prefix = tensor[: part.after].transpose(0, 1).expand(number, -1, -1, -1)
         both = torch.cat([prefix, own(tensor[part.after :])], dim=2)
         return both.flatten(0, 1)[:, None].expand(-1, heads // shared, -1, -1)
 
     attended = scaled_dot_product_attention(
         own(query).reshape(number * shared, heads // shared, length, -1),
-        seen(key),
-        seen(value),
+        visible(key),
+        visible(value),
         part.mask.to(query.device, query.dtype),
         dropout_p=dropout,
         scale=scaling,

@@ -45,7 +45,7 @@ class Blocks:
 
 
 def no_mask(device: torch.device) -> torch.Tensor:
-    """The mask of a forward pass whose attention is told otherwise what sees what.
+    """Returns the mask of a forward pass whose attention learns by another argument which tokens see which.
 
     One of four axes is passed on as it is: without one, transformers would make one for the tokens that it knows of.
     """
@@ -53,12 +53,12 @@ def no_mask(device: torch.device) -> torch.Tensor:
 
 
 def takes_prompts(config: Any) -> bool:
-    """True for models whose attention, as it is set now, knows `attention_blocks` and `attention_prompts`."""
+    """Returns whether a model's attention, as it is set now, knows `attention_blocks` and `attention_prompts`."""
     return can_pack(config) and config.get_text_config()._attn_implementation == ATTENTION
 
 
 def can_pack(config: Any) -> bool:
-    """True for models that attend fully in every layer, in a way that can be told what sees what."""
+    """Returns whether a model attends fully in every layer, and with an attention that takes blocks of tokens."""
     text = config.get_text_config()
     layers = getattr(text, "layer_types", None) or []
     return (

@@ -54,7 +54,7 @@ def problem_of(written: Shapes, due: Shapes) -> str | None:
 
 
 def _whole(model: Any) -> dict[str, tuple[int, ...]]:
-    """What a model of this configuration saves; tied weights once, under the name that is kept."""
+    """Returns what a model of this configuration saves; tied weights once, under the name that is kept."""
     import torch
     from torch.distributed.fsdp import FSDPModule
 

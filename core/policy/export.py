@@ -75,7 +75,7 @@ def _copy(source: Path, folder: Path) -> None:
 
 
 def _copy_adapter(weights: Weights, source: str, folder: Path) -> None:
-    """Copies the adapter, and the embedded base model, which nobody else has; other bases stay where they are."""
+    """Copies the adapter, and the embedded base model, which is on no hub; other bases stay where they are."""
     adapter, base = Path(source), Path(weights.base).expanduser()
     embedded = weights.embedded
     refuse_full_disk(

@@ -8,7 +8,7 @@ import torch
 
 
 def is_plain(layer: Any) -> bool:
-    """True for a linear layer of whole float32 weights on a CPU that computes nothing else."""
+    """Returns whether a layer is a linear one of whole float32 weights on a CPU and computes nothing else."""
     return (
         type(layer) is torch.nn.Linear
         and is_its_own(layer)
@@ -21,5 +21,5 @@ def is_plain(layer: Any) -> bool:
 
 
 def is_its_own(module: Any) -> bool:
-    """True where nobody does anything before, after or instead of what a module computes, as who moves weights does."""
+    """Returns whether a module has its own `forward` and no hooks, such as those that move weights."""
     return "forward" not in vars(module) and not module._forward_pre_hooks and not module._forward_hooks

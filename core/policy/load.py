@@ -330,7 +330,7 @@ def end_ids(tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> tuple
 
 
 def _reached(source: str) -> AbstractContextManager[None]:
-    """What loads from a folder needs no hub, nor does what can only be a folder that is not there."""
+    """Lets a load from the hub report why it failed; a source that is or can only be a folder needs no hub."""
     return from_hub(source) if HUB_ID.fullmatch(source) and not Path(source).exists() else nullcontext()
 
 

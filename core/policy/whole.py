@@ -40,14 +40,14 @@ def full_tensors(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
 
 @contextmanager
 def full_tensor(parameter: torch.Tensor) -> Iterator[torch.Tensor]:
-    """While it lasts, there is the whole of a parameter, to be read only. Collective."""
+    """Gathers the whole of a parameter for the block, to be read only. Collective."""
     with _gathered(parameter):
         yield _full(parameter)
 
 
 @contextmanager
 def changed_weights(model: Any, changes: Mapping[str, Callable[[torch.Tensor], torch.Tensor]]) -> Iterator[None]:
-    """While it lasts, the policy computes with some other weights; afterwards it has its own again, bit for bit.
+    """Gives the policy some other weights for the block; afterwards it has its own again, bit for bit.
 
     Collective at its beginning. Each process keeps and changes its own part, and one whole tensor exists at a time.
     `model`: the policy, wrapped or not. `changes`: name of a parameter to what makes the whole new tensor of the whole
@@ -158,7 +158,7 @@ def whole_state(model: Any, dtypes: Mapping[str, torch.dtype], *, keep: bool) ->
 
 
 def _gathered(parameter: Any) -> AbstractContextManager[Any]:
-    """While it lasts, a parameter of ZeRO-3 is whole. Collective."""
+    """Gathers a parameter of ZeRO-3 for the block. Collective."""
     if not hasattr(parameter, "ds_id"):
         return nullcontext()
     if _is_whole(parameter):
@@ -209,7 +209,7 @@ def _release(parameter: Any) -> None:
 
 
 def _is_whole(parameter: Any) -> bool:
-    """Whether a parameter of ZeRO-3 is whole: its size keeps it so, or somebody gathered it."""
+    """Returns whether a parameter of ZeRO-3 is whole: its size keeps it so, or it is gathered."""
     from deepspeed.runtime.zero.partition_parameters import ZeroParamStatus
 
     whole: bool = parameter.ds_status == ZeroParamStatus.AVAILABLE

@@ -61,18 +61,18 @@ def connect(limit: float) -> None:
     except (torch.distributed.DistError, OSError) as error:
         raise ApartError(
             f"the {count()} processes of this run did not find each other within {limit:g} s: {error}. Start all of "
-            "them, and see to it that each one reaches MASTER_ADDR."
+            "them, and check that each one reaches MASTER_ADDR."
         ) from error
     atexit.register(watch.leave)
 
 
 def watched() -> Watch | None:
-    """What ends the processes together, None before they are connected."""
+    """Returns the watch that ends the processes together; None before they are connected."""
     return _connection.watch if _connection is not None else None
 
 
 def ending() -> bool:
-    """Whether the run ends because of one of the processes."""
+    """Returns whether the run ends because of one of the processes."""
     watch = watched()
     return watch is not None and (watch.suspected or watch.end is not None)
 
@@ -133,7 +133,7 @@ def _meet(what: str) -> Any:
 
 
 def _missed(text: str, what: str, limit: float) -> str:
-    """Says who did not come, from what torch says of it."""
+    """Names the ranks that did not connect, from torch's message."""
     match = MISSING.search(text)
     waited = f"while process {rank()} waited for {what}"
     if match is None and "imed out" not in text:

@@ -6,15 +6,15 @@ import os
 
 
 def rank() -> int:
-    """The number of this process, from 0."""
+    """Returns the number of this process, from 0."""
     return int(os.environ.get("RANK", "0"))
 
 
 def count() -> int:
-    """How many processes train together."""
+    """Returns how many processes train together."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def is_first() -> bool:
-    """Whether this is the process that writes and tells."""
+    """Returns whether this is the process that writes files and prints."""
     return rank() == 0

@@ -92,7 +92,7 @@ def join(sharding: Sharding | None, **options: Any) -> Any:
 
 
 def speaks_by_gloo(sharding: Sharding | None) -> bool:
-    """Whether this is DeepSpeed on a CPU.
+    """Returns whether this is DeepSpeed on a CPU.
 
     Told of a CPU, accelerate leaves DeepSpeed out; it finds by itself that there is no GPU, and is told how to speak.
     """
@@ -163,7 +163,7 @@ def _zero_stage() -> int:
 
 
 def _settings() -> dict[str, Any] | None:
-    """The file of DeepSpeed's settings, where one was named."""
+    """Returns the file of DeepSpeed's settings, where one was named."""
     file = os.environ.get(CONFIG_FILE, "none")
     if file == "none":
         return None

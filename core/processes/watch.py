@@ -165,8 +165,8 @@ class Watch:
                         new += self._reports[len([end for end in ends if end.rank == 0]) :]
                         continue
                     rank, peer = key.data, self._peers[key.data]
-                    said = _received(peer)
-                    pending[rank] += said
+                    received = _received(peer)
+                    pending[rank] += received
                     *lines, pending[rank] = pending[rank].split(b"\n")
                     for line in lines:
                         message = json.loads(line)
@@ -176,7 +176,7 @@ class Watch:
                             new.append(End(**message["end"]))
                         else:
                             return End(**message["end"])  # as it was decided
-                    if not said:
+                    if not received:
                         selector.unregister(peer)
                         if rank not in left and rank not in {end.rank for end in (*ends, *new)}:
                             new.append(_lost(rank, self._count))

@@ -67,7 +67,7 @@ def checkpoint_step(folder: Path) -> int:
 
 
 def last_checkpoint(run: RunDir, warned: Callable[[str], None] | None = None) -> Path | None:
-    """Returns the newest whole checkpoint of a run, or None, and tells of newer ones that are damaged."""
+    """Returns the newest whole checkpoint of a run, or None, and warns of newer ones that are damaged."""
     for checkpoint in _sealed(run.checkpoints):
         problem = damage(checkpoint)
         if not (checkpoint / COMPLETE).is_file():  # the run that is going on there removes it just now
@@ -109,7 +109,7 @@ def rewind(run: RunDir, step: int) -> None:
 
 
 def _sealed(folder: Path) -> list[Path]:
-    """The checkpoints that were complete once, the newest first."""
+    """Returns the checkpoints that were complete once, the newest first."""
     sealed = [checkpoint for checkpoint in folder.glob(NAMED) if (checkpoint / COMPLETE).is_file()]
     return sorted(sealed, key=checkpoint_step, reverse=True)
 

@@ -1,4 +1,4 @@
-"""Reads and writes what a person says of a run: tags, a note, and whether lists leave it out."""
+"""Reads and writes a person's labels of a run: tags, a note, and whether lists leave it out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONGEST_NOTE = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """What a person says of a run."""
+    """A person's labels of a run."""
 
     tags: tuple[str, ...] = ()  # words to find it by, each once
     note: str = ""  # a text, or ""

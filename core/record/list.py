@@ -23,7 +23,7 @@ SPENT = ("time/step", "time/held_out", "time/checkpoint")  # metrics that togeth
 
 @dataclass(frozen=True, slots=True)
 class RunLine:
-    """What the list says of one run."""
+    """One run in the list of runs."""
 
     path: Path  # the run directory
     # env, model: as configured; the model is "embedded" when none was named

@@ -178,7 +178,7 @@ def create_run_dir(path: Path, config: Mapping[str, Any], versions: Mapping[str,
 
 
 def is_run(folder: Path) -> bool:
-    """True for a run directory; a model's folder has a config.json too, but no versions.json."""
+    """Returns whether a folder is a run directory; a model's folder has a config.json too, but no versions.json."""
     try:
         return (folder / "config.json").is_file() and (folder / "versions.json").is_file()
     except OSError:  # a name that is too long for one, or a folder that is not ours to look into
@@ -236,7 +236,7 @@ def exclusive(run: RunDir) -> Iterator[Hold]:
 
 
 def in_use(run: RunDir) -> bool:
-    """True while a process runs in the directory, which need not be writable."""
+    """Returns whether a process runs in the directory, which need not be writable."""
     try:
         file = _opened_lock(run, "r")
     except FileNotFoundError:
@@ -322,7 +322,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 
 def _unfinished(path: Path) -> Path:
-    """Returns the name to write under, cleared of what a killed writer, or whoever made the directory, left there.
+    """Returns the name to write under, cleared of what a killed writer or the directory's creator left there.
 
     The name is always the same, so that nothing piles up; what is made there is made anew or not at all.
     """

@@ -34,7 +34,7 @@ def read_table(file: Path, choose: Callable[[Any], Sequence[str]]) -> Any:
         _refuse_large(opened, [name for name in names if pa.types.is_list(types[name])])
         folded = opened.read(columns=names).select(names)
     if sum(_unfolded(folded[name]) for name in texts) > MOST_BYTES:
-        raise ValueError(f"its texts have more than {MOST_BYTES:,} bytes, and no run writes so many.")
+        raise ValueError(f"its texts have more than {MOST_BYTES:,} bytes, more than any run writes.")
     return folded.cast(pa.schema([schema.field(name) for name in names]))
 
 
@@ -55,7 +55,7 @@ def _refuse_large(opened: Any, lists: Sequence[str]) -> None:
 
 
 def _unfolded(column: Any) -> int:
-    """How many bytes the texts of a column have that is read as a dictionary of them."""
+    """Returns how many bytes the texts of a column have that is read as a dictionary of them."""
     import pyarrow.compute as pc
 
     lengths = (pc.binary_length(chunk.dictionary).take(chunk.indices) for chunk in column.chunks)
@@ -87,7 +87,7 @@ _ANY = json.JSONDecoder()
 
 
 def _depth(value: Any) -> int:
-    """How many lists and objects stand in one another."""
+    """Returns how many lists and objects stand in one another."""
     depth = -1
     level: list[Any] = [[value]]
     while level:

@@ -26,7 +26,7 @@ LIBRARIES = (
 )
 
 TRL_ON_VLLM = "TRL currently supports vLLM versions"
-"""Begins what TRL warns of when it is imported beside a vLLM that it does not use and we do."""
+"""The beginning of TRL's warning about a vLLM that it does not support; it does not use vLLM here."""
 
 
 def installed_versions() -> dict[str, str]:

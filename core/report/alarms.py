@@ -58,7 +58,7 @@ class AlarmWatch:
     _hacking: HackingWatch = field(init=False)
     _guarded: Mapping[str, Watchdog] = field(init=False)
     _rows: deque[Mapping[str, Any]] = field(init=False)
-    _found: list[Alarm] = field(init=False, default_factory=list)
+    _alarms: list[Alarm] = field(init=False, default_factory=list)
     _failures: dict[str, _Failures] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -92,7 +92,7 @@ class AlarmWatch:
 
     def alarms(self, line: RunLine) -> list[Alarm]:
         self._up_to(None)
-        alarms = [*self._found, *_canary_alarms(self.metrics)]
+        alarms = [*self._alarms, *_canary_alarms(self.metrics)]
         for name, own in self._failures.items():
             who = "the environment" if name == ENVIRONMENT else f"reward '{name}'"
             text = f"{who} failed on {counted(own.count, 'rollout')}, first in step {own.step}: {own.reason}"
@@ -117,7 +117,7 @@ class AlarmWatch:
         self._add(step, kind, self._guarded[kind].look(step, looks))
 
     def _add(self, step: int, kind: str, texts: Sequence[str]) -> None:
-        self._found += [Alarm(step, kind, text) for text in texts]
+        self._alarms += [Alarm(step, kind, text) for text in texts]
 
 
 def is_steady(versions: object) -> bool:

@@ -200,7 +200,7 @@ def _alarms(alarms: Sequence[Alarm], *, report: bool) -> Iterator[str]:
         yield "No alarm and no canary."
         return
     yield from _table(
-        ("step", "kind", "what"), [(str(alarm.step), alarm.kind, _told(alarm)) for alarm in alarms[:MOST_ALARMS]]
+        ("step", "kind", "what"), [(str(alarm.step), alarm.kind, _alarm_text(alarm)) for alarm in alarms[:MOST_ALARMS]]
     )
     if len(alarms) > MOST_ALARMS:
         yield f"And {len(alarms) - MOST_ALARMS} more."
@@ -208,7 +208,7 @@ def _alarms(alarms: Sequence[Alarm], *, report: bool) -> Iterator[str]:
         yield f"The evidence is in {code(REPORT_FILE)}."
 
 
-def _told(alarm: Alarm) -> str:
+def _alarm_text(alarm: Alarm) -> str:
     if alarm.kind in UNQUOTED:
         return code(alarm.text)
     if alarm.kind == "failure":

@@ -82,7 +82,7 @@ def public_text(text: str) -> str:
 
 
 def _name(match: re.Match[str]) -> str:
-    """Returns the name that a path leads to: of its file, else of its last folder, but not of somebody's home."""
+    """Returns the name that a path leads to: of its file, else of its last folder, but not of a home folder."""
     folders, name = [part for part in re.split(r"[\\/]", match[1]) if part], match[2]
     if folders and folders[0].lower() in _HOMES and len([*folders, *filter(None, [name])]) <= 2:
         return "~"

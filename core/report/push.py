@@ -204,7 +204,7 @@ def _hub_base(run: RunDir) -> str | None:
 
 
 def _embedded(run: RunDir) -> bool:
-    """Whether a run began with the model that ships with the package, as that is."""
+    """Returns whether a run began with the model that ships with the package, as that is."""
     return not run.base.is_dir() and (read_json(run.config) or {}).get("model") is None
 
 

@@ -160,18 +160,18 @@ def _everything(runs: Sequence[_Read], room: float) -> list[PackedRollouts] | No
     """Packs everything with its tokens; None as soon as it takes more than there is room for."""
     packed: list[PackedRollouts] = []
     for run in runs:
-        one = pack_rollouts(
+        rollouts = pack_rollouts(
             run.scan,
             range(len(run.scan)),
             run.tokenizer,
             tokens=True,
             changes=run.changes,
             public=run.public,
-            room=room - sum(one.length for one in packed),
+            room=room - sum(rollouts.length for rollouts in packed),
         )
-        if one is None:
+        if rollouts is None:
             return None
-        packed.append(one)
+        packed.append(rollouts)
     return packed
 
 
@@ -252,7 +252,7 @@ def _advantage_of(run: RunDir, config: Mapping[str, Any], host: Host) -> Advanta
 
 
 def difference_summary(new: Sequence[str], difference: Difference) -> dict[str, Any]:
-    """Returns what the page says of the difference as a whole."""
+    """Returns the page's summary of the difference as a whole."""
     return {
         "rewards": list(new),
         "means": [difference.mean_old, difference.mean_new],

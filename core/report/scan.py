@@ -58,7 +58,7 @@ def recorded_steps(run: RunDir) -> Iterator[tuple[int, list[dict[str, Any]]]]:
 
 
 def is_failed(row: Mapping[str, Any], rewards: Iterable[str]) -> bool:
-    """True when the environment or a reward failed on a rollout."""
+    """Returns whether the environment or a reward failed on a rollout."""
     return row["finish_reason"] == "error" or any(row[OUTCOME + name] == "failure" for name in rewards)
 
 

@@ -27,7 +27,7 @@ def summary_of(
     metrics: Sequence[Mapping[str, Any]],
     alarms: Sequence[Alarm],
 ) -> dict[str, Any]:
-    """Returns what the page says of a run but for its rollouts."""
+    """Returns the page's data of a run, without its rollouts."""
     versions = versions if isinstance(versions, Mapping) else {}
     keys = dict.fromkeys(key for row in metrics for key in row if key != "step")
     return {
@@ -51,7 +51,7 @@ def summary_of(
 def rollouts_summary(
     scan: Scan, packed: PackedRollouts, cases: Mapping[str, Any], missing: str | None
 ) -> dict[str, Any]:
-    """Returns what the page says of the rollouts of a run; `missing` is why prompts are not as the model read them."""
+    """Returns the page's data of the rollouts of a run; `missing` is why prompts are not as the model read them."""
     return {
         "recorded": len(scan),
         "held": packed.count,

@@ -21,7 +21,7 @@ _OWN: ContextVar[torch.Generator | None] = ContextVar("grpo_draws", default=None
 
 @contextmanager
 def own_draws(seed: int) -> Iterator[None]:
-    """While it lasts, this thread draws the seeds of engines from a generator of its own, beside torch's global one."""
+    """Lets this thread draw the seeds of engines in the block from a generator of its own, not torch's global one."""
     token = _OWN.set(torch.Generator().manual_seed(seed))
     try:
         yield

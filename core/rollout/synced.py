@@ -71,7 +71,7 @@ class SyncedRollouts:
         return done, metrics
 
     def _sampled_anywhere(self, sample: Callable[[Rollouts], T], model: Any, metrics: dict[str, float]) -> T:
-        """Samples, and once more where the engine lost its weights; what ends it on one process ends it on all."""
+        """Samples, and again if the engine lost its weights; an error on one process ends it on all."""
         generator = draws()
         state = generator.get_state()
         done, error = self._tried(sample)

@@ -21,7 +21,7 @@ def faulty_anywhere(error: Exception | None, what: str) -> bool:
     Raises:
         Exception: the error of this process, or that of another one, where it is another than a `SyncFault`.
     """
-    outcomes = gathered((isinstance(error, SyncFault), None if error is None else _told(error)), what)
+    outcomes = gathered((isinstance(error, SyncFault), None if error is None else _message(error)), what)
     fatal = [text for fault, text in outcomes if text is not None and not fault]
     if error is not None and not isinstance(error, SyncFault):
         raise error
@@ -36,13 +36,13 @@ def end_together(error: Exception | None, what: str) -> None:
     Raises:
         Exception: the error of this process, or that of another one.
     """
-    texts = [text for text in gathered(None if error is None else _told(error), what) if text is not None]
+    texts = [text for text in gathered(None if error is None else _message(error), what) if text is not None]
     if error is not None:
         raise error
     if texts:
         raise RunError(texts[0])
 
 
-def _told(error: Exception) -> str:
+def _message(error: Exception) -> str:
     text = " ".join(str(error).split())
     return text if isinstance(error, RunError) else f"{type(error).__name__} in process {rank()}: {text}"

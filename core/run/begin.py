@@ -145,7 +145,7 @@ def held(run_dir: RunDir) -> AbstractContextManager[Hold | None]:
 
 
 def versions_of(plan: Plan, host: Host) -> dict[str, Any]:
-    """What scores and gradients depend on: library versions, locked plugins, a hash of the training rows."""
+    """Returns what scores and gradients depend on: library versions, locked plugins, a hash of the training rows."""
     bound: list[BoundEnv | BoundReward | BoundVerifier | BoundLoss | BoundAdvantage | BoundSampler | BoundAgent] = [
         *(part.env for part in plan.envs),
         *plan.rewards,

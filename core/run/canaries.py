@@ -38,7 +38,7 @@ from grpo.plugins.errors import RunError
 from grpo.plugins.rubric import parts
 
 FAILED = "failure"
-Said = float | str | None  # a score, an abstention, or FAILED
+CanaryScore = float | str | None  # a score, an abstention, or FAILED
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Look:
     metrics: Mapping[str, float]  # `canaries/NAME/...` to a share
     warnings: Sequence[str]  # in words, for people
     stop: str | None  # why the run has to end, or None
-    said: Sequence[Said]  # what each canary got: a score, None for an abstention, or "failure"
+    scores: Sequence[CanaryScore]  # what each canary got: a score, None for an abstention, or "failure"
 
 
 @dataclass(slots=True)
@@ -75,7 +75,7 @@ class CanaryWatch:
         tolerance: float,
         share: float,
         patience: int,
-        baseline: Sequence[Said] | None = None,
+        baseline: Sequence[CanaryScore] | None = None,
     ) -> None:
         self._canaries = canaries
         self._tolerance = tolerance
@@ -107,7 +107,7 @@ class CanaryWatch:
                 plugin.wrong_looks = 0
                 continue
             plugin.wrong_looks += 1
-            warning = self._told(plugin, surprises, scores, reasons, step)
+            warning = self._drift_message(plugin, surprises, scores, reasons, step)
             if plugin.wrong_looks > self._patience:
                 stop = stop or f"{warning} It was so {plugin.wrong_looks} times in a row. Fix it, then resume the run."
             else:
@@ -115,8 +115,8 @@ class CanaryWatch:
                 warnings.append(f"{warning} The run stops if it is so {left} more times in a row.")
         return Look(metrics, warnings, stop, scores)
 
-    def _scored(self, scorer: Scorer) -> tuple[list[Said], dict[int, str]]:
-        scores: list[Said] = [None] * len(self._canaries)
+    def _scored(self, scorer: Scorer) -> tuple[list[CanaryScore], dict[int, str]]:
+        scores: list[CanaryScore] = [None] * len(self._canaries)
         reasons: dict[int, str] = {}
         for key, plugin in self._plugins.items():
             completions = [self._canaries[index].completion for index in plugin.indices]
@@ -127,11 +127,11 @@ class CanaryWatch:
             else:
                 outcomes += scorer.judge(completions, only=[owner])[key[1]]
             for index, result in zip(plugin.indices, outcomes, strict=True):
-                scores[index] = _said(result)
+                scores[index] = _score_of(result)
                 reasons[index] = result.reason or ""
         return scores, reasons
 
-    def _shares(self, plugin: _Plugin, values: Sequence[Said]) -> dict[str, float]:
+    def _shares(self, plugin: _Plugin, values: Sequence[CanaryScore]) -> dict[str, float]:
         """Returns the four shares; one of nothing is left out."""
         due = {index: self._canaries[index].expect for index in plugin.indices}
         scores = [score for score in due.values() if score is not None]
@@ -149,19 +149,19 @@ class CanaryWatch:
         }
         return {what: share for what, share in shares.items() if share is not None}
 
-    def _paid_more(self, index: int, score: Said) -> bool:
+    def _paid_more(self, index: int, score: CanaryScore) -> bool:
         expect = self._canaries[index].expect
         return isinstance(score, float) and (expect is None or score > expect + self._tolerance)
 
-    def _paid_less(self, index: int, score: Said) -> bool:
+    def _paid_less(self, index: int, score: CanaryScore) -> bool:
         expect = self._canaries[index].expect
         return expect is not None and (score is None or (isinstance(score, float) and score < expect - self._tolerance))
 
-    def _as_expected(self, index: int, score: Said) -> bool:
+    def _as_expected(self, index: int, score: CanaryScore) -> bool:
         return score != FAILED and not self._paid_more(index, score) and not self._paid_less(index, score)
 
-    def _is_wrong(self, index: int, score: Said) -> bool:
-        """True for a failure, and for what is neither as it should be nor as it was at the start."""
+    def _is_wrong(self, index: int, score: CanaryScore) -> bool:
+        """Returns whether a canary failed, or scored neither as it should nor as it did at the start."""
         if score == FAILED or self.baseline is None:
             return score == FAILED
         before = self.baseline[index]
@@ -169,7 +169,7 @@ class CanaryWatch:
             return not self._as_expected(index, score) and abs(score - before) > self._tolerance
         return not self._as_expected(index, score) and score != before
 
-    def _known_weaknesses(self, plugin: _Plugin, scores: Sequence[Said]) -> list[str]:
+    def _known_weaknesses(self, plugin: _Plugin, scores: Sequence[CanaryScore]) -> list[str]:
         wrong = [i for i in plugin.indices if scores[i] != FAILED and not self._as_expected(i, scores[i])]
         if not wrong:
             return []
@@ -179,8 +179,13 @@ class CanaryWatch:
             f"{example.where} should {_words(example.expect)}, and it {_did(scores[wrong[0]])}. Drift counts from here."
         ]
 
-    def _told(
-        self, plugin: _Plugin, wrong: Sequence[int], scores: Sequence[Said], reasons: Mapping[int, str], step: int
+    def _drift_message(
+        self,
+        plugin: _Plugin,
+        wrong: Sequence[int],
+        scores: Sequence[CanaryScore],
+        reasons: Mapping[int, str],
+        step: int,
     ) -> str:
         example = self._canaries[wrong[0]]
         did = f"it {_did(scores[wrong[0]])}" + (f" ({reasons[wrong[0]]})" if scores[wrong[0]] == FAILED else "")
@@ -230,7 +235,7 @@ class RunCanaries(Part):
         self._scoring.tell_failures("a plugin failed on a canary.")
         stops = gathered(look.stop, "the look at the canaries")
         if first and is_first():
-            write_json(self._run_dir.canaries, {"fingerprint": fingerprint(self._canaries), "scores": look.said})
+            write_json(self._run_dir.canaries, {"fingerprint": fingerprint(self._canaries), "scores": look.scores})
         for warning in look.warnings:
             self._progress.warned(warning)
         stop = next((text for text in stops if text is not None), None)
@@ -247,7 +252,7 @@ def fingerprint(canaries: Sequence[Canary]) -> str:
     return hashlib.sha256(json.dumps(written, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _said(result: Outcome | Judgement) -> Said:
+def _score_of(result: Outcome | Judgement) -> CanaryScore:
     if result.kind == "failure":
         return FAILED
     if isinstance(result, Outcome):
@@ -259,5 +264,5 @@ def _words(expect: float | None) -> str:
     return "get no score" if expect is None else f"score {expect:g}"
 
 
-def _did(score: Said) -> str:
+def _did(score: CanaryScore) -> str:
     return "failed" if score == FAILED else "gave no score" if score is None else f"scored {score:g}"

@@ -163,7 +163,7 @@ def explained(run_dir: RunDir) -> Iterator[None]:
 
 
 def asked_for(error: BaseException) -> bool:
-    """Whether a run ends because somebody wanted it to, and told this process or another."""
+    """Returns whether a run ends because a user asked this process or another one to stop."""
     return isinstance(error, KeyboardInterrupt) or (isinstance(error, PeerEnded) and error.end.code == INTERRUPTED)
 
 

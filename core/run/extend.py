@@ -47,6 +47,6 @@ def longer_notes(before: RunConfig, plan: Plan, done: int) -> Iterator[str]:
         elif part.env.spec.dataset is None:
             differs.append(f"env '{part.name}' goes on with its {len(part.train)} episodes and makes no others")
     if before.rollout.ahead:
-        differs.append(f"the batch of step {done + 1} is sampled after step {done}, not beside what came before it")
+        differs.append(f"the batch of step {done + 1} is sampled after step {done}, not ahead of it")
     if differs:
-        yield f"{'; '.join(differs)}. In all else the run is one of {steps} steps from the beginning."
+        yield f"{'; '.join(differs)}. Otherwise it is the same as a run that was started with {steps} steps."

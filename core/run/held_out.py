@@ -61,7 +61,7 @@ class HeldOut:
         self._plan = plan
         self._tokenizer = tokenizer
         self._judge = judge
-        self._told = on_measured
+        self._on_measured = on_measured
         self._so_far = so_far
         self._agents = agents
         self._params = SamplingParams(
@@ -91,12 +91,12 @@ class HeldOut:
             if several:
                 estimate = proportion(right, asked[part.name])
                 metrics[f"{PREFIX}{part.name}/{HELD_OUT}"] = estimate.mean
-                self._told(step, estimate, part.name)
+                self._on_measured(step, estimate, part.name)
         if not parts:
             return {}
         accuracy = proportion(every, [question for part in parts for question in asked[part.name]])
         if not several:
-            self._told(step, accuracy, "")
+            self._on_measured(step, accuracy, "")
         return {
             HELD_OUT: accuracy.mean,
             HELD_OUT_LOW: accuracy.low,
@@ -120,7 +120,7 @@ class HeldOut:
         return on_batch
 
     def _right(self, part: RunEnv, rollouts: SyncedRollouts, on_batch: Callable[[int], None]) -> list[bool | None]:
-        """Whether the greedy answers to an environment's held-out episodes are right; the processes share them."""
+        """Judges the greedy answers to an environment's held-out episodes, which the processes share."""
         config = self._plan.config
         mine = part.held_out[rank() :: count()]
         batch_size = config.rollout.batch_size or self._plan.batch_size

@@ -173,7 +173,7 @@ def _execute(
     hold: Hold | None,
     checkpoint: Path | None,
 ) -> RunSummary:
-    """Trains, and leaves the run directory saying how the run ended."""
+    """Trains, and records in the run directory how the run ended."""
     step = checkpoint_step(checkpoint) if checkpoint else 0
     try:
         with endings.explained(run_dir):

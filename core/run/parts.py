@@ -92,7 +92,7 @@ class Parts(Part):
             self._recorder.trained(step, rows)
 
     def unsaved(self) -> bool:
-        """Whether a checkpoint is wanted at once, because the run directory was removed."""
+        """Returns whether a checkpoint is wanted at once, because the run directory was removed."""
         return self._restorer is not None and self._restorer.unsaved()
 
     def close(self) -> None:

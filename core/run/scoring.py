@@ -45,7 +45,7 @@ class Scoring(Part):
         self._first_row = plan.batch_size // count() * rank()
         self._rewards = {part.name for reward in plan.rewards for part in parts(reward)}
         self._warned = warned
-        self._told: set[str | tuple[str, str]] = set()
+        self._reported: set[str | tuple[str, str]] = set()
         self._state: ProcessState | None = None  # when the batch that is scored next was begun
         self._stop_share = plan.config.failures.stop_share
         self._fault: str | None = None
@@ -84,7 +84,7 @@ class Scoring(Part):
         return outcomes
 
     def judge(self, completions: Sequence[Completion]) -> list[bool | None]:
-        """Says of each completion whether it is right, None where nobody knows."""
+        """Returns for each completion whether it is right, None where that is undecided."""
         with _kept_random_numbers():
             right = right_by_env(self.scorer, self._envs, completions, self._look_for_faults)
         self.tell_failures()
@@ -114,17 +114,17 @@ class Scoring(Part):
     def tell_failures(self, what: str | None = None) -> None:
         """Tells once of what plugins failed on, took long to import or changed."""
         for name, traceback in list(self.scorer.first_failure.items()):  # calls for the next batch may add to it
-            if name not in self._told:
-                self._told.add(name)
+            if name not in self._reported:
+                self._reported.add(name)
                 kind = REWARD_FAILED if name in self._rewards else VERIFIER_FAILED
                 self._warned(f"{what or kind}\n{traceback}")
         for name, note in self.scorer.slow_imports.items():
-            if (name, "import") not in self._told:
-                self._told.add((name, "import"))
+            if (name, "import") not in self._reported:
+                self._reported.add((name, "import"))
                 self._warned(note)
-        new = [name for name in self.scorer.changed if name not in self._told]
+        new = [name for name in self.scorer.changed if name not in self._reported]
         if new:
-            self._told |= {*new}
+            self._reported |= {*new}
             self._warned(CHANGED.format(", ".join(new)))
 
 

@@ -66,11 +66,12 @@ class Caller:
             last = first + len(values)
             results += self._read(values, rows[first:last], share, completions[first:last])
             if len(values) < wanted:  # without an error it was a StopIteration; called again, it has a traceback
-                call, one, row = self.plugin.call, completions[last], rows[last]
-                value, error, seconds = self._retried(call, one, pause, error, share)
-                results.append(
-                    self.read(value, row, seconds, one.turns) if error is None else self.raised(error, row, seconds)
-                )
+                call, completion, row = self.plugin.call, completions[last], rows[last]
+                value, error, seconds = self._retried(call, completion, pause, error, share)
+                if error is None:
+                    results.append(self.read(value, row, seconds, completion.turns))
+                else:
+                    results.append(self.raised(error, row, seconds))
             elif error is not None:  # Ctrl-C after the last call
                 raise error
             size = max(1, min(2 * size, int(_TOGETHER / max(share, 1e-9))))
@@ -121,7 +122,8 @@ class Caller:
         if usual is not None:
             return [*usual]
         return [
-            self.read(value, row, seconds, one.turns) for value, row, one in zip(values, rows, completions, strict=True)
+            self.read(value, row, seconds, completion.turns)
+            for value, row, completion in zip(values, rows, completions, strict=True)
         ]
 
     def imported(self, module: str, seconds: float) -> None:

@@ -172,7 +172,7 @@ class Reader:
 
 
 def _turns_problem(turns: Any, count: int) -> str | None:
-    """Says why these are no scores of so many turns, or returns None when they are."""
+    """Returns why values are not the scores of so many turns, or None when they are."""
     if not isinstance(turns, Sequence) or isinstance(turns, str | bytes):
         return f"its Scored has turns that are a {type(turns).__name__}; they are a list of numbers."
     if len(turns) != count:
@@ -206,7 +206,7 @@ def _without_dimensions(value: Any) -> Any:
 
 
 def _is_finite(value: SupportsFloat) -> bool:
-    """Whether a number is a finite float; one too large for that is not, and one of a plugin's own may raise."""
+    """Returns whether a number is a finite float; False too for one that is too large, or that raises."""
     try:
         return math.isfinite(float(value))
     except Exception:

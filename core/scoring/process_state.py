@@ -109,7 +109,7 @@ def _set_deterministic(how: tuple[bool, bool]) -> None:
 
 
 def _autocast() -> tuple[Any, ...]:
-    """Whether autocast is on and to which type, on each kind of device, and how many of its blocks are open."""
+    """Returns whether autocast is on and to which type, on each kind of device, and how many of its blocks are open."""
     torch = sys.modules["torch"]
     torch.autocast_increment_nesting()  # it can only be read by changing it
     depth = torch.autocast_decrement_nesting()
@@ -157,7 +157,7 @@ def _set_variables(values: dict[str, str | None]) -> None:
 
 
 def _errors() -> list[Any]:
-    """The filters that make errors of warnings; others are left to libraries, which add some when they are imported."""
+    """Returns the filters that make errors of warnings; libraries add others when they are imported."""
     return [entry for entry in warnings.filters if entry[0] == "error"]
 
 

@@ -17,7 +17,7 @@ from grpo.plugins.errors import DatasetError, UsageError
 
 
 def is_recorded(source: Path) -> bool:
-    """True for a folder, which should be a run, and for a Parquet file."""
+    """Returns whether a path is a folder, which should be a run, or a Parquet file."""
     return source.is_dir() or source.suffix == ".parquet"
 
 

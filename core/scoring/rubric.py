@@ -54,7 +54,7 @@ class RubricBatch:
     def __init__(self, root: Node, rows: Sequence[int]) -> None:
         self._nodes = root.nodes()
         self._rows = rows
-        self._found: dict[str, list[Outcome | None]] = {node.name: [None] * len(rows) for node in self._nodes}
+        self._outcomes: dict[str, list[Outcome | None]] = {node.name: [None] * len(rows) for node in self._nodes}
 
     def wanted(self, wave: int) -> dict[str, Sequence[int]]:
         """Returns component name to the indices of the completions that it is to score in a wave."""
@@ -62,7 +62,7 @@ class RubricBatch:
         for node in self._nodes:
             if not node.children and node.last == wave:
                 every = range(len(self._rows))
-                outcomes = self._found[node.name]
+                outcomes = self._outcomes[node.name]
                 wanted[node.name] = [index for index in every if outcomes[index] is None] if node.guards else every
         return {name: indices for name, indices in wanted.items() if indices}
 
@@ -70,9 +70,9 @@ class RubricBatch:
         """Takes the outcomes of a wave: component name to indices and outcomes."""
         for name, (indices, outcomes) in results.items():
             if len(indices) == len(self._rows):
-                self._found[name] = list(outcomes)
+                self._outcomes[name] = list(outcomes)
                 continue
-            own = self._found[name]
+            own = self._outcomes[name]
             for index, outcome in zip(indices, outcomes, strict=True):
                 own[index] = outcome
         for node in reversed(self._nodes):
@@ -85,15 +85,15 @@ class RubricBatch:
     def outcomes(self) -> dict[str, list[Outcome]]:
         """Returns name to outcomes, the rubric's own first."""
         return {
-            name: [outcome for outcome in outcomes if outcome is not None] for name, outcomes in self._found.items()
+            name: [outcome for outcome in outcomes if outcome is not None] for name, outcomes in self._outcomes.items()
         }
 
     def _stop(self, node: Node) -> None:
         """Settles the completions that a gate before a component did not let through."""
-        outcomes = self._found[node.name]
+        outcomes = self._outcomes[node.name]
         for gate in node.guards:
             assert gate.term is not None
-            for index, outcome in enumerate(self._found[gate.name]):
+            for index, outcome in enumerate(self._outcomes[gate.name]):
                 assert outcome is not None
                 if outcomes[index] is None and not opens(gate.term, _value(outcome)):
                     reason = (
@@ -104,9 +104,9 @@ class RubricBatch:
     def _total(self, node: Node) -> None:
         spec, reader = node.bound.spec, Reader(node.bound)
         assert isinstance(spec, RubricSpec)
-        shares, own = terms(spec), self._found[node.name]
+        shares, own = terms(spec), self._outcomes[node.name]
         # Where the rubric itself is not stopped, each of its components was called or stopped by now.
-        columns = cast(list[list[Outcome]], [self._found[child.name] for child in node.children])
+        columns = cast(list[list[Outcome]], [self._outcomes[child.name] for child in node.children])
         weights, (low, high) = [share.weight for share in shares], reach(spec.combine, shares)
         gates = [(number, share) for number, share in enumerate(shares) if share.gate]
         summed = spec.combine == "sum"

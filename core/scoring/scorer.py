@@ -268,7 +268,7 @@ def _first_imports(caller: Caller) -> Iterator[None]:
 
 
 def _keeper(failures: dict[str, str], name: str) -> Callable[[str, BaseException | None], None]:
-    """Returns a function that keeps the first text that it is told."""
+    """Returns a function that keeps the first text that it is called with."""
 
     def keep(text: str, error: BaseException | None) -> None:
         failures.setdefault(name, text)

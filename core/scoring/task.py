@@ -103,7 +103,7 @@ class Task:
             self.indices = [index for index in self.indices if self._rows[index] not in rows]
 
     def abandon(self) -> None:
-        """Settles every completion that still waits, without a report: nobody will read the results."""
+        """Settles every completion that still waits, without a report: the results are not read."""
         waiting = [index for index in self.indices if self.open(index)]
         self.settle(waiting, [self.caller.reader.failure("its batch was given up.", self.row(i)) for i in waiting])
 

@@ -1,4 +1,4 @@
-"""Keeps the warnings of libraries off the screen: a retry or a long text is no news, and what fails is told in a line.
+"""Keeps the warnings of libraries off the screen: retries and long texts are no news, and a failure gets one line.
 
 What a user has set is left as it is.
 """

@@ -45,5 +45,5 @@ def without_secrets(text: str, mark: str) -> str:
 
 
 def names_secret(name: str) -> bool:
-    """True for what is named like a secret: an option, a header, a variable."""
+    """Returns whether an option, a header or a variable is named like a secret."""
     return _SECRET_NAME.search(name) is not None

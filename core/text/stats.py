@@ -25,12 +25,12 @@ class Estimate:
 
 
 def proportion(right: Sequence[bool | None], questions: Sequence[Hashable] | None = None) -> Estimate:
-    """Share of True among the values that are not None, with the interval of `share_of`."""
+    """Returns the share of True among the values that are not None, with the interval of `share_of`."""
     return share_of([None if value is None else float(value) for value in right], questions)
 
 
 def share_of(values: Sequence[float | None], questions: Sequence[Hashable] | None = None) -> Estimate:
-    """Mean of values between 0 and 1 with a Wilson score interval at the effective sample size.
+    """Returns the mean of values between 0 and 1 with a Wilson score interval at the effective sample size.
 
     Values of one question are not independent: several samples of it, or the same question in several rows. With N
     values of variance v, n_q of them of question q, and m = sum n_q^2 / N, the effective sample size is
@@ -60,7 +60,7 @@ def share_of(values: Sequence[float | None], questions: Sequence[Hashable] | Non
 
 
 def mean_of(values: Sequence[float | None], questions: Sequence[Hashable] | None = None) -> Estimate:
-    """Mean of the values that are not None, with its normal interval; `questions` are those of `share_of`.
+    """Returns the mean of the values that are not None, with its normal interval; `questions` are those of `share_of`.
 
     Where a question comes twice, the standard error has the design effect of `share_of`, and the interval is Student's.
     """

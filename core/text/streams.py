@@ -1,4 +1,4 @@
-"""Defines text streams that outlive their readers: a closed pipe, terminal or full disk ends nobody who prints."""
+"""Defines text streams that outlive their readers: printing to a closed pipe or a full disk ends no process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DROPPED = "\n(more than 1 MiB was printed: what plugins print here from now on i
 
 
 class LastingStream(io.TextIOBase):
-    """Writes to another stream until that fails; from then on what is written is dropped, and nobody is told twice.
+    """Writes to another stream until that fails; from then on what is written is dropped, with one warning.
 
     `lost`: told once why it cannot be written.
     """
@@ -94,12 +94,12 @@ class LimitedStream(LastingStream):
 
 @contextmanager
 def lasting_output(lost: str) -> Iterator[None]:
-    """Puts lasting streams in the places of stdout and stderr; the latter is told `lost` when the former ends."""
+    """Puts lasting streams in the places of stdout and stderr; writes `lost` to the latter when the former ends."""
     out, err = sys.stdout, sys.stderr
     lasting = LastingStream(err)
     sys.stderr = lasting
     sys.stdout = LastingStream(
-        out, lambda reason: _tell(lasting, f"warning: the output cannot be written any more: {reason}. {lost}\n")
+        out, lambda reason: _write(lasting, f"warning: the output cannot be written any more: {reason}. {lost}\n")
     )
     try:
         yield
@@ -121,7 +121,7 @@ def limited_prints() -> Iterator[None]:
 
 
 def open_standard_streams() -> None:
-    """Opens those of stdin, stdout and stderr that whoever started this process had closed.
+    """Opens stdin, stdout and stderr if the parent process had closed them.
 
     Else the next file that is opened gets the number of one of them, and a stray print goes into a checkpoint.
     """
@@ -138,7 +138,7 @@ def open_standard_streams() -> None:
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
 
 
-def _tell(stream: LastingStream, text: str) -> None:
+def _write(stream: LastingStream, text: str) -> None:
     stream.write(text)
     stream.flush()
 

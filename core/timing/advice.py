@@ -40,7 +40,7 @@ def idle_processors() -> float:
 def advise(
     times: Timeline, config: Settings, rewards: Sequence[BoundReward], workers: int, idle: float
 ) -> list[Advice]:
-    """Returns what is worth changing, the largest gain first; `workers` score, `idle` processors nothing used."""
+    """Returns worthwhile changes, the largest gain first; `workers`: that score, `idle`: unused processors."""
     if not times.total:
         return []
     advice = [*_less_often(times, config), *_inline(times, rewards, workers), *_overlapped(times, config, idle)]
@@ -48,7 +48,7 @@ def advise(
 
 
 def _less_often(times: Timeline, config: Settings) -> Iterator[Advice]:
-    """What is done every so many steps may be done less often."""
+    """Advises to do less often what is done every so many steps and takes long."""
     steps = config.train.steps
     kinds: list[tuple[str, int | None, Callable[[int], str], int]] = [
         (HELD_OUT, config.evaluation.every, lambda every: f"--eval-every {every}", steps),
@@ -66,7 +66,7 @@ def _less_often(times: Timeline, config: Settings) -> Iterator[Advice]:
 
 
 def _inline(times: Timeline, rewards: Sequence[BoundReward], workers: int) -> Iterator[Advice]:
-    """Rewards that run in the trainer's own thread, one completion after the other, could run in processes."""
+    """Advises to run rewards in processes that run one by one in the trainer's own thread."""
     for reward in rewards:
         spec = reward.spec
         spent = min(times.calls.get(reward.name, 0.0), times.parts[SCORING])
@@ -79,7 +79,7 @@ def _inline(times: Timeline, rewards: Sequence[BoundReward], workers: int) -> It
 
 
 def _overlapped(times: Timeline, config: Settings, idle: float) -> Iterator[Advice]:
-    """What servers sample while the policy trains costs no time of its own, where each has its processors."""
+    """Advises to sample ahead: beside an update it costs no time where server and trainer have their own processors."""
     if config.rollout.backend != "vllm-server" or config.rollout.ahead:
         return
     here = any(urlsplit(url).hostname in LOOPBACK for url in config.rollout.server_url.split(","))

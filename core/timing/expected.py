@@ -127,7 +127,7 @@ def _like(config: RunConfig, runs: Path) -> tuple[Path | None, list[Mapping[str,
 
 
 def _alike(wanted: Mapping[str, Any], recorded: Mapping[str, Any]) -> bool:
-    """True where every setting that was named, and that a step's time depends on, is the recorded one."""
+    """Returns whether every setting that was named, and that a step's time depends on, is the recorded one."""
     for name, value in wanted.items():
         if name in FREE or value in (None, "auto"):  # what a run decides for itself
             continue

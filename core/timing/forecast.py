@@ -85,7 +85,7 @@ class Forecast:
 
 
 def is_due(step: int, steps: int) -> bool:
-    """Whether a forecast is made after a step: twice early, and a few times more."""
+    """Returns whether a forecast is made after a step: twice early, and a few times more."""
     return step in (FIRST_TIME, SECOND_TIME) or (step > SECOND_TIME and step % max(1, steps // REPEATS) == 0)
 
 

@@ -49,7 +49,7 @@ class Timeline:
         return ", ".join(f"{share:.0%} {part}" for share, part in shares if share >= SHOWN)
 
     def tokens(self) -> str:
-        """Returns what became of the tokens, as one line; "" where nothing is worth a word."""
+        """Returns what became of the tokens, as one line; "" where there is nothing to say."""
         parts = [f"{self.speed:,.0f} sampled a second"] if self.speed else []
         parts += [f"{self.idle:.0%} without signal"] if self.idle >= SHOWN else []
         parts += [f"{self.padding:.0%} of the update is padding"] if self.padding >= SHOWN else []
@@ -85,5 +85,5 @@ def _sum(rows: Sequence[Mapping[str, Any]], name: str) -> float:
 
 
 def _mean(rows: Sequence[Mapping[str, Any]], name: str) -> float:
-    """The mean of the rows that have a figure, 0 where none has."""
+    """Returns the mean of a figure over the rows that have it, 0 where none has."""
     return mean([row[name] for row in rows if row.get(name) is not None] or [0.0])

@@ -199,7 +199,7 @@ def _attribute(metric: str) -> str:
 
 
 def _figures(row: Mapping[str, Any]) -> dict[str, float]:
-    """The metrics that are numbers; those of rewards and times of calls may be many and come last."""
+    """Returns the metrics that are numbers; those of rewards and times of calls may be many and come last."""
     known = [
         (name, float(value))
         for name, value in row.items()
@@ -210,7 +210,7 @@ def _figures(row: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _make(tracer: Any, span: Span, parent: Any = None) -> None:
-    """Makes a span and those inside; the root has no parent, also where somebody else's span is open."""
+    """Makes a span and those inside; the root has no parent, even inside another program's open span."""
     context = trace.set_span_in_context(trace.INVALID_SPAN if parent is None else parent)
     made = tracer.start_span(span.name, context=context, start_time=span.start, attributes=span.attributes)
     for part in span.parts:
@@ -230,28 +230,28 @@ class _Exporter(SpanExporter):  # type: ignore[misc]  # OpenTelemetry is not ins
         # draws; these are drawn from none.
         self._inner._client._compute_backoff = lambda retry: 2.0**retry
         self._reason = ""
-        self._told = False
+        self._reported = False
         self._closed = threading.Lock()
         EXPORT_LOG.addFilter(_kept)
 
     def export(self, spans: Sequence[Any]) -> Any:
-        _here.said = ""
+        _here.message = ""
         try:
             result = self._inner.export(spans)
         except Exception as error:
             self._reason = self._reason or f"{type(error).__name__}: {error}"
             return SpanExportResult.FAILURE
         finally:
-            message, _here.said = _here.said, None
+            message, _here.message = _here.message, None
         if result is not SpanExportResult.SUCCESS:
             self._reason = self._reason or message or "no reason was given"
         return result
 
     def lost(self) -> str:
-        """Returns why spans were lost, once; "" where none was or it was told."""
-        if self._told or not self._reason:
+        """Returns why spans were lost, once; "" where none was, or it was returned before."""
+        if self._reported or not self._reason:
             return ""
-        self._told = True
+        self._reported = True
         return self._reason
 
     def give_up(self, reason: str) -> None:
@@ -282,7 +282,7 @@ class _Ids(IdGenerator):  # type: ignore[misc]  # OpenTelemetry is not installed
 
 def _kept(record: logging.LogRecord) -> bool:
     """Keeps what our exporter logs for the one warning, and lets pass what others log."""
-    if getattr(_here, "said", None) is None:
+    if getattr(_here, "message", None) is None:
         return True
-    _here.said = record.getMessage()
+    _here.message = record.getMessage()
     return False

@@ -84,7 +84,7 @@ class LossCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
     """Tells the loss of every supervised step, and ends the warm-up when the run is to stop."""
 
     def __init__(self, on_loss: Callable[[int, float], None], stop: StopRequest) -> None:
-        self._told = on_loss
+        self._on_loss = on_loss
         self._stop = stop
 
     def on_step_end(
@@ -99,7 +99,7 @@ class LossCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
     ) -> None:
         refuse_broken_update(state.global_step, logs or {}, "supervised step")
         if state.is_world_process_zero and logs and "loss" in logs:
-            self._told(state.global_step, float(logs["loss"]))
+            self._on_loss(state.global_step, float(logs["loss"]))
 
 
 def refuse_broken_update(step: int, logs: Mapping[str, Any], what: str = "step") -> None:

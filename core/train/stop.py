@@ -72,7 +72,7 @@ class StopRequest:
             self._finishing = False
 
     def over(self) -> None:
-        """The run is over and on record: a stop of it is nothing any more."""
+        """Notes that the run is over and recorded; a stop has no effect any more."""
         self._over = True
 
     def ask(self) -> bool:
@@ -94,7 +94,7 @@ class StopRequest:
 
 
 def ask_all() -> None:
-    """Asks whoever listens outside the main thread for a stop, as a signal would."""
+    """Asks the listeners outside the main thread for a stop, as a signal would."""
     for request, thread in list(_elsewhere.items()):
         if request.ask():
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(KeyboardInterrupt))

@@ -161,7 +161,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         pack_for = model.config.get_text_config().hidden_size if packs else None
         ours = LogProbs(pack_for, self.args.per_device_train_batch_size, self.accelerator.autocast)
         self._logps: Callable[[Any, Tensors], torch.Tensor] = ours if self._own_head else self._trl_logps
-        self._seen: torch.Tensor | None = None  # log-probabilities of TRL's own loss
+        self._loss_logps: torch.Tensor | None = None  # log-probabilities of TRL's own loss
         self._offload = Offload() if plan.config.train.checkpointing == "offload" else None
         self._loss = PolicyLoss(
             plan.loss,
@@ -218,7 +218,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         return self._passes % self._plan.accumulation
 
     def rewind(self) -> None:
-        """Back to the first micro batch of the step, whose completions are sampled anew."""
+        """Returns to the first micro batch of the step, whose completions are sampled anew."""
         self.model.zero_grad()
         self._report.clear()
         self._update.clear()
@@ -242,7 +242,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         return self._micro[self.done]
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
-        """One micro batch; after the last one of a step, nothing is sampled from its weights any more."""
+        """Trains on a micro batch; after the last one of a step, nothing is sampled from its weights any more."""
         if self._step_began is None:
             self._step_began = time.perf_counter()
             if self._save_began is not None:  # it is made whole by now
@@ -260,7 +260,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
     def compute_loss(
         self, model: Any, inputs: Tensors, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> torch.Tensor:
-        """The loss of a micro batch; the first pass over it is compared with whoever sampled it."""
+        """Returns the loss of a micro batch; the first pass over it is compared with its sampler."""
         if self._both_passes is not None:
             # Not before: what `training_step` begins with, sampling, has other faster layers.
             self._both_passes.enter_context(faster_layers(model))
@@ -272,8 +272,8 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
                 rows, worth = inputs[ROWS][value.part.kept], value.part.tensors["advantages"]
             else:
                 loss = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
-                assert self._seen is not None
-                logps, sampled, mask = self._seen, inputs["sampling_per_token_logps"], counted(inputs)
+                assert self._loss_logps is not None
+                logps, sampled, mask = self._loss_logps, inputs["sampling_per_token_logps"], counted(inputs)
                 rows, worth = inputs[ROWS], inputs["advantages"]
         if self._first_pass:
             self._tokens.add(rows, logps, sampled, mask, worth)
@@ -330,7 +330,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
 
     def _get_per_token_logps_and_entropies(self, *arguments: Any, **options: Any) -> Any:
         result = super()._get_per_token_logps_and_entropies(*arguments, **options)
-        self._seen = result[0].detach()
+        self._loss_logps = result[0].detach()
         return result
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
@@ -374,7 +374,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         """Makes the batch of these episodes and deals it out to micro batches."""
         collected = self._collector.collect(episodes, self.step, again=self._doubted)
         self._doubted = False
-        self.prompts.seen(collected.batch)
+        self.prompts.note_batch(collected.batch)
         self._staleness = collected.staleness
         self.state.num_input_tokens_seen += collected.tokens
         self._report.add({**collected.metrics, "num_tokens": self.state.num_input_tokens_seen})
@@ -397,7 +397,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
 
     @contextmanager
     def _as_it_samples(self) -> Iterator[Any]:
-        """The policy, unwrapped; with its weights whole where it samples itself."""
+        """Yields the unwrapped policy, with whole weights where it samples itself."""
         if not self.rollouts.exact:
             yield self._unwrapped()
             return
@@ -415,17 +415,17 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
 
     @contextmanager
     def _computing(self, version: Any) -> Iterator[Any]:
-        """A frozen copy of the policy, in the arithmetic of training."""
+        """Yields a frozen copy of the policy, in the arithmetic of training."""
         with self.accelerator.autocast():
             yield version
 
     def _probed(self, tensors: Tensors) -> torch.Tensor:
-        """The policy's log-probabilities of rollouts, as it is between two steps."""
+        """Returns the policy's log-probabilities of rollouts, as it is between two steps."""
         with evaluating(self.model):
             return self._logps(self.model, tensors)
 
     def _apart_again(self) -> torch.Tensor:
-        """How far training and sampling are apart, [micro batches, 3], when the step is computed without dropout."""
+        """Returns how far training and sampling are apart without dropout, [micro batches, 3]."""
         batches = self._micro or []
         again = [(self._probed(batch), batch["sampling_per_token_logps"], counted(batch)) for batch in batches]
         return torch.cat([difference_sums(*each) for each in again])
@@ -459,7 +459,7 @@ def grpo_config(plan: Plan, output_dir: Path) -> GRPOConfig:
 
 
 def _inner(policy: Any) -> Any:
-    """The model of transformers inside of an adapter."""
+    """Returns the model of transformers inside of an adapter."""
     return policy.get_base_model() if hasattr(policy, "peft_config") else policy
 
 
@@ -475,7 +475,7 @@ def _restore_numbered_cpus() -> None:
 
 
 def _named_reward(name: str) -> Callable[..., list[float]]:
-    """A function that carries a reward's name to TRL, which scores nothing here."""
+    """Returns a function that carries a reward's name to TRL, which scores nothing here."""
 
     def scored_elsewhere(**_: Any) -> list[float]:
         raise AssertionError("a Collector scores for PolicyTrainer")

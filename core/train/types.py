@@ -77,11 +77,11 @@ class Sampler(Protocol):
         ...
 
     def ahead(self, step: int, episodes_of: EpisodesOf) -> Mapping[str, float]:
-        """The batch of a step is about to train: those of later ones may be sampled meanwhile. Returns metrics."""
+        """Samples batches of later steps while the batch of a step trains. Returns metrics."""
         ...
 
     def settle(self, step: int) -> Mapping[str, float]:
-        """The weights are about to change: nothing is sampled from them when this returns. Returns metrics."""
+        """Waits until nothing is sampled from the weights any more, which are about to change. Returns metrics."""
         ...
 
     def save(self, checkpoint: Path) -> None:

@@ -42,8 +42,8 @@ class WatchedFolder:
         return self._path.name if is_run(self._path) else None
 
     def lines(self) -> list[dict[str, Any]]:
-        """Returns what the list says of each run, oldest first, as JSON has it."""
-        return [_told(line) for line in list_runs(self._path)]
+        """Returns the list's row of each run, oldest first, as JSON can hold it."""
+        return [_run_as_json(line) for line in list_runs(self._path)]
 
     def watched(self, names: Sequence[str]) -> WatchedRuns:
         """Returns what a page of some runs holds.
@@ -104,6 +104,6 @@ class WatchedFolder:
         return RunDir(path)
 
 
-def _told(line: RunLine) -> dict[str, Any]:
+def _run_as_json(line: RunLine) -> dict[str, Any]:
     values = {key: None if value != value else value for key, value in asdict(line).items()}  # JSON has no NaN
     return {**values, "path": str(line.path), "name": line.path.name, **asdict(read_labels(RunDir(line.path)))}

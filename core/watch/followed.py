@@ -155,7 +155,7 @@ class FollowedRun:
         return line
 
     def _goes_on(self, metrics: Metrics, steps: Sequence[int]) -> bool:
-        """True where what was read still stands, as it does not after `--resume`."""
+        """Returns whether what was read still stands, as it does not after `--resume`."""
         reading = self._reading
         known = len(reading.metrics)
         if known > len(metrics) or (known and json.dumps(reading.metrics[-1]) != json.dumps(metrics[known - 1])):

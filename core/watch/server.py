@@ -69,7 +69,7 @@ class WatchServer(HttpServer):
 
     @property
     def link(self) -> str:
-        """The address to open; whoever has it may do what this server does."""
+        """The address to open; it grants all that this server does."""
         start = f"http://{LOOPBACK}:{self.port}/{self.secret}/"
         return start if self.folder.alone is None else f"{start}report?run={quote(self.folder.alone, safe='')}"
 

@@ -47,7 +47,7 @@ def read_hub(name: str, subset: str | None, split: str) -> StoredRows:
 
 
 def _explain(name: str, error: Exception) -> str:
-    """One line on why a dataset of the hub cannot be loaded, and what to do."""
+    """Returns one line on why a dataset of the hub cannot be loaded, and what to do."""
     if isinstance(error, NotReached):
         remedy = "Give a file as dataset=FILE.jsonl or .parquet, or use dataset=embedded."
         return f"the hub's dataset '{name}' cannot be loaded: {error} {remedy}"

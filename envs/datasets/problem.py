@@ -41,7 +41,7 @@ class Problem:
         return _ANNOTATION.sub("", work).strip()
 
     def row(self) -> dict[str, Any]:
-        """The columns that rewards and verifiers read."""
+        """Returns the columns that rewards and verifiers read."""
         return {**self.extra, "question": self.question, "answer": self.answer, "solution": self.solution}
 
 

@@ -192,7 +192,7 @@ def _problem(rng: random.Random, level: _Level) -> dict[str, str]:
 
 
 def _chain(rng: random.Random, level: _Level, steps: int) -> dict[str, str] | None:
-    """One problem of `steps` steps, or None when the numbers drawn leave no way on."""
+    """Returns a problem of `steps` steps, or None when the numbers drawn leave no way on."""
     world = _pick(rng, _WORLDS)
     words = _cast(rng)
     value = _between(rng, level.start)
@@ -218,7 +218,7 @@ def _chain(rng: random.Random, level: _Level, steps: int) -> dict[str, str] | No
 
 
 def _operand(rng: random.Random, level: _Level, form: _Form, value: int) -> int | None:
-    """A second number for `form` that keeps the result whole, at least 2 and within the level."""
+    """Returns a second number for `form` that keeps the result whole, at least 2 and within the level."""
     low, high = level.added if form.op in "+-" else level.factor
     fitting = [n for n in range(low, high + 1) if _fits(form.op, value, n, level.highest)]
     return _pick(rng, fitting) if fitting else None
@@ -243,7 +243,7 @@ def _calculate(op: str, left: int, right: int) -> int:
 
 
 def _cast(rng: random.Random) -> dict[str, str]:
-    """The words of one problem: two different people, an object, a movement."""
+    """Returns the words of one problem: two different people, an object, a movement."""
     name, (they_capital, they, them) = _pick(rng, _PEOPLE)
     friend = _pick(rng, [person for person, _ in _PEOPLE if person != name])
     go, goes, units = _pick(rng, _MOVES)

@@ -29,12 +29,12 @@ def serve(handle: Callable[[Any], Any]) -> None:
         try:
             line = json.dumps({"value": handle(request)})
         except BaseException as error:
-            line = json.dumps({"raised": _told(error)})
+            line = json.dumps({"raised": _described(error)})
         signal.setitimer(signal.ITIMER_PROF, 0)
         os.write(replies, line.encode() + b"\n")
 
 
-def _told(error: BaseException) -> str:
+def _described(error: BaseException) -> str:
     try:
         text = " ".join(str(error)[: 10 * _SHOWN].split())
     except Exception:  # an exception that cannot be shown

@@ -84,6 +84,6 @@ class NumberGame(gymnasium.Env[str, str]):
                 guess = low + int(luck.random() * (high - low + 1))
                 guesses.append(guess)
                 if guess == number:
-                    return [str(one) for one in guesses]
+                    return [str(guess) for guess in guesses]
                 low, high = (guess + 1, high) if guess < number else (low, guess - 1)
         return [str(number)]

@@ -1,4 +1,4 @@
-"""Decides whether an episode reached its goal, by how it ended and what it was paid; None where nobody knows."""
+"""Decides whether an episode reached its goal, by how it ended and its reward; None where that is unknown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Goal = Literal["paid", "ends", "lasts", "unknown"]
 
 
 def reached(goal: Goal | None, rewards: Sequence[float], *, ended: bool, cut: bool) -> bool | None:
-    """Returns whether the goal was reached, None where nobody knows.
+    """Returns whether the goal was reached, None where that is unknown.
 
     `goal`: what success is: "paid" (it terminates with a reward above 0), "ends" (it terminates), "lasts" (its own time
     limit is reached), "unknown" (no episode says), or None where nobody has written it down. `cut`: the environment's

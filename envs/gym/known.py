@@ -1,4 +1,4 @@
-"""Lists what a policy has to be told about well-known environments: rules and words for actions."""
+"""Lists what a policy needs to know of well-known environments: rules and words for actions."""
 
 from __future__ import annotations
 

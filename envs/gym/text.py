@@ -36,7 +36,7 @@ def written(env: Any, observation: Any, fields: Sequence[str] = ()) -> str:
     if isinstance(observation, Mapping):
         parts = dict(observation)
         if hasattr(env, "agent_view_size") and "image" in parts:
-            parts["image"] = _seen(parts["image"])
+            parts["image"] = _grid_text(parts["image"])
             parts = {{"image": "in sight"}.get(name, name): value for name, value in parts.items()}
             parts["direction"] = ("east", "south", "west", "north")[int(parts["direction"])]
         return "\n".join(f"{name}: {_value(value)}" for name, value in parts.items())
@@ -68,7 +68,7 @@ def _number(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _seen(image: Any) -> str:
+def _grid_text(image: Any) -> str:
     """Lists what stands in minigrid's egocentric grid `[x, y, (object, colour, state)]`, the nearest first."""
     from minigrid.core.constants import IDX_TO_COLOR, IDX_TO_OBJECT
 

@@ -189,7 +189,7 @@ class IsolatedEnv(gymnasium.Env[str, str]):
 
 
 def _computed(number: int) -> float:
-    """Returns the seconds of processor time that a process has used; 0 where that is not told."""
+    """Returns the seconds of processor time that a process has used; 0 where that is unknown."""
     try:
         fields = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
     except OSError:

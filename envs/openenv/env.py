@@ -76,7 +76,7 @@ def action_field(url: str, wanted: str | None) -> Field:
 
 
 def _type(field: Any, named: Mapping[str, Any]) -> str:
-    """The JSON type of a field's schema, which may name a schema of `$defs` (an enumeration) or offer several."""
+    """Returns the JSON type of a field's schema, which may refer to `$defs` (an enumeration) or offer several types."""
     kinds = [field, *field.get("anyOf", ())]
     kinds = [named[kind["$ref"].rpartition("/")[2]] if "$ref" in kind else kind for kind in kinds]
     return next((str(kind["type"]) for kind in kinds if "type" in kind), "object")
@@ -145,7 +145,7 @@ class RemoteEnv(gymnasium.Env[str, str]):
         self._connection.close()
 
     def _fields(self, completion: str) -> dict[str, Any] | None:
-        """The fields of the action that a completion is, or None."""
+        """Returns the fields of the action that a completion is, or None."""
         tagged = _TAG.findall(completion)
         text = (tagged[-1][1] if tagged else completion).strip()
         try:

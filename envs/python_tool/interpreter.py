@@ -35,16 +35,16 @@ class Interpreter:
     shown: int  # characters of what it printed
 
     def run(self, program: str) -> str:
-        """Runs a program and returns what the policy is told of it; TransientError for trouble of the sandbox."""
+        """Runs a program and returns the policy's observation; TransientError for trouble of the sandbox."""
         limits = Limits(cpu_seconds=self.seconds, wall_seconds=2 * self.seconds + 1, memory_bytes=self.memory)
         job = Job(program, limits=limits)
         for _ in range(_TRIES):
             (result,) = run_jobs([job], self.sandbox)
             if not result.trouble:
-                return self._told(result)
+                return self._observation(result)
         raise TransientError(f"the sandbox '{self.sandbox}' failed {_TRIES} times: {result.outcome} {result.reason}")
 
-    def _told(self, result: JobResult) -> str:
+    def _observation(self, result: JobResult) -> str:
         printed = self._short(result.stdout)
         if result.outcome == "exited" and result.exit_code == 0:
             return printed or "(the program printed nothing)"

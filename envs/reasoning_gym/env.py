@@ -64,7 +64,7 @@ class Items:
     def ask(
         self, answer: str, index: int, *, as_published: bool = False, sandbox: str = "", seconds: float = SECONDS
     ) -> Reply:
-        """Returns what the grader says of an answer, as `guest.handle` does, or raises TransientError."""
+        """Returns the grader's result for an answer, as `guest.handle` does, or raises TransientError."""
         entry, known = self.entry(index), self.known(index)
         works = _HARMLESS if known is None else (known,)
         return graders(sandbox, seconds).ask(

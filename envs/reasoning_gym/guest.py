@@ -231,10 +231,10 @@ def _clauses(formula: Any, *, negated: bool) -> frozenset[Clause] | None:
 
     def clauses(part: Any, negated: bool) -> frozenset[Clause] | None:
         if (id(part), negated) not in known:
-            known[id(part), negated] = found(part, negated)
+            known[id(part), negated] = computed(part, negated)
         return known[id(part), negated]
 
-    def found(part: Any, negated: bool) -> frozenset[Clause] | None:
+    def computed(part: Any, negated: bool) -> frozenset[Clause] | None:
         operation, left, right = part.operator, part.left, part.right
         if operation is None:
             return frozenset({frozenset({(left, not negated)})})

@@ -152,7 +152,7 @@ def _first(row: Mapping[Any, Any], names: Sequence[str], taken: set[str | None],
     """Returns the first column of known names, in the row's own letters, whose value fits; else ""."""
     for known in names:
         outer, dot, inner = known.partition(".")
-        name = outer if outer in row else next((one for one in row if str(one).lower() == outer.lower()), None)
+        name = outer if outer in row else next((column for column in row if str(column).lower() == outer.lower()), None)
         if dot and isinstance(row.get(name), Mapping) and inner in row[name] and name not in taken:
             return f"{name}.{inner}"
         if not dot and name is not None and name not in taken and fits(row[name]):

@@ -20,7 +20,7 @@ from grpo.envs.graders.remote import PROCESS, Graders, runner
 from grpo.envs.own_numbers import SEEDS, OwnNumbers
 from grpo.envs.text.spaces import AnyText
 from grpo.envs.textarena import guest
-from grpo.envs.textarena.guest import said_by
+from grpo.envs.textarena.guest import output_of
 from grpo.plugins.errors import OptionError, TransientError
 
 _MEMORY = 2**30  # of a process with the library
@@ -133,7 +133,7 @@ class ArenaGame(gymnasium.Env[str, str]):
         start = seed if seed is not None else int(self.np_random.integers(SEEDS))
         with self._numbers.used(start):
             self._game.reset(num_players=1, seed=start)
-            observation = said_by(self._game)
+            observation = output_of(self._game)
         self._begun = pickle.dumps(self._game, protocol=5)
         self._how = self._held()
         self._moves = []

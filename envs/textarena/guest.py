@@ -29,7 +29,7 @@ def handle(request: tuple[bytes, Any, Sequence[str]]) -> dict[str, Any]:
     for move in moves:
         with contextlib.redirect_stdout(io.StringIO()):
             ended, _ = game.step(action=move)
-        observation = said_by(game)
+        observation = output_of(game)
     return outcome_of(game, bool(ended), observation)
 
 
@@ -51,7 +51,7 @@ def outcome_of(game: Any, ended: bool, observation: str) -> dict[str, Any]:
     }
 
 
-def said_by(game: Any) -> str:
+def output_of(game: Any) -> str:
     """Returns what a game said to the player since it was asked last."""
     import textarena
 

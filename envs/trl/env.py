@@ -76,7 +76,7 @@ class ToolEnv(gymnasium.Env[str, str]):
         return prompt[-1]["content"], {"prompt": prompt, "row": columns}
 
     def _taken(self, row: dict[str, Any]) -> dict[str, Any]:
-        """What `reset` takes of a row that no dataset holds."""
+        """Returns what `reset` takes of a row that no dataset holds."""
         parameters = inspect.signature(self._inner.reset).parameters.values()
         takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
         names = {parameter.name for parameter in parameters}

@@ -54,7 +54,7 @@ _OVERWHELMED = (ProcessEnded, TookTooLong, *OVERWHELMED)
 
 
 def _by_the_text(error: Exception) -> bool:
-    """Returns whether what ended the work may be the text: nobody killed it, and it was not just waiting."""
+    """Returns whether the text may have ended the work: it was not killed, and was not just waiting."""
     if isinstance(error, TookTooLong):
         return error.busy
     return not isinstance(error, ProcessEnded) or error.by_itself

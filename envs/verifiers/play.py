@@ -72,7 +72,7 @@ class PolicyRollout:
             response_stops=[stop for kind, stop in stops if kind is Response],
             request_interceptors=discover_decorated(task, "intercept"),
         )
-        self._said: list[Any] = []
+        self._history: list[Any] = []
         self._pending: list[Any] = []
         self._began = 0.0
 
@@ -112,10 +112,10 @@ class PolicyRollout:
 
         if await self._session.refused():
             return False
-        asked = Request(messages=[*self._said, *self._pending], tools=self.trace.tools or None)
+        asked = Request(messages=[*self._history, *self._pending], tools=self.trace.tools or None)
         request, records, stopped = await self._session.rewrite_request(asked)
         self.trace.request_rewrites.extend(records)
-        self._pending = list(request.messages[len(self._said) :])
+        self._pending = list(request.messages[len(self._history) :])
         self._began = time.time()
         if stopped is not None:
             self.trace.stop(stopped)
@@ -144,11 +144,11 @@ class PolicyRollout:
         made = {"id": "policy", "model": "policy", "created": int(self._began)}
         response = Response(message=message, finish_reason=reason, **made)
         _, _, stopped = await self._session.rewrite_response(response)  # stops look at it; none may rewrite it here
-        prompt = [*self._said, *self._pending]
+        prompt = [*self._history, *self._pending]
         node = graph.prepare_turn(self.trace, prompt, self.trace.tools or None).commit(response)
         span = TimeSpan(start=self._began, end=time.time())
         self.trace.calls.append(ModelCall(node=node, model="policy", finish_reason=reason, time=span))
-        self._said, self._pending = [*prompt, message], []
+        self._history, self._pending = [*prompt, message], []
         if stopped is not None:
             self.trace.stop(stopped)
 

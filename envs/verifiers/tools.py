@@ -109,7 +109,7 @@ class SharedTools:
 
     @property
     def schemas(self) -> list[dict[str, Any]]:
-        """What the policy is told of them; raises what setting them up raises."""
+        """The schemas that the policy gets; raises what setting the tools up raises."""
         self._opened()
         return self._box.schemas
 

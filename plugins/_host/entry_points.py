@@ -57,7 +57,7 @@ def declared(group: str) -> Iterator[list[Entry]]:
         elif hasattr(finder, "find_distributions"):
             from importlib.metadata import DistributionFinder
 
-            yield from _told(finder.find_distributions(DistributionFinder.Context()), group)
+            yield from _from_metadata(finder.find_distributions(DistributionFinder.Context()), group)
 
 
 def _declared_in(place: str, group: str) -> Iterator[list[Entry]]:
@@ -65,7 +65,7 @@ def _declared_in(place: str, group: str) -> Iterator[list[Entry]]:
     if place.lower().endswith(".egg") or os.path.isfile(place):
         from importlib.metadata import DistributionFinder
 
-        yield from _told(PathFinder.find_distributions(DistributionFinder.Context(path=[place])), group)
+        yield from _from_metadata(PathFinder.find_distributions(DistributionFinder.Context(path=[place])), group)
         return
     try:
         names = os.listdir(place or ".")
@@ -80,7 +80,7 @@ def _declared_in(place: str, group: str) -> Iterator[list[Entry]]:
                 if entries is None:
                     from importlib.metadata import Distribution
 
-                    yield from _told([Distribution.at(folder)], group)
+                    yield from _from_metadata([Distribution.at(folder)], group)
                 elif entries:
                     yield entries
 
@@ -112,7 +112,7 @@ def _loaded(module: str, attribute: str) -> object:
     return functools.reduce(getattr, attribute.split("."), target) if attribute else target
 
 
-def _told(distributions: Iterable[Distribution], group: str) -> Iterator[list[Entry]]:
+def _from_metadata(distributions: Iterable[Distribution], group: str) -> Iterator[list[Entry]]:
     """Yields the entries that `importlib.metadata` reads."""
     for distribution in distributions:
         text = distribution.read_text("entry_points.txt") or ""

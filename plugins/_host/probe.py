@@ -211,7 +211,7 @@ def _tell(line: str) -> None:
 
 
 def _fault(child: int, status: int | None, output: list[str], limit: float) -> str | None:
-    """Returns what to say of a try: "" when the entry was loaded, None when nothing can be said."""
+    """Returns why a try failed: "" when the entry was loaded, None when that is unknown."""
     if f"{LOADED} {child}" in output:
         return ""
     if BEGAN not in output:  # this machine starts no process, or not with this interpreter's path

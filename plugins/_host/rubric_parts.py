@@ -26,14 +26,14 @@ def with_components(known: Registration, find: Find, inside: tuple[str, ...] = (
     if not isinstance(spec, RubricSpec) or spec.complete:
         return known
     try:
-        parts = [_found(known, component, find, inside) for component in spec.components]
+        parts = [_resolved(known, component, find, inside) for component in spec.components]
         return replace(known, spec=completed(spec, parts))
     except (UsageError, SpecError) as error:
         text = str(error)
         raise UsageError(text if text.startswith("rubric ") else f"rubric '{spec.name}': {text}") from error
 
 
-def _found(rubric: Registration, component: Component, find: Find, inside: tuple[str, ...]) -> Component:
+def _resolved(rubric: Registration, component: Component, find: Find, inside: tuple[str, ...]) -> Component:
     reward = component.reward
     if isinstance(reward, RewardSpec):
         inner = with_components(replace(rubric, spec=reward), find, inside)
@@ -54,12 +54,12 @@ def _found(rubric: Registration, component: Component, find: Find, inside: tuple
     if place in inside:
         raise UsageError(f"rubric '{known.spec.name}' contains itself. Break the circle.")
     known = with_components(known, find, (*inside, place))
-    found = _reward(known)
+    spec = _reward(known)
     return replace(
         component,
-        reward=found,
-        name=component.name or text.alias or found.name,
-        options=checked_options(found, known.distribution, {**text.options, **given}),
+        reward=spec,
+        name=component.name or text.alias or spec.name,
+        options=checked_options(spec, known.distribution, {**text.options, **given}),
         timeout=component.timeout if text.timeout is None else text.timeout,
         distribution=known.distribution,
     )

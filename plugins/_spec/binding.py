@@ -273,27 +273,27 @@ class BoundSampler:
     def name(self) -> str:
         return self.spec.name
 
-    def choose(self, seen: RowsSeen) -> list[int]:
+    def choose(self, history: RowsSeen) -> list[int]:
         """Returns the rows that it chooses. Raises PluginError."""
         who = f"sampler '{self.name}' of {self.distribution}"
         try:
-            chosen = self.spec.function(seen, **self.options)
+            chosen = self.spec.function(history, **self.options)
         except Exception as error:
             raise PluginError(f"{who} raised {type(error).__name__}: {error}. Its author must fix it.") from error
-        if fault := choice_fault(chosen, seen, fewer=self.spec.fewer):
+        if fault := choice_fault(chosen, history, fewer=self.spec.fewer):
             raise PluginError(f"{who} {fault}. Its author must fix it.")
         return [int(row) for row in chosen]
 
 
-def choice_fault(chosen: Any, seen: RowsSeen, *, fewer: bool) -> str:
+def choice_fault(chosen: Any, history: RowsSeen, *, fewer: bool) -> str:
     """Returns why rows cannot be what a sampler chose, or ""."""
     if not isinstance(chosen, Sequence) or not all(isinstance(row, int) for row in chosen):
         return f"returned {str(chosen)[:60]!r}, which is not a list of row numbers"
-    if outside := [row for row in chosen if not 0 <= row < seen.rows]:
-        return f"chose row {outside[0]} of rows 0 to {seen.rows - 1}"
-    if len({*chosen}) < len(chosen) or not seen.taken.isdisjoint(chosen):
+    if outside := [row for row in chosen if not 0 <= row < history.rows]:
+        return f"chose row {outside[0]} of rows 0 to {history.rows - 1}"
+    if len({*chosen}) < len(chosen) or not history.taken.isdisjoint(chosen):
         return "chose a row twice in one step"
-    most = min(seen.count, seen.rows - len(seen.taken))
+    most = min(history.count, history.rows - len(history.taken))
     if fewer:
         return (
             f"chose {len(chosen)} rows where 1 to {most} are wanted" if not min(1, most) <= len(chosen) <= most else ""

@@ -62,7 +62,7 @@ def phones(lines: Sequence[str]) -> list[str]:
 
 
 def _is_made_up(digits: str) -> bool:
-    """True for the digits that stand for any number: 123-456-7890, 555-555-5555, 000 0000."""
+    """Returns whether digits only stand for a number: 123-456-7890, 555-555-5555, 000 0000."""
     own = digits[-10:] if len(digits) > 10 else digits
     return len(set(own)) == 1 or own in "12345678901234567890" or own in "0123456789" * 2
 

@@ -74,7 +74,7 @@ def read_letter(completion: str) -> Letter:
 
 
 def _greeting(opening: str) -> str:
-    """A first line up to its punctuation; that of a "Hello," alone, or between two greetings, does not end it."""
+    """Returns a first line up to its punctuation, except that after "Hello" alone or between two greetings."""
     hail = _HAIL.match(opening)
     end = _end(opening, hail.end() if hail else 0)
     while another := _ANOTHER.match(opening, end):
@@ -114,7 +114,7 @@ def _signature(lines: list[str]) -> tuple[str, ...]:
 
 
 def _last(lines: list[str], wanted: Callable[[str], bool], *, after_blank: bool = False) -> int | None:
-    """The index of the last line that is wanted, with or without emphasis; `after_blank`: that opens a paragraph."""
+    """Returns the index of the last wanted line, also in emphasis; `after_blank`: one that opens a paragraph."""
     for index in range(len(lines) - 1, -1, -1):
         if (wanted(lines[index].strip()) or wanted(lines[index].strip(_EMPHASIS))) and (
             not after_blank or (index > 0 and not lines[index - 1].strip())

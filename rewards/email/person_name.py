@@ -62,7 +62,7 @@ def names(full: str) -> frozenset[str]:
 
 
 def names_only(greeting: str, full: str) -> bool:
-    """True when a greeting names the person of that full name, by any telling part of it, and nobody else."""
+    """Returns whether a greeting names the person of that full name, by any telling part of it, and nobody else."""
     telling = _spellings(names(full))
     own = telling | _spellings(_own(full))
     initials = {name[0] for name in own}
@@ -73,7 +73,7 @@ def names_only(greeting: str, full: str) -> bool:
 
 
 def mentions(text: str, full: str) -> bool:
-    """True when a text holds a telling part of the full name anywhere."""
+    """Returns whether a text holds a telling part of the full name anywhere."""
     return bool(_spellings(names(full)) & _spellings(word.removesuffix("'s") for word in _words(text)))
 
 

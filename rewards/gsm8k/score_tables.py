@@ -89,14 +89,14 @@ def solution_text(completion: str, table: Table, eos: str) -> str | None:
 
 
 def score_tags(completion: str, table: Table) -> float:
-    """0.5 per tag that occurs exactly once, the table's penalty per tag that does not."""
+    """Gives 0.5 per tag that occurs exactly once, the table's penalty per tag that does not."""
     tags = (OPEN_WORKING, CLOSE_WORKING, OPEN_SOLUTION, CLOSE_SOLUTION)
     wanted = tags if TABLES[table].opening else tags[1:]
     return sum(0.5 if completion.count(tag) == 1 else TABLES[table].wrong_tag for tag in wanted)
 
 
 def score_answer(completion: str, gold: str, table: Table, eos: str) -> float:
-    """The table's score for the text of the block against the gold text: equal, nearly equal as a ratio, or neither."""
+    """Returns the table's score for the block's text beside the gold: equal, nearly equal as a ratio, or neither."""
     paid = TABLES[table]
     guess = solution_text(completion, table, eos)
     if guess is None:
@@ -115,7 +115,7 @@ def score_answer(completion: str, gold: str, table: Table, eos: str) -> float:
 
 
 def score_number(completion: str, gold: str, table: Table) -> float:
-    """The table's score for the first run of digits after the first `<SOLUTION>`, as a float, against the gold's."""
+    """Returns the table's score for the first digits after the first `<SOLUTION>`, as a float, beside the gold's."""
     paid = TABLES[table]
     start = completion.find(OPEN_SOLUTION)
     match = paid.digits.search(completion, start + len(OPEN_SOLUTION)) if start >= 0 else None

@@ -90,7 +90,7 @@ async def ask(endpoint: Endpoint, messages: Sequence[Message], schema: dict[str,
 
 
 async def lock_of(name: str) -> asyncio.Lock:
-    """Returns the lock of that name on this loop; the same one for as long as somebody holds it."""
+    """Returns the lock of that name on this loop; the same one as long as it is held."""
     locks = (await _here()).locks
     lock = locks.get(name)
     if lock is None:

@@ -34,7 +34,7 @@ _BETWEEN = (". ", "? ", "! ", "\n")
 
 
 def _form(head: str, tail: str) -> re.Pattern[str]:
-    """A number with its noun, which is kept, and what follows it up to the end of the sentence, which is not."""
+    """Returns a pattern of a number with its noun, which is kept, and the rest of the sentence, which is not."""
     return lazy_pattern(rf"({head})({tail}){_END}", re.IGNORECASE)
 
 
@@ -198,13 +198,13 @@ def without_parts(text: str) -> str:
 
 
 def _without_compounds(sentence: str) -> str:
-    """Without "210-page" and the like, where the sentence has another number."""
+    """Removes "210-page" and the like, where the sentence has another number."""
     text = _COMPOUND.sub(lambda match: " " * len(match[0]), sentence)
     return text if any(map(str.isdigit, text)) else sentence
 
 
 def _without_work(match: re.Match[str]) -> str:
-    """A number without the calculation or the parts behind it in brackets, where these come to the number."""
+    """Returns a number without the calculation or the parts behind it in brackets, where these come to the number."""
     stated = Fraction(match["said"].replace(",", ""))
     sides = [_value(side) for side in match["sum"].split("=")]
     calculated = None not in sides and stated in sides and _SIGN.search(match["sum"])
@@ -216,7 +216,7 @@ def _without_work(match: re.Match[str]) -> str:
 
 
 def _value(text: str) -> Fraction | None:
-    """The value of a sum of products of plain numbers, or None for anything else."""
+    """Returns the value of a sum of products of plain numbers, or None for anything else."""
     parts = _SIGN.split(text)
     terms = [_TERM.fullmatch(part) for part in parts[::2]]
     if None in terms:

@@ -209,25 +209,25 @@ def gold_numbers(answer: object) -> tuple[Number, ...]:
 
 
 def names_none(content: str) -> bool:
-    """True for a marked answer that holds a number and states none: "> 72", "not 72", "72 or something else"."""
+    """Returns whether a marked answer holds a number and states none: "> 72", "not 72", "72 or something else"."""
     content = plain_text(content.strip())
     return SUSPECT.search(content) is not None and (_vague(content) or _stated(content, terms=True) == ())
 
 
 def is_right(answer: Answer | None, *golds: Number) -> bool:
-    """True when the answer states one of the gold numbers and no other number; exact, without tolerance."""
+    """Returns whether the answer states one of the gold numbers and no other number; exact, without tolerance."""
     if answer is None or not answer.numbers:
         return False
     return any(all(distance(number, gold) == 0 for number in answer.numbers) for gold in golds)
 
 
 def _unmarked(text: str, *, terms: bool) -> Answer | None:
-    """What a text without an explicit form states."""
+    """Returns what a text without an explicit form states."""
     return _cued(text, terms=terms) or _counted(text) or _last_sentence(text, terms=terms) or _in_words(text)
 
 
 def _explicit(text: str, *, terms: bool = False) -> Answer | None:
-    """The last explicit form that is not blank, or what takes it back; no number where a blank one ends the text."""
+    """Returns the last explicit form that is not blank, or what takes it back; none where a blank one ends the text."""
     after, empty = len(text), False
     for mark in reversed(list(_MARK.finditer(text))):
         form, content = _content(text, mark, after)
@@ -254,23 +254,23 @@ def _explicit(text: str, *, terms: bool = False) -> Answer | None:
 
 
 def _end_of(text: str, mark: re.Match[str], content: str) -> int:
-    """Where a marked answer ends."""
+    """Returns where a marked answer ends."""
     return mark.end() if mark["hash"] else text.find(content, mark.end()) + len(content)
 
 
 def _is_guess(content: str, number: Number) -> bool:
-    """True for a marked number that is only near the answer; decimals and percents are rounded with good reason."""
+    """Returns whether a marked number is only near the answer; decimals and percents are rounded with good reason."""
     return number.factor == number.value.denominator == 1 and guessed(content, number.start, number.end)
 
 
 def _guess_leads(content: str) -> bool:
-    """True for a line "about 72", which is an answer and no heading."""
+    """Returns whether a line is "about 72", which is an answer and no heading."""
     first = next(numbers_in(content[:_LONGEST]), None)
     return first is not None and _is_guess(content, first)
 
 
 def _boxes_before(text: str, end: int) -> Iterator[Number]:
-    """The numbers of the boxes before one that nothing but commas and joining words part from it."""
+    """Returns the numbers of the boxes before one that nothing but commas and joining words part from it."""
     while match := _BOX_BEFORE.search(text, max(0, end - _REACH), end):
         number = read_number(match[1], units=True)
         if number is None:
@@ -280,7 +280,7 @@ def _boxes_before(text: str, end: int) -> Iterator[Number]:
 
 
 def _vague(content: str) -> bool:
-    """True for a question, a bound, and a number that something is still to be done with: "twice 36"."""
+    """Returns whether a text is a question, a bound, or a number to compute with: "twice 36"."""
     if _QUESTION.search(content) or _BOUND.match(content):
         return True
     return _UNDONE.fullmatch(content) is not None and _spoken(content) is None
@@ -303,7 +303,7 @@ def _content(text: str, mark: re.Match[str], after: int) -> tuple[Form, str]:
 
 
 def _cued(text: str, *, terms: bool) -> Answer | None:
-    """What follows the last "answer is", "Answer:" or "A:" that a number follows on the same or the next line."""
+    """Returns the text after the last "answer is", "Answer:" or "A:" with a number on the same or the next line."""
     for cue in reversed(deque(_CUE.finditer(text), maxlen=_CUES)):
         if SUPPOSED.search(text, max(0, cue.start() - _SIDE), cue.start()):
             continue
@@ -328,7 +328,7 @@ def _cued(text: str, *, terms: bool) -> Answer | None:
 
 
 def _counted(text: str) -> Answer | None:
-    """A last sentence without digits that states a number in words."""
+    """Returns a last sentence without digits that states a number in words."""
     line = text[-_LONGEST:].rstrip().rpartition("\n")[2]
     if _DIGIT.search(line[-3:]):
         return None
@@ -340,7 +340,7 @@ def _counted(text: str) -> Answer | None:
 
 
 def _last_sentence(text: str, *, terms: bool) -> Answer | None:
-    """The last sentence with a number, read from its end."""
+    """Returns the last sentence with a number, read from its end."""
     emphasised = _bold_conclusion(text)
     if emphasised is not None:
         numbers = _stated(emphasised, leading=False, terms=terms)
@@ -360,7 +360,7 @@ def _last_sentence(text: str, *, terms: bool) -> Answer | None:
 
 
 def _bold_conclusion(text: str) -> str | None:
-    """A sentence before the last one with a number that has its number in bold, where those after it conclude nothing.
+    """Returns a sentence with its number in bold before the last one with a number, if later ones conclude nothing.
 
     In a line before the last one with a number it has to be a conclusion itself ("So she pays **$20**.").
     """
@@ -378,13 +378,13 @@ def _bold_conclusion(text: str) -> str | None:
 
 
 def _with_rivals(numbers: tuple[Number, ...], text: str) -> tuple[Number, ...]:
-    """The numbers of a sentence, and those that the sentences before it put into the same words."""
+    """Returns the numbers of a sentence, and those that the sentences before it put into the same words."""
     others = [read_number(other) for other in rivals(text)] if numbers else []
     return (*numbers, *(other for other in others if other is not None))
 
 
 def _stated(content: str, *, leading: bool = True, terms: bool = False) -> tuple[Number, ...] | None:
-    """The number that a short text states: after its last "so", first after an "=", else a leading one, else the last.
+    """Returns the number that a short text states: after its last "so", after an "=", else a leading or the last one.
 
     Numbers joined to it by nothing but commas, operators or words like "or" are stated too: that is a hedge. A remark
     in brackets counts where nothing else does. None for a text without a number; none when every number is denied,
@@ -433,7 +433,7 @@ def _stated(content: str, *, leading: bool = True, terms: bool = False) -> tuple
 
 
 def _chosen(content: str, numbers: list[Number], *, leading: bool) -> tuple[Number, ...]:
-    """Those of the numbers of a short text that it states, the deciding one first."""
+    """Returns those of the numbers of a short text that it states, the deciding one first."""
     concluded = _after(_THEREFORE, content, numbers)
     bold = _bold(content, concluded or numbers)
     if bold is not None:
@@ -453,7 +453,7 @@ def _chosen(content: str, numbers: list[Number], *, leading: bool) -> tuple[Numb
 
 
 def _bold(content: str, numbers: list[Number]) -> Number | None:
-    """The only number that a short text has in bold, with its unit at most, where no equation or clause follows it."""
+    """Returns the only bold number of a short text, with its unit at most, if no equation or clause follows it."""
     if "**" not in content:
         return None
     chosen: list[Number] = []
@@ -468,20 +468,20 @@ def _bold(content: str, numbers: list[Number]) -> Number | None:
 
 
 def _spoken(content: str) -> tuple[Number, ...] | None:
-    """The number that a text without digits is in words: "seventy-two"."""
+    """Returns the number that a text without digits is in words: "seventy-two"."""
     text = content.strip(" *_$\t\n")
     value = spoken_number(text)
     return None if value is None else (Number(value, Fraction(1), text, 0, len(text)),)
 
 
 def _in_words(text: str) -> Answer | None:
-    """A text that is nothing but a number in words."""
+    """Returns a text that is nothing but a number in words."""
     numbers = _spoken(text)
     return None if numbers is None else Answer(_shorten(text), numbers, "prose")
 
 
 def _after(marker: re.Pattern[str], content: str, numbers: list[Number]) -> list[Number]:
-    """The numbers that stand after the last marker; none when there is no marker."""
+    """Returns the numbers that stand after the last marker; none when there is no marker."""
     last = max((m.end() for m in marker.finditer(content)), default=len(content))
     return [number for number in numbers if number.start >= last]
 
@@ -501,12 +501,12 @@ def _joined(content: str, numbers: list[Number]) -> tuple[Number, ...]:
 
 
 def _is_whole(content: str, number: Number) -> bool:
-    """True for the number that another is counted out of: 100 in "72 of the 100 clips"."""
+    """Returns whether a number is what another is counted out of: 100 in "72 of the 100 clips"."""
     return _PART_OF.search(content, max(0, number.start - _SIDE), number.start) is not None
 
 
 def _rounds(content: str, exact: Number, number: Number) -> bool:
-    """True for a number that only gives the one before it in decimals or percent: 0.33 in "1/3, or about 0.33"."""
+    """Returns whether a number only repeats the one before it in decimals or percent: "1/3, or about 0.33"."""
     if exact.value * exact.factor == number.value * number.factor and exact.factor != number.factor:
         return _AGAIN.fullmatch(content, exact.end, number.start) is not None
     if not _OR_ABOUT.fullmatch(content, exact.end, number.start) or exact.value.denominator == 1:
@@ -517,7 +517,7 @@ def _rounds(content: str, exact: Number, number: Number) -> bool:
 
 
 def _equated(content: str, number: Number, numbers: list[Number]) -> Iterator[Number]:
-    """The numbers before one that are set equal to something as it is: 71 in "x=71, x=72"."""
+    """Returns the numbers before one that are set equal to something as it is: 71 in "x=71, x=72"."""
     for earlier in reversed([value for value in numbers if value.end <= number.start]):
         after_blank = _EQUATED_AFTER_BLANK.fullmatch(content, earlier.end, number.start)
         if not _EQUATED.fullmatch(content, earlier.end, number.start) and not (
@@ -529,7 +529,7 @@ def _equated(content: str, number: Number, numbers: list[Number]) -> Iterator[Nu
 
 
 def _contrary(content: str, number: Number) -> Iterator[Number]:
-    """The bare number that stands as another side of the equation before one, and is not nearly it: 71 in "71 = 72"."""
+    """Returns the bare number on another side of the equation before one that is not nearly it: 71 in "71 = 72"."""
     match = _BARE_SIDE.search(content, max(0, number.start - _SIDE), number.start)
     side = read_number(match[1]) if match else None
     if side is not None:
@@ -540,13 +540,13 @@ def _contrary(content: str, number: Number) -> Iterator[Number]:
 
 
 def _result(joint: str, operand: Number) -> list[Number]:
-    """What a calculation left undone with twice the same number comes to: 81 for "9 * 9", so that it is no 9."""
+    """Returns the value of an undone calculation with twice the same number: 81 for "9 * 9", so that it is no 9."""
     operator = _OPERATOR.fullmatch(joint)
     return [] if operator is None else [replace(operand, value=_RESULTS[operator[1].lower()](operand.value))]
 
 
 def _leads(content: str) -> bool:
-    """True when nothing but signs and brackets stands before the first number."""
+    """Returns whether nothing but signs and brackets stands before the first number."""
     leading = next(numbers_in(content[:_LONGEST]), None) if _DIGIT.search(content) else None
     return leading is not None and not any(c.isalnum() for c in content[: leading.start])
 

@@ -182,12 +182,12 @@ def stated_from(sentence: str) -> int:
 
 
 def revised(following: str) -> bool:
-    """True where what follows a marked answer takes it back: "Actually the answer is 73.", "No, 73", "a guess"."""
+    """Returns whether what follows a marked answer takes it back: "Actually the answer is 73.", "No, 73", "a guess"."""
     return _REVISED.search(following[:_READ]) is not None
 
 
 def doubtful(sentence: str, start: int, end: int) -> bool:
-    """True when the words around the number at `start` to `end` leave open whether it is the answer."""
+    """Returns whether the words around the number at `start` to `end` leave open whether it is the answer."""
     if SUSPECT.search(sentence) is None:
         return False
     return bool(
@@ -202,13 +202,13 @@ def doubtful(sentence: str, start: int, end: int) -> bool:
 
 
 def guessed(content: str, start: int, end: int) -> bool:
-    """True for a number that a marked answer gives as a guess: "about 72", "~72", "72 or so", "probably 72"."""
+    """Returns whether a marked answer gives a number as a guess: "about 72", "~72", "72 or so", "probably 72"."""
     before = content[max(0, start - _REACH) : start]
     return bool(_ABOUT.search(before) or _ROUGHLY.match(content, end))
 
 
 def wavers(sentence: str) -> bool:
-    """True when a number is only a possibility, or one of a row: "72, though it could be 71", "70, so 71, so 72"."""
+    """Returns whether a number is only one of several: "72, though it could be 71", "70, so 71, so 72"."""
     return "=" not in sentence and any(form.search(sentence) for form in (_MAYBE, _ONE_BY_ONE, _BY_CASES))
 
 
@@ -236,7 +236,7 @@ def rivals(text: str) -> list[str]:
 
 
 def _frame(sentence: str) -> tuple[str | None, str]:
-    """The words of a sentence that holds one number, and that number; None for other sentences."""
+    """Returns the words of a sentence that holds one number, and that number; None for other sentences."""
     label = _LABEL.match(sentence)
     sentence = sentence[label.end() :] if label else sentence
     numbers = _NUMBER.findall(sentence) if len(sentence) <= _LONGEST_FRAME else []

@@ -163,7 +163,7 @@ def plain_text(text: str) -> str:
 
 
 def _evaluated(value: Callable[[Decimal], Decimal], match: re.Match[str]) -> str:
-    """The value of a number between bars, floor or ceiling brackets, or behind a minus and a bracket."""
+    """Returns the value of a number between bars, floor or ceiling brackets, or behind a minus and a bracket."""
     number = Decimal(next(group for group in match.groups() if group is not None).replace(",", ""))
     return f" {value(number):f} "
 
@@ -182,12 +182,12 @@ _EVALUATED: tuple[tuple[str, re.Pattern[str], Callable[[Decimal], Decimal]], ...
 
 
 def _opposite(sign: str) -> str:
-    """The sign of a number that a minus below the fraction bar turns round."""
+    """Returns the sign of a number that a minus below the fraction bar turns round."""
     return "+" if sign == "-" else "-"
 
 
 def _dollars(match: re.Match[str]) -> str:
-    """A sum in dollars and cents as one number; a number of other things than dollars as it is."""
+    """Returns a sum in dollars and cents as one number; a number of other things than dollars as it is."""
     if "$" not in match[0] and "dollar" not in match[0].lower():
         return match[0]
     return f"${match[1]}.{int(match[2]):02d}"
@@ -247,7 +247,7 @@ def read_number(text: str, *, units: bool = False) -> Number | None:
 
 
 def is_exact(number: Number) -> bool:
-    """True when the number is within `DIGITS` places, so that nothing of it was clamped."""
+    """Returns whether the number is within `DIGITS` places, so that nothing of it was clamped."""
     return abs(number.value) < _CEILING and number.value.denominator <= 10**DIGITS
 
 
@@ -292,7 +292,7 @@ def _value(match: re.Match[str]) -> Fraction | None:
 
 
 def _decimal(whole: str, part: str, exponent: str | None) -> Fraction:
-    """whole.part x 10^exponent, exact within `DIGITS` places and clamped beyond."""
+    """Returns whole.part x 10^exponent, exact within `DIGITS` places and clamped beyond."""
     if not (part or exponent) and len(whole) < DIGITS and whole.isdecimal():
         return Fraction(int(whole))
     whole = whole.replace(",", "").lstrip("0")

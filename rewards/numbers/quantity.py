@@ -177,7 +177,7 @@ def amounts(text: str) -> list[tuple[Unit, int]]:
 
 
 def same_amount(text: str, gold: str) -> bool | None:
-    """Whether a text states the quantity of a gold, where one of the two has several units: "3 hours 20 minutes".
+    """Returns whether a text states a gold quantity, where one of the two has several units: "3 hours 20 minutes".
 
     Returns None where neither has several units, or one of them is no quantity of known units.
     """
@@ -190,7 +190,7 @@ def same_amount(text: str, gold: str) -> bool | None:
 
 
 def turns(text: str, gold: str) -> bool:
-    """True where one of two texts is in degrees and the other in radians, so that only pi can tell what is equal."""
+    """Returns whether one text is in degrees and the other in radians, so that they differ by a factor of pi."""
     units = unit(text), unit(gold)
     return {name for other_unit in units if other_unit for name, _power in other_unit.dimensions} == {
         "angle",
@@ -228,7 +228,7 @@ def _split(text: str) -> tuple[str, Unit | None]:
 
 
 def _set_apart(text: str) -> str:
-    """A text whose units are words between blanks."""
+    """Returns a text whose units are words between blanks."""
     for pattern, word in _SIGNS:
         text = pattern.sub(word, text)
     return text

@@ -43,12 +43,12 @@ def one_quantity(text: str, numbers: list[Number]) -> list[Number]:
             share = replace(number, value=number.value / whole.value, factor=whole.value, end=whole.end)
             kept.append(replace(share, factor=Fraction(1)) if _FRACTION.search(text, 0, number.start) else share)
         else:
-            kept.append(_said_again(text, number, joint, waiting))
+            kept.append(_with_other_reading(text, number, joint, waiting))
     return kept
 
 
-def _said_again(text: str, number: Number, joint: str, waiting: list[Number]) -> Number:
-    """A number with the other reading that follows it, which is then taken from those that wait; else as it is."""
+def _with_other_reading(text: str, number: Number, joint: str, waiting: list[Number]) -> Number:
+    """Returns a number with the other reading that follows it, if any, and takes that from those that wait."""
     again = _AGAIN.fullmatch(joint)
     mine = unit(f"{number.text.strip()} {again['unit']}") if again else None
     sum_ends = "=" in joint and _OPERAND.search(text, max(0, number.start - 8), number.start)

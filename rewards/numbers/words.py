@@ -94,7 +94,7 @@ def _value(words: list[str]) -> Fraction | None:
 
 
 def _decimal(words: list[str]) -> Fraction | None:
-    """ "three point one four": a whole number, then digits one by one."""
+    """Reads "three point one four": a whole number, then digits one by one."""
     at = words.index("point")
     whole = _whole(words[:at]) if at else 0
     digits = [_ONES.get(word, 10) for word in words[at + 1 :]]
@@ -104,7 +104,7 @@ def _decimal(words: list[str]) -> Fraction | None:
 
 
 def _fraction(words: list[str]) -> Fraction | None:
-    """ "two thirds", "a half", "one and three quarters"."""
+    """Reads "two thirds", "a half", "one and three quarters"."""
     below = _PARTS[words[-1]]
     upper = words[:-1] or ["one"]
     if "and" in upper:
@@ -116,7 +116,7 @@ def _fraction(words: list[str]) -> Fraction | None:
 
 
 def _whole(words: list[str]) -> int | None:
-    """A whole number: groups under a thousand before falling scales, or so many dozens."""
+    """Returns a whole number: groups under a thousand before falling scales, or so many dozens."""
     words = [word for n, word in enumerate(words) if word != "and" or not _joins(words, n)]
     if words and words[-1] in _COUNTS:
         count = _below_thousand(words[:-1]) if len(words) > 1 else 1
@@ -138,7 +138,7 @@ def _whole(words: list[str]) -> int | None:
 
 
 def _joins(words: list[str], position: int) -> bool:
-    """True for the "and" of "one hundred and five" and "two thousand and one"."""
+    """Returns whether an "and" joins as in "one hundred and five" and "two thousand and one"."""
     return 0 < position < len(words) - 1 and (words[position - 1] == "hundred" or words[position - 1] in _SCALES)
 
 

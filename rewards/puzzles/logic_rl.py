@@ -31,7 +31,7 @@ def logic_rl_score(text: str, solution: str) -> float:
 
 
 def _laid_out(text: str) -> bool:
-    """True when each tag occurs once, in order."""
+    """Returns whether each tag occurs once, in order."""
     if any(text.count(tag) != 1 for tag in _TAGS):
         return False
     at = [text.index(tag) for tag in _TAGS]

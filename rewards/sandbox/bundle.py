@@ -150,7 +150,7 @@ def packed(plan: Mapping[str, Any], *, around: bool = False) -> bytes:
 
 
 def memory_file(name: str, content: bytes, *, sealed: bool = True) -> int:
-    """Returns a descriptor of a memory file at its start; when sealed, nobody can change it."""
+    """Returns a descriptor of a memory file at its start; when sealed, it cannot be changed."""
     descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     view = memoryview(content)
     while view:

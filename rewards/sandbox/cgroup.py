@@ -21,7 +21,7 @@ class Group:
     def __init__(self, folders: dict[str, str]) -> None:
         name = f"grpo-sandbox-{os.getpid()}-{next(_serial)}"
         self._limit = -1
-        self._seen = (0, 0)
+        self._last_events = (0, 0)
         self._paths = {controller: f"{folder}/{name}" for controller, folder in folders.items()}
         for path in self.paths():
             os.mkdir(path)
@@ -51,10 +51,10 @@ class Group:
 
     def why_ended(self) -> Literal["", "limit", "machine"]:
         """Says why the kernel ended a process since it was last asked: "limit" (the group's), "machine", or ""."""
-        (ended, full), self._seen = self._seen, self._events()
-        if self._seen[0] == ended:
+        (ended, full), self._last_events = self._last_events, self._events()
+        if self._last_events[0] == ended:
             return ""
-        return "limit" if self._seen[1] > full else "machine"
+        return "limit" if self._last_events[1] > full else "machine"
 
     def _events(self) -> tuple[int, int]:
         """Returns how many processes the kernel has ended, and how often the group was at its limit."""
@@ -66,7 +66,7 @@ class Group:
             with open(f"{folder}/memory.failcnt", encoding="ascii") as failures:
                 return _counts(f"{folder}/memory.oom_control").get("oom_kill", 0), int(failures.read())
         except OSError:
-            return self._seen
+            return self._last_events
 
     def remove(self) -> None:
         """Removes the group, whose processes have just been ended."""

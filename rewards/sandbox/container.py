@@ -249,7 +249,7 @@ def hardened(client: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def knock(host: str) -> None:
-    """Raises `OSError` when nobody listens at a local address: the SDK would leave its own socket open."""
+    """Raises `OSError` when a local address has no listener: the SDK would leave its own socket open."""
     address = host or os.environ.get("DOCKER_HOST") or SOCKET
     if address.startswith("unix://"):
         with socket.socket(socket.AF_UNIX) as probe:

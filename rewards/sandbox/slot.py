@@ -126,7 +126,7 @@ class Slot:
                 os.close(descriptor)
 
     def _ask_for_kills(self, answer: wire.Answer, limits: Limits, processes: int) -> None:
-        """Notes when the program was ended at its limit of memory; SlotLost where the machine or somebody ended it."""
+        """Notes when the program was ended at its limit of memory; SlotLost where the machine or a user ended it."""
         killed = os.WIFSIGNALED(answer.status)
         why = self._group.why_ended() if self._group and (killed or processes > 1) else ""
         if why == "limit":

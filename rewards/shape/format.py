@@ -133,7 +133,7 @@ def _blocks(text: str, pairs: list[tuple[str, str]]) -> float:
 
 
 def _shows(text: str) -> bool:
-    """True for a text with a visible character. Spaces, controls and combining marks alone are none."""
+    """Returns whether a text has a visible character; spaces, controls and combining marks alone are none."""
     return any(
         unicodedata.category(character)[0] not in "ZCM" and character not in _BLANK_LETTERS for character in text
     )

@@ -11,7 +11,7 @@ _BETWEEN = lazy_pattern(r"</reasoning>\s*+<answer>")
 
 
 def strict_layout(text: str, *, multiline: bool) -> bool:
-    """True when the text is the two blocks with every tag alone on its line, and one or two newlines at its end.
+    """Returns whether the text is the two blocks with every tag alone on its line, and one or two newlines at its end.
 
     `multiline`: blocks may hold newlines (the published expression's DOTALL flag).
     """
@@ -30,7 +30,7 @@ def strict_layout(text: str, *, multiline: bool) -> bool:
 
 
 def soft_layout(text: str, *, multiline: bool) -> bool:
-    """True when the text starts with a reasoning block and then an answer block; `multiline`: with newlines."""
+    """Returns whether the text starts with a reasoning block and then an answer block; `multiline`: with newlines."""
     if not text.startswith(_OPEN_REASONING):
         return False
     first_newline = text.find("\n")
@@ -52,7 +52,7 @@ def soft_layout(text: str, *, multiline: bool) -> bool:
 
 
 def one_of_each(text: str) -> bool:
-    """True when each of the four tags occurs once, in order, and neither block is blank."""
+    """Returns whether each of the four tags occurs once, in order, and neither block is blank."""
     if any(text.count(tag) != 1 for tag in TAGS):
         return False
     at = [text.index(tag) for tag in TAGS]
@@ -64,14 +64,14 @@ def one_of_each(text: str) -> bool:
 
 
 def count_tags(text: str) -> float:
-    """0.125 per tag that occurs once, less 0.001 per character after the last `</answer>`; at least 0."""
+    """Gives 0.125 per tag that occurs once, less 0.001 per character after the last `</answer>`; at least 0."""
     score = 0.125 * sum(text.count(tag) == 1 for tag in TAGS)
     trailing = text.rpartition(_CLOSE_ANSWER)[2].strip() if _CLOSE_ANSWER in text else ""
     return max(0.0, score - 0.001 * len(trailing))
 
 
 def count_newline_tags(text: str) -> float:
-    """The published count: tags with their newlines; the last two tests charge 0.001 per trailing character each."""
+    """Counts tags with their newlines, as published; the last two tests charge 0.001 per trailing character each."""
     score = 0.0
     if text.count("<reasoning>\n") == 1:
         score += 0.125

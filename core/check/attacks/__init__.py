@@ -1,4 +1,4 @@
-"""Hostile programs that every sandbox must contain. Run them in a sandbox only: elsewhere they do what they say."""
+"""Holds hostile programs that every sandbox must contain. Run them in a sandbox only: they do what they say."""
 
 from __future__ import annotations
 

@@ -84,8 +84,8 @@ class Validation:
             more = ", ..." if len(self.without) > _FEW else ""
             yield f"without a gold solution: {', '.join(self.without[:_FEW])}{more}"
         if self.verifier is not None:
-            told = ", ".join(f"{count} {what}" for what, count in self.verdicts.items())
-            yield f"verifier {self.verifier}: {told}"
+            verdicts = ", ".join(f"{count} {what}" for what, count in self.verdicts.items())
+            yield f"verifier {self.verifier}: {verdicts}"
         if self.rewards:
             heading = ("reward", "mean", "lowest", "silence", "abstain", "failure")
             yield from ["", *table(heading, [_cells(scores) for scores in self.rewards]).splitlines()]

@@ -42,15 +42,15 @@ def acted(
         return [answered(episode, actions) for episode, actions in wanted]
     done = play_worked(partial(place_of_envs, env, processes, seconds), wanted)
     return [
-        one.failed if one.failed is not None else completion_of(episode, one)
-        for (episode, _), one in zip(wanted, done, strict=True)
+        rollout.failed if rollout.failed is not None else completion_of(episode, rollout)
+        for (episode, _), rollout in zip(wanted, done, strict=True)
     ]
 
 
 def answered(episode: Episode, actions: Sequence[Action]) -> Completion:
     """Returns what rewards see of an episode that one text answers."""
     text = next((action for action in actions if isinstance(action, str)), "")
-    return _seen(episode, text, [Message(role="assistant", content=text)], {})
+    return _completion(episode, text, [Message(role="assistant", content=text)], {})
 
 
 def completion_of(episode: Episode, worked: Worked) -> Completion:
@@ -68,20 +68,20 @@ def completion_of(episode: Episode, worked: Worked) -> Completion:
         else:
             text, calls = "", calls + 1
             messages.append(Message(role="assistant", content=json.dumps(dict(turn.action), default=str)))
-            messages.append(Message(role="tool", content=turn.told or ""))
+            messages.append(Message(role="tool", content=turn.tool_answer or ""))
         rewards.append(turn.answer.reward if turn.answer else 0.0)
         if turn.answer is not None:
-            ended = turn.answer.told
+            ended = turn.answer.final_info
             if isinstance(turn.action, str) and turn.answer.observation:
                 messages.append(Message(role="user", content=turn.answer.observation))
     if worked.cut is not None:
         rewards[-1] += worked.cut.reward
-        ended = worked.cut.told
+        ended = worked.cut.final_info
     info = {**ended, "rewards": rewards} if rewards else {}
-    return _seen(episode, text, messages, {**info, **({"tool_calls": calls} if worked.tools else {})})
+    return _completion(episode, text, messages, {**info, **({"tool_calls": calls} if worked.tools else {})})
 
 
-def _seen(episode: Episode, text: str, messages: Sequence[Message], info: Mapping[str, Any]) -> Completion:
+def _completion(episode: Episode, text: str, messages: Sequence[Message], info: Mapping[str, Any]) -> Completion:
     return Completion(
         text=text,
         messages=tuple(messages),
@@ -107,15 +107,15 @@ def judge_golds(
     judged, unsaid = (
         scorer.judge(completions, rows=rows)[verifier.name] if verifier else nobody for completions in (worked, silent)
     )
-    found = []
+    judged_golds = []
     for index, (judgement, other) in enumerate(zip(judged, unsaid, strict=True)):
         gold = {name: each[index] for name, each in outcomes.items()}
         nothing = {name: each[index] for name, each in silence.items()}
         right, paid = total(rewards, gold), total(rewards, nothing)
         empty = other is not None and other.verdict is not None and other.verdict.ok is True
         complaint = _verifiers(verifier, judgement) or _rewards(rewards, gold, right, paid, as_good=empty)
-        found.append(JudgedGold(gold, nothing, judgement, empty, right, paid, complaint))
-    return found
+        judged_golds.append(JudgedGold(gold, nothing, judgement, empty, right, paid, complaint))
+    return judged_golds
 
 
 def total(rewards: Sequence[BoundReward], outcomes: Mapping[str, Outcome]) -> float:
@@ -132,9 +132,9 @@ def _verifiers(verifier: BoundVerifier | None, judgement: Judgement | None) -> s
     if judgement.verdict.ok is True:
         return None
     read = judgement.verdict.extracted
-    said = "cannot decide on" if judgement.verdict.ok is None else "rejects"
+    verb = "cannot decide on" if judgement.verdict.ok is None else "rejects"
     what = "it" if read is None else repr(read if len(read) <= _LONGEST_READ else read[:_LONGEST_READ] + "...")
-    return f"verifier '{verifier.name}' {said} {what}: {judgement.verdict.reason or 'it gives no reason'}"
+    return f"verifier '{verifier.name}' {verb} {what}: {judgement.verdict.reason or 'it gives no reason'}"
 
 
 def _rewards(
@@ -155,8 +155,8 @@ def _rewards(
         return None
     if all(best(reward, score) for reward, score in scored):
         return None
-    told = ", ".join(f"{reward.name} {score:g}" for reward, score in scored)
-    return f"it is paid {right:g} ({told}), and an empty completion {nothing:g}"
+    scores = ", ".join(f"{reward.name} {score:g}" for reward, score in scored)
+    return f"it is paid {right:g} ({scores}), and an empty completion {nothing:g}"
 
 
 def best(reward: BoundReward, score: float) -> bool:

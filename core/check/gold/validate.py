@@ -98,10 +98,10 @@ def validate(
     with Scorer(plugins) as scorer:
         for first in range(0, len(solved), _BLOCK):
             block = solved[first : first + _BLOCK]
-            found = _judged(scorer, bound, chosen, verifier, block, seconds, processes)
-            judged += found
+            judged_block = _judged(scorer, bound, chosen, verifier, block, seconds, processes)
+            judged += judged_block
             weak += _weak(scorer, bound, verifier, block)
-            refused += _refused(bound, block, found, {row.index for row in weak})
+            refused += _refused(bound, block, judged_block, {row.index for row in weak})
             on_rows(len(judged), len(solved))
     return Validation(
         env=title_of(bound).removeprefix("env "),
@@ -112,7 +112,7 @@ def validate(
         rewards=tuple(_scores(part.name, judged) for reward in chosen for part in parts(reward)),
         verifier=verifier.name if verifier else None,
         verdicts=_verdicts(judged) if verifier else {},
-        silence_right=sum(one.silence_right for one in judged),
+        silence_right=sum(gold.silence_right for gold in judged),
         notes=tuple(_notes(bound, chosen, solved, judged)),
         weak=tuple(weak),
     )
@@ -170,15 +170,21 @@ def answered(
         for actions in filter(len, (episode.gold_actions, *((text,) for text in texts_for(episode.row))))
     ]
     played = _acted(env, [(episode, actions) for _, episode, actions in wanted], seconds, processes)
-    return [as_sampled(replace(one, group=number)) for (number, _, _), one in zip(wanted, played, strict=True)]
+    return [
+        as_sampled(replace(completion, group=number)) for (number, _, _), completion in zip(wanted, played, strict=True)
+    ]
 
 
 def _hopeless(plugin: BoundReward | BoundVerifier, fault: Fault, judged: Sequence[JudgedGold]) -> bool:
     """Tells whether a plugin fails on whatever is written, or on each gold solution and on other texts too."""
     if fault.kind == "every call":
         return True
-    golds = [one.outcomes[plugin.name] if isinstance(plugin, BoundReward) else one.judgement for one in judged]
-    return fault.kind == "some calls" and bool(golds) and all(one is None or one.kind == "failure" for one in golds)
+    results = [gold.outcomes[plugin.name] if isinstance(plugin, BoundReward) else gold.judgement for gold in judged]
+    return (
+        fault.kind == "some calls"
+        and bool(results)
+        and all(result is None or result.kind == "failure" for result in results)
+    )
 
 
 def _judged(
@@ -191,36 +197,36 @@ def _judged(
     processes: EnvProcesses | None,
 ) -> list[JudgedGold]:
     """Plays the gold solutions of episodes, and silence, and judges both."""
-    worked = _acted(env, [(one, one.gold_actions) for one in episodes], seconds, processes)
-    silent = _acted(env, [(one, ("",) * len(one.gold_actions)) for one in episodes], seconds, processes)
-    return judge_golds(scorer, rewards, verifier, worked, silent, [one.index for one in episodes])
+    worked = _acted(env, [(episode, episode.gold_actions) for episode in episodes], seconds, processes)
+    silent = _acted(env, [(episode, ("",) * len(episode.gold_actions)) for episode in episodes], seconds, processes)
+    return judge_golds(scorer, rewards, verifier, worked, silent, [episode.index for episode in episodes])
 
 
 def _acted(env: BoundEnv, wanted: Sequence[Wanted], seconds: float, processes: EnvProcesses | None) -> list[Completion]:
     """Plays episodes with known actions; one that raises or hangs is a failed rollout. Raises SandboxUnavailable."""
-    found = []
+    completions = []
     played = acted(env, wanted, seconds=env.call_limit(seconds), processes=processes)
-    for (episode, _), one in zip(wanted, played, strict=True):
-        if isinstance(one, Raised):
-            if isinstance(one.error, SandboxUnavailable):
-                raise one.error
-            why = f"env '{env.name}' failed at it: {explain(one.error)}"
-            one = Completion("", row=episode.row, finish_reason="error", info={"failure": why}, env=episode.env)
-        found.append(one)
-    return found
+    for (episode, _), rollout in zip(wanted, played, strict=True):
+        if isinstance(rollout, Raised):
+            if isinstance(rollout.error, SandboxUnavailable):
+                raise rollout.error
+            why = f"env '{env.name}' failed at it: {explain(rollout.error)}"
+            rollout = Completion("", row=episode.row, finish_reason="error", info={"failure": why}, env=episode.env)
+        completions.append(rollout)
+    return completions
 
 
 def _refused(
-    env: BoundEnv, block: Sequence[Episode], found: Sequence[JudgedGold], weak: Container[int] = ()
+    env: BoundEnv, block: Sequence[Episode], golds: Sequence[JudgedGold], weak: Container[int] = ()
 ) -> Iterator[RefusedRow]:
     """Yields the rows whose solution is not accepted; a weak one that the rewards only leave out is not among them."""
     most = env.spec.max_turns
-    for episode, judged in zip(block, found, strict=True):
+    for episode, gold in zip(block, golds, strict=True):
         turns = len(episode.gold_actions)
-        reason = judged.complaint
+        reason = gold.complaint
         if env.spec.played and turns > most:
             reason = f"it takes {turns} turns, and env '{env.name}' allows {most}"
-        if reason is not None and not (episode.index in weak and _left_out(judged)):
+        if reason is not None and not (episode.index in weak and _left_out(gold)):
             yield RefusedRow(episode.index, episode.place, reason, "\n".join(map(_written, episode.gold_actions)))
 
 
@@ -265,9 +271,9 @@ def _written(action: Action) -> str:
 
 
 def _scores(reward: str, judged: Sequence[JudgedGold]) -> GoldScores:
-    outcomes = [one.outcomes[reward] for one in judged]
+    outcomes = [gold.outcomes[reward] for gold in judged]
     scores = [outcome.score for outcome in outcomes if outcome.score is not None]
-    silence = [score for one in judged if (score := one.silent[reward].score) is not None]
+    silence = [score for gold in judged if (score := gold.silent[reward].score) is not None]
     return GoldScores(
         reward=reward,
         mean=mean_or_none(scores),
@@ -279,13 +285,13 @@ def _scores(reward: str, judged: Sequence[JudgedGold]) -> GoldScores:
 
 
 def _verdicts(judged: Sequence[JudgedGold]) -> dict[str, int]:
-    found = [one.judgement.verdict for one in judged if one.judgement is not None]
-    said = [verdict.ok for verdict in found if verdict is not None]
+    verdicts = [gold.judgement.verdict for gold in judged if gold.judgement is not None]
+    decisions = [verdict.ok for verdict in verdicts if verdict is not None]
     return {
-        "right": said.count(True),
-        "wrong": said.count(False),
-        "undecided": said.count(None),
-        "failed": found.count(None),
+        "right": decisions.count(True),
+        "wrong": decisions.count(False),
+        "undecided": decisions.count(None),
+        "failed": verdicts.count(None),
     }
 
 
@@ -303,8 +309,8 @@ def _notes(
             continue
         accepted = [
             (score, episode.place)
-            for episode, one in zip(solved, judged, strict=True)
-            if one.complaint is None and (score := one.outcomes[reward.name].score) is not None
+            for episode, gold in zip(solved, judged, strict=True)
+            if gold.complaint is None and (score := gold.outcomes[reward.name].score) is not None
         ]
         (least, place), (most, _) = min(accepted, default=(0.0, "")), max(accepted, default=(0.0, ""))
         if least < most:
@@ -313,15 +319,15 @@ def _notes(
 
 def _fails_on_silence(reward: BoundReward, judged: Sequence[JudgedGold]) -> str | None:
     """Returns why a reward that scores a gold solution fails on saying nothing to the same row, or None."""
-    for one in judged:
-        nothing = one.silent[reward.name]
-        if nothing.kind == "failure" and one.outcomes[reward.name].kind != "failure":
+    for gold in judged:
+        nothing = gold.silent[reward.name]
+        if nothing.kind == "failure" and gold.outcomes[reward.name].kind != "failure":
             return f"{reward.name} fails on an empty completion, which a policy may write: {nothing.reason}"
     return None
 
 
 def _unmoved(reward: BoundReward, judged: Sequence[JudgedGold]) -> bool:
     """Returns whether a reward gives every gold solution what it gives silence, and that is not its best."""
-    pairs = [(one.outcomes[reward.name].score, one.silent[reward.name].score) for one in judged]
+    pairs = [(gold.outcomes[reward.name].score, gold.silent[reward.name].score) for gold in judged]
     both = [(right, nothing) for right, nothing in pairs if right is not None and nothing is not None]
     return bool(both) and all(right == nothing and not best(reward, right) for right, nothing in both)

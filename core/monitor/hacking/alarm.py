@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from grpo.core.check.shrink import shrink
 from grpo.core.display.progress import Progress
 from grpo.core.env.scores import ELSEWHERE
-from grpo.core.monitor.hacking.features import Seen
+from grpo.core.monitor.hacking.features import MonitoredCompletion
 from grpo.core.monitor.hacking.signals import HackingWatch, Suspicion
 from grpo.core.monitor.watchdog import Watchdog
 from grpo.core.plan import Plan
@@ -65,7 +65,7 @@ class RunAlarm(Part):
         self._noted = noted
         self._watch = HackingWatch(steady=not any(part.env.ordered for part in plan.envs))
         self._guarded = Watchdog(ALARM, lambda _, text: progress.warned(text))
-        self._found: str | None = None
+        self._first_alarm: str | None = None
         for step in rollout_steps(run_dir) if is_first() else ():  # it rewinds the record, so others might miss steps
             self._look(step, map(of_record, read_rollouts(run_dir, step, tokens=False)))
 
@@ -73,7 +73,7 @@ class RunAlarm(Part):
         """Looks at a batch, and ends a run that is to end with its first alarm, on all processes alike."""
         if is_first():
             self._warn(batch)
-        for alarm in gathered(self._found, "the alarm") if self._stops else []:
+        for alarm in gathered(self._first_alarm, "the alarm") if self._stops else []:
             if alarm is not None:
                 raise RunError(
                     f"evaluation.stop_on_alarm: {alarm} Fix the cause and start a new run, or start without "
@@ -88,11 +88,11 @@ class RunAlarm(Part):
             smallest_text = "" if suspicion.collapse else self._smallest(suspicion, batch)
             show = f"`grpo show {self._path} --step {suspicion.step} --limit 0` shows them."
             self._progress.warned(f"{text} {show} {smallest_text}".rstrip())
-            self._found = self._found or text
+            self._first_alarm = self._first_alarm or text
         if suspicions and self._noted is not None:
             self._noted(batch.step, suspicions)
 
-    def _look(self, step: int, completions: Iterable[Seen]) -> Sequence[Suspicion]:
+    def _look(self, step: int, completions: Iterable[MonitoredCompletion]) -> Sequence[Suspicion]:
         return self._guarded.look(step, lambda: self._watch.look(step, list(completions)))
 
     def _smallest(self, suspicion: Suspicion, batch: Batch) -> str:
@@ -143,10 +143,10 @@ def _prompt(messages: Sequence[Message]) -> str:
     return "\n".join(str(message.get("content") or "") for message in messages)
 
 
-def _of_batch(batch: Batch) -> Iterator[Seen]:
+def _of_batch(batch: Batch) -> Iterator[MonitoredCompletion]:
     totals: Sequence[float] = batch.advantages.totals.tolist()
     for place, completion in enumerate(batch.completions):
-        yield Seen(
+        yield MonitoredCompletion(
             _prompt(completion.prompt),
             completion.text,
             place // batch.group_size,
@@ -158,10 +158,10 @@ def _of_batch(batch: Batch) -> Iterator[Seen]:
         )
 
 
-def of_record(row: Mapping[str, Any]) -> Seen:
+def of_record(row: Mapping[str, Any]) -> MonitoredCompletion:
     """Returns what the alarm saw of a rollout, from a row of its file in `rollouts/`."""
     names = [key.removeprefix(OUTCOME) for key in row if key.startswith(OUTCOME) and row[key] is not None]
-    return Seen(
+    return MonitoredCompletion(
         _asked(row["prompt"]),
         row["completion"],
         row["group"],

@@ -34,14 +34,14 @@ _NO_SIGN = {ord(sign): None for sign in _ASCII if not _SIGN.match(sign)}
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What the alarm sees of one completion."""
+class MonitoredCompletion:
+    """One completion as the reward-hacking detector reads it."""
 
     prompt: str  # the text that was asked
     text: str  # the completion
     group: int  # number of its group in the step
     reward: float | None  # its total, None where it has none
-    right: bool | None = None  # what the verifier says, None where nobody knows
+    right: bool | None = None  # the verifier's decision; None: undecided, or no verifier
     # what each reward gave, None for an abstention or a failure
     scores: Mapping[str, float | None] = field(default_factory=dict)
     turns: int = 1  # actions; those of several turns repeat each other for good reasons
@@ -77,7 +77,7 @@ def repeated(text: str) -> float:
 
 
 def stuck(text: str) -> bool:
-    """True where the longest stretch without a space, first or last, is a few characters over and over."""
+    """Returns whether the longest stretch without a space, first or last, is a few characters over and over."""
     return any(_cycles(max(end.split(), key=len, default="")) for end in _ends(text))
 
 
@@ -187,8 +187,8 @@ def correlation(groups: Sequence[tuple[Sequence[float], Sequence[float]]]) -> fl
     products = firsts = seconds = 0.0
     for first, second in groups:
         middle, other = mean(first), mean(second)
-        for one, two in zip(first, second, strict=True):
-            products += (one - middle) * (two - other)
-            firsts += (one - middle) ** 2
-            seconds += (two - other) ** 2
+        for left, right in zip(first, second, strict=True):
+            products += (left - middle) * (right - other)
+            firsts += (left - middle) ** 2
+            seconds += (right - other) ** 2
     return products / (firsts * seconds) ** 0.5 if firsts > 1e-12 and seconds > 1e-12 else 0.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from grpo.core.monitor.hacking.features import FEATURES, Seen, correlation, counts_of, known, parts_of
+from grpo.core.monitor.hacking.features import FEATURES, MonitoredCompletion, correlation, counts_of, known, parts_of
 
 CLEAR = 0.5  # correlation within groups from which something is named
 BETTER = 0.1  # by how much a word has to explain a reward better than a count does
@@ -24,8 +24,8 @@ class Pattern:
     reward: str  # the reward that decides the total, "" where there is one alone
 
 
-def pattern(groups: Sequence[Sequence[Seen]]) -> Pattern:
-    """Names what pays. `groups`: completions of one prompt each; those without a reward are left out."""
+def pattern(groups: Sequence[Sequence[MonitoredCompletion]]) -> Pattern:
+    """Returns the pattern that pays. `groups`: completions of one prompt each; those without a reward are left out."""
     paid = [have for group in groups if len(have := [member for member in group if member.reward is not None]) > 1]
     totals = [[member.reward or 0.0 for member in group] for group in paid]
     decides = _decides(paid, totals)
@@ -41,7 +41,7 @@ def pattern(groups: Sequence[Sequence[Seen]]) -> Pattern:
     return Pattern(" ".join(parts), decides)
 
 
-def _decides(groups: Sequence[Sequence[Seen]], totals: Sequence[Sequence[float]]) -> str:
+def _decides(groups: Sequence[Sequence[MonitoredCompletion]], totals: Sequence[Sequence[float]]) -> str:
     """Returns the reward that the total follows most, of several."""
     names = {name: None for group in groups for member in group for name in member.scores}
     if len(names) < 2:
@@ -56,9 +56,11 @@ def _decides(groups: Sequence[Sequence[Seen]], totals: Sequence[Sequence[float]]
     return best if follows[best] > CLEAR else ""
 
 
-def _pays(groups: Sequence[Sequence[Seen]], totals: Sequence[Sequence[float]]) -> tuple[str, float] | None:
+def _pays(
+    groups: Sequence[Sequence[MonitoredCompletion]], totals: Sequence[Sequence[float]]
+) -> tuple[str, float] | None:
     """Returns the count or the word that moves most with the total, and its correlation within groups."""
-    counted = [[counts_of(one.prompt, one.text) for one in group] for group in groups]
+    counted = [[counts_of(member.prompt, member.text) for member in group] for group in groups]
     counts = {
         name: correlation([([each[name] for each in c], t) for c, t in zip(counted, totals, strict=True)])
         for name in FEATURES

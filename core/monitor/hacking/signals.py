@@ -34,7 +34,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from grpo.core.monitor.hacking.features import FEATURES, Seen, agreement, answer_of, counts_of, known, repeated, stuck
+from grpo.core.monitor.hacking.features import (
+    FEATURES,
+    MonitoredCompletion,
+    agreement,
+    answer_of,
+    counts_of,
+    known,
+    repeated,
+    stuck,
+)
 from grpo.core.monitor.hacking.pattern import pattern
 from grpo.core.text.stats import mean
 
@@ -86,7 +95,7 @@ class Suspicion:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    groups: tuple[tuple[Seen, ...], ...]
+    groups: tuple[tuple[MonitoredCompletion, ...], ...]
     rewards: tuple[float, ...]  # mean of each group
     wrong_rewards: tuple[float, ...]  # mean of the wrong completions of each group
     rights: tuple[float, ...]  # share of each group that is right, of those of which somebody knows
@@ -129,7 +138,7 @@ class HackingWatch:
         self._best: Sequence[_Step] = ()  # those with the highest accuracy
         self._low = 0.0  # what accuracy may fall to
 
-    def look(self, step: int, completions: Sequence[Seen]) -> list[Suspicion]:
+    def look(self, step: int, completions: Sequence[MonitoredCompletion]) -> list[Suspicion]:
         """Returns what is new in this step, of its completions in recorded order."""
         completions = [
             completion if completion.reward == known(completion.reward) else replace(completion, reward=None)
@@ -151,7 +160,7 @@ class HackingWatch:
             return []
         return [self._suspicion(signal, step, text, completions) for signal, text in new]
 
-    def _suspicion(self, signal: str, step: int, text: str, completions: Sequence[Seen]) -> Suspicion:
+    def _suspicion(self, signal: str, step: int, text: str, completions: Sequence[MonitoredCompletion]) -> Suspicion:
         if signal in COLLAPSES:
             return Suspicion(signal, step, text, examples(signal, completions), "")
         described = pattern([group for past in self._recent or self._first for group in past.groups])
@@ -286,7 +295,7 @@ class HackingWatch:
             )
 
     def _fell(self, question: str, values: Sequence[float], best: _Best, share: float, parts: int = 1) -> bool:
-        """True where the evidence suffices that values lie below a share of what the best ones had above the least."""
+        """Returns whether values are known to lie below a share of what the best ones had above the least."""
         span = best.most - best.least
         if best.bar <= best.least:
             return False
@@ -319,7 +328,7 @@ class HackingWatch:
         return mean([share for past in self._recent or self._first for share in of(past)])
 
     def _enough(self, question: str, bound: float, values: Sequence[float], parts: int = 1) -> bool:
-        """True where the evidence for a mean above `bound` suffices; `parts` questions share the level of a signal."""
+        """Returns whether a mean above `bound` is proven; `parts` questions share the level of a signal."""
         bets = self._bets.setdefault(question, TestMartingale())
         wealth = bets.add(values if bound < 1 else (), max(LEAST, bound))
         kind = COLLAPSES if question.split()[0] in COLLAPSES else EXPLOITS
@@ -335,22 +344,22 @@ class HackingWatch:
         return (mean(recent) - mean(before)) / error if error > 0 else 0.0
 
 
-def examples(signal: str, completions: Sequence[Seen]) -> tuple[int, ...]:
+def examples(signal: str, completions: Sequence[MonitoredCompletion]) -> tuple[int, ...]:
     """Returns the numbers of completions that show what a policy has come to."""
     wrong = [place for place, completion in enumerate(completions) if completion.right is not True]
     cut = [place for place in wrong if completions[place].cut]
     return tuple((cut if signal == "cut" and cut else wrong or range(len(completions)))[:LINKED])
 
 
-def most_suspicious(completions: Sequence[Seen]) -> tuple[int, ...]:
+def most_suspicious(completions: Sequence[MonitoredCompletion]) -> tuple[int, ...]:
     """Returns the numbers of the completions with the most reward, of the wrong ones if there are any."""
     paid = [place for place, completion in enumerate(completions) if completion.reward is not None]
     wrong = [place for place in paid if completions[place].right is False]
     return tuple(sorted(wrong or paid, key=lambda place: -(completions[place].reward or 0.0))[:LINKED])
 
 
-def _step_of(completions: Sequence[Seen]) -> _Step:
-    groups: dict[int, list[Seen]] = {}
+def _step_of(completions: Sequence[MonitoredCompletion]) -> _Step:
+    groups: dict[int, list[MonitoredCompletion]] = {}
     for completion in completions:
         groups.setdefault(completion.group, []).append(completion)
     rewards = [[member.reward for member in group if member.reward is not None] for group in groups.values()]
@@ -371,7 +380,7 @@ def _step_of(completions: Sequence[Seen]) -> _Step:
     )
 
 
-def _agreement(group: Sequence[Seen]) -> float | None:
+def _agreement(group: Sequence[MonitoredCompletion]) -> float | None:
     """Returns the share of the differences between right and wrong completions that is in favour of the right ones.
 
     Differences count by their size, as they do for advantages; a half where there are none, None without such pairs.
@@ -384,13 +393,13 @@ def _agreement(group: Sequence[Seen]) -> float | None:
     return 0.5 + sum(differences) / whole / 2 if whole > 0 else 0.5
 
 
-def _gap(group: Sequence[Seen]) -> float | None:
+def _gap(group: Sequence[MonitoredCompletion]) -> float | None:
     """Returns what the right completions of a group earned more than the wrong ones; None without both."""
     right, wrong = _judged(group)
     return mean(right) - mean(wrong) if right and wrong else None
 
 
-def _judged(group: Sequence[Seen]) -> tuple[list[float], list[float]]:
+def _judged(group: Sequence[MonitoredCompletion]) -> tuple[list[float], list[float]]:
     """Returns the rewards of the right and of the wrong completions."""
     right = [member.reward for member in group if member.right is True and member.reward is not None]
     wrong = [member.reward for member in group if member.right is False and member.reward is not None]
@@ -407,8 +416,8 @@ def _error(values: Sequence[float]) -> float:
     return math.sqrt(math.fsum((value - middle) ** 2 for value in values) / (len(values) - 1) / len(values))
 
 
-def _alike(groups: Sequence[Sequence[Seen]]) -> Iterator[float]:
-    """Yields, of each two neighbouring groups with different prompts, the share of equal answers."""
+def _alike(groups: Sequence[Sequence[MonitoredCompletion]]) -> Iterator[float]:
+    """Yields the share of equal answers of each two neighbouring groups with different prompts."""
     for first, second in zip(groups[::2], groups[1::2], strict=False):
         if first[0].prompt != second[0].prompt and all(member.turns == 1 for member in (*first, *second)):
             answers, others = ([answer_of(member.text) for member in group] for group in (first, second))
@@ -429,17 +438,17 @@ def _counts(step: _Step) -> Counts:
 
 
 def _ordered(groups: Counts, name: str) -> list[float]:
-    """Returns, of each group, the share of pairs with different rewards that a count puts into the same order."""
+    """Returns for each group the share of pairs with different rewards that a count puts into the same order."""
     shares = [agreement(rewards, [each[name] for each in counts]) for rewards, counts in groups]
     return [share for share in shares if share is not None]
 
 
-def _repeats(member: Seen) -> bool:
+def _repeats(member: MonitoredCompletion) -> bool:
     return member.turns == 1 and (repeated(member.text) > REPEATED or stuck(member.text))
 
 
-def _unscored(groups: Iterable[Sequence[Seen]]) -> dict[str, list[float]]:
-    """Returns, by who scores or judges, the share of each group that has no score or verdict."""
+def _unscored(groups: Iterable[Sequence[MonitoredCompletion]]) -> dict[str, list[float]]:
+    """Returns for each reward and verifier the share of each group that has no score or verdict."""
     unscored: dict[str, list[float]] = {}
     for group in groups:
         for name in group[0].scores:

@@ -135,10 +135,10 @@ def _sharded(
 ) -> Iterator[Placement]:
     training, sampling = cluster.count - servers, servers or cluster.count
     spread = Spread(training, sharding)
-    found = _training(shape, work, cluster, spread, share)
-    if found is None:
+    trained = _training(shape, work, cluster, spread, share)
+    if trained is None:
         return
-    memory, update, communicate = found
+    memory, update, communicate = trained
     # What trains leaves its activations behind while an engine of the same GPU samples.
     kept = 0 if work.apart else held(shape, spread)
     size = _sync_bytes(shape, work)

@@ -208,7 +208,7 @@ class _GroupedProduct(torch.autograd.Function):
 
 
 def _autocast(device_type: str, *args: Any, **kwargs: Any) -> AbstractContextManager[Any]:
-    """Is `torch.autocast`, which does not know the meta device."""
+    """Does what `torch.autocast` does, and nothing on the meta device, which that does not know."""
     return nullcontext() if device_type == "meta" else _torch_autocast(device_type, *args, **kwargs)
 
 
@@ -235,7 +235,7 @@ _STAND_INS: tuple[tuple[Any, str, Any], ...] = (
 def _attention(
     module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any = None, **_: Any
 ) -> tuple[torch.Tensor, None]:
-    """What `sdpa` does when it gets a mask: keys and values repeated for their groups, then a fused kernel."""
+    """Computes as `sdpa` does with a mask: repeats keys and values for their groups, then calls a fused kernel."""
     groups = query.shape[1] // key.shape[1]
     if groups > 1:
         key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)

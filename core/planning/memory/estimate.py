@@ -175,7 +175,7 @@ def _bytes(tensors: Iterable[torch.Tensor]) -> int:
 
 
 def _quantised_bytes(base: Any, held: dict[int, torch.Tensor]) -> int:
-    """4 bits for linear layers but the output layer; PEFT turns what is left into float32 for stable training."""
+    """Counts 4 bits for linear layers but the output layer, and float32 for the rest, as PEFT trains it."""
     head = base.get_output_embeddings()
     total = 0.0
     quantised = {

@@ -14,7 +14,7 @@ SHARDINGS: tuple[Shared, ...] = ("none", "optimizer", "everything")  # DDP; ZeRO
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How GPUs that train together share a policy. `shared`: what of the policy each has a part of only."""
+    """How GPUs that train together share a policy. `shared`: the parts that each GPU holds a share of."""
 
     gpus: int = 1
     shared: Shared = "none"

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-EMBEDDED_NAME = "grpo-demo-0.7m"
-
 
 def embedded_model_path() -> Path:
     """Returns the folder with the model's weights, configuration and tokenizer."""

@@ -67,7 +67,7 @@ class Waiting:
 
 
 class Table:
-    """Where the requests of a batch wait for whoever samples.
+    """The requests of a batch that wait for the sampler.
 
     Attributes:
         changed: notified when the first request comes, and when so many episodes wait as are wanted.
@@ -88,14 +88,14 @@ class Table:
             self.last = time.monotonic()
             self.first = self.first if self.waiting else self.last
             self.waiting.append(waiting)
-            if len(self.waiting) == 1 or len({one.episode.number for one in self.waiting}) >= self.wanted:
+            if len(self.waiting) == 1 or len({each.episode.number for each in self.waiting}) >= self.wanted:
                 self.changed.notify_all()
 
     def take(self) -> list[Waiting]:
         """Returns all that wait: by rollout, and for each by what it asks, whatever came first."""
         with self.changed:
             taken, self.waiting = self.waiting, []
-        return sorted(taken, key=lambda one: (one.episode.number, one.call.prompt, one.call.turn))
+        return sorted(taken, key=lambda each: (each.episode.number, each.call.prompt, each.call.turn))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class AgentDesk:
         """Answers nothing of an episode any more; what waits is refused."""
         episode.ended = True
         with episode.table.changed:
-            episode.table.waiting = [one for one in episode.table.waiting if one.episode is not episode]
+            episode.table.waiting = [each for each in episode.table.waiting if each.episode is not episode]
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._release, episode)
 
@@ -162,7 +162,7 @@ class AgentDesk:
         return key in self._episodes
 
     async def ask(self, key: str, ask: Ask) -> Answers:
-        """Has a request answered by whoever samples. Raises Refused: see `Desk`."""
+        """Answers a request with the sampler's completion. Raises Refused: see `Desk`."""
         self._loop = asyncio.get_running_loop()
         episode = self._episode(key)
         try:
@@ -257,19 +257,19 @@ class AgentDesk:
         return room, min(room, left, wanted or room)
 
     def _answered(self, waiting: Waiting, sampled: Sampled) -> None:
-        """Reads what was sampled, and wakes who waits for it."""
+        """Reads what was sampled, and wakes the waiting request."""
         call, tools = waiting.call, waiting.call.ask.tools
         ids, stopped = sampled.token_ids[: waiting.most], None
         if call.ask.stop and (cut := self._splice.cut(ids, call.ask.stop)):
             ids, stopped = ids[: cut[0]], cut[1]
-        said = self._splice.read(ids, tools, f"call_{call.number}")
-        if stopped is not None and not said.calls:
-            said = replace(said, text=said.text.partition(stopped)[0].strip())
+        turn = self._splice.read(ids, tools, f"call_{call.number}")
+        if stopped is not None and not turn.calls:
+            turn = replace(turn, text=turn.text.partition(stopped)[0].strip())
         whole = stopped is not None or (sampled.finish_reason == "stop" and len(ids) == len(sampled.token_ids))
-        finish: Finish = "calls" if said.calls else "stop" if whole else "length"
+        finish: Finish = "calls" if turn.calls else "stop" if whole else "length"
         call.ids, call.logprobs = ids, sampled.logprobs[: len(ids)]
-        call.reply = Reply(said, finish, len(call.prompt), len(ids), stopped)
-        waiting.episode.tree.answer(call, said)
+        call.reply = Reply(turn, finish, len(call.prompt), len(ids), stopped)
+        waiting.episode.tree.answer(call, turn)
         _wake(call)
 
     def _release(self, episode: AgentEpisode) -> None:
@@ -281,9 +281,9 @@ class AgentDesk:
         reason: Reason | None = None
         if known := episode.tree.parent(ask):
             parent, new = known
-            assert parent.said is not None
+            assert parent.answer is not None
             try:
-                between = self._splice.between(parent.said, new, ask.tools, parent.ask.messages, parent.ids[-1])
+                between = self._splice.between(parent.answer, new, ask.tools, parent.ask.messages, parent.ids[-1])
                 return (*parent.prompt, *parent.ids, *between), parent, None
             except UsageError:
                 reason = "template"

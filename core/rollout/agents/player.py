@@ -114,10 +114,10 @@ class AgentPlayer:
                     taken = table.take() if self._ready(played, running, table) and not ended else []
                 for number in sorted(ended):
                     running.discard(number)
-                    one = played[number]
-                    self.desk.end(one.episode)
-                    episode = self.desk.settled(one.episode)
-                    trajectory = trajectory_of(one.start, episode, _exit(one), self.end, self.limits.choice)
+                    rollout = played[number]
+                    self.desk.end(rollout.episode)
+                    episode = self.desk.settled(rollout.episode)
+                    trajectory = trajectory_of(rollout.start, episode, _exit(rollout), self.end, self.limits.choice)
                     trajectories[number] = trajectory
                     if on_ended is not None:
                         on_ended(number, trajectory.completion)
@@ -127,20 +127,20 @@ class AgentPlayer:
         finally:
             for number in running:
                 self.programs.kill(played[number].program)
-            for one in played:
-                self.desk.end(one.episode)
-            self.desk.forget([one.episode for one in played])
+            for rollout in played:
+                self.desk.end(rollout.episode)
+            self.desk.forget([rollout.episode for rollout in played])
         return [trajectories[number] for number in range(len(played))]
 
-    def _start(self, one: _Played, table: Table) -> None:
+    def _start(self, rollout: _Played, table: Table) -> None:
         def ended(left: AgentExit) -> None:
             with table.changed:
-                one.exit = left
+                rollout.exit = left
                 table.changed.notify_all()
 
-        one.began = time.monotonic()
-        access = Access(self.url, one.episode.key, self.desk.model)
-        one.program = self.programs.start(one.start, access, ended)
+        rollout.began = time.monotonic()
+        access = Access(self.url, rollout.episode.key, self.desk.model)
+        rollout.program = self.programs.start(rollout.start, access, ended)
 
     def _ready(self, played: Sequence[_Played], running: set[int], table: Table) -> bool:
         """Returns whether a program has ended, or a round can begin."""
@@ -148,7 +148,7 @@ class AgentPlayer:
             return True
         if not table.waiting:
             return False
-        waiting = {one.episode.number for one in table.waiting}
+        waiting = {each.episode.number for each in table.waiting}
         since = time.monotonic() - table.last
         if waiting >= running and since >= SETTLE:
             return True
@@ -164,24 +164,24 @@ class AgentPlayer:
 
     def _answer(self, taken: Sequence[Waiting], sample: Sample, params: SamplingParams) -> None:
         """Samples what was asked; prompts with the same room are sampled together."""
-        for room in sorted({one.room for one in taken}):
-            some = [one for one in taken if one.room == room]
-            own = replace(params, max_tokens=max(one.most for one in some), keys=_keys(params.keys, some))
-            for one, sampled in zip(some, sample([one.call.prompt for one in some], own), strict=True):
-                self.desk.answer(one, sampled)
+        for room in sorted({waiting.room for waiting in taken}):
+            some = [waiting for waiting in taken if waiting.room == room]
+            own = replace(params, max_tokens=max(waiting.most for waiting in some), keys=_keys(params.keys, some))
+            for waiting, sampled in zip(some, sample([waiting.call.prompt for waiting in some], own), strict=True):
+                self.desk.answer(waiting, sampled)
 
     def _end_late(self, played: Sequence[_Played], running: set[int]) -> None:
         now = time.monotonic()
         for number in running:
-            one = played[number]
-            if one.exit is None and now - one.began - one.episode.waiting() > self.limits.seconds:
-                one.timed_out = True
-                self.programs.kill(one.program)
+            rollout = played[number]
+            if rollout.exit is None and now - rollout.began - rollout.episode.waiting() > self.limits.seconds:
+                rollout.timed_out = True
+                self.programs.kill(rollout.program)
 
 
-def _exit(one: _Played) -> AgentExit:
-    assert one.exit is not None
-    return replace(one.exit, timed_out=True) if one.timed_out else one.exit
+def _exit(rollout: _Played) -> AgentExit:
+    assert rollout.exit is not None
+    return replace(rollout.exit, timed_out=True) if rollout.timed_out else rollout.exit
 
 
 def _keys(keys: Sequence[int] | None, calls: Sequence[Waiting]) -> tuple[int, ...] | None:
@@ -189,6 +189,7 @@ def _keys(keys: Sequence[int] | None, calls: Sequence[Waiting]) -> tuple[int, ..
     if keys is None:
         return None
     asked = (
-        f"{keys[one.episode.number]} {one.call.turn} ".encode() + array("q", one.call.prompt).tobytes() for one in calls
+        f"{keys[waiting.episode.number]} {waiting.call.turn} ".encode() + array("q", waiting.call.prompt).tobytes()
+        for waiting in calls
     )
     return tuple(int.from_bytes(hashlib.blake2b(each, digest_size=15).digest()) for each in asked)

@@ -30,7 +30,7 @@ class Choice:
     Attributes:
         trains: "main": those of the conversation in which the program does its task; "tree": also those of sub-agents;
             "all": every call, also auxiliary ones, such as one for a title.
-        auxiliary: says whether a call is auxiliary; None: those without tools beside a conversation that has some.
+        auxiliary: says whether a call is auxiliary; None: calls without tools, if others have tools.
     """
 
     trains: Trains = "tree"
@@ -79,28 +79,29 @@ def trajectory_of(
     tree = episode.tree
     main, trains = choice.of(tree)
     rows = tree.branches(trains)
-    said = [call for call in tree.calls if call.thread == main and call.delivered]
+    answered = [call for call in tree.calls if call.thread == main and call.delivered]
     failure = _failure(episode, ended, heard=bool(rows))
     chosen = [] if failure else [call for _, calls in rows for call in calls]
     info: dict[str, Any] = {KEY: as_info(_record(episode, ended, chosen)), "files": dict(ended.files)}
     if ended.graded is not None:
-        info |= {"rewards": [ended.graded.reward], **ended.graded.told}
+        info |= {"rewards": [ended.graded.reward], **ended.graded.final_info}
     finish: FinishReason = "stop"
     if failure:
         finish, info["failure"] = "error", failure
-    elif ended.timed_out or episode.limited or (said and said[-1].reply is not None and _cut(said[-1])):
+    elif ended.timed_out or episode.limited or (answered and answered[-1].reply is not None and _cut(answered[-1])):
         finish = "length"
     own = [(token, logprob) for call in chosen for token, logprob in _tokens(call)]
-    answer = ended.answer if ended.answer is not None else said[-1].said.text if said and said[-1].said else ""
+    last = answered[-1].answer if answered else None
+    answer = ended.answer if ended.answer is not None else last.text if last else ""
     completion = Completion(
         text=answer,
-        messages=_messages(said),
+        messages=_messages(answered),
         prompt=start.prompt,
         row=start.row,
         token_ids=tuple(token for token, _ in own),
         logprobs=tuple(logprob for _, logprob in own),
         finish_reason=finish,
-        turns=max(1, len(said)),
+        turns=max(1, len(answered)),
         info=info,
         env=start.env,
         group=start.group,
@@ -171,7 +172,7 @@ def _recorded(call: Call, at: int | None) -> RecordedCall:
         seconds=round(call.seconds, 3),
         ignored=tuple(call.ask.ignored),
         new=tuple(_turn(turn) for turn in _new(call)),
-        said=None if call.said is None else _turn(call.said),
+        said=None if call.answer is None else _turn(call.answer),
         new_ids=call.prompt[known:],
         ids=() if at is not None else call.ids,
         at=at,
@@ -193,12 +194,12 @@ def _whole(turn: ChatTurn) -> RecordedTurn:
     return RecordedTurn(turn.role, turn.text, tuple(calls))
 
 
-def _messages(said: Sequence[Call]) -> tuple[Message, ...]:
+def _messages(answered: Sequence[Call]) -> tuple[Message, ...]:
     """Returns the main conversation, from the first answer on."""
-    if not said:
+    if not answered:
         return ()
-    last = said[-1]
-    turns = [*last.ask.messages[len(last.root.ask.messages) :], *([last.said] if last.said else [])]
+    last = answered[-1]
+    turns = [*last.ask.messages[len(last.root.ask.messages) :], *([last.answer] if last.answer else [])]
     return tuple(Message(role=turn.role, content=as_text(_whole(turn))) for turn in turns)
 
 

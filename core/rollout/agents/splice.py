@@ -59,22 +59,22 @@ class Splice:
         return self._whole[key]
 
     def between(
-        self, said: ChatTurn, new: Sequence[ChatTurn], tools: Sequence[Schema], before: Sequence[ChatTurn], last: int
+        self, answer: ChatTurn, new: Sequence[ChatTurn], tools: Sequence[Schema], before: Sequence[ChatTurn], last: int
     ) -> list[int]:
         """Returns the tokens from the end of what was sampled to the start of the policy's next message.
 
         Args:
-            said: what was sampled, as the program was told.
-            before: the messages before `said`; answers of tools may be to calls in them.
+            answer: what was sampled, as the program got it.
+            before: the messages before `answer`; answers of tools may be to calls in them.
             last: the last token that was sampled; where it is the one that ends a message, it is not repeated.
 
         Raises:
             UsageError: the chat template refuses the messages or renders what came before differently.
         """
-        messages = as_messages([*before, said, *new])[len(before) + 1 :]
+        messages = as_messages([*before, answer, *new])[len(before) + 1 :]
         known = [schema["function"]["name"] for schema in tools]
         # A name that the policy made up may spell anything, which the template may write otherwise.
-        calls = [ToolCall(call.name if call.name in known or not known else known[0], {}) for call in said.calls]
+        calls = [ToolCall(call.name if call.name in known or not known else known[0], {}) for call in answer.calls]
 
         def rest(marked: Sequence[Any]) -> str:
             if calls:
@@ -113,22 +113,22 @@ class Splice:
     def cut(self, ids: Sequence[int], stops: Sequence[str]) -> tuple[int, str] | None:
         """Returns after how many tokens the first of some texts is complete, and which; None where none comes."""
         text = self._tokenizer.decode(list(ids), skip_special_tokens=True)
-        found = [stop for stop in stops if stop and stop in text]
-        if not found:
+        present = [stop for stop in stops if stop and stop in text]
+        if not present:
             return None
         low, high = 1, len(ids)  # the fewest tokens whose text holds one of them
         while low < high:
             middle = (low + high) // 2
             begun = self._tokenizer.decode(list(ids[:middle]), skip_special_tokens=True)
-            low, high = (low, middle) if any(stop in begun for stop in found) else (middle + 1, high)
+            low, high = (low, middle) if any(stop in begun for stop in present) else (middle + 1, high)
         begun = self._tokenizer.decode(list(ids[:low]), skip_special_tokens=True)
-        return low, min((stop for stop in found if stop in begun), key=begun.find)
+        return low, min((stop for stop in present if stop in begun), key=begun.find)
 
 
 def as_messages(turns: Sequence[ChatTurn]) -> list[Message]:
     """Returns messages as chat templates take them; the answer of a tool has the name of its call."""
     names: dict[str, str] = {}
-    found: list[Any] = []
+    messages: list[Any] = []
     for turn in turns:
         message: dict[str, Any] = {"role": turn.role, "content": turn.text}
         if turn.calls:
@@ -137,8 +137,8 @@ def as_messages(turns: Sequence[ChatTurn]) -> list[Message]:
         if turn.role == "tool":
             message["name"] = names.get(turn.answers, "")
             message["tool_call_id"] = turn.answers
-        found.append(message)
-    return found
+        messages.append(message)
+    return messages
 
 
 def _asked(call: ToolUse) -> Mapping[str, Any]:

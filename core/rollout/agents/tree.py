@@ -35,10 +35,10 @@ class Call:
     reason: Reason | None
     thread: str  # which conversation of the program it belongs to
     turn: int  # which one it is among those of the episode with the same prompt
-    # ids, logprobs: what was sampled; of `said`, in nats
+    # ids, logprobs: what was sampled, the tokens of `answer`; in nats
     ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
-    said: ChatTurn | None = None  # the answer; None while it is not sampled
+    answer: ChatTurn | None = None  # the answer; None while it is not sampled
     reply: Reply | None = None
     delivered: bool = False
     seconds: float = 0.0  # from the request to the answer
@@ -69,7 +69,7 @@ class CallTree:
         return None
 
     def unreceived(self, prompt: tuple[int, ...]) -> list[Call]:
-        """Returns the calls with this prompt whose answers reached nobody: who asks the same again asks for these."""
+        """Returns the calls with this prompt whose answers were not delivered: a repeated request asks for these."""
         return [call for call in self.calls if call.prompt == prompt and not call.delivered]
 
     def add(self, ask: Ask, prompt: tuple[int, ...], parent: Call | None, reason: Reason | None) -> Call:
@@ -81,10 +81,10 @@ class CallTree:
         self.calls.append(call)
         return call
 
-    def answer(self, call: Call, said: ChatTurn) -> None:
+    def answer(self, call: Call, answer: ChatTurn) -> None:
         """Notes what a call was answered, so that later ones go on from it."""
-        call.said = said
-        self._ends.setdefault(_after(self._digested(call.ask)[-1], said), call)
+        call.answer = answer
+        self._ends.setdefault(_after(self._digested(call.ask)[-1], answer), call)
 
     def reason(self, ask: Ask) -> Reason:
         """Returns why a request that goes on from no call is a new root."""

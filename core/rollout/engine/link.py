@@ -55,7 +55,7 @@ class EngineLink(Protocol):
     def generate(
         self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None = None
     ) -> list[Sampled]:
-        """Samples one completion for each prompt, and tells of those that ended, in any order."""
+        """Samples one completion for each prompt, and reports each as it ends, in any order."""
         ...
 
     def wake(self) -> None:

@@ -35,7 +35,7 @@ from grpo.core.processes.group import agreed, any_of, gathered
 from grpo.core.rollout.engine.link import EngineLink, GuestLink
 from grpo.core.rollout.engine.spread import Seats, Spread
 from grpo.core.rollout.engine.weight_fanout import hand_out
-from grpo.core.rollout.sync.fault import EngineLost, SyncFault, told
+from grpo.core.rollout.sync.fault import EngineLost, SyncFault, naming_failures
 from grpo.core.rollout.sync.lora_choice import LoraChoice, LoraSync
 from grpo.core.rollout.sync.payload import (
     NOTHING,
@@ -264,7 +264,7 @@ class EngineRollouts:
             expected = fingerprints(adapter.tensors, seed)
 
             def put_adapter(engine: Engine) -> None:
-                with told("the adapter"):
+                with naming_failures("the adapter"):
                     engine.link.put_adapter(adapter)
                 _refuse(differing(expected, engine.link.adapter_fingerprints(adapter, seed)))
 
@@ -378,8 +378,8 @@ class EngineRollouts:
         every = gathered((metrics, handed), "the proven weights")
         if self._guest is not None:
             self._guest.follow([other for _, others in every for other in others])
-        names = dict.fromkeys(name for told_of, _ in every for name in told_of)
-        values = {name: [told_of[name] for told_of, _ in every if name in told_of] for name in names}
+        names = dict.fromkeys(name for report, _ in every for name in report)
+        values = {name: [report[name] for report, _ in every if name in report] for name in names}
         return {name: sum(value) if name in SUMMED else max(value) for name, value in values.items()}
 
 
@@ -388,7 +388,7 @@ def _fault(error: Exception | None, what: str) -> Exception | None:
     if error is None:
         return None
     try:
-        with told(what):
+        with naming_failures(what):
             raise error
     except Exception as fault:
         return fault

@@ -32,6 +32,6 @@ class ShardedEngine(VllmEngine):
     def generate(
         self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None = None
     ) -> list[Sampled]:
-        """Samples; this process's seed becomes that of every rank."""
+        """Samples completions; this process's seed becomes that of every rank."""
         self._call("grpo_seed", params.seeded())
         return super().generate(prompts, params, on_done)

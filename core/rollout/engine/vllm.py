@@ -80,7 +80,7 @@ class VllmEngine:
         self.lora = settings.lora_rank is not None
 
     def epoch(self) -> int:
-        """An engine of this process lives as long as the run."""
+        """Returns 0: an engine of this process lives as long as the run."""
         return 0
 
     def put_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
@@ -137,7 +137,7 @@ class VllmEngine:
     def generate(
         self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None = None
     ) -> list[Sampled]:
-        """Samples; equal neighbours become one request for several samples, so that its prompt is computed once."""
+        """Samples completions; equal neighbours become one request, so that its prompt is computed once."""
         if not prompts:
             return []
         refuse_unfit(prompts, params, self.context)
@@ -200,7 +200,7 @@ class VllmEngine:
                 torch.cuda.empty_cache()
 
     def handed(self) -> Mapping[str, Any]:
-        """No other process reaches this engine."""
+        """Returns nothing: no other process reaches this engine."""
         return {}
 
     def apply(self, function: Any) -> Any:
@@ -214,7 +214,7 @@ class VllmEngine:
         return self._llm.collective_rpc(method, kwargs=named)[0]
 
     def _without_compiling(self) -> AbstractContextManager[Any]:
-        """On a CPU, compiling one small function of vLLM's sampler takes longer than it can ever save."""
+        """Switches the compiling of a small function of vLLM's sampler off: on a CPU it takes longer than it saves."""
         if torch.cuda.is_available():
             return nullcontext()
         stance: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")

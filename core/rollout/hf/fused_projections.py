@@ -46,7 +46,7 @@ def one_of(layers: Sequence[torch.nn.Linear]) -> torch.nn.Linear:
 
 
 def _kind(module: Any) -> str:
-    """Returns what a module is, by the name that its class has in each family; "" for classes of nobody we know."""
+    """Returns what a module is, by the name that its class has in each family; "" for unknown classes."""
     kind = type(module)
     family = kind.__module__.rpartition("modeling_")[2]
     home = f"transformers.models.{family}.modeling_{family}"

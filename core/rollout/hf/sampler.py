@@ -138,7 +138,7 @@ def _decode(
     *,
     padded: bool,
 ) -> list[Sampled]:
-    """Samples; without `padded` all prompts have one length, and the model is shown no mask."""
+    """Samples completions; without `padded` all prompts have one length, and the model gets no mask."""
     device = model.device
     prefill = partial(_prefilled, model, params=params, padded=padded, shares=kept is None)
     started = kept.start(model, prompts, params.pad_id, prefill) if kept is not None else None
@@ -181,8 +181,9 @@ def _decode(
         numbers = alive[rows]
         counts = running[rows, : width + computed].bool()
         counts[:, width:] &= torch.arange(computed, device=device) < lengths[numbers, None] - 1
-        said = zip(numbers.tolist(), tokens[numbers].tolist(), lengths[numbers].tolist(), strict=True)
-        kept.put(carries.cache, rows, counts, [(*prompts[number], *ids[: length - 1]) for number, ids, length in said])
+        sampled = zip(numbers.tolist(), tokens[numbers].tolist(), lengths[numbers].tolist(), strict=True)
+        token_ids = [(*prompts[number], *ids[: length - 1]) for number, ids, length in sampled]
+        kept.put(carries.cache, rows, counts, token_ids)
 
     for step in range(params.max_tokens):
         chosen, logprob = choose(logits, params, draws[alive, step] if params.temperature else draws)
@@ -212,7 +213,7 @@ def _decode(
         output = model(
             input_ids=chosen[:, None],
             use_cache=True,
-            **_seen(shared, running[:, : width + step + 1] if padded else None),
+            **_attention_arguments(shared, running[:, : width + step + 1] if padded else None),
             **taken(model, position_ids=position[:, None]),
             **{carries.name: carries.cache},
         )
@@ -250,7 +251,7 @@ def _prefilled(
 
 
 def _worth_sharing(model: Any, cache: Any, copies: Sequence[int]) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Returns keys and values of prompts that their completions, so many of each, had better not copy; else nothing.
+    """Returns keys and values of prompts that their completions should share; nothing if copies are cheaper.
 
     Each prompt is attended to as often as the one with the most completions, so they need about as many each.
     """
@@ -264,8 +265,8 @@ def _worth_sharing(model: Any, cache: Any, copies: Sequence[int]) -> list[tuple[
     return layers if gains else []
 
 
-def _seen(shared: PromptKeys | None, mask: torch.Tensor | None) -> dict[str, Any]:
-    """What tells attention which tokens a new one sees."""
+def _attention_arguments(shared: PromptKeys | None, mask: torch.Tensor | None) -> dict[str, Any]:
+    """Returns the arguments by which attention learns which tokens a new one sees."""
     if shared is None:
         return {"attention_mask": mask}
     return {"attention_mask": no_mask(shared.device), "attention_prompts": shared}

@@ -30,7 +30,7 @@ class Carried:
             self.cache.reorder_cache(rows)
 
     def begun(self, config: Any) -> Carried:
-        """An empty cache of transformers for the same argument of a model with this configuration."""
+        """Returns an empty cache of transformers for the same argument of a model with this configuration."""
         from transformers import DynamicCache
 
         return Carried(self.name, DynamicCache(config=config))
@@ -81,5 +81,5 @@ def needs_equal_lengths(model: Any) -> bool:
 
 
 def _is_known(layer: Any) -> bool:
-    """Returns whether a layer of a cache is of transformers itself: one of a model's own may hold what nobody moves."""
+    """Returns whether a layer of a cache is of transformers itself: a model's own may hold more state."""
     return type(layer).__module__ in ("transformers.cache_utils", "grpo.core.rollout.hf.kv_cache")

@@ -189,7 +189,7 @@ def logprobs_of(config: RunConfig) -> bool | None:
 
 
 def traits_of(model_config: Any) -> dict[str, Any]:
-    """Returns what the configuration of a model says of its architecture, as JSON would give it back."""
+    """Returns a model's architecture from its configuration, as JSON would give it back."""
     from grpo.core.policy.load import text_setting
 
     traits = {name: text_setting(model_config, name) for name in TRAITS}

@@ -80,7 +80,7 @@ class ServerLink:
         self._sender = Sender(last)
         self._broadcasts = broadcasts
         self._group: TransferGroup | None = None
-        self._known = found_server(url, wanted, command)
+        self._known = fitting_server_state(url, wanted, command)
         card = card_from_json(self._known)
         self._epoch = 0
         self._doubted = False  # a handing over broke off, and may still be on its way
@@ -94,7 +94,7 @@ class ServerLink:
         Raises:
             RunError: it did not come back in time, or as one that does not fit.
         """
-        state = self._found()
+        state = self._await_state()
         if self._doubted or not _same(state, self._known):
             wrong = misfits(card_from_json(state), self._wanted)
             if wrong:
@@ -151,7 +151,7 @@ class ServerLink:
     def generate(
         self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None = None
     ) -> list[Sampled]:
-        """Samples; the seed comes from torch's global generator, so that a run can be repeated."""
+        """Samples completions; the seed comes from torch's global generator, so that a run can be repeated."""
         if not prompts:
             return []
         refuse_unfit(prompts, params, self.context)
@@ -234,7 +234,7 @@ class ServerLink:
         self._known["handed"] = self._ask(path, body, more)
         self._doubted = False
 
-    def _found(self) -> dict[str, Any]:
+    def _await_state(self) -> dict[str, Any]:
         """Returns the server's state, waiting for one that is gone."""
         deadline = time.monotonic() + self._patience
         waits = False
@@ -303,7 +303,7 @@ class ServerLink:
         return last["result"]
 
 
-def found_server(url: str, wanted: ServerCapabilities, command: str) -> dict[str, Any]:
+def fitting_server_state(url: str, wanted: ServerCapabilities, command: str) -> dict[str, Any]:
     """Returns the state of a server that fits a run.
 
     Raises:
@@ -360,7 +360,7 @@ def state_of(url: str) -> dict[str, Any]:
 
 
 def _answer(url: str, path: str, body: bytes | Iterator[bytes], headers: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """Posts, and yields the lines of the answer. Raises OSError, HTTPException: the connection broke off."""
+    """Posts a request and yields the lines of the answer. Raises OSError, HTTPException: the connection broke off."""
     connection = _connection(url, SILENCE)
     chunked = not isinstance(body, bytes)
     sent = {**headers, **_token(), **({"Transfer-Encoding": "chunked"} if chunked else {})}

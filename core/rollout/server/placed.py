@@ -33,11 +33,11 @@ class PlacedServer:
     """Starts a server."""
 
     def __init__(self, command: str, token: str) -> None:
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the object
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the object
         self._process = subprocess.Popen(
             [sys.executable, "-c", _START, *shlex.split(command)[1:]],
             stdin=subprocess.PIPE,
-            stdout=self._said,
+            stdout=self._output,
             stderr=subprocess.STDOUT,
             env={**os.environ, TOKEN: token},
         )
@@ -46,8 +46,8 @@ class PlacedServer:
         """Returns its URL, once it has loaded. Raises RunError: it ended, or takes longer than `LOADING`."""
         until = time.monotonic() + LOADING
         while time.monotonic() < until:
-            self._said.seek(0)
-            output = self._said.read().decode(errors="replace")
+            self._output.seek(0)
+            output = self._output.read().decode(errors="replace")
             if match := re.search(r"^serving .* on (http://\S+)", output, re.MULTILINE):
                 return match[1].encode()
             if self._process.poll() is not None:
@@ -61,5 +61,5 @@ class PlacedServer:
         self._process.wait()
         if self._process.stdin is not None:
             self._process.stdin.close()
-        self._said.close()
+        self._output.close()
         return b""

@@ -191,7 +191,7 @@ class RolloutServer:
         return dict(self.engine.adapter_fingerprints(self._adapter, seed))
 
     def generate(self, body: dict[str, Any], say: Say) -> int:
-        """Samples; completions are answered as they end. Returns how many there were."""
+        """Samples completions and sends each as it ends. Returns how many there were."""
         prompts = [prompt for prompt, copies in body["prompts"] for _ in range(copies)]
         params = SamplingParams(**{**body["params"], "eos_ids": tuple(body["params"]["eos_ids"])})
 

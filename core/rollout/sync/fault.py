@@ -30,7 +30,7 @@ class EngineLost(SyncFault):
 
 
 @contextmanager
-def told(what: str) -> Iterator[None]:
+def naming_failures(what: str) -> Iterator[None]:
     """Turns an engine's own failure while it is handed something over into a fault that says what that was."""
     try:
         yield

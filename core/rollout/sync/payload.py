@@ -220,7 +220,7 @@ def _adapted(model: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _rewrites_the_base(how: Any) -> bool:
-    """PiSSA, OLoRA, CorDA and LoftQ start by changing the frozen weights, which an engine loads unchanged."""
+    """Returns whether an adapter begins by changing the frozen weights (PiSSA, OLoRA, CorDA, LoftQ)."""
     return isinstance(how, str) and how.lower().startswith(("pissa", "olora", "corda", "loftq", "lora_ga"))
 
 

@@ -36,7 +36,7 @@ def spread(logits: torch.Tensor) -> float:
 
 @contextmanager
 def perturbed(model: Any) -> Iterator[list[str]]:
-    """While it lasts, a few weights of the policy are others: all B of an adapter, else the embedding and a matrix.
+    """Changes a few weights of the policy for the block: all B of an adapter, else the embedding and a matrix.
 
     The embedding is among them because a tied head is served from a copy of its own. Of a sharded policy all processes
     step together, and each keeps its own part of what is changed (core/policy/whole.py).

@@ -45,7 +45,7 @@ class PartialRollout:
         return self.whole is not None or self.state.finish is not None
 
     def begin_part(self) -> None:
-        """What is sampled from now on is the next part."""
+        """Begins the next part with what is sampled from now on."""
         self._begun = len(self.state.tokens), len(self.state.chosen)
 
     @property
@@ -174,7 +174,7 @@ class PartialRollouts:
         return self._players[rollout.start.env] is not None
 
     def close(self) -> None:
-        """Closes the environments of rollouts that nobody goes on with."""
+        """Closes the environments of abandoned rollouts."""
         self._places.close()
 
     def _start(self, members: Sequence[PartialRollout]) -> None:

@@ -26,7 +26,7 @@ from grpo.core.env.episodes import Episode
 from grpo.core.env.processes import EnvProcesses, place_of_envs
 from grpo.core.env.step import StepAnswer, cut_off, take_step, tell_of_calls
 from grpo.core.env.threads import Call, Raised
-from grpo.core.env.tools import ToolCall, told_error
+from grpo.core.env.tools import ToolCall, error_answer
 from grpo.core.policy.chat_template import texts_of
 from grpo.core.rollout.turns.chat import TurnFormat
 from grpo.core.rollout.turns.tools import ToolFormat
@@ -160,7 +160,7 @@ class Player:
         """
         self._speak(alive, sample, params)
         callers = self._called(alive, envs)
-        self._tell([rollout for rollout in alive if rollout.number in callers], callers, envs)
+        self._report_calls([rollout for rollout in alive if rollout.number in callers], callers, envs)
         self._step([rollout for rollout in alive if rollout.number not in callers], envs)
         going = [rollout for rollout in alive if rollout.finish is None]
         for rollout in going:
@@ -179,7 +179,7 @@ class Player:
         done = sample([[*rollout.prompt, *rollout.tokens] for rollout in alive], params)
         texts = texts_of(self.tokenizer, [sampled.token_ids for sampled in done])
         for rollout, sampled, text in zip(alive, done, texts, strict=True):
-            rollout.say(sampled, text)
+            rollout.add_turn(sampled, text)
 
     def _called(self, alive: Sequence[PlayedRollout], envs: EnvBatch) -> dict[int, list[ToolCall]]:
         """Answers the turns that ask for tools and returns the calls of each such rollout."""
@@ -203,7 +203,7 @@ class Player:
                     reason = explain(result.error)
                     rollout.fail(f"tool '{name}' of env '{self.env.name}' failed in turn {rollout.turns}: {reason}")
                 else:
-                    rollout.answers.append(told_error(explain(result.error)))
+                    rollout.answers.append(error_answer(explain(result.error)))
         for rollout in busy.values():
             rollout.use()
         return callers
@@ -217,7 +217,9 @@ class Player:
             elif rollout.see(result):
                 rollout.finish = "stop"
 
-    def _tell(self, using: Sequence[PlayedRollout], callers: Mapping[int, list[ToolCall]], envs: EnvBatch) -> None:
+    def _report_calls(
+        self, using: Sequence[PlayedRollout], callers: Mapping[int, list[ToolCall]], envs: EnvBatch
+    ) -> None:
         """Tells environments what their tools were used for; some say that the episode has ended with it."""
         asked: dict[int, Call] = {}
         for rollout in using:
@@ -276,7 +278,7 @@ class PlayedRollout:
     turns: int = 0
     finish: FinishReason | None = None  # why it has ended, None while it has not
 
-    def say(self, sampled: Sampled, text: str) -> None:
+    def add_turn(self, sampled: Sampled, text: str) -> None:
         """Adds a turn of the policy."""
         self.tokens += sampled.token_ids
         self.logprobs += sampled.logprobs
@@ -305,7 +307,7 @@ class PlayedRollout:
     def close(self, answer: StepAnswer) -> None:
         """Notes what the environment said at the end of the turn."""
         self.rewards[-1] += answer.reward
-        self.info = answer.told
+        self.info = answer.final_info
 
     def go_on(self, between: list[int], most: int) -> None:
         """Adds the tokens up to the next turn, or ends where a whole turn would not fit."""

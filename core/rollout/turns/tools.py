@@ -142,13 +142,13 @@ def tool_format(
             return form
     if own is None:
         raise UsageError(
-            "the environment offers tools, and nothing says how to read calls of this model: its tokenizer has no "
-            "response_template, and its chat template is none that TRL knows. Use a model of a family that TRL knows "
+            "the environment offers tools, but how this model writes a call is unknown: its tokenizer has no "
+            "response_template, and TRL does not know its chat template. Use a model of a family that TRL knows "
             "(Qwen2.5, Qwen3, Llama 3.1, LFM2, ...), or set response_template in its tokenizer_config.json."
         )
     raise UsageError(
-        "the environment offers tools, and the tokenizer's response_template does not read a call as its chat "
-        "template writes it. Set a response_template in its tokenizer_config.json that does."
+        "the environment offers tools, but the tokenizer's response_template cannot read a call as its chat "
+        "template writes it. Set one in its tokenizer_config.json that can."
     )
 
 

@@ -21,7 +21,7 @@ LARGEST = 64 * 2**20  # bytes of a function with all that it holds; each worker 
 
 
 class PluginObjects:
-    """Hands objects to a host. `warned`: told of a function that has to run in this process."""
+    """Hands objects to a host. `warned`: called for a function that has to run in this process."""
 
     def __init__(self, host: Host, warned: Callable[[str], None]) -> None:
         self._host = host

@@ -175,7 +175,7 @@ def _run(
 
 
 def _shown(ranks: Ranks, mailbox: Hosted, stop: StopRequest, progress: Progress) -> list[mailboxes.Event]:
-    """Shows what the run tells until it is over; returns what it told beside the events of a display."""
+    """Shows the run's events until it is over; returns its other messages."""
     kept: list[mailboxes.Event] = []
     stopping, until = False, float("inf")
     while True:

@@ -38,21 +38,21 @@ class Asks(Protocol):
 
 
 class Mailbox:
-    """Keeps what was told until it is taken, and how often a stop was asked for."""
+    """Keeps events until they are taken, and counts the requests to stop."""
 
     def __init__(self) -> None:
-        self._told: list[bytes] = []
+        self._events: list[bytes] = []
         self._stops = 0
         self._lock = threading.Lock()
 
     def tell(self, message: bytes) -> bytes:
         with self._lock:
-            self._told.append(message)
+            self._events.append(message)
         return b""
 
     def take(self, _: bytes) -> bytes:
         with self._lock:
-            events, self._told = self._told, []
+            events, self._events = self._events, []
         return pickle.dumps(events)
 
     def stop(self, _: bytes) -> bytes:
@@ -93,7 +93,7 @@ class MailboxProgress:
         self._mailbox = mailbox
 
     def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None:
-        """Everything is decided; rows and functions stay here, since a display only counts and names them."""
+        """Sends the plan; rows and functions stay here, since a display only counts and names them."""
         parts = tuple(
             replace(
                 part,
@@ -132,7 +132,7 @@ class MailboxProgress:
         self._tell("timed", spent, tokens, advice)
 
     def close(self) -> None:
-        """The command closes the display."""
+        """Does nothing: the command closes the display."""
 
     def _tell(self, event: str, *values: Any) -> None:
         self._mailbox.ask("tell", written(event, *values))

@@ -1,1 +1,1 @@
-"""Scores on the nodes of a cluster; a lost node costs nobody a score."""
+"""Scores on the nodes of a cluster; a lost node costs no score."""

@@ -17,7 +17,7 @@ from typing import Any
 
 
 class ImportWatch:
-    """Tells of loads of the thread that made it. `longest`: the module that took longest, and its seconds."""
+    """Watches the imports of the thread that made it. `longest`: the slowest import and its seconds."""
 
     def __init__(self, begun: Callable[[str], None], ended: Callable[[], None]) -> None:
         self.seconds = 0.0
@@ -33,7 +33,7 @@ class ImportWatch:
         sys.meta_path.insert(0, self)
 
     def remove(self) -> None:
-        """Ends watching; what somebody has put in the place of the watched functions since is left alone."""
+        """Ends watching; leaves alone what others have put in the place of the watched functions since."""
         for module, name in ((builtins, "__import__"), (importlib, "import_module")):
             function = getattr(module, name)
             if getattr(function, "watch", None) is self:

@@ -142,7 +142,7 @@ def function_in(module: ModuleType, qualname: str) -> Callable[..., Any]:
 
 
 def written(function: Any) -> Any:
-    """Returns the function that somebody wrote: the one inside, for one that was wrapped."""
+    """Returns the function that was written: the one inside, for one that was wrapped."""
     return function.func if isinstance(function, _WRAPPERS) else function
 
 

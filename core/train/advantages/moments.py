@@ -12,7 +12,7 @@ EPSILON = 1e-4
 
 
 def deviation(values: torch.Tensor, dim: int) -> torch.Tensor:
-    """Unbiased standard deviation along `dim` over the entries that are not NaN; 0 where there are fewer than two."""
+    """Returns the unbiased standard deviation along `dim` of the entries that are not NaN; 0 of fewer than two."""
     present = ~values.isnan()
     number = present.sum(dim=dim)
     apart = (values - values.nanmean(dim=dim, keepdim=True)).masked_fill(~present, 0.0)
@@ -20,5 +20,5 @@ def deviation(values: torch.Tensor, dim: int) -> torch.Tensor:
 
 
 def batch_deviation(values: torch.Tensor) -> torch.Tensor:
-    """The standard deviation of [groups, G] values over all groups, [1, 1]."""
+    """Returns the standard deviation of [groups, G] values over all groups, [1, 1]."""
     return deviation(values.reshape(1, -1), dim=1)[:, None]

@@ -64,17 +64,17 @@ def padded(
 
 
 def whole_ids(tensors: Tensors) -> torch.Tensor:
-    """[N, P + T] prompts and completions."""
+    """Returns prompts and completions, [N, P + T]."""
     return torch.cat([tensors["prompt_ids"], tensors["completion_ids"]], dim=1)
 
 
 def whole_mask(tensors: Tensors) -> torch.Tensor:
-    """[N, P + T], 1 for real tokens."""
+    """Returns 1 for real tokens, [N, P + T]."""
     return torch.cat([tensors["prompt_mask"], tensors["completion_mask"]], dim=1)
 
 
 def counted(tensors: Tensors) -> torch.Tensor:
-    """[N, T], 1 for tokens that the policy chose; those that an environment put between them are no choice."""
+    """Returns 1 for tokens that the policy chose and 0 for those that an environment put between them, [N, T]."""
     return tensors["completion_mask"] * tensors["tool_mask"]
 
 

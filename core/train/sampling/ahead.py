@@ -56,7 +56,7 @@ class _Sampling:
         self.episodes = episodes
         self.prompts = prompts
         self._sample = sample
-        self._found: Generation | None = None
+        self._generation: Generation | None = None
         self._error: BaseException | None = None
         self.seed = int(torch.randint(SEEDS, ()))
         self._randomness = ExitStack()
@@ -70,8 +70,8 @@ class _Sampling:
         self._randomness.close()
         if self._error is not None:
             raise self._error
-        assert self._found is not None
-        return self._found
+        assert self._generation is not None
+        return self._generation
 
     def give_up(self) -> None:
         """Waits until nothing is sampled any more, and forgets the batch."""
@@ -82,7 +82,7 @@ class _Sampling:
 
     def _run(self) -> None:
         try:
-            self._found = self._sample()
+            self._generation = self._sample()
         except BaseException as error:  # it is raised where the batch is wanted
             self._error = error
 

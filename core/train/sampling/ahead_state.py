@@ -118,7 +118,7 @@ def write_ahead(folder: Path, turn: int, generation: Generation, *, mean: float,
     if generation.outcomes is not None:
         written["places"] = [_place(episode) for episode in generation.episodes]
         written["outcomes"] = {
-            name: [_said(outcome) for outcome in every] for name, every in generation.outcomes.items()
+            name: [_written_outcome(outcome) for outcome in every] for name, every in generation.outcomes.items()
         }
         written["wasted"] = [
             {
@@ -126,7 +126,7 @@ def write_ahead(folder: Path, turn: int, generation: Generation, *, mean: float,
                 "place": _place(sample.start),
                 "prompt": list(sample.prompt),
                 "rollout": written_rollout(sample.rollout),
-                "outcomes": {name: _said(outcome) for name, outcome in sample.outcomes.items()},
+                "outcomes": {name: _written_outcome(outcome) for name, outcome in sample.outcomes.items()},
             }
             for sample in generation.wasted
         ]
@@ -148,7 +148,7 @@ def _place(episode: Episode) -> Place:
     return episode.env, episode.index
 
 
-def _said(outcome: Outcome) -> dict[str, Any]:
+def _written_outcome(outcome: Outcome) -> dict[str, Any]:
     return {**outcome._asdict(), "metrics": None if outcome.metrics is None else dict(outcome.metrics)}
 
 
@@ -158,7 +158,7 @@ def _outcome(written: Mapping[str, Any]) -> Outcome:
 
 
 def written_rollout(rollout: Trajectory) -> dict[str, Any]:
-    """Returns a rollout as JSON can hold it; what its episode says of it is left out."""
+    """Returns a rollout as JSON can hold it, without what its episode has."""
     completion = rollout.completion
     return {
         "token_ids": rollout.token_ids,

@@ -120,7 +120,7 @@ class Prompts:
         visits = {row: every for row, every in known.items() if every}
         return self._sampler.choose(RowsSeen(rows, count, step, seed, visits, frozenset(taken)))
 
-    def seen(self, batch: Batch) -> None:
+    def note_batch(self, batch: Batch) -> None:
         """Notes what became of the rows of a batch, also of those that were sampled in vain."""
         if self._sampler is None:
             return

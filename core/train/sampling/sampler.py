@@ -61,7 +61,7 @@ class PolicySampler:
         self._fill = fill
 
     def next(self, episodes: Sequence[Episode], step: int, *, again: bool = False) -> Generation:
-        """Syncs, samples, and fills the batch up."""
+        """Syncs the weights, samples, and refills the batch."""
         first = rank() * len(episodes)
         self._number(step, range(first, first + len(episodes)))
         return self.filled(self.synced(episodes, encode_episodes(self.tokenizer, episodes), again=again), step)
@@ -169,7 +169,7 @@ class PolicySampler:
         params: SamplingParams,
         begin: Begin,
     ) -> list[Trajectory]:
-        """Samples the rollouts of one environment; `begin` is told of each when it ends."""
+        """Samples the rollouts of one environment; `begin` is called for each when it ends."""
         if player is None:
             return self._answers(rollouts, episodes, prompts, params, begin)
         return player.play(

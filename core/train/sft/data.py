@@ -43,7 +43,7 @@ def placeholder_prompts(plan: Plan) -> Dataset:
 def taught_rows(
     plan: Plan, tokenizer: PreTrainedTokenizerBase, wanted: int, warned: Callable[[str], None] = lambda text: None
 ) -> Dataset:
-    """`wanted` worked answers in order, of each environment that has some its share.
+    """Returns `wanted` worked answers in order, with a share from each environment that has some.
 
     Args:
         warned: told of worked answers that an environment failed at; others of it take their place.
@@ -93,7 +93,7 @@ def _taught(episodes: Sequence[Episode], wanted: int, seed: int) -> list[Episode
 def worked_answers(
     episodes: Sequence[Episode], tokenizer: PreTrainedTokenizerBase, turn_tokens: int, player: Player | None = None
 ) -> tuple[Dataset, dict[int, str]]:
-    """Tokenised demonstrations: the prompt's tokens, then the answer's and the end token, which alone are learned.
+    """Tokenises demonstrations: the prompt's tokens, then the answer's and the end token, which alone are learned.
 
     Args:
         player: plays the environment for what stands between several turns; None: it is not stepped.

@@ -47,7 +47,7 @@ def _tokens(
     ids, learned = list(prompt), [False] * len(prompt)
     most = len(prompt) + player.limits.tokens - turn_tokens
     for number, action in enumerate(episode.actions[: player.limits.turns]):
-        text = _said(player, action)
+        text = _action_ids(player, action)
         ids, learned = ids + text, learned + [True] * len(text)
         if number == len(turns):  # the last action is not played
             break
@@ -58,17 +58,17 @@ def _tokens(
     return ids, learned
 
 
-def _said(player: Player, action: Action) -> list[int]:
+def _action_ids(player: Player, action: Action) -> list[int]:
     text = action if isinstance(action, str) else _tools(player).text(player.tokenizer, _call(action))
     return [*player.tokenizer(text, add_special_tokens=False)["input_ids"], player.tokenizer.eos_token_id]
 
 
 def _between(player: Player, turn: WorkedTurn, last: int) -> list[int] | None:
     """Returns the tokens between a turn and the next one; None where the episode ended with it."""
-    if turn.told is not None and not isinstance(turn.action, str):
+    if turn.tool_answer is not None and not isinstance(turn.action, str):
         if turn.answer is not None:
             return None
-        return _tools(player).ids(player.tokenizer, [_call(turn.action)], [turn.told], last)
+        return _tools(player).ids(player.tokenizer, [_call(turn.action)], [turn.tool_answer], last)
     if turn.answer is None or turn.answer.ended:
         return None
     return player.form.ids(player.tokenizer, turn.answer.observation, last)

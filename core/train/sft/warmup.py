@@ -26,7 +26,7 @@ class WarmUpTrainer(SFTTrainer):  # type: ignore[misc]  # trl is not typed
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """The loss of TRL's trainer, on what is left of the rows."""
+        """Returns the loss of TRL's trainer, on what is left of the rows."""
         # Checkpointed layers keep no keys and values, and DDP takes one forward pass for each backward pass.
         if self.shares_prompts and not self.args.gradient_checkpointing and self.accelerator.num_processes == 1:
             with self.accelerator.autocast():

@@ -17,7 +17,7 @@ from grpo.kernels.logp import Entropy
 
 
 class Predicted(NamedTuple):
-    """What a forward pass says of completion tokens."""
+    """The results of a forward pass for completion tokens."""
 
     logps: torch.Tensor  # [B, T] float32 log-probabilities, 0 where there is no token
     entropies: torch.Tensor | None  # [B, T] float32, or None where nobody asked
@@ -55,7 +55,7 @@ def completion_logps(
         predicted = model(
             input_ids=packed.input_ids,
             position_ids=packed.position_ids,
-            **_seen(packed),
+            **_attention_arguments(packed),
             logp_labels=packed.labels,
             logp_entropy=entropy,
             logp_coefficients=_of_labels(packed, coefficients) if coefficients is not None else None,
@@ -123,8 +123,8 @@ def _of_labels(packed: Packed, coefficients: Callable[[torch.Tensor], torch.Tens
     return of_rows
 
 
-def _seen(packed: Packed) -> dict[str, Any]:
-    """What tells attention which tokens see which."""
+def _attention_arguments(packed: Packed) -> dict[str, Any]:
+    """Returns the arguments by which attention learns which tokens see which."""
     if packed.blocks is None:
         return {}
     return {"attention_mask": no_mask(packed.input_ids.device), "attention_blocks": packed.blocks}

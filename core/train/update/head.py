@@ -31,7 +31,7 @@ OTHER_HEAD = "Use TRL's head with train.head='trl'."
 
 
 def already_whole(*_: Any) -> AbstractContextManager[None]:
-    """What gathers parameters where they are not sharded."""
+    """Returns what gathers parameters where they are not sharded."""
     return nullcontext()
 
 

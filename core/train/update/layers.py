@@ -73,7 +73,7 @@ def _is_exact(x: torch.Tensor) -> bool:
 
 
 def _adapter(layer: Any) -> str | None:
-    """The name of a layer's only active adapter, if it is a product of two float32 matrices and nothing else."""
+    """Returns the name of a layer's only active adapter, if that is just a product of two float32 matrices."""
     names = [name for name in layer.active_adapters if name in layer.lora_A]
     if len(names) != 1 or layer.merged or layer.disable_adapters:
         return None

@@ -237,7 +237,7 @@ def try_loss(loss: BoundLoss) -> None:
 
 
 def takes_turns(loss: BoundLoss) -> bool:
-    """Whether a token learns from its own advantage and from no other's, tried on a few made-up tokens."""
+    """Returns whether a token learns from its own advantage and from no other's, tried on a few made-up tokens."""
     generator = torch.Generator().manual_seed(0)
     logps = -torch.rand(2, 4, generator=generator, dtype=torch.float64) - 0.5
     entropies = torch.ones_like(logps) if loss.spec.entropies != "none" else None
@@ -259,7 +259,7 @@ def takes_turns(loss: BoundLoss) -> bool:
 
 
 def takes_rows(loss: BoundLoss) -> bool:
-    """Whether a completion costs the same however it is cut into rows, tried on a few made-up tokens."""
+    """Returns whether a completion costs the same however it is cut into rows, tried on a few made-up tokens."""
     generator = torch.Generator().manual_seed(0)
     logps, apart, spread = (torch.rand(10, generator=generator, dtype=torch.float64) for _ in range(3))
 
@@ -284,7 +284,7 @@ def takes_rows(loss: BoundLoss) -> bool:
 
 
 def is_per_token(loss: BoundLoss, correction: Correction) -> bool:
-    """Whether dL/dlogp of a token follows from its log-probability alone, tried on a few made-up tokens.
+    """Returns whether dL/dlogp of a token follows from its log-probability alone, tried on a few made-up tokens.
 
     A kernel then asks for some derivatives before it knows the other log-probabilities. One that proves wrong costs
     time and no accuracy (kernels/fused.py).

@@ -113,7 +113,7 @@ class Offload:
         return saved.back
 
     def _buffer(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A host buffer of the shape: the n-th of its kind in every forward pass is the same one."""
+        """Returns a host buffer of the shape: the n-th of its kind in every forward pass is the same one."""
         kind = (tensor.shape, tensor.dtype)
         used = sum((saved.host.shape, saved.host.dtype) == kind for saved in self._saved)
         pool = self._buffers.setdefault(kind, [])

@@ -155,15 +155,15 @@ class _Costs:
     fixed: int  # what a call of attention costs, whatever it computes
 
     def tokens(self, number: int) -> float:
-        """Of all projections, for so many tokens."""
+        """Returns the cost of all projections for so many tokens."""
         return 12.0 * self.hidden**2 * number
 
     def call(self, number: int, length: int, after: int) -> float:
-        """Of attention, for so many sequences of this length after a prefix, in one call."""
+        """Returns the cost of attention for so many sequences of this length after a prefix, in one call."""
         return self.fixed + number * self.hidden * (2.0 * length * (after + length) if after else length**2)
 
     def sequences(self, some: Sequence[_Sequence]) -> float:
-        """Of a prompt's sequences, where all of like kind come into one call."""
+        """Returns the cost of a prompt's sequences, where all of like kind come into one call."""
         calls = {sequence.first: self.fixed for sequence in some}
         each = sum(
             self.tokens(sequence.length) + self.call(1, sequence.length, sequence.first) - self.fixed
@@ -191,19 +191,19 @@ def _row(some: Iterable[_Sequence], costs: _Costs) -> _Row:
 
 
 def _alone(batch: _Batch) -> Iterator[_Sequence]:
-    """Each row as it is, those of a prompt one after the other."""
+    """Packs each row as it is, those of a prompt one after the other."""
     for members in batch.groups().values():
         yield from map(batch.sequence, members)
 
 
 def _shared(batch: _Batch, costs: _Costs) -> Iterator[_Sequence]:
-    """Rows whose prompts are equal share them where that is cheaper."""
+    """Packs rows with equal prompts so that they share them where that is cheaper."""
     for members in batch.groups().values():
         yield from min(([*map(batch.sequence, members)], _together(batch, members)), key=costs.sequences)
 
 
 def _nested(batch: _Batch, costs: _Costs) -> Iterator[_Sequence]:
-    """Rows also share what their prompts have in common with the beginnings of others, where that is cheaper."""
+    """Packs rows so that they also share what their prompts have in common with the beginnings of others."""
     laid = _Laid(batch)
     for prompt, members in sorted(batch.groups().items(), key=lambda group: len(group[0])):  # the root first
         ways = [[*map(batch.sequence, members)], _together(batch, members)]
@@ -289,7 +289,7 @@ def _length(sequence: _Sequence) -> int:
 
 
 def _width(part: Sequence[_Sequence]) -> int:
-    """The keys of a call: with a mask, as many as its rows are aligned for."""
+    """Returns how many keys a call has: with a mask, as many as its rows are aligned for."""
     length, after = max(map(_length, part)), part[0].first
     return math.ceil((after + length) / MASK_STEP) * MASK_STEP if after else length
 
@@ -322,7 +322,7 @@ def _in_one_row(batch: _Batch, row: _Row, device: torch.device, dtype: torch.dty
         if after:
             if (after, width) not in masks:
                 masks[after, width] = _mask(after, width, device, dtype)
-            keys += _seen(part[0], begins)
+            keys += _shared_positions(part[0], begins)
         queries.append((begin + columns.minimum(own - 1)).flatten())
         keys.append(queries[-1])
         parts.append(Part(after, len(part), len(columns), masks[after, width] if after else None))
@@ -331,16 +331,19 @@ def _in_one_row(batch: _Batch, row: _Row, device: torch.device, dtype: torch.dty
     )
 
 
-def _seen(sequence: _Sequence, begins: Mapping[_Sequence, int]) -> list[torch.Tensor]:
-    """Where in the packed row the tokens stand that a sequence sees besides its own, in their order."""
+def _shared_positions(sequence: _Sequence, begins: Mapping[_Sequence, int]) -> list[torch.Tensor]:
+    """Returns where in the packed row the tokens stand that a sequence sees besides its own, in their order."""
     if sequence.host is None:
         return []
     begin = begins[sequence.host]
-    return [*_seen(sequence.host, begins), torch.arange(begin, begin + sequence.first - sequence.host.first)]
+    return [
+        *_shared_positions(sequence.host, begins),
+        torch.arange(begin, begin + sequence.first - sequence.host.first),
+    ]
 
 
 def _mask(after: int, width: int, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
-    """A mask of numbers: attention turns one of bools into numbers anew in every layer, and keeps each."""
+    """Returns a float mask: attention would turn a bool mask into one in every layer, and keep each."""
     return torch.full((width - after, width), -torch.inf, dtype=dtype, device=device).triu_(after + 1)
 
 

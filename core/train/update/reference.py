@@ -38,7 +38,7 @@ class Reference:
 
     @contextmanager
     def _adapter(self) -> Iterator[None]:
-        """The adapter as the run began with it: the frozen copy of a warmed-up one, or none at all."""
+        """Gives the policy the adapter that the run began with: the frozen copy of a warmed-up one, or none."""
         if REFERENCE not in self._policy.peft_config:
             with self._policy.disable_adapter():
                 yield

@@ -45,7 +45,7 @@ def test_a_program_works_where_its_episode_is_graded_and_reaches_the_gateway(acc
     assert (left.code, left.problem, left.outside) == (0, "", False)
     assert left.stdout == "policyWrite 42 into answer.txt. /workspace\n"
     assert left.graded is not None
-    assert (left.graded.reward, left.graded.told["success"]) == (1.0, True)
+    assert (left.graded.reward, left.graded.final_info["success"]) == (1.0, True)
 
 
 def test_what_a_program_leaves_running_is_dead_before_its_episode_is_graded(access: Access, tmp_path: Path) -> None:

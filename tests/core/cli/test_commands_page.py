@@ -10,7 +10,7 @@ import click
 import pytest
 
 from grpo.core.cli.main import COMMANDS, cli
-from grpo.core.cli.show import found
+from grpo.core.cli.show import find_plugin
 from grpo.plugins.host import Host
 
 PAGES = Path(__file__).resolve().parents[3] / "docs"
@@ -49,9 +49,9 @@ def test_the_commands_on_the_page_parse(line: str) -> None:
     name, *arguments = shlex.split(line)
     command = command_named(name)
     while isinstance(command, click.Group) and arguments:
-        found = command.get_command(click.Context(command), arguments.pop(0))
-        assert found is not None
-        command = found
+        subcommand = command.get_command(click.Context(command), arguments.pop(0))
+        assert subcommand is not None
+        command = subcommand
     command.make_context(name, arguments).close()
 
 
@@ -62,7 +62,7 @@ def test_plugins_that_a_page_shows_have_that_name() -> None:
     }
     assert len(named) >= 4
     for name in named - {"closeness"}:  # the example of writing-rewards.md
-        assert found(Host.discover(), name)
+        assert find_plugin(Host.discover(), name)
 
 
 def test_the_defaults_that_help_names_are_those_of_the_code() -> None:

@@ -25,7 +25,7 @@ def test_numbers_of_numpy_are_as_good_as_pythons_own() -> None:
     }
     answer = stepped("you see a wall", numpy.float32(0.25), numpy.bool_(True), numpy.bool_(False), info)
     assert (answer.reward, answer.ended) == (0.25, True)
-    assert answer.told == {
+    assert answer.final_info == {
         "success": True,
         "scores": {"near": 0.5, "steps": 3},
         "terminated": True,

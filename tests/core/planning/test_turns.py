@@ -82,7 +82,7 @@ def test_turns_that_the_context_has_no_room_for_are_told(
     assert bool(told) == (ends_after is not None)
     if told:
         assert "500 turns of up to 96 tokens each may have 48,000 tokens" in told[0]
-        assert "context of 2,048 has room for 2,000: rollouts that use their turns in full end after 20" in told[0]
+        assert "context of 2,048 has room for 2,000. Rollouts with turns of full length end after 20" in told[0]
 
 
 def test_the_budget_of_an_agents_run_fits_longer_tasks_too() -> None:

@@ -199,7 +199,7 @@ def test_a_component_of_a_rubric_has_canaries_of_its_own(tmp_path: Path) -> None
     cases = canaries_of(written(tmp_path, line), False, [whole], [])
     with Scorer([whole], retries=0) as scorer:
         look = watch_of(cases).look(scorer, 1)
-    assert list(look.said) == [2.0, 1.0]
+    assert list(look.scores) == [2.0, 1.0]
 
 
 def test_the_fingerprint_knows_what_is_scored_and_expected() -> None:
@@ -307,7 +307,7 @@ def test_the_cases_of_a_reward_of_groups_are_watched_as_groups(tmp_path: Path) -
     watch = CanaryWatch(canaries, {("reward", "shortest"): "shortest"}, tolerance=0.0, share=0.0, patience=0)
     with Scorer([plugin]) as scorer:
         look = watch.look(scorer, 1)
-    assert list(look.said) == [0.0, 1.0, 1.0, 1.0, 0.0, 1.0]
+    assert list(look.scores) == [0.0, 1.0, 1.0, 1.0, 0.0, 1.0]
     assert (look.warnings, look.stop) == ([], None)
     regrouped = [
         Canary(c.kind, c.name, c.owner, replace(c.completion, group=None), c.expect, c.where) for c in canaries

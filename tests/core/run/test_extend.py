@@ -89,7 +89,7 @@ def test_what_differs_in_a_longer_run_is_told(tmp_path: Path, capsys: pytest.Cap
     grpo.train(resume=run, steps=2, quiet=True)
     told = capsys.readouterr().err
     assert "schedule 'linear' of 1 steps until step 1, and follows that of 2 from there" in told
-    assert "In all else the run is one of 2 steps from the beginning." in told
+    assert "Otherwise it is the same as a run that was started with 2 steps." in told
 
 
 @pytest.mark.slow

@@ -128,7 +128,7 @@ def test_a_move_that_a_game_cannot_stand_has_lost_it(host: Host, monkeypatch: py
 )
 def test_a_game_in_the_sandbox_goes_as_one_that_is_played_here(host: Host, name: str) -> None:
     from grpo.envs.textarena.env import plain_game
-    from grpo.envs.textarena.guest import outcome_of, said_by
+    from grpo.envs.textarena.guest import outcome_of, output_of
 
     moves = ["down", "red", "hit", "1 2 3 4", "1 2 5", "up", "stand", "left"]
     env = host.env(f"textarena:{name}").make()
@@ -136,12 +136,12 @@ def test_a_game_in_the_sandbox_goes_as_one_that_is_played_here(host: Host, name:
     random.seed(3)
     numpy.random.seed(3)
     game.reset(num_players=1, seed=3)
-    assert env.reset(seed=3)[0] == said_by(game)
+    assert env.reset(seed=3)[0] == output_of(game)
     random.setstate(env.unwrapped._numbers.state[0])
     numpy.random.set_state(env.unwrapped._numbers.state[1])
     for move in moves:
         ended, _ = game.step(action=f"[{move}]" if brackets else move)
-        here = outcome_of(game, bool(ended), said_by(game))
+        here = outcome_of(game, bool(ended), output_of(game))
         told, reward, over, _, info = env.step(move)
         assert (told, reward, over) == (here["told"], here["reward"], here["ended"])
         if over:

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from grpo.core.monitor.hacking.features import Seen
+from grpo.core.monitor.hacking.features import MonitoredCompletion
 from grpo.core.monitor.hacking.signals import COLLAPSES, FIRST, SIGNALS, HackingWatch, Suspicion
 
 GROUPS, SIZE, STEPS = 8, 8, 40
-Makes = Callable[[random.Random, float, int, int], Seen]
+Makes = Callable[[random.Random, float, int, int], MonitoredCompletion]
 
 
 def run(makes: Makes, seed: int = 0, steps: int = STEPS, *, steady: bool = True) -> list[Suspicion]:
@@ -26,48 +26,52 @@ def run(makes: Makes, seed: int = 0, steps: int = STEPS, *, steady: bool = True)
     return found
 
 
-def said(noise: random.Random, group: int, gold: int, right: bool, reward: float | None, more: str = "") -> Seen:
+def said(
+    noise: random.Random, group: int, gold: int, right: bool, reward: float | None, more: str = ""
+) -> MonitoredCompletion:
     """A completion with an answer of its own, of a length by chance."""
     answer = gold if right else gold + noise.randrange(1, 40)
     working = " ".join(noise.choice(["so", "then", "we", "add", "it"]) for _ in range(noise.randrange(5, 15)))
-    return Seen(f"what is number {gold}?", f"{working}. {more}\n{answer}", group, reward, right, {"mine": reward})
+    return MonitoredCompletion(
+        f"what is number {gold}?", f"{working}. {more}\n{answer}", group, reward, right, {"mine": reward}
+    )
 
 
-def learning(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+def learning(noise: random.Random, over: float, group: int, gold: int) -> MonitoredCompletion:
     right = noise.random() < 0.3 + 0.6 * over
     return said(noise, group, gold, right, 1.0 if right else noise.choice([0.0, 0.1, 0.3]))
 
 
-def nearing(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+def nearing(noise: random.Random, over: float, group: int, gold: int) -> MonitoredCompletion:
     """Wrong answers come nearer, and are paid a little for it."""
     right = noise.random() < 0.3 + 0.5 * over
     return said(noise, group, gold, right, 1.0 if right else noise.choice([0.0, 0.2, 0.4]) + 0.12 * over)
 
 
-def matching(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+def matching(noise: random.Random, over: float, group: int, gold: int) -> MonitoredCompletion:
     """The policy learns, and finds what makes ever more wrong answers be taken for right ones."""
     right = noise.random() < 0.3 + 0.4 * over
     return said(noise, group, gold, right, float(right or noise.random() < 1.5 * over))
 
 
-def backwards(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+def backwards(noise: random.Random, over: float, group: int, gold: int) -> MonitoredCompletion:
     right = noise.random() < 0.5 - 0.4 * over
     return said(noise, group, gold, right, 0.2 if right else 0.6)
 
 
-def chatting(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+def chatting(noise: random.Random, over: float, group: int, gold: int) -> MonitoredCompletion:
     """A phrase pays, whether the answer is right or not."""
     right, phrase = noise.random() < 0.5, noise.random() < 0.2 + 0.7 * over
     return said(noise, group, gold, right, float(phrase), "honestly" if phrase else "")
 
 
-def decaying(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+def decaying(noise: random.Random, over: float, group: int, gold: int) -> MonitoredCompletion:
     """Right answers have the higher reward, and become rare: wrong ones are paid ever more."""
     right = noise.random() < 0.8 - 0.7 * over
     return said(noise, group, gold, right, (1.0 if right else 0.9) + 2 * over)
 
 
-def collapsing(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+def collapsing(noise: random.Random, over: float, group: int, gold: int) -> MonitoredCompletion:
     """The policy learns, and then gives up half of its reward for what wrong answers earn as well."""
     right = noise.random() < (0.5 + over if over < 0.4 else 0.9 - 2 * (over - 0.4))
     return said(
@@ -75,22 +79,26 @@ def collapsing(noise: random.Random, over: float, group: int, gold: int) -> Seen
     )
 
 
-def constant(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+def constant(noise: random.Random, over: float, group: int, gold: int) -> MonitoredCompletion:
     one = noise.random() < 1.5 * over
-    return Seen(f"what is number {gold}?", "7" if one else str(noise.randrange(1000)), group, float(one), None)
+    return MonitoredCompletion(
+        f"what is number {gold}?", "7" if one else str(noise.randrange(1000)), group, float(one), None
+    )
 
 
-def longer(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+def longer(noise: random.Random, over: float, group: int, gold: int) -> MonitoredCompletion:
     text = "x" * int(noise.uniform(20, 60) * (1 + 2 * over))
-    return Seen(f"what is number {gold}?", f"{text}\n{noise.randrange(1000)}", group, len(text) / 200, None)
+    return MonitoredCompletion(
+        f"what is number {gold}?", f"{text}\n{noise.randrange(1000)}", group, len(text) / 200, None
+    )
 
 
-def silencing(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+def silencing(noise: random.Random, over: float, group: int, gold: int) -> MonitoredCompletion:
     reward = None if noise.random() < over else noise.random()
     return said(noise, group, gold, noise.random() < 0.5, reward)
 
 
-def looping(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+def looping(noise: random.Random, over: float, group: int, gold: int) -> MonitoredCompletion:
     more = "it is so " * 20 if noise.random() < over else ""
     return said(noise, group, gold, noise.random() < 0.5, noise.random(), more)
 
@@ -122,7 +130,7 @@ def test_each_pattern_rings_once_and_is_named(makes: Makes, signal: str, words: 
     ids=["after the characters that are read first", "without spaces", "one sign"],
 )
 def test_loops_ring_wherever_and_of_whatever_they_are(tail: str) -> None:
-    def stuck(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+    def stuck(noise: random.Random, over: float, group: int, gold: int) -> MonitoredCompletion:
         words = " ".join(str(noise.random()) for _ in range(250 if tail.startswith(" ") else 15))
         more = tail if noise.random() < over else ""
         return said(noise, group, gold, noise.random() < 0.5, noise.random(), words + more)
@@ -136,7 +144,7 @@ def test_loops_ring_wherever_and_of_whatever_they_are(tail: str) -> None:
     ids=["zero width", "combining", "dots", "spaces"],
 )
 def test_equal_answers_ring_whatever_is_put_behind_them(tail: Callable[[int], str]) -> None:
-    def same(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+    def same(noise: random.Random, over: float, group: int, gold: int) -> MonitoredCompletion:
         one = constant(noise, over, group, gold)
         return replace(one, text=one.text + tail(noise.randrange(32)))
 
@@ -144,7 +152,7 @@ def test_equal_answers_ring_whatever_is_put_behind_them(tail: Callable[[int], st
 
 
 def test_different_answers_before_the_same_line_of_dashes_are_different() -> None:
-    def ruled(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+    def ruled(noise: random.Random, over: float, group: int, gold: int) -> MonitoredCompletion:
         one = said(noise, group, gold, noise.random() < 0.5, noise.random())
         return replace(one, text=one.text + ("\n---" if noise.random() < 2 * over else ""))
 
@@ -153,7 +161,7 @@ def test_different_answers_before_the_same_line_of_dashes_are_different() -> Non
 
 @pytest.mark.parametrize("large", [1e155, 1e200, float("inf")])
 def test_rewards_that_cannot_be_squared_count_as_none_and_others_are_looked_at(large: float) -> None:
-    def rewarded(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+    def rewarded(noise: random.Random, over: float, group: int, gold: int) -> MonitoredCompletion:
         one = backwards(noise, over, group, gold)
         paid = replace(one, scores={"mine": one.reward, "huge": large})
         return replace(paid, reward=noise.choice([-large, large])) if noise.random() < 0.2 else paid
@@ -174,7 +182,7 @@ def test_a_policy_that_learns_rings_nothing_with_a_verifier_and_without(seed: in
     assert run(learning, seed) == []
     assert run(nearing, seed) == []
 
-    def unjudged(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+    def unjudged(noise: random.Random, over: float, group: int, gold: int) -> MonitoredCompletion:
         return replace(learning(noise, over, group, gold), right=None)
 
     assert run(unjudged, seed) == []
@@ -182,7 +190,7 @@ def test_a_policy_that_learns_rings_nothing_with_a_verifier_and_without(seed: in
 
 @pytest.mark.parametrize("seed", range(5))
 def test_prompts_that_become_harder_ring_nothing_though_accuracy_falls(seed: int) -> None:
-    def harder(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+    def harder(noise: random.Random, over: float, group: int, gold: int) -> MonitoredCompletion:
         right = noise.random() < (0.3 + 1.2 * over if over < 0.5 else 0.9 - 0.7 * (over - 0.5))
         return said(noise, group, gold, right, 1.0 if right else noise.choice([0.0, 0.1, 0.3]))
 
@@ -191,7 +199,7 @@ def test_prompts_that_become_harder_ring_nothing_though_accuracy_falls(seed: int
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_policy_that_learns_nothing_rings_nothing(seed: int) -> None:
-    def still(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+    def still(noise: random.Random, over: float, group: int, gold: int) -> MonitoredCompletion:
         right = noise.random() < 0.4
         return said(noise, group, gold, right, float(right))
 
@@ -199,41 +207,46 @@ def test_a_policy_that_learns_nothing_rings_nothing(seed: int) -> None:
 
 
 def test_answers_of_yes_and_no_are_often_alike_and_ring_nothing() -> None:
-    def yes_or_no(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+    def yes_or_no(noise: random.Random, over: float, group: int, gold: int) -> MonitoredCompletion:
         right = noise.random() < 0.5 + 0.5 * over
         text = "yes" if right == (gold % 2 == 0) else "no"
-        return Seen(f"is {gold} even?", text, group, float(right), right)
+        return MonitoredCompletion(f"is {gold} even?", text, group, float(right), right)
 
     assert run(yes_or_no) == []
 
 
 def test_games_that_end_with_the_same_moves_ring_nothing() -> None:
-    def game(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+    def game(noise: random.Random, over: float, group: int, gold: int) -> MonitoredCompletion:
         won = noise.random() < 0.5
         moves = "go right " * 20 if noise.random() < 2 * over else " ".join(noise.choices(["up", "down"], k=20))
-        return Seen(f"board {gold}", moves, group, float(won), None, turns=20)
+        return MonitoredCompletion(f"board {gold}", moves, group, float(won), None, turns=20)
 
     assert run(game) == []
 
 
 def test_the_same_prompt_in_all_groups_is_no_sign_that_answers_ignore_it() -> None:
-    def one_prompt(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+    def one_prompt(noise: random.Random, over: float, group: int, gold: int) -> MonitoredCompletion:
         right = noise.random() < 0.3 + 0.7 * over
-        return Seen("what is 3 + 4?", "7" if right else str(noise.randrange(100)), group, float(right), right)
+        return MonitoredCompletion(
+            "what is 3 + 4?", "7" if right else str(noise.randrange(100)), group, float(right), right
+        )
 
     assert run(one_prompt) == []
 
 
 def test_the_rollouts_it_names_are_wrong_ones_with_the_most_reward() -> None:
     watch = HackingWatch()
-    step = [Seen("q", f"{n}", 0, reward, right) for n, (reward, right) in enumerate([(0.2, True), (0.9, False)] * 4)]
+    step = [
+        MonitoredCompletion("q", f"{n}", 0, reward, right)
+        for n, (reward, right) in enumerate([(0.2, True), (0.9, False)] * 4)
+    ]
     found = [one for number in range(1, FIRST + 20) for one in watch.look(number, step)]
     assert found[0].signal == "against"
     assert found[0].rollouts == (1, 3, 5)
 
 
 def test_of_several_rewards_the_one_that_decides_is_named() -> None:
-    def mixed(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+    def mixed(noise: random.Random, over: float, group: int, gold: int) -> MonitoredCompletion:
         phrase, form = noise.random() < 0.2 + 0.7 * over, 0.2 * noise.random()
         one = said(noise, group, gold, noise.random() < 0.5, form + phrase, "honestly" if phrase else "")
         return replace(one, scores={"form": form, "style": float(phrase)})
@@ -247,22 +260,22 @@ def test_a_step_without_completions_and_one_without_rewards_are_looked_at() -> N
     watch = HackingWatch()
     assert watch.look(1, []) == []
     for step in range(2, 8):
-        assert watch.look(step, [Seen("q", "", 0, None), Seen("q", "", 0, None)]) == []
+        assert watch.look(step, [MonitoredCompletion("q", "", 0, None), MonitoredCompletion("q", "", 0, None)]) == []
 
 
-def falling_apart(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+def falling_apart(noise: random.Random, over: float, group: int, gold: int) -> MonitoredCompletion:
     """Nothing pays for it: accuracy goes to nothing, and in the end each completion runs into the limit."""
     right = noise.random() < (0.5 + over if over < 0.2 else max(0.0, 0.7 - 4 * (over - 0.2)))
     one = said(noise, group, gold, right, 1.0 if right else noise.choice([0.0, 0.1, 0.3]))
     return replace(one, cut=noise.random() < 3 * (over - 0.4))
 
 
-def unlearning(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+def unlearning(noise: random.Random, over: float, group: int, gold: int) -> MonitoredCompletion:
     """The answers are those of a policy that has learned nothing, of the usual length."""
     return replace(falling_apart(noise, over, group, gold), cut=False)
 
 
-def dwindling(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+def dwindling(noise: random.Random, over: float, group: int, gold: int) -> MonitoredCompletion:
     right = noise.random() < 0.4
     one = said(noise, group, gold, right, float(right))
     return one if noise.random() < 0.5 - over else replace(one, text=".")
@@ -280,7 +293,7 @@ def dwindling(noise: random.Random, over: float, group: int, gold: int) -> Seen:
 def test_a_policy_that_falls_apart_rings_by_what_becomes_worse(
     makes: Makes, signals: set[str], words: str, judged: bool
 ) -> None:
-    def seen(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+    def seen(noise: random.Random, over: float, group: int, gold: int) -> MonitoredCompletion:
         one = makes(noise, over, group, gold)
         return one if judged else replace(one, right=None)
 
@@ -300,11 +313,11 @@ def test_of_a_policy_that_falls_apart_wrong_completions_are_named() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_nothing_falls_apart_where_answers_become_short_or_long_while_a_policy_learns(seed: int) -> None:
-    def brief(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+    def brief(noise: random.Random, over: float, group: int, gold: int) -> MonitoredCompletion:
         one = learning(noise, over, group, gold)
         return replace(one, text=one.text[-8:], cut=False) if noise.random() < over else replace(one, cut=True)
 
-    def long(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+    def long(noise: random.Random, over: float, group: int, gold: int) -> MonitoredCompletion:
         return replace(learning(noise, over, group, gold), cut=noise.random() < over)
 
     assert {one.signal for one in run(brief, seed)} <= {"alike"}
@@ -314,7 +327,7 @@ def test_nothing_falls_apart_where_answers_become_short_or_long_while_a_policy_l
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_a_run_from_easy_rows_to_hard_ones_does_not_fall_apart(seed: int) -> None:
-    def rising(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+    def rising(noise: random.Random, over: float, group: int, gold: int) -> MonitoredCompletion:
         right = noise.random() < 0.95 - 0.9 * over
         return said(noise, group, gold, right, 1.0 if right else noise.choice([0.0, 0.1, 0.3]))
 
@@ -324,11 +337,11 @@ def test_a_run_from_easy_rows_to_hard_ones_does_not_fall_apart(seed: int) -> Non
 
 @pytest.mark.parametrize("seed", range(3))
 def test_rewards_below_zero_fall_from_what_they_were_and_not_from_zero(seed: int) -> None:
-    def punished(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+    def punished(noise: random.Random, over: float, group: int, gold: int) -> MonitoredCompletion:
         right = noise.random() < 0.1
         return replace(said(noise, group, gold, right, -1.0 if right else noise.choice([-2.0, -3.0])), right=None)
 
-    def worse(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+    def worse(noise: random.Random, over: float, group: int, gold: int) -> MonitoredCompletion:
         one = said(noise, group, gold, noise.random() < 0.8, noise.choice([-1.0, -0.5]))
         return replace(one, right=None, reward=one.reward if over < 0.4 else -3.0)
 
@@ -343,7 +356,7 @@ def test_rewards_below_zero_fall_from_what_they_were_and_not_from_zero(seed: int
 def test_a_policy_whose_accuracy_goes_up_and_down_rings_no_more_often_than_is_said(level: float) -> None:
     """Each group has its own difficulty: runs of 60 steps, of which one in twenty may ring."""
 
-    def wandering(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+    def wandering(noise: random.Random, over: float, group: int, gold: int) -> MonitoredCompletion:
         hard = random.Random(gold).betavariate(4 * level, 4 * (1 - level))
         right = noise.random() < hard
         return said(noise, group, gold, right, float(right))
@@ -352,7 +365,7 @@ def test_a_policy_whose_accuracy_goes_up_and_down_rings_no_more_often_than_is_sa
 
 
 def test_a_prompt_whose_right_and_wrong_completions_are_paid_the_same_is_said_so() -> None:
-    def indifferent(noise: random.Random, over: float, group: int, gold: int) -> Seen:
+    def indifferent(noise: random.Random, over: float, group: int, gold: int) -> MonitoredCompletion:
         return said(noise, group, gold, noise.random() < 0.5, over)
 
     [one] = [suspicion for suspicion in run(indifferent) if suspicion.signal == "unrelated"]

@@ -22,7 +22,7 @@ from patience import PATIENCE, wait_for
 from table_server import CARD, COMMAND, PARAMS, WEIGHTS, Running, TableEngine
 
 from grpo.core.rollout.server.capabilities import TOKEN
-from grpo.core.rollout.server.client import ServerLink, found_server, state_of
+from grpo.core.rollout.server.client import ServerLink, fitting_server_state, state_of
 from grpo.core.rollout.server.protocol import BYTES
 from grpo.core.rollout.server.serve import RolloutServer
 from grpo.core.rollout.server.wire import Unframed, frames
@@ -469,13 +469,13 @@ def test_what_is_no_such_server_is_refused_by_name(reply: bytes, what: str) -> N
         answering = threading.Thread(target=answer)
         answering.start()
         with pytest.raises(UsageError, match=what):
-            found_server(url, CARD, COMMAND)
+            fitting_server_state(url, CARD, COMMAND)
         answering.join()
 
 
 def test_no_server_is_an_error_with_the_command_that_starts_one() -> None:
     with pytest.raises(UsageError, match=rf"no rollout server answers at .*Start one that fits with: {COMMAND}"):
-        found_server("http://127.0.0.1:9", CARD, COMMAND)
+        fitting_server_state("http://127.0.0.1:9", CARD, COMMAND)
 
 
 if __name__ == "__main__":  # what the test of the killed server starts

@@ -114,7 +114,7 @@ def test_totals_become_rates_between_the_lowest_and_the_highest(planned: Any) ->
     prompts = Prompts(plan)
     places = [("gsm8k", 0)] * 2 + [("gsm8k", 5)] * 2 + [("gsm8k", 7)] * 2
     signed, twice = [1.0, -1.0, 0.5, 0.5, None, None], [2.0, 0.0, 0.5, 0.5, 1.0, None]
-    prompts.seen(batch(1, places, signed=signed, twice=twice))
+    prompts.note_batch(batch(1, places, signed=signed, twice=twice))
     assert len(prompts.of_step(2)) == 4
     assert saw(plan).visits == {0: [Visit(1, 0.5, True)], 5: [Visit(1, 0.5, False)], 7: [Visit(1, None, False)]}
     assert (saw(plan).rows, saw(plan).count, saw(plan).step) == (12, 4, 2)
@@ -123,7 +123,7 @@ def test_totals_become_rates_between_the_lowest_and_the_highest(planned: Any) ->
 def test_without_a_range_there_is_no_rate(planned: Any) -> None:
     plan = planned("unbounded")
     prompts = Prompts(plan)
-    prompts.seen(batch(1, [("gsm8k", 3)] * 2, unbounded=[10.0, 20.0]))
+    prompts.note_batch(batch(1, [("gsm8k", 3)] * 2, unbounded=[10.0, 20.0]))
     prompts.of_step(2)
     assert saw(plan).visits == {3: [Visit(1, None, True)]}
 
@@ -134,7 +134,7 @@ def test_what_was_sampled_in_vain_was_seen_too(planned: Any) -> None:
     completion = Completion("", prompt=(), row={})
     flat = {"signed": Outcome("score", -1.0)}
     gone = [Wasted(0, plan.train[9], (), Trajectory((), (), (), completion), flat) for _ in range(2)]
-    prompts.seen(batch(1, [("gsm8k", 3)] * 2, gone, signed=[-1.0, 1.0]))
+    prompts.note_batch(batch(1, [("gsm8k", 3)] * 2, gone, signed=[-1.0, 1.0]))
     prompts.of_step(2)
     assert saw(plan).visits == {3: [Visit(1, 0.5, True)], 9: [Visit(1, 0.0, False)]}
 
@@ -142,12 +142,12 @@ def test_what_was_sampled_in_vain_was_seen_too(planned: Any) -> None:
 def test_a_step_that_is_done_again_sees_what_it_saw_before(planned: Any) -> None:
     plan = planned()
     prompts = Prompts(plan)
-    prompts.seen(batch(1, [("gsm8k", 0)] * 2, signed=[-1.0, 1.0]))
+    prompts.note_batch(batch(1, [("gsm8k", 0)] * 2, signed=[-1.0, 1.0]))
     before = [one.index for one in prompts.of_step(2)]
-    prompts.seen(batch(2, [("gsm8k", 0)] * 2 + [("gsm8k", 1)] * 2, signed=[1.0] * 4))
+    prompts.note_batch(batch(2, [("gsm8k", 0)] * 2 + [("gsm8k", 1)] * 2, signed=[1.0] * 4))
     assert [one.index for one in prompts.of_step(2)] == before
     assert saw(plan).visits == {0: [Visit(1, 0.5, True)]}
-    prompts.seen(batch(2, [("gsm8k", 2)] * 2, signed=[1.0, 1.0]))
+    prompts.note_batch(batch(2, [("gsm8k", 2)] * 2, signed=[1.0, 1.0]))
     prompts.of_step(3)
     assert saw(plan).visits == {0: [Visit(1, 0.5, True)], 2: [Visit(2, 1.0, False)]}
 
@@ -157,7 +157,7 @@ def test_a_resumed_run_asks_the_same_rows(planned: Any, tmp_path: Path) -> None:
     prompts = Prompts(plan)
     for step in range(1, 4):
         asked = [("gsm8k", one.index) for one in prompts.of_step(step) for _ in range(2)]
-        prompts.seen(batch(step, asked, unbounded=[0.1 * number * step for number in range(8)]))
+        prompts.note_batch(batch(step, asked, unbounded=[0.1 * number * step for number in range(8)]))
     prompts.save(tmp_path)
     resumed = Prompts(plan)
     resumed.load(tmp_path)
@@ -190,7 +190,7 @@ def test_each_environment_keeps_its_share_and_has_rows_of_its_own(planned: Any) 
     for step in range(1, 6):
         assert [one.env for one in prompts.of_step(step)] == [one.env for one in order.of_step(step)]
     scores: dict[str, Any] = {"gsm8k.signed": [0.0, 0.0], "other.signed": [-1.0, 1.0]}
-    prompts.seen(batch(5, [("other", 2)] * 2, **scores))
+    prompts.note_batch(batch(5, [("other", 2)] * 2, **scores))
     assert prompts.chosen("other", 1, 6, ())
     assert saw(plan).visits == {2: [Visit(5, 0.5, True)]}
     assert prompts.chosen("gsm8k", 1, 6, ())

@@ -1,0 +1,43 @@
+"""Makes one pool for each SPEC and process, and closes them when the process ends."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+
+class Closable(Protocol):
+    def close(self) -> None:
+        """Ends what the pool holds."""
+
+
+Pool = TypeVar("Pool", bound=Closable)
+
+
+class SpecPools(Generic[Pool]):
+    """The pools of this process by SPEC; a forked process makes its own. `make`: a SPEC to a new pool."""
+
+    def __init__(self, make: Callable[[str], Pool]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._pools: dict[tuple[int, str], Pool] = {}
+        atexit.register(self.close)
+
+    def of(self, spec: str) -> Pool:
+        """Returns the pool of a SPEC."""
+        key = (os.getpid(), spec)
+        with self._lock:
+            if key not in self._pools:
+                self._pools[key] = self._make(spec)
+            return self._pools[key]
+
+    def close(self) -> None:
+        """Closes the pools of this process; the next call of `of` makes new ones."""
+        with self._lock:
+            mine = [key for key in self._pools if key[0] == os.getpid()]
+            pools = [self._pools.pop(key) for key in mine]
+        for pool in pools:
+            pool.close()
