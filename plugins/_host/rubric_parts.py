@@ -59,7 +59,7 @@ def _found(rubric: Registration, component: Component, find: Find, inside: tuple
         component,
         reward=found,
         name=component.name or text.alias or found.name,
-        options=checked_options(found, known.distribution, {**text.options, **given}),
+        options=checked_options(found, known.distribution, {**text.options, **given}, text.unnamed),
         timeout=component.timeout if text.timeout is None else text.timeout,
         distribution=known.distribution,
     )
