@@ -333,7 +333,7 @@ class Host:
         known = self._find_with_components(kind, text, home)
         if isinstance(known.spec, EnvSpec) and known.spec.resolve is not None:
             raise OptionError(f"'{text.written}' stands for many environments. Name one: {known.spec.name}:NAME.")
-        return known, checked_options(known.spec, known.distribution, text.options)
+        return known, checked_options(known.spec, known.distribution, text.options, text.unnamed)
 
 
 def _member(known: Registration, text: SpecText) -> Registration:

@@ -59,7 +59,7 @@ def _resolved(rubric: Registration, component: Component, find: Find, inside: tu
         component,
         reward=spec,
         name=component.name or text.alias or spec.name,
-        options=checked_options(spec, known.distribution, {**text.options, **given}),
+        options=checked_options(spec, known.distribution, {**text.options, **given}, text.unnamed),
         timeout=component.timeout if text.timeout is None else text.timeout,
         distribution=known.distribution,
     )

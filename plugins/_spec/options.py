@@ -7,28 +7,34 @@ from collections.abc import Mapping
 from types import UnionType
 from typing import Any, Literal
 
-from grpo.plugins._spec.spec_text import Value
+from grpo.plugins._spec.spec_text import Unnamed, Value
 from grpo.plugins.errors import OptionError, PluginError, did_you_mean
 from grpo.plugins.specs import Option, Spec
 
 
-def checked_options(spec: Spec, distribution: str, values: Mapping[str, Value]) -> dict[str, Any]:
+def checked_options(
+    spec: Spec, distribution: str, values: Mapping[str, Value], unnamed: Unnamed | None = None
+) -> dict[str, Any]:
     """Returns the keyword arguments that the values give; options without a value keep their defaults.
 
-    Raises OptionError if an option is unknown, lacks a value that it needs, or has a value of the wrong type;
-    PluginError if the plugin annotates an option with something that is not a type.
+    Raises OptionError if a value has no name, or if an option is unknown, lacks a value that it needs, or has a value
+    of the wrong type; PluginError if the plugin annotates an option with something that is not a type.
     """
     known = {option.name: option for option in spec.options}
+    if unnamed is not None:
+        open_options = [option for name, option in known.items() if name not in values]
+        raise OptionError(_without_name(spec, distribution, open_options, unnamed))
     for name in values:
         if name not in known:
             raise OptionError(
-                f"{spec.kind} '{spec.name}' has no option '{name}'.{did_you_mean(name, known)} {_listed(spec)}"
+                f"{spec.kind} '{spec.name}' has no option '{name}'.{did_you_mean(name, known)} "
+                f"{_listed(spec, distribution)}"
             )
     for option in spec.options:
         if option.required and option.name not in values:
             raise OptionError(
                 f"{spec.kind} '{spec.name}' needs the option '{option.name}' ({type_name(option.type)}). "
-                f"Write {spec.name}:{option.name}=... {_listed(spec)}"
+                f"Write {spec.name}:{option.name}=... {_listed(spec, distribution)}"
             )
     return {name: _converted(spec, distribution, known[name], value) for name, value in values.items()}
 
@@ -49,18 +55,63 @@ def type_name(annotation: Any) -> str:
     return str(annotation).replace("typing.", "")
 
 
-def _listed(spec: Spec) -> str:
+def _without_name(spec: Spec, distribution: str, open_options: list[Option], value: Unnamed) -> str:
+    """Says what to write in the place of a value without a name: the whole SPEC, with an option that takes the value.
+
+    `open_options`: those of the plugin that have no value yet.
+    """
+    remedies = []
+    if value.key:
+        remedies.append(f'If it belongs to {value.key}, write that as JSON: {value.key}="a,b" or {value.key}=[1,2].')
+    if any(option.name == value.text for option in spec.options):
+        remedies.append(f"Write {value.before}{value.text}=VALUE{value.after}.")
+    elif option := next((option for option in _likely_first(open_options) if _takes(option, value.text)), None):
+        write = "Or write" if remedies else "Write"
+        remedies.append(f"{write} {value.before}{option.name}={value.text}{value.after}.")
+    return (
+        f"'{value.before}{value.text}{value.after}': expected key=value, found '{value.text}'. "
+        f"{' '.join([*remedies, _listed(spec, distribution)])}"
+    )
+
+
+def _likely_first(options: list[Option]) -> list[Option]:
+    """Orders options by how probably a value without a name is theirs: required ones, then those that take no text."""
+    return sorted(options, key=lambda option: (not option.required, _takes(option, "some text")))
+
+
+def _takes(option: Option, text: str) -> bool:
+    import json
+
+    from pydantic import PydanticUserError, ValidationError
+
+    try:
+        parsed = json.loads(text)
+    except ValueError:
+        parsed = text
+    try:
+        _read(option, Value(parsed, text))
+    except (ValidationError, PydanticUserError, NameError, TypeError):
+        return False
+    return True
+
+
+def _listed(spec: Spec, distribution: str) -> str:
     if not spec.options:
         return "It takes no options."
     names = ", ".join(option.name for option in spec.options)
-    return f"Options: {names}. Read about them with: grpo plugins show {spec.kind}:{spec.name}"
+    place = f"{spec.kind}:{spec.name}"
+    if distribution.endswith(".py"):
+        place = f"{distribution}:{spec.name}"
+    elif distribution.endswith(".toml"):
+        place = distribution
+    return f"Options: {names}. Read about them with: grpo plugins show {place}"
 
 
 def _converted(spec: Spec, distribution: str, option: Option, value: Value) -> Any:
     from pydantic import PydanticUserError
 
     try:
-        return _validated(spec, option, value)
+        return _validated(spec, distribution, option, value)
     except (PydanticUserError, NameError, TypeError) as error:
         raise PluginError(
             f"{spec.kind} '{spec.name}' of {distribution}: option '{option.name}' is annotated with "
@@ -69,14 +120,29 @@ def _converted(spec: Spec, distribution: str, option: Option, value: Value) -> A
         ) from error
 
 
-def _validated(spec: Spec, option: Option, value: Value) -> Any:
+def _validated(spec: Spec, distribution: str, option: Option, value: Value) -> Any:
+    from pydantic import ValidationError
+
+    try:
+        return _read(option, value)
+    except ValidationError as error:
+        reason = error.errors(include_url=False)[0]["msg"]
+    written = repr(value.parsed if value.typed is None else value.typed)
+    raise OptionError(
+        f"{spec.kind} '{spec.name}': option '{option.name}' cannot be {written}: expected "
+        f"{type_name(option.type)} ({reason[:1].lower()}{reason[1:]}). {_listed(spec, distribution)}"
+    )
+
+
+def _read(option: Option, value: Value) -> Any:
+    """Returns the value in the option's type. Raises pydantic's ValidationError."""
     from pydantic import TypeAdapter, ValidationError
 
     adapter = TypeAdapter(option.type)
     try:
         return adapter.validate_python(value.parsed, strict=True)
     except ValidationError as error:
-        reason = error.errors(include_url=False)[0]["msg"]
+        last = error
     # Lax: "10" is an int and [1, 2] a tuple, but true is not 1; and `answer=72` may be meant as text.
     attempts = [] if isinstance(value.parsed, bool) else [value.parsed]
     if value.typed is not None and not isinstance(value.parsed, str):
@@ -85,9 +151,5 @@ def _validated(spec: Spec, option: Option, value: Value) -> Any:
         try:
             return adapter.validate_python(attempt)
         except ValidationError as error:
-            reason = error.errors(include_url=False)[0]["msg"]
-    written = repr(value.parsed if value.typed is None else value.typed)
-    raise OptionError(
-        f"{spec.kind} '{spec.name}': option '{option.name}' cannot be {written}: expected "
-        f"{type_name(option.type)} ({reason[:1].lower()}{reason[1:]}). {_listed(spec)}"
-    )
+            last = error
+    raise last

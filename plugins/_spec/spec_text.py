@@ -41,6 +41,16 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
+class Unnamed:
+    """A value without a name, such as `my.jsonl` in `rows:my.jsonl`; which option takes it, the plugin knows."""
+
+    before: str  # the SPEC as far as the value
+    text: str  # the value
+    after: str  # the rest of the SPEC
+    key: str  # the option just before it, whose value may go on in it, or ""
+
+
+@dataclass(frozen=True, slots=True)
 class SpecText:
     """What the user asked for."""
 
@@ -51,6 +61,7 @@ class SpecText:
     member: str = ""  # for a family of environments (`gym:FrozenLake-v1`), which of them, or ""
     version: int | None = None  # the version that the user insists on, or None
     options: Mapping[str, Value] = field(default_factory=dict)  # option name to value, without the reserved keys
+    unnamed: Unnamed | None = None  # the first value that has no name and no = before it
     weight: float | None = None  # the weight, or None when not given
     alias: str = ""  # the value of `as`, or ""
     timeout: float | None = None  # seconds, or None when not given
@@ -67,8 +78,11 @@ def parse(source: str | Mapping[str, Any]) -> SpecText:
         line = text.removeprefix(f"{COMMAND_LINE}:").strip()
         return SpecText(source, COMMAND_LINE, options={"line": Value(line, line)})
     head, options = _split(text)
-    values = _pairs(options, source) if options is not None else {}
-    return _complete(_named(head, source), values)
+    named = _named(head, source)
+    if options is None:
+        return named
+    values, unnamed = _pairs(options, source)
+    return _complete(replace(named, unnamed=unnamed), values)
 
 
 def is_file(text: str) -> bool:
@@ -138,20 +152,22 @@ def _named(head: str, written: str) -> SpecText:
     return SpecText(written, name, distribution, path, version=int(version) if at else None)
 
 
-def _pairs(text: str, written: str) -> dict[str, Value]:
+def _pairs(text: str, written: str) -> tuple[dict[str, Value], Unnamed | None]:
+    """Returns the values by name, and the first that has none, which ends the reading."""
     import json
 
     values: dict[str, Value] = {}
     decoder = json.JSONDecoder()
     position = 0
+    key = ""
     while position <= len(text):
         match = re.compile(r"\s*([^\s=,]+)\s*=\s*").match(text, position)
         if match is None:
-            piece = text[position:].split(",")[0].strip()
-            raise UsageError(
-                f"'{written}': expected key=value, found '{piece}'. A value that holds a comma must be JSON, "
-                'as in key="a,b" or key=[1,2].'
-            )
+            piece, comma, after = text[position:].partition(",")
+            if piece.strip():
+                before = written.rstrip()[: position - len(text)]
+                return values, Unnamed(before, piece.strip(), comma + after, key)
+            raise UsageError(f"'{written}': expected key=value, found ''. Write {SYNTAX}.")
         key, position = match[1], match.end()
         try:
             parsed, end = decoder.raw_decode(text, position)
@@ -168,7 +184,7 @@ def _pairs(text: str, written: str) -> dict[str, Value]:
         values[key] = Value(parsed, text[position:end].strip())
         assert following is not None
         position = following.end() if following.group().endswith(",") else len(text) + 1
-    return values
+    return values, None
 
 
 def _parse_table(table: Mapping[str, Any]) -> SpecText:

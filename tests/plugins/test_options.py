@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,6 +40,37 @@ def test_text_becomes_the_annotated_type(near_entry: Entry, text: str, expected:
     options = Host([near_entry]).reward(f"near:{text}").options
     assert options == expected
     assert [type(value) for value in options.values()] == [type(value) for value in expected.values()]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("7", ["expected key=value, found '7'", "Write near:tolerance=7."]),
+        ("0.5", ["Write near:tolerance=0.5."]),
+        ("b", ["Write near:mode=b."]),
+        ("hello", ["Write near:tag=hello."]),
+        ("hello,limit=3", ["Write near:tag=hello,limit=3."]),
+        ("limit", ["Write near:limit=VALUE."]),
+        ("mode=b,limit,flag=yes", ["Write near:mode=b,limit=VALUE,flag=yes."]),
+        ("tag=a,b", ['tag="a,b"', "Or write near:tag=a,mode=b."]),
+        ("words=[1,2", ['words="a,b" or words=[1,2]', "found '2'"]),
+    ],
+)
+def test_a_value_without_a_name_is_answered_with_the_spec_to_write(
+    near_entry: Entry, text: str, words: list[str]
+) -> None:
+    with pytest.raises(OptionError) as error:
+        Host([near_entry]).reward(f"near:{text}")
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_a_plugin_of_a_file_is_shown_by_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("def soft(completion, *, k: int = 3):\n    return 1.0\n")
+    for text in ("5", "j=5", "k=x"):
+        with pytest.raises(OptionError, match=re.escape(f"grpo plugins show {file}:soft")):
+            Host([]).reward(f"{file}:soft:{text}")
 
 
 def test_a_table_keeps_its_own_types(near_entry: Entry) -> None:

@@ -115,6 +115,12 @@ def test_dataset_may_come_from_its_own_flag(tmp_path: Path) -> None:
         with_dataset(Host.discover().env("rows"), RunConfig(env="rows"))
 
 
+@pytest.mark.parametrize("rest", ["my.jsonl", "openai/gsm8k,prompt=question"])
+def test_a_dataset_without_its_option_is_answered_with_the_spec_to_write(rest: str) -> None:
+    with pytest.raises(OptionError, match=re.escape(f"Write rows:dataset={rest}. Options: dataset, ")):
+        Host.discover().env(f"rows:{rest}")
+
+
 @pytest.mark.parametrize(
     ("row", "options", "fault"),
     [
