@@ -7,9 +7,7 @@ an exercise asks for is always said in full.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 _NAMES = ("f", "g", "solve", "compute", "convert", "change", "result", "work", "answer", "make", "calc", "task")
 _ASKS = (
@@ -27,38 +25,36 @@ class _Family:
     Attributes:
         what: its wording; `{a}` is the argument and `{k}` a constant.
         solution: the expression that solves it.
-        solve: what the expression comes to.
         argument: the kind of the argument.
         lowest, highest: the constants.
     """
 
     what: str
     solution: str
-    solve: Callable[[Any, int], object]
     argument: str
     lowest: int = 2
     highest: int = 30
 
 
 _FAMILIES = (
-    _Family("{a} plus {k}", "{a} + {k}", lambda a, k: a + k, "number"),
-    _Family("{a} minus {k}", "{a} - {k}", lambda a, k: a - k, "number"),
-    _Family("{a} times {k}", "{a} * {k}", lambda a, k: a * k, "number"),
-    _Family("{k} minus {a}", "{k} - {a}", lambda a, k: k - a, "number"),
-    _Family("the remainder of {a} divided by {k}", "{a} % {k}", lambda a, k: a % k, "number"),
-    _Family("the square of {a} plus {k}", "{a} * {a} + {k}", lambda a, k: a * a + k, "number"),
-    _Family("whether {a} is greater than {k}", "{a} > {k}", lambda a, k: a > k, "number"),
-    _Family("the larger of {a} and {k}", "max({a}, {k})", lambda a, k: max(a, k), "number"),
-    _Family("the smaller of {a} and {k}", "min({a}, {k})", lambda a, k: min(a, k), "number"),
-    _Family("the text {a} repeated {k} times", "{a} * {k}", lambda a, k: a * k, "text", 2, 9),
-    _Family("the first {k} characters of the text {a}", "{a}[:{k}]", lambda a, k: a[:k], "text", 1, 5),
-    _Family("the text {a} without its first {k} characters", "{a}[{k}:]", lambda a, k: a[k:], "text", 1, 5),
-    _Family("the last {k} characters of the text {a}", "{a}[-{k}:]", lambda a, k: a[-k:], "text", 1, 3),
-    _Family("the length of the text {a} plus {k}", "len({a}) + {k}", lambda a, k: len(a) + k, "text"),
-    _Family("the sum of the list {a} plus {k}", "sum({a}) + {k}", lambda a, k: sum(a) + k, "list"),
-    _Family("how often {k} is in the list {a}", "{a}.count({k})", lambda a, k: a.count(k), "list", 0, 6),
-    _Family("the largest item of the list {a} minus {k}", "max({a}) - {k}", lambda a, k: max(a) - k, "list"),
-    _Family("the list {a} with {k} added at its end", "{a} + [{k}]", lambda a, k: [*a, k], "list"),
+    _Family("{a} plus {k}", "{a} + {k}", "number"),
+    _Family("{a} minus {k}", "{a} - {k}", "number"),
+    _Family("{a} times {k}", "{a} * {k}", "number"),
+    _Family("{k} minus {a}", "{k} - {a}", "number"),
+    _Family("the remainder of {a} divided by {k}", "{a} % {k}", "number"),
+    _Family("the square of {a} plus {k}", "{a} * {a} + {k}", "number"),
+    _Family("whether {a} is greater than {k}", "{a} > {k}", "number"),
+    _Family("the larger of {a} and {k}", "max({a}, {k})", "number"),
+    _Family("the smaller of {a} and {k}", "min({a}, {k})", "number"),
+    _Family("the text {a} repeated {k} times", "{a} * {k}", "text", 2, 9),
+    _Family("the first {k} characters of the text {a}", "{a}[:{k}]", "text", 1, 5),
+    _Family("the text {a} without its first {k} characters", "{a}[{k}:]", "text", 1, 5),
+    _Family("the last {k} characters of the text {a}", "{a}[-{k}:]", "text", 1, 3),
+    _Family("the length of the text {a} plus {k}", "len({a}) + {k}", "text"),
+    _Family("the sum of the list {a} plus {k}", "sum({a}) + {k}", "list"),
+    _Family("how often {k} is in the list {a}", "{a}.count({k})", "list", 0, 6),
+    _Family("the largest item of the list {a} minus {k}", "max({a}) - {k}", "list"),
+    _Family("the list {a} with {k} added at its end", "{a} + [{k}]", "list"),
 )
 _ARGUMENTS = {"number": ("x", "n", "a", "value"), "text": ("s", "text", "word"), "list": ("items", "xs", "numbers")}
 _TESTS = 4
@@ -83,9 +79,9 @@ def _exercise(rng: random.Random, family: _Family, number: int, argument: str) -
     expression = family.solution.format(a=argument, k=number)
     question = rng.choice(_ASKS).format(call=f"{name}({argument})", what=what)
     results: dict[str, str] = {}
-    while len(results) < _TESTS or len(set(results.values())) == 1 or set(results.items()) == _unchanged(results):
+    while len(results) < _TESTS or len(set(results.values())) == 1 or all(a == b for a, b in results.items()):
         value = _value(rng, family.argument, number)
-        results[repr(value)] = repr(family.solve(value, number))
+        results[repr(value)] = repr(eval(expression, {argument: value}))
     tests = [f"assert {name}({value}) == {result}" for value, result in list(results.items())[-_TESTS:]]
     return {
         "question": question,
@@ -93,11 +89,6 @@ def _exercise(rng: random.Random, family: _Family, number: int, argument: str) -
         "code": f"def {name}({argument}):\n    return {expression}\n",
         "test_list": tests,
     }
-
-
-def _unchanged(arguments: Iterable[str]) -> set[tuple[str, str]]:
-    """Returns what a function that returns its argument gives for each."""
-    return {(argument, argument) for argument in arguments}
 
 
 def _value(rng: random.Random, kind: str, number: int) -> object:

@@ -6,9 +6,11 @@ This module is light; gymnasium is imported when an environment is made.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from grpo.plugins.errors import DatasetError, OptionError
@@ -30,6 +32,8 @@ _USED_BY = {
     "data_seed": "embedded",
 }
 _HELD_OUT = 5
+PROBLEMS = Path(__file__).parent / "problems.jsonl"
+"""Small programming problems of our own in the form of MBPP: a question, a solution and assertions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,13 +122,13 @@ def _embedded(level: str, size: int, seed: int, split: str) -> list[Placed]:
         DatasetError: another split.
     """
     from grpo.envs.code.exercises import all_exercises
-    from grpo.envs.code.problems import PROBLEMS
 
     if size < 1 or seed < 0:
         raise OptionError(f"size={size} must be 1 or more, and data_seed={seed} 0 or more.")
     if split not in ("train", "test"):
         raise DatasetError(f"the embedded dataset has no split '{split}'; it has 'train' and 'test'.")
-    every = all_exercises(seed) if level == "exercises" else [problem.row() for problem in PROBLEMS]
+    own = PROBLEMS.read_text(encoding="ascii").splitlines() if level == "problems" else []
+    every = list(map(json.loads, own)) or all_exercises(seed)
     chosen = [row for number, row in enumerate(every) if (number % _HELD_OUT == 0) is (split == "test")]
     if level == "exercises" and size > len(chosen) and split == "train":
         raise OptionError(f"size={size}: there are {len(chosen)} embedded exercises. Choose that or fewer.")
