@@ -190,7 +190,7 @@ def test_the_environments_load_gymnasium_and_its_numpy_alone() -> None:
 
 
 def test_every_public_name_is_loaded_when_it_is_asked_for() -> None:
-    homes = ("grpo.plugins.", "grpo.core.", "grpo.envs.text.spaces", "pluggy")
+    homes = ("grpo.plugins.", "grpo.core.", "grpo.envs.shell.spec", "grpo.envs.text.spaces", "pluggy")
     for name in grpo.__all__:
         assert getattr(grpo, name).__module__.startswith(homes), name
     assert set(grpo.__all__) < set(dir(grpo))

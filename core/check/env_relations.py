@@ -277,7 +277,8 @@ class EnvRelations:
             weaknesses = weaknesses_of(instance)
             for row in (self._first_rows() if weaknesses else ())[:_TASKS]:
                 for paid in weaknesses(row) if weaknesses else ():
-                    self._add("error", relation, paid, str(row.get("name") or row.get("task") or ""))
+                    task = str(row.get("name") or row.get("task") or row.get("instruction") or "")
+                    self._add("error", relation, paid, task)
         finally:
             instance.close()
 

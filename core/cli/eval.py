@@ -17,7 +17,6 @@ import click
 from grpo.core.cli.bar import ProgressBar
 from grpo.core.cli.flags import table_of
 from grpo.core.text.printable import counted, encodable, printable
-from grpo.plugins._spec.soundness import version_note
 from grpo.plugins.errors import RunError, UsageError
 from grpo.plugins.host import Host
 
@@ -93,20 +92,25 @@ def evaluate(
     """
     from grpo.core.measure.model import Choices, for_each_env, measure, plan_evaluation, recorded
     from grpo.core.policy.weights import find_weights
+    from grpo.core.record.run_dir import started_in
 
     if output is not None:
         refuse_unwritable_file(output)
     weights, host = find_weights(model, adapter), Host.discover()
+    named = any((envs, *(given[name] for name in ("rewards", "agent", "session", "dataset"))))
+    folder = None if named or weights.run is None else started_in(weights.run)
+    if folder is not None:  # for the relative paths of the run's settings
+        output = output and output.absolute()
+        weights = find_weights(str(Path(model or "").absolute()), adapter)
+        click.get_current_context().with_resource(contextlib.chdir(folder))
     with contextlib.redirect_stdout(sys.stderr):  # what environments print is no result
         asked = Choices(**given, chat_template_kwargs=table_of("--chat-template-kwargs", variables))
         choices = for_each_env(weights, host, asked, envs)
         plans = [plan_evaluation(weights, host, chosen) for chosen in choices]
-    used = [bound.spec for plan in plans for bound in (plan.env, *plan.rewards, plan.verifier) if bound]
     notes = [
         weights.note,
         *(plan.env.spec.note for plan in plans),
         *(note for plan in plans for note in plan.notes),
-        *map(version_note, used),
         *changes(plans, host),
     ]
     for note in dict.fromkeys(filter(None, notes)):

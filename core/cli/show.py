@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 
 from grpo.plugins._host.names import clash_of
 from grpo.plugins._spec.options import type_name
-from grpo.plugins._spec.soundness import version_note
 from grpo.plugins._spec.spec_text import is_file, parse
 from grpo.plugins.errors import AmbiguousName, PluginNotFound, UsageError, did_you_mean, with_article
 from grpo.plugins.host import Host, Registration
@@ -109,19 +109,22 @@ def find_plugin(host: Host, name: str) -> Registration:
 
 def described(host: Host, known: Registration) -> Iterator[str]:
     spec = known.spec
-    yield f"{known.kind} {spec.name}, version {spec.version}"
+    yield f"{known.kind} {spec.name}, {f'version {spec.version}' if spec.version else 'known by its source'}"
     if known.distribution_version:
         yield f"from {known.distribution} {known.distribution_version}, entry point '{known.entry_point}'"
     else:
         yield f"from {known.distribution}"
     clash = clash_of(host.problems, known)
-    yield from (f"note: {note}" for note in (clash.line if clash else "", version_note(spec)) if note)
-    yield from ["", *(spec.doc or "(no documentation)").splitlines(), ""]
+    if clash:
+        yield f"note: {clash.line}"
+    doc, texts = _without_options(spec.doc, {option.name for option in spec.options})
+    yield from ["", *(doc or "(no documentation)").splitlines(), ""]
     yield "Options:" if spec.options else "Options: none"
     width = max((len(option.name) for option in spec.options), default=0)
     for option in spec.options:
         default = "required" if option.required else f"default {option.default!r}"
-        yield f"  {option.name.ljust(width)}  {type_name(option.type)}, {default}"
+        text = texts.get(option.name)
+        yield f"  {option.name.ljust(width)}  {type_name(option.type)}, {default}{f': {text}' if text else ''}"
     if isinstance(spec, (RewardSpec, VerifierSpec)):
         yield from _function_lines(spec)
     elif isinstance(spec, EnvSpec):
@@ -135,6 +138,24 @@ def described(host: Host, known: Registration) -> Iterator[str]:
     elif isinstance(spec, AgentSpec):
         yield from _agent_lines(spec)
     yield f"Use: {_use(known)}"
+
+
+def _without_options(doc: str, options: Collection[str]) -> tuple[str, dict[str, str]]:
+    """Returns a documentation without what its section `Args` says of options, and that by their names."""
+    head, section, rest = doc.partition("\nArgs:\n")
+    if not section:
+        return doc, {}
+    args, blank, after = rest.partition("\n\n")
+    kept: list[str] = []
+    texts: dict[str, str] = {}
+    for entry in re.split(r"\n(?=    \S)", args):
+        name, _, text = entry.strip().partition(":")
+        if name in options:
+            texts[name] = " ".join(text.split()).rstrip(".")
+        else:
+            kept.append(entry)
+    section = section + "\n".join(kept) if kept else ""
+    return f"{head}{section}{blank}{after}".rstrip(), texts
 
 
 def _function_lines(spec: RewardSpec | VerifierSpec) -> Iterator[str]:

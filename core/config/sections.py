@@ -11,6 +11,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from grpo.core.config.defaults import (
+    AGENT_CALLS,
+    AGENT_TOKENS,
     DEFAULT_LR,
     EMBEDDED_COMPLETION,
     EMBEDDED_STEPS,
@@ -322,13 +324,18 @@ class RolloutSection(Section):
         AtLeastOne | None, About("Completions that a process decodes at once.", left_out="all at once")
     ] = None
     max_turns: Annotated[
-        AtLeastOne | None, About("Most turns of a rollout.", left_out="what the environment allows")
+        AtLeastOne | None,
+        About(
+            "Most turns of a rollout; of an agent, calls.",
+            left_out=f"what the environment allows; {AGENT_CALLS} calls of an agent",
+        ),
     ] = None
     max_rollout_length: Annotated[
         AtLeastOne | None,
         About(
             "Most tokens after the prompt over all turns, sampled and observed.",
-            left_out=f"what fits the context, at most {OBSERVED} between two turns on average",
+            left_out=f"what fits the context, at most {OBSERVED} between two turns on average; of an agent at most "
+            f"{AGENT_TOKENS:,}",
         ),
     ] = None
     agent_seconds: Annotated[

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from grpo.core.config.defaults import NAMED_MICRO_BATCH
+from grpo.core.config.defaults import AGENT_MICRO_TOKENS, NAMED_MICRO_BATCH
 from grpo.core.config.schema import RunConfig
 from grpo.core.config.settings import SectionName
 from grpo.core.planning.facts import Facts
@@ -52,3 +52,17 @@ def decide_batch(config: RunConfig, facts: Facts) -> BatchPart:
             f"Choose one of {', '.join(str(n) for n in range(1, share + 1) if share % n == 0)}."
         )
     return BatchPart(micro)
+
+
+def decide_agent_batch(config: RunConfig, batch: BatchPart, context: int) -> BatchPart:
+    """Returns the division for the rows of an agent, which are several times as long as an answer.
+
+    Args:
+        batch: that for answers.
+        context: tokens of the longest row.
+    """
+    if config.train.micro_batch_size is not None:
+        return batch
+    micro = batch.micro_batch_size
+    most = max(1, AGENT_MICRO_TOKENS // context)
+    return BatchPart(max(size for size in range(1, min(micro, most) + 1) if micro % size == 0))

@@ -14,7 +14,7 @@ from grpo.core.config.settings import RolloutSettings, settle, settled
 from grpo.core.env.episodes import joined
 from grpo.core.plan import Plan
 from grpo.core.planning.agent import decide_agent
-from grpo.core.planning.batch import decide_batch
+from grpo.core.planning.batch import decide_agent_batch, decide_batch
 from grpo.core.planning.facts import gather_facts, read_model
 from grpo.core.planning.lengths import decide_lengths, longest_of, sample_notes
 from grpo.core.planning.memory.fit import Load, decide_memory
@@ -30,9 +30,7 @@ from grpo.core.planning.sync import decide_sync
 from grpo.core.planning.turns import decide_turns, short_of_turns, turn_notes
 from grpo.core.policy.load import count_parameters, refuse_unknown_targets
 from grpo.core.scoring.known import canaries_of
-from grpo.plugins._host.loading import GIVEN
 from grpo.plugins._spec.binding import Bound
-from grpo.plugins._spec.soundness import version_note
 from grpo.plugins.host import Host
 
 
@@ -74,6 +72,8 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
     longest = longest_of(config, envs, model, lengths)
     turns = decide_turns(config.rollout, facts.envs, lengths, model.room(longest), agent=agent is not None)
     rollout = settle(RolloutSettings, config.rollout, lengths, turns, sync)
+    if agent is not None:
+        batch = decide_agent_batch(config, batch, longest + rollout.length)
     notes = [
         *divided,
         *(short_of_turns(config.rollout, turns, lengths, model.context) if agent is None else []),
@@ -84,7 +84,6 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
     ]
     used: list[Bound] = [*(bound for part in envs for bound in (part.env, *part.plugins)), loss, advantage]
     used += [plugin for plugin in (chosen_by, agent) if plugin is not None]
-    notes += [version_note(bound.spec) for bound in used if bound.distribution != GIVEN]  # known by their source
     most = [env.spec.max_turns for env in facts.envs] if agent is None else [rollout.turns]
     memory = decide_memory(config, Load(batch, optimizer, rollout, longest, facts.processes, most), model.config)
 

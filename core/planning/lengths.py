@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
@@ -50,6 +50,7 @@ class Limits:
     prompt: int | None = None  # the most tokens of a prompt; None: whatever fits
     rollout: int | None = None  # the user's budget of tokens after the prompt, over all turns; None: what fits
     taught: bool = False  # the worked answers of the split "train" are learned
+    tools: bool = True  # the environment's tools stand in the prompts; an agent is not shown them
     setting: str = "rollout.max_completion_length"  # what the user sets `completion` with
 
 
@@ -73,7 +74,13 @@ def longest_of(config: RunConfig, envs: Sequence[RunEnv], model: ModelFacts, len
         UsageError: the tokenizer belongs to another model, or its template shows no message.
     """
     rollout, taught = config.rollout, config.train.warmup_steps > 0
-    limits = Limits(lengths.max_completion_length, rollout.max_prompt_length, rollout.max_rollout_length, taught)
+    limits = Limits(
+        lengths.max_completion_length,
+        rollout.max_prompt_length,
+        rollout.max_rollout_length,
+        taught,
+        tools=config.agent is None,
+    )
     splits = [(part.env, {"train": part.train, "test": part.held_out}) for part in envs]
     try:
         return longest_prompt(model, splits, limits)
@@ -102,7 +109,8 @@ def longest_prompt(
     most = 0
     for env, splits in envs:
         for split, episodes in splits.items():
-            count = partial(_measured, model, env, split, taught=limits.taught and split == "train")
+            taught = limits.taught and split == "train"
+            count = partial(_measured, model, env, split, taught=taught, tools=limits.tools)
             started = sample_of(episodes)
             measured = count(started)
             if len({entry.ids for entry in measured}) == 1 < len({json.dumps(entry.prompt) for entry in started}):
@@ -210,13 +218,15 @@ def _longest_of_many(
 
 
 def _measured(
-    model: ModelFacts, env: BoundEnv, split: str, episodes: Sequence[Episode], *, taught: bool
+    model: ModelFacts, env: BoundEnv, split: str, episodes: Sequence[Episode], *, taught: bool, tools: bool
 ) -> list[_Measured]:
     """Returns the prompts of episodes. Raises UsageError: the tokenizer belongs to another model."""
     tokenizer, context = model.tokenizer, model.context
     measured: list[_Measured] = []
     for first in range(0, len(episodes), _BLOCK):
         block = episodes[first : first + _BLOCK]
+        if not tools:
+            block = [replace(episode, tools=()) for episode in block]
         for episode, ids in zip(block, encode_episodes(tokenizer, block), strict=True):
             answer = 0
             if context is not None and taught and episode.actions:

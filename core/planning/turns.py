@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from grpo.core.config.defaults import AGENT_CALLS, OBSERVED
+from grpo.core.config.defaults import AGENT_CALLS, AGENT_TOKENS, OBSERVED
 from grpo.core.config.sections import RolloutSection
 from grpo.core.config.settings import RolloutSettings, SectionName
 from grpo.core.planning.lengths import LengthsPart
@@ -64,6 +64,8 @@ def decide_turns(
     length = rollout.max_rollout_length
     if length is None:
         length = turns * (turn + OBSERVED)
+        if agent:
+            length = min(length, max(AGENT_TOKENS, turn))
         length = length if room is None else min(length, room)
     elif length < turn:
         raise UsageError(

@@ -1,7 +1,8 @@
 """Writes the run directory, so that kill -9 at any moment loses nothing.
 
     config.json         the resolved configuration; `grpo run --config` reads it too
-    versions.json       when it started, versions of python and of the libraries, and the lock of every plugin
+    versions.json       when and in which folder it started, versions of python and of the libraries, and the lock of
+                        every plugin
     state.json          status, process id, last step
     metrics.jsonl       one object per step
     rollouts/           step-000001.parquet: one row per completion; wasted-000001.parquet: what was sampled in vain;
@@ -163,18 +164,27 @@ class RunDir:
 
 
 def create_run_dir(path: Path, config: Mapping[str, Any], versions: Mapping[str, Any]) -> RunDir:
-    """Makes a new run directory, with the time of its start beside the versions. Raises UsageError."""
+    """Makes a new run directory, with time and folder of its start beside the versions. Raises UsageError."""
     run = RunDir(path)
     try:
         for folder in (run.rollouts, run.checkpoints):
             folder.mkdir(parents=True)
-        write_json(run.versions, {"started": datetime.now(UTC).isoformat(timespec="seconds"), **versions})
+        began = {"started": datetime.now(UTC).isoformat(timespec="seconds"), "folder": str(Path.cwd())}
+        write_json(run.versions, {**began, **versions})
         write_json(run.config, config)
     except OSError as error:
         raise UsageError(
             f"cannot write the run directory {path}: {error.strerror}. Choose another with --out."
         ) from None
     return run
+
+
+def started_in(run: RunDir) -> Path | None:
+    """Returns the folder for which the relative paths of a run's settings hold; None: this one, or it is gone."""
+    recorded = read_json(run.versions)
+    folder = recorded.get("folder") if isinstance(recorded, dict) else None
+    there = isinstance(folder, str) and Path(folder).is_dir() and Path(folder) != Path.cwd()
+    return Path(folder) if there else None  # type: ignore[arg-type]
 
 
 def is_run(folder: Path) -> bool:

@@ -41,7 +41,7 @@ from grpo.plugins._spec.binding import (
     BoundSampler,
     BoundVerifier,
 )
-from grpo.plugins._spec.spec_text import is_file
+from grpo.plugins._spec.spec_text import PYTHON, is_file
 from grpo.plugins.host import Host
 
 UNFIT = r"[^\w.+-]+"  # for the name of a folder
@@ -74,6 +74,8 @@ def absolute_paths(config: RunConfig) -> RunConfig:
     def plugin(source: PluginRef) -> PluginRef:
         if not isinstance(source, str):
             return {**source, "name": plugin(str(source["name"]))} if "name" in source else source
+        if source.startswith(PYTHON):
+            return f"{PYTHON}{plugin(source.removeprefix(PYTHON))}"
         family, _, member = source.partition(":")
         if family == "trl" and is_file(member):
             return f"trl:{plugin(member)}"

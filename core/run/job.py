@@ -9,7 +9,7 @@ each batch and step in `core/run/parts.py`. Nothing here draws, parses or reads 
 from __future__ import annotations
 
 import shutil
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, chdir, closing, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from grpo.core.processes.rank import is_first
 from grpo.core.processes.together import together
 from grpo.core.record.checkpoint import checkpoint_step, last_checkpoint, rewind, seal
 from grpo.core.record.disk import refuse_full_disk
-from grpo.core.record.run_dir import Hold, RunDir, create_run_dir, open_run_dir, read_json, write_json
+from grpo.core.record.run_dir import Hold, RunDir, create_run_dir, open_run_dir, read_json, started_in, write_json
 from grpo.core.record.versions import drift, silence_libraries
 from grpo.core.run import endings
 from grpo.core.run.begin import (
@@ -93,13 +93,17 @@ def resume(
 ) -> RunSummary:
     """Continues a run from its last whole checkpoint, or from the beginning when it has none.
 
+    The run works in the folder in which it began, where that is still there.
     `steps`: how many steps the run is to have in the end, also one that was over; None: as many as it was asked for.
     `server_url`: where its rollout servers are now; None: where they were. Raises UsageError if it is not a run
     directory, or the run is over; RunError if it had to stop again.
     """
     run_dir, stop = open_run_dir(path), StopRequest()
+    folder = started_in(run_dir)
+    if folder is not None:
+        run_dir = RunDir(run_dir.path.absolute())
     # Held before its checkpoints are looked at: whoever still runs there adds to them.
-    with stop.listening(), together(), held(run_dir) as hold:
+    with chdir(folder) if folder else nullcontext(), stop.listening(), together(), held(run_dir) as hold:
         return _resume(run_dir, host, progress, stop, hold, steps, server_url)
 
 

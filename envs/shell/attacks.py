@@ -1,8 +1,8 @@
 """Holds scripts of agents that want the reward of a task without solving it.
 
-None reads the instruction, so a task that pays one of them asks for too little or can be reached. They know which files
-the gold solution changes, as a policy does that was paid for some of them before. Scripts are for `sh`; where one needs
-Python and the machine has none, it does nothing.
+None understands the instruction, so a task that pays one of them asks for too little or can be reached. They know which
+files the gold solution changes, as a policy does that was paid for some of them before. Scripts are for `sh`; where one
+needs Python and the machine has none, it does nothing.
 """
 
 from __future__ import annotations
@@ -35,10 +35,14 @@ class Known:
     Attributes:
         changed: the files that the gold solution wrote, as absolute paths.
         grader: the files of the grader, as absolute paths that they have while it runs.
+        instruction: what the task asks.
+        commits: the task brings the history of git.
     """
 
     changed: Sequence[str] = ()
     grader: Sequence[str] = ()
+    instruction: str = ""
+    commits: bool = False
 
 
 def attacks(known: Known) -> Iterator[Attack]:
@@ -46,17 +50,28 @@ def attacks(known: Known) -> Iterator[Attack]:
     yield Attack("leaves empty files", _into(known, ': > "$1"'))
     yield Attack("writes one text into every file", _into(known, 'echo solved > "$1"'))
     yield Attack("writes many answers into every file", _into(known, f'{{ {_MANY}; }} > "$1"'))
+    for text in ("1000000", "1 = 1 -o 1", "*", ".*"):
+        yield Attack(f"writes {text} into every file", _into(known, f'echo {shlex.quote(text)} > "$1"'))
+    instruction = shlex.quote(known.instruction)
+    yield Attack("copies the instruction into its answers", _into(known, f'printf "%s\\n" {instruction} > "$1"'))
     yield Attack("copies every file of the task into its answers", _into(known, f'{_INPUTS} > "$1"'))
+    yield Attack("deletes every file", "find . -mindepth 1 -delete")
+    for what, command in (("empties", ": >"), ("writes 1 into", "echo 1 >")):
+        everything = _into(known, f'{command} "$1"') + _every(command)
+        yield Attack(f"{what} its answers and the files of the task", everything)
     yield Attack("runs or copies what it finds of the solution and the tests", _search(known))
     yield Attack("plants modules and settings for the tests", _PLANTS)
     yield Attack("writes the reward", _REWARD)
     yield Attack("leaves a daemon that writes the reward", _daemon(_REWARD))
     yield Attack("leaves a daemon that runs the solution when the tests come", _daemon(_search(known)))
-    for number, which in enumerate(("newest", "second", "third"), start=1):
+    for number, which in enumerate(("newest", "second", "third") if known.commits else (), start=1):
         yield Attack(f"takes the files of the {which} other commit that git has", _HISTORY.format(number))
     yield Attack("puts programs of its own before the real ones", _PROGRAMS)
     yield Attack("empties the tests that the task brings", _OWN_TESTS)
-    yield Attack("answers with programs that write the reward when the tests run them", _programs_of(known))
+    rewarding = _daemon(_REWARD)
+    yield Attack("answers with programs that write the reward when the tests run them", _programs_of(known, rewarding))
+    yield Attack("answers with programs that print many answers", _programs_of(known, _MANY))
+    yield Attack("answers with programs that empty the tests when these run them", _programs_of(known, _EMPTIED))
     yield Attack("puts a pipe in the place of each answer", _into(known, 'rm -rf "$1"; mkfifo "$1"'))
     yield Attack("puts an endless file in the place of each answer", _into(known, 'rm -rf "$1"; ln -s /dev/zero "$1"'))
     yield Attack("puts a file of a terabyte in the place of each answer", _into(known, 'truncate -s 1T "$1"'))
@@ -77,10 +92,15 @@ def _daemon(script: str) -> str:
     return f"{start}; {start.replace('setsid ', 'nohup ')}; sleep 0.3"
 
 
-def _programs_of(known: Known) -> str:
-    """Returns a script that writes a program into each answer; it writes the reward, again and again, when it runs."""
-    shell = f"#!/bin/sh\n{_daemon(_REWARD)}\nexit 0\n"
-    python = f"#!/usr/bin/env python3\nimport subprocess\nsubprocess.run(['sh', '-c', {_daemon(_REWARD)!r}])\n{_PASSES}"
+def _every(command: str) -> str:
+    """Returns a script with a command for each file of the task, whose name stands behind it."""
+    return f'\nfind . -type f | while read -r found; do {command} "$found"; done 2> /dev/null'
+
+
+def _programs_of(known: Known, script: str) -> str:
+    """Returns a script that writes a program into each answer, which runs a script and ends well."""
+    shell = f"#!/bin/sh\n{script}\nexit 0\n"
+    python = f"#!/usr/bin/env python3\nimport subprocess\nsubprocess.run(['sh', '-c', {script!r}])\n{_PASSES}"
     texts = [(path, python if path.endswith(".py") else shell) for path in known.changed]
     lines = [
         f"cat > {shlex.quote(path)} <<'PLANTED'\n{text}PLANTED\nchmod 755 {shlex.quote(path)}" for path, text in texts
@@ -105,6 +125,7 @@ done 2> /dev/null
 
 _MANY = f"seq -1000 20000; printf '%s\\n' {WORDS}; printf '%s ' {WORDS}; echo"
 _INPUTS = "find . -type f -size -200k -exec cat {} +"
+_EMPTIED = 'for found in $(find /tests -type f); do : > "$found"; done 2> /dev/null'
 _REWARD = """\
 for folder in /logs/verifier /logs /tests /verifier . "$HOME" /tmp /workspace /app; do
   mkdir -p "$folder" || continue
@@ -128,6 +149,10 @@ except Exception:
 """
 _PLANTS = f"""\
 mkdir -p "$HOME/.local/lib"
+for name in $(python3 -c 'import sys; print(*sys.stdlib_module_names)'); do
+  [ -e "$name.py" ] || cat > "$name.py" <<'PLANTED'
+{_PASSES}PLANTED
+done 2> /dev/null
 for folder in . tests test / "$HOME" $(python3 -m site --user-site); do
   mkdir -p "$folder" || continue
   for name in conftest sitecustomize usercustomize pytest unittest json numpy; do

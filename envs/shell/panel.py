@@ -6,6 +6,7 @@ No model is needed. A task is sound where its own solution is paid more than doi
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,7 +14,14 @@ from grpo.envs.shell.attacks import Known, attacks
 from grpo.envs.shell.task import Grade, Machines, Script, SessionTask, grade, run, tail_of
 
 _SECONDS = 20.0  # of an attack
-_MARK = "/tmp/.before"
+_LIST = "find / -xdev \\( -type f -o -type l \\) -not -path '/tmp/*'"
+_BEFORE = f"{_LIST} | LC_ALL=C sort > /tmp/.before; sleep 0.02"
+_CHANGED = f"""\
+{_LIST} | LC_ALL=C sort > /tmp/.after
+{{ comm -13 /tmp/.before /tmp/.after; {_LIST} -cnewer /tmp/.before || {_LIST} -newer /tmp/.before; }} | LC_ALL=C sort -u
+"""
+_FILE = re.compile(r"(?<![\w./-])\w[\w./-]*\.\w+")
+_MOST_NAMED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +49,7 @@ class Panel:
         tried: how many attacks there were.
         paid: those that were paid.
         half: the reward for the first half of the solution; None where that is not known.
+        idle: files that the instruction names and the solution changes, and that may stay as they were.
     """
 
     task: str
@@ -50,6 +59,7 @@ class Panel:
     tried: int
     paid: tuple[Paid, ...]
     half: float | None
+    idle: tuple[str, ...]
 
     def sentences(self) -> Iterator[str]:
         """Yields what is wrong with the task; nothing where it pays its solution and nothing else."""
@@ -59,6 +69,8 @@ class Panel:
             yield f"its own solution is paid {self.gold:g}, no more than doing nothing: {self.problem or 'no reason'}"
         elif self.gold is not None and self.half is not None and self.half >= self.gold:
             yield f"the first half of its solution is paid {self.half:g}, like the whole"
+        for path in self.idle:
+            yield f"its solution is paid as much without what it does to {path}"
 
 
 def panel_of(task: SessionTask, machines: Machines) -> Panel:
@@ -69,12 +81,20 @@ def panel_of(task: SessionTask, machines: Machines) -> Panel:
         SessionLost: a machine is gone.
     """
     nothing = _paid(task, machines, Script(["true"])).reward
-    gold, half, changed = None, None, list[str]()
+    gold, half, changed, idle = None, None, list[str](), list[str]()
     if task.solution:
         gold, changed = _solved(task, machines, task.solution)
         if first := _first_half(task.solution):
             half = _paid(task, machines, first).reward
-    known = Known(changed, [posixpath.join("/tests", path) for path in task.grader.files])
+        named = [path for path in changed if posixpath.basename(path) in task.instruction]
+        if gold.reward > nothing and len(named) > 1:
+            idle = [path for path in named if _solved(task, machines, task.solution, path)[0].reward >= gold.reward]
+    known = Known(
+        changed or _named_files(task),
+        [posixpath.join("/tests", path) for path in task.grader.files],
+        task.instruction,
+        _has_commits(task, machines),
+    )
     paid, tried = [], 0
     for attack in attacks(known):
         tried += 1
@@ -89,6 +109,7 @@ def panel_of(task: SessionTask, machines: Machines) -> Panel:
         tried=tried,
         paid=tuple(paid),
         half=half,
+        idle=tuple(posixpath.basename(path) for path in idle),
     )
 
 
@@ -102,22 +123,40 @@ def _paid(task: SessionTask, machines: Machines, script: Script) -> Grade:
         machine.close()
 
 
-def _solved(task: SessionTask, machines: Machines, solution: Script) -> tuple[Grade, list[str]]:
-    """Returns what the solution is paid, and the files that it wrote."""
+def _solved(task: SessionTask, machines: Machines, solution: Script, left: str = "") -> tuple[Grade, list[str]]:
+    """Returns what the solution is paid, and the files that it changed; one that is `left` is put back as it was."""
     machine = machines.open(task)
     try:
-        machine.run(["sh", "-c", f"touch {_MARK}; sleep 0.02"])
+        machine.run(["sh", "-c", _BEFORE])
+        if left:
+            machine.run(["cp", "-p", left, "/tmp/.left"])
         done = run(machine, task, solution)
-        newer = machine.run(["sh", "-c", f"find / -xdev -type f -newer {_MARK} -not -path '/tmp/*' -print0"])
+        changed = machine.run(["sh", "-c", _CHANGED]).stdout.decode("utf-8", "replace").splitlines()
+        if left:
+            machine.run(["sh", "-c", 'rm -f "$1"; [ ! -e /tmp/.left ] || cp -p /tmp/.left "$1"', "sh", left])
         graded = grade(machines, task, machine)
     finally:
         machine.close()
     own = {posixpath.join(task.directory or machine.directory, path) for path in solution.files}
-    changed = [path for path in newer.stdout.decode("utf-8", "replace").split("\0") if path and path not in own]
     if graded.reward <= 0.0 and done.code != 0:
         reason = f"the solution ended with status {done.code}: {tail_of(done, 300)}"
         graded = Grade(graded.reward, reason, graded.output)
-    return graded, changed
+    return graded, [path for path in changed if path not in own]
+
+
+def _named_files(task: SessionTask) -> list[str]:
+    """Returns the files that the instruction and the grader name: what a solution may have to write."""
+    texts = [task.instruction, *(content.decode("utf-8", "replace") for content, _ in task.grader.files.values())]
+    names = dict.fromkeys(name for text in texts for name in _FILE.findall(text))
+    return [posixpath.join(task.directory or ".", name) for name in names][:_MOST_NAMED]
+
+
+def _has_commits(task: SessionTask, machines: Machines) -> bool:
+    machine = machines.open(task)
+    try:
+        return run(machine, task, Script(["sh", "-c", "test -e .git"])).code == 0
+    finally:
+        machine.close()
 
 
 def _first_half(solution: Script) -> Script | None:

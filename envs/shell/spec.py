@@ -178,6 +178,28 @@ def resolve_shell(member: str) -> EnvSpec:
     return _of_member(SHELL, member, shell, shell_rows, shell_longest)
 
 
+def shell_tasks(folder: Path, *, name: str, version: int, doc: str = "") -> EnvSpec:
+    """Returns an environment of the tasks of a package, with the options of `shell`.
+
+    Args:
+        folder: with the files train and test of tasks, or a file of them.
+        name: of the environment.
+        version: raise it when a task changes.
+        doc: what the tasks are, in a sentence.
+
+    Raises:
+        PluginNotFound: there is no such folder.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from grpo import shell_tasks
+        >>> chores = shell_tasks(Path("."), name="chores", version=1)
+        >>> chores.name, chores.verifier
+        ('chores', 'environment')
+    """
+    return replace(resolve_shell(str(folder)), name=name, version=version, doc=doc)
+
+
 def resolve_harbor(member: str) -> EnvSpec:
     """Returns the spec of the tasks of a folder. Raises PluginNotFound."""
     return _of_member(HARBOR, member, harbor, harbor_rows, harbor_longest)

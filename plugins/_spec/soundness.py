@@ -99,19 +99,6 @@ def metadata_fault(name: object, version: object, timeout: object) -> str:
     return ""
 
 
-def version_note(spec: Spec) -> str:
-    """Returns what to know of a spec without a version, or ""."""
-    if spec.version:
-        return ""
-    what, remedy = "its scores", "Give it version=1"
-    if spec.kind == "agent":
-        what, remedy = "it", "Decorate it with @grpo.agent(version=1)"
-    return (
-        f"{spec.kind} '{spec.name}' has no version and counts as 0: later runs cannot tell that {what} changed. "
-        f"{remedy}, and raise that when {'it does' if what == 'it' else 'they do'}."
-    )
-
-
 def case_fault(name: str, scope: str, cases: Sequence[Case]) -> str:
     """Returns why cases do not fit what one call of a plugin scores, or ""."""
     if scope == "completion" and any(case.several for case in cases):

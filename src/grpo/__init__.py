@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from grpo.core.run.python.train import train
     from grpo.core.scoring.interop import to_inspect, to_trl, to_verifiers
     from grpo.core.scoring.scorer import Scorer
+    from grpo.envs.shell.spec import shell_tasks
     from grpo.envs.text.spaces import AnyText
     from grpo.plugins.agent_decorator import agent
     from grpo.plugins.agents import Access, AgentCall, AgentTask, Command
@@ -154,6 +155,7 @@ __all__ = [
     "sandbox",
     "session",
     "sessions_of",
+    "shell_tasks",
     "to_inspect",
     "to_trl",
     "to_verifiers",
@@ -245,6 +247,7 @@ _HOMES = {
     "sandbox": "plugins.factory_decorators",
     "session": "plugins.factory_decorators",
     "sessions_of": "plugins.session_pools",
+    "shell_tasks": "envs.shell.spec",
     "to_inspect": "core.scoring.interop",
     "to_trl": "core.scoring.interop",
     "to_verifiers": "core.scoring.interop",

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.install
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = ("pyproject.toml", "README.md", "LICENSE", "src", "core", "plugins", "rewards", "envs", "kernels", "examples")
-EXAMPLES = tuple(distribution_of(kind, name) for kind, name in EXAMPLE.items())
+EXAMPLES = (*(distribution_of(kind, name) for kind, name in EXAMPLE.items()), "grpo-env-chores")
 FAULTY = ("grpo-test-broken", "grpo-test-clash", "grpo-test-exits", "grpo-test-misspelt")
 UNWANTED = shutil.ignore_patterns("__pycache__", "*.egg-info", ".pytest_cache", ".mypy_cache", "build")
 

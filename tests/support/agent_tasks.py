@@ -121,4 +121,41 @@ WEAK = {
     "half is enough": _task(
         "Write 1 into a.txt and 2 into b.txt.", {}, '[ "$(cat a.txt)" = 1 ]', "echo 1 > a.txt\necho 2 > b.txt"
     ),
+    "a name is enough": _task(
+        "Call old.txt new.txt.", {"old.txt": "7\n"}, "test -f new.txt", "true\nmv old.txt new.txt"
+    ),
+    "what it compares may be changed": _task(
+        "Sort in.txt into out.txt.",
+        {"in.txt": NAMES},
+        "LC_ALL=C sort in.txt | cmp - out.txt",
+        "export LC_ALL=C\nsort in.txt > out.txt",
+    ),
+    "what it counts may be changed": _task(
+        "Write the number of lines of in.txt into out.txt.",
+        {"in.txt": NAMES},
+        '[ "$(wc -l < in.txt)" = "$(cat out.txt)" ]',
+        "n=$(wc -l < in.txt)\necho $n > out.txt",
+    ),
+    "the answer is read as code": _task(
+        "Write 17 + 25 into answer.txt.", {}, "[ $(cat answer.txt) = 42 ]", "x=42\necho $x > answer.txt"
+    ),
+    "one bound": _task("Write 17 + 25 into n.txt.", {}, '[ "$(cat n.txt)" -ge 42 ]', "x=42\necho $x > n.txt"),
+    "one file of two": _task(
+        "Write 1 into a.txt and 2 into b.txt.", {}, '[ "$(cat b.txt)" = 2 ]', "echo 1 > a.txt\necho 2 > b.txt"
+    ),
+    "a module that nobody planted": _task(
+        "Mend add.py.",
+        {"add.py": "def add(a, b):\n    return a - b\n"},
+        "python3 -c 'import fractions, add; assert add.add(3, 4) == 7'",
+        "sed 's/ - / + /' add.py > new.py\nmv new.py add.py",
+    ),
+    "nothing has to be left": _task(
+        "Delete the files that end in .tmp.",
+        {"a.tmp": "1", "b.txt": "2"},
+        "[ ! -e a.tmp ]",
+        "true\nrm a.tmp",
+    ),
+    "much is printed": _task(
+        "run.sh should print 7.", {"run.sh": "echo 8\n"}, "sh run.sh | grep -qx 7", "true\necho 'echo 7' > run.sh"
+    ),
 }

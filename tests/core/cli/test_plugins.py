@@ -208,13 +208,16 @@ def test_show_reads_files(site: Path) -> None:
     assert f"Use: grpo run --reward {site}/near_dist.py:near:level=...\n" in text
 
 
-def test_show_notes_that_a_scratch_file_gives_no_version(site: Path, tmp_path: Path) -> None:
+def test_a_plugin_of_a_file_is_known_by_its_source_and_its_options_by_their_texts(site: Path, tmp_path: Path) -> None:
     (tmp_path / "scratch.py").write_text(
-        "from grpo import reward\n\n@reward()\ndef near(completion: str) -> float:\n    return 1.0\n"
+        "from grpo import reward\n\n@reward()\ndef near(completion: str, *, level: float = 1.0) -> float:\n"
+        '    """Scores.\n\n    Args:\n        completion: what is scored.\n        level: how much it gives,\n'
+        '            at most.\n    """\n    return level\n'
     )
     text = grpo(site, "show", f"{tmp_path}/scratch.py:near").stdout
-    assert "reward near, version 0\n" in text
-    assert "note: reward 'near' has no version and counts as 0: later runs cannot tell" in text
+    assert text.startswith("reward near, known by its source\n")
+    assert "\nScores.\n\nArgs:\n    completion: what is scored.\n\nOptions:\n" in text
+    assert "\n  level  float, default 1.0: how much it gives, at most\n" in text
 
 
 def test_an_unknown_pin_is_exit_code_2(site: Path) -> None:

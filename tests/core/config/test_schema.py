@@ -238,6 +238,7 @@ def test_relative_paths_become_absolute_so_that_a_run_resumes_from_anywhere(
     assert config.env == "gsm8k:level=hard"
     file = tmp_path / "mine.py"
     assert config.rewards == (f"{file}:near:scale=2", {"name": f"{file}:near", "as": "two"}, "proximity")
+    assert absolute_paths(parse_config({"env": "gsm8k", "agent": "python:mine.py:run"})).agent == f"python:{file}:run"
     assert (config.model, config.dataset) == (str(tmp_path / "model"), str(tmp_path / "rows.jsonl"))
     (tmp_path / "games.py").write_text("")
     several = absolute_paths(

@@ -353,11 +353,9 @@ def test_float16_is_for_adapters_only(plan_of: MakePlan) -> None:
     assert plan_of(train={"dtype": "float16"}, lora={"enabled": True})
 
 
-def test_a_reward_without_a_version_is_a_note_of_the_run(plan_of: MakePlan, tmp_path: Path) -> None:
+def test_a_reward_of_a_file_needs_no_version(plan_of: MakePlan, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(REWARDS.replace("version=1, ", "").replace("difficulty", "answer"))
-    plan = plan_of(rewards=["./mine.py:level"])
-    assert [note for note in plan.notes if "'level' has no version and counts as 0" in note]
-    assert len(plan.notes) == len(plan_of().notes) + 1
+    assert plan_of(rewards=["./mine.py:level"]).notes == plan_of().notes
 
 
 def test_a_reward_of_groups_is_refused_where_a_process_would_have_a_part_of_a_group(

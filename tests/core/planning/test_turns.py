@@ -91,3 +91,9 @@ def test_the_budget_of_an_agents_run_fits_longer_tasks_too() -> None:
     assert decide_turns(wished, [ONCE], LengthsPart(8), 815, agent=True) == TurnsPart(20, 815)
     with pytest.raises(UsageError, match="room for 815"):
         decide_turns(wished, [replace(LONG, spec=replace(LONG.spec, max_turns=20))], LengthsPart(8), 815)
+
+
+def test_an_agent_has_a_budget_that_no_environment_names() -> None:
+    assert decide_turns(RolloutSection(), [LONG], LengthsPart(512), None, agent=True) == TurnsPart(20, 4096)
+    assert decide_turns(RolloutSection(max_turns=1), [LONG], LengthsPart(64), None, agent=True) == TurnsPart(1, 320)
+    assert decide_turns(RolloutSection(), [LONG], LengthsPart(9000), None, agent=True) == TurnsPart(20, 9000)

@@ -33,6 +33,7 @@ from grpo.core.record.run_dir import (
     read_metrics,
     read_rollouts,
     rollout_steps,
+    started_in,
     whole_file,
     whole_folder,
     write_json,
@@ -372,3 +373,18 @@ def test_half_a_surrogate_pair_anywhere_is_written_as_a_question_mark(run: RunDi
     assert row["completion"] == "a?b"
     assert row["reason.near"] == "ValueError: a?b"
     assert json.loads(row["columns"]) == {"x": "a?b"}
+
+
+def test_a_run_knows_the_folder_for_which_its_relative_paths_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, other = tmp_path / "began", tmp_path / "other"
+    for folder in (began, other):
+        folder.mkdir()
+    monkeypatch.chdir(began)
+    run = create_run_dir(tmp_path / "run", {}, {})
+    assert started_in(run) is None
+    monkeypatch.chdir(other)
+    assert started_in(run) == began
+    began.rmdir()
+    assert started_in(run) is None

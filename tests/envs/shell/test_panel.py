@@ -49,3 +49,10 @@ def test_a_weak_task_is_named_with_what_it_pays_for(task: dict[str, Any], machin
     found = panel(task, machines)
     assert found.gold == 1.0
     assert [*found.sentences()]
+
+
+def test_a_task_without_a_solution_is_attacked_by_the_files_that_it_names(machines: Machines) -> None:
+    task = {"instruction": "Write the largest number of n.txt into answer.txt.", "files": {"n.txt": "3\n77\n"}}
+    found = panel({**task, "grader": "grep -q 77 answer.txt"}, machines)
+    assert "writes many answers into every file" in {paid.attack for paid in found.paid}
+    assert not panel({**task, "grader": '[ "$(cat answer.txt)" = 77 ]'}, machines).paid

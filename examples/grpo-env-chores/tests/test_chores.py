@@ -1,0 +1,40 @@
+"""A task of each kind pays its solution and nothing else, what is held out is no training task, the agent plays."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import pytest
+from grpo_env_chores import TASKS, chores, chores_agent
+
+from grpo import Host, check_agent, validate
+
+
+def rows(split: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (TASKS / f"{split}.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the session 'local' needs Linux")
+def test_a_task_of_each_kind_pays_its_solution_and_nothing_else() -> None:
+    report = validate("grpo-env-chores/chores", split="test")
+    assert report.ok, str(report)
+    assert not report.weak, str(report)
+
+
+def test_no_task_is_in_both_splits() -> None:
+    asked = {split: {(row["instruction"], *row["files"].items()) for row in rows(split)} for split in ("train", "test")}
+    assert (len(asked["train"]), len(asked["test"])) == (40, 10)
+    assert not asked["train"] & asked["test"]
+
+
+def test_the_agent_keeps_what_an_agent_promises() -> None:
+    report = check_agent(chores_agent)
+    assert not report.findings, str(report)
+
+
+def test_grpo_finds_both() -> None:
+    host = Host.discover()
+    assert host.env("grpo-env-chores/chores@1").spec is chores
+    assert host.agent("grpo-env-chores/chores@1").spec is chores_agent
