@@ -13,12 +13,11 @@ OWN = "mount --make-rprivate / && " + " && ".join(f"mkdir -p {at} && mount -t tm
 OWN += " && chmod 1777 /tmp && mount -t proc none /proc && echo up && exec sleep 2147483647"
 
 
-class LocalCloud(BaseEnvironment):
+class LocalCloud(BaseEnvironment):  # type: ignore[misc]
     """A machine with a process table and a few folders of its own; `fails` names what it cannot do."""
 
     def __init__(self, *arguments: object, fails: str = "", **settings: object) -> None:
         self.fails = fails
-        self.first: subprocess.Popen[str] | None = None
         super().__init__(*arguments, **settings)
 
     @staticmethod
@@ -41,12 +40,13 @@ class LocalCloud(BaseEnvironment):
             raise RuntimeError("no machine is free")
         flags = ["--mount", "--pid", "--net", "--fork", "--kill-child"]
         self.first = subprocess.Popen(["unshare", *flags, "sh", "-c", OWN], stdout=subprocess.PIPE, text=True)
+        assert self.first.stdout is not None
         assert self.first.stdout.readline() == "up\n"
         [self.pid] = Path(f"/proc/{self.first.pid}/task/{self.first.pid}/children").read_text().split()
         (Path(os.environ["LOCAL_CLOUD"]) / self.pid).touch()
 
     async def stop(self, delete: bool) -> None:
-        if self.first is not None:
+        if self.fails != "start":
             self.first.kill()
             self.first.wait()
             (Path(os.environ["LOCAL_CLOUD"]) / self.pid).unlink()
@@ -58,25 +58,25 @@ class LocalCloud(BaseEnvironment):
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(*inside, stdin=pipe, stdout=pipe, stderr=pipe)
         out, err = await process.communicate(stdin)
-        return process.returncode, out, err
+        return process.returncode or 0, out, err
 
-    async def exec(self, command, cwd=None, env=None, timeout_sec=None, user=None) -> ExecResult:
+    async def exec(self, command: str, *_: object, **__: object) -> ExecResult:
         code, out, err = await self._inside("sh", "-c", command)
         return ExecResult(return_code=code, stdout=out.decode(errors="replace"), stderr=err.decode(errors="replace"))
 
-    async def upload_file(self, source_path, target_path) -> None:
+    async def upload_file(self, source_path: Path | str, target_path: Path | str) -> None:
         code, _, err = await self._inside("tee", str(target_path), stdin=Path(source_path).read_bytes())
         if code:
             raise RuntimeError(err.decode())
 
-    async def download_file(self, source_path, target_path) -> None:
+    async def download_file(self, source_path: Path | str, target_path: Path | str) -> None:
         code, out, err = await self._inside("cat", str(source_path))
         if code:
             raise RuntimeError(err.decode())
         Path(target_path).write_bytes(out)
 
-    async def upload_dir(self, source_dir, target_dir) -> None:
+    async def upload_dir(self, source_dir: Path | str, target_dir: Path | str) -> None:
         raise NotImplementedError
 
-    async def download_dir(self, source_dir, target_dir) -> None:
+    async def download_dir(self, source_dir: Path | str, target_dir: Path | str) -> None:
         raise NotImplementedError
