@@ -34,7 +34,10 @@ def normal(text: str) -> str:
 
 
 def says(text: str, gold: str) -> bool:
-    """Returns whether words are the same, or the text begins "Yes, ..." for the gold yes (no, true, false)."""
+    """Returns whether words are the same, or the text begins "Yes, ..." for the gold yes (no, true, false).
+
+    Such a text must not also hold the opposite or an "or".
+    """
     if not is_stated(text, gold):
         return False
     words, wanted = (_ORDINAL.sub(lambda match: _ORDINALS[int(match[1]) - 1], normal(part)) for part in (text, gold))
