@@ -2,9 +2,11 @@
 
     python benchmarks/learning.py                    # the default job of the README, full and LoRA
     python benchmarks/learning.py --how full --draw guess.svg -- --env guess ...
+    python benchmarks/learning.py --runs RUN RUN RUN --draw chores.svg
 
 What stands after `--` are the arguments of `grpo run`. Every run is that command in a process of its own; the time is
-that of the whole command. `--draw` draws held-out accuracy with its 95% intervals, a line for each run.
+that of the whole command. `--draw` draws held-out accuracy with its 95% intervals, a line for each run. `--runs` draws
+the mean reward of each step of finished runs instead, with intervals over the step's prompts.
 """
 
 from __future__ import annotations
@@ -52,7 +54,20 @@ def trained(arguments: Sequence[str]) -> tuple[Curve, float, float]:
     return [tuple(row[key] for key in keys) for row in measured], first, whole
 
 
-def draw(curves: Mapping[tuple[str, int], Curve], path: Path) -> None:
+def rewards_of(run: Path) -> Curve:
+    """Returns the mean reward of each step of a run, with a 95% interval over its prompts."""
+    from grpo.core.record.run_dir import RunDir, read_rollouts
+    from grpo.core.text.stats import share_of
+
+    curve: Curve = []
+    for step in range(1, len([*(run / "rollouts").glob("step-*.parquet")]) + 1):
+        rollouts = read_rollouts(RunDir(run), step)
+        share = share_of([each["reward"] for each in rollouts], [each["prompt"] for each in rollouts])
+        curve.append((step, share.mean, share.low, share.high))
+    return curve
+
+
+def draw(curves: Mapping[tuple[str, int], Curve], path: Path, measured: str = "accuracy") -> None:
     """Draws one line for each way of training and seed."""
     import matplotlib
 
@@ -69,7 +84,7 @@ def draw(curves: Mapping[tuple[str, int], Curve], path: Path) -> None:
             place = list(curves).index((how, seed)) - (len(curves) - 1) / 2
             beside = 0.006 * steps[-1] * place  # so that no interval hides another
             axis.vlines([step + beside for step in steps], lows, highs, color=f"C{seed}", alpha=0.35, linewidth=1.2)
-        axis.set(xlabel="step", ylabel="accuracy, 95% intervals", ylim=(0, 1.02))
+        axis.set(xlabel="step", ylabel=f"{measured}, 95% intervals", ylim=(0, 1.02))
         axis.xaxis.get_major_locator().set_params(integer=True)
         axis.grid(alpha=0.3)
         axis.spines[["top", "right"]].set_visible(False)
@@ -83,12 +98,20 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--how", nargs="+", choices=("full", "lora"), default=["full", "lora"])
     parser.add_argument("--draw", type=Path, metavar="FILE", help="an .svg, .png or .pdf to write")
+    parser.add_argument("--runs", type=Path, nargs="+", metavar="RUN", help="finished runs to draw the rewards of")
     parser.add_argument("job", nargs="*", default=DEFAULT, help=f"arguments of grpo run ({' '.join(DEFAULT)})")
     options = parser.parse_args()
+    if options.runs:
+        curves = {("", seed): rewards_of(run) for seed, run in enumerate(options.runs)}
+        for (_, seed), curve in curves.items():
+            print(f"seed {seed}: " + ", ".join(f"{mean:.2f} ({low:.2f} to {high:.2f})" for _, mean, low, high in curve))
+        if options.draw:
+            draw(curves, options.draw, "reward of a step")
+        return
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, python {platform.python_version()}")
     print(f"grpo run {' '.join(options.job)}")
     print(f"{'training':<10}{'seed':>5}{'before':>9}{'after':>8}{'first step s':>14}{'whole s':>9}")
-    curves: dict[tuple[str, int], Curve] = {}
+    curves = {}
     for how in options.how:
         for seed in range(options.seeds):
             curve, first, whole = trained([*options.job, f"--{how}", "--seed", str(seed)])
