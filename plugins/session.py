@@ -3,7 +3,7 @@
 An environment whose episodes have a session takes the option `session`, a SPEC, and its instances have the method
 `open_session(**fields) -> Session`. An agent that runs in the session calls it after `reset` and before any command,
 with the fields of `SessionJob` that its program needs, `reach` and `shared`. `step` then kills every process that is
-left and grades.
+left and grades. Its info may have `MACHINE_SECONDS`, so that a run warns of a busy machine.
 
 A session begins with a few files and lives until it is closed. Commands run in it one after the other or at the same
 time, servers are started in it, and files are read from it. Trouble of the session itself is a `SessionLost`, which is
@@ -18,6 +18,8 @@ from typing import BinaryIO, Protocol, runtime_checkable
 
 DIRECTORY = "/workspace"
 HOME = "/home/agent"
+MACHINE_SECONDS = "machine_seconds"
+"""In the info of an episode's last step: how long its machine took for the policy's commands and for the grader."""
 CAPABILITIES = ("build", "image", "network", "port", "reach", "shared paths", "snapshot")
 """What a session may be able to do, by the names that `capabilities` uses; a protection has a name, too. One that can
 `build` takes the path of a folder with a Dockerfile in the place of the name of an image."""

@@ -13,6 +13,7 @@ from grpo.core.text.printable import printable
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.sandbox_job import Job, JobResult, Limits, SandboxPool
+from grpo.plugins.session import SessionPool
 
 PROFILES = {".py": "python", ".c": "c", ".js": "javascript"}
 _DEFAULT = Limits()
@@ -96,23 +97,30 @@ def check(ctx: click.Context, backend: str | None, session: str | None, as_json:
     from grpo.core.check.sandbox import check_sandbox
     from grpo.core.check.session import check_session
 
-    if backend is not None and session is not None:
-        raise UsageError("--backend names a sandbox and --session a session. Check one of them at a time.")
+    _refuse_both(backend, session)
     report = check_session(session) if session is not None else check_sandbox(backend or "local")
     click.echo(json.dumps(report.as_json(), indent=2) if as_json else str(report))
     ctx.exit(0 if report.ok else 1)
 
 
 @sandbox.command()
-@_backend
-def reap(backend: str) -> None:
-    """Remove what crashed runs left: containers, control groups."""
-    pool: SandboxPool = Host.discover().sandbox(backend).make()
+@click.option("--backend", metavar="SPEC", help="Sandbox. Default: local, unless a session is named.")
+@click.option("--session", metavar="SPEC", help="Session in the place of a sandbox.")
+def reap(backend: str | None, session: str | None) -> None:
+    """Remove what crashed runs left: containers, images of snapshots, control groups."""
+    _refuse_both(backend, session)
+    host = Host.discover()
+    pool: SandboxPool | SessionPool = (host.session(session) if session else host.sandbox(backend or "local")).make()
     try:
         type(pool).reap()  # a pool has mostly done so already, when it was made
     finally:
         pool.close()
-    click.echo(f"{backend}: nothing of crashed runs is left")
+    click.echo(f"{session or backend or 'local'}: nothing of crashed runs is left")
+
+
+def _refuse_both(backend: str | None, session: str | None) -> None:
+    if backend is not None and session is not None:
+        raise UsageError("--backend names a sandbox and --session a session. Name one of them at a time.")
 
 
 def as_values(result: JobResult) -> dict[str, Any]:

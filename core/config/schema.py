@@ -83,7 +83,7 @@ class RunConfig(Section):
     session: Annotated[
         str | None,
         About(
-            "Session in which episodes run, for environments that have one: local or a plugin.",
+            "Session in which episodes run, for environments that have one: local, docker or a plugin.",
             "The environment's option `session`; see [sessions.md](sessions.md).",
             left_out="the environment's",
             flag=Flag("--session", "SPEC"),

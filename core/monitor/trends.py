@@ -1,10 +1,12 @@
-"""Compares the last steps of a run with its first ones and warns of three things that a mean reward hides.
+"""Compares the last steps of a run with its first ones and warns of four things that a mean reward hides.
 
 Each is checked in windows of WINDOW steps:
 
 - the entropy of the policy collapses without a gain;
 - one of several rewards comes to dominate all advantages without a gain;
-- a reward gives its lowest score more and more often, in slow calls: a timeout or a busy service became a zero.
+- a reward gives its lowest score more and more often, in slow calls: a timeout or a busy service became a zero;
+- more and more episodes with sessions are paid nothing while their machines become slow: commands or graders ran out of
+  time on a busy machine.
 """
 
 from __future__ import annotations
@@ -24,8 +26,10 @@ COLLAPSED = 0.1  # of the entropy at first
 EVEN, ALONE = 0.6, 0.9  # share of the differences in reward: from less than the one to more than the other
 MORE = 0.2  # share of scores that are the lowest, on top of that at first
 SLOWER = 2.0  # times
+LONG = 1.0  # seconds of a machine from which on it may run into a limit
 OF_REWARDS = OF_DIFFERENCES, LOWEST, LOWEST_TIME = "of_differences", "lowest", "lowest_time"
-WHOLE = ("entropy", "accuracy", "reward")
+ZEROS, SECONDS, LOAD = "sessions/zeros", "sessions/seconds", "sessions/load"
+WHOLE = ("entropy", "accuracy", "reward", ZEROS, SECONDS, LOAD)
 
 
 @dataclass(slots=True)
@@ -65,6 +69,7 @@ class Trends:
                 self._courses[name].add(float(value))
         step = row["step"]
         yield from self._collapsed(step)
+        yield from self._busy_machine(step)
         for name in [*self._courses]:
             reward, _, what = name.removeprefix("rewards/").rpartition("/")
             if what == OF_DIFFERENCES:
@@ -80,6 +85,17 @@ class Trends:
                 f"the entropy of the policy fell from {windows[0]:.3g} to {windows[1]:.3g} nats per token by step "
                 f"{step} without a gain: it gives only few different answers. Lower train.lr, raise the temperature, "
                 "or train with --loss entropy_bonus.",
+            )
+
+    def _busy_machine(self, step: object) -> Iterator[tuple[str, str]]:
+        zeros, seconds, load = (self._courses[name].windows() for name in (ZEROS, SECONDS, LOAD))
+        if zeros and seconds and load and zeros[1] > zeros[0] + MORE and seconds[1] > max(LONG, SLOWER * seconds[0]):
+            yield (
+                "busy machine",
+                f"{zeros[1]:.0%} of the episodes with sessions are paid 0 by step {step}, up from {zeros[0]:.0%}, and "
+                f"their machines take {seconds[1]:.3g} s, up from {seconds[0]:.3g} s. The load of this machine is "
+                f"{load[1]:.1f} per core; it was {load[0]:.1f}. If commands or graders run out of time, play fewer "
+                "episodes at once, or raise the environment's options seconds and grade_seconds.",
             )
 
     def _taken_over(self, step: object, name: str, reward: str) -> Iterator[tuple[str, str]]:

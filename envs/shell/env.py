@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import posixpath
 import shlex
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from gymnasium.error import ResetNeeded
 from grpo.envs.shell.panel import panel_of
 from grpo.envs.shell.task import Grade, Machines, Script, SessionTask, grade, open_machine
 from grpo.envs.text.spaces import AnyText
-from grpo.plugins.session import Exit, Session
+from grpo.plugins.session import MACHINE_SECONDS, Exit, Session
 
 _CUT = "\n[...]\n"
 _MERGED = 'exec "$0" -c "$1" 2>&1'  # of a shell: errors stand where they were printed
@@ -51,6 +52,7 @@ class SessionEnv(gymnasium.Env[str, str]):
         self._system, self._seconds, self._shown = system, seconds, shown
         self._task: SessionTask | None = None
         self._machine: Session | None = None
+        self._taken = 0.0
 
     @property
     def tools(self) -> list[Callable[..., str]]:
@@ -70,7 +72,7 @@ class SessionEnv(gymnasium.Env[str, str]):
         else:
             rows = self._rows()
             row = rows[int(self.np_random.integers(len(rows)))]
-        self._task = self._task_of(row)
+        self._task, self._taken = self._task_of(row), 0.0
         system = [{"role": "system", "content": self._system}] if self._system else []
         asked = {"role": "user", "content": self._task.instruction}
         info: dict[str, Any] = {"prompt": [*system, asked], "row": dict(row)}
@@ -91,7 +93,9 @@ class SessionEnv(gymnasium.Env[str, str]):
             raise ValueError("a command has no NUL characters")
         argv = ["sh", "-c", _MERGED, "bash", command]
         folder = task.directory or machine.directory
-        return self._told(machine.run(argv, timeout=self._seconds, directory=folder))
+        done = machine.run(argv, timeout=self._seconds, directory=folder)
+        self._taken += done.seconds
+        return self._told(done)
 
     @property
     def session(self) -> Session:
@@ -142,12 +146,14 @@ class SessionEnv(gymnasium.Env[str, str]):
 
     def _end(self, *, truncated: bool) -> tuple[str, float, bool, bool, dict[str, Any]]:
         task, machine = self._opened()
+        began = time.monotonic()
         try:
             graded = grade(self._machines, task, machine)
         finally:
             self.close()
             self._task = None
-        return "", graded.reward, not truncated, truncated, info_of(graded)
+        info = {**info_of(graded), MACHINE_SECONDS: self._taken + time.monotonic() - began}
+        return "", graded.reward, not truncated, truncated, info
 
     def _told(self, done: Exit) -> str:
         printed = self._short(done.stdout.decode("utf-8", "replace").strip("\n"))

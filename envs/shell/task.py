@@ -7,11 +7,13 @@ daemons that the episode left elsewhere reach no grader. A task that is graded w
 
 from __future__ import annotations
 
-import io
+import contextlib
 import math
 import pickle
 import posixpath
+import shutil
 import tarfile
+import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -178,49 +180,75 @@ def grade(machines: Machines, task: SessionTask, machine: Session) -> Grade:
         carried = carry(machine.tar(folder), MOST_CARRIED)
     except (SessionError, tarfile.TarError, TooLarge) as error:
         return Grade(0.0, f"the working directory cannot be carried to the grader: {error}")
-    fresh = machines.open(task)
+    with carried:
+        fresh = machines.open(task)
+        try:
+            emptied = fresh.run(["find", folder, "-mindepth", "1", "-delete"])
+            unpacked = _unpacked(fresh, folder, carried)
+            if emptied.code != 0 or unpacked != 0:
+                return Grade(0.0, f"the working directory cannot be unpacked: tar ended with status {unpacked}")
+            return _graded(task, fresh)
+        finally:
+            fresh.close()
+
+
+def _unpacked(machine: Session, folder: str, archive: BinaryIO) -> int | None:
+    """Unpacks an archive into a folder; returns the status of tar, None where it does not end. Raises SessionLost."""
+    process = machine.start(["sh", "-c", 'exec tar -x -C "$0" 2> /dev/null', folder])
     try:
-        emptied = fresh.run(["find", folder, "-mindepth", "1", "-delete"])
-        unpacked = fresh.run(["tar", "-x", "-C", folder], stdin=carried, timeout=_SECONDS)
-        if emptied.code != 0 or unpacked.code != 0:
-            return Grade(0.0, f"the working directory cannot be unpacked: {tail_of(unpacked, 300)}")
-        return _graded(task, fresh)
+        with contextlib.suppress(OSError):  # it has ended: its status says why
+            shutil.copyfileobj(archive, process.stdin)
+        process.stdin.close()
+        return process.wait(_SECONDS)
     finally:
-        fresh.close()
+        process.close()
 
 
 class TooLarge(Exception):
     """A directory holds more than its machine may."""
 
 
-def carry(archive: BinaryIO, most: int) -> bytes:
+def carry(archive: BinaryIO, most: int) -> BinaryIO:
     """Returns an archive of what is in a directory: files, folders and the links that stay in it, and nothing else.
+
+    It is a file on the disk: many episodes are graded at once.
 
     Raises:
         TooLarge: it has more than `most` bytes or `MOST_FILES` entries.
         tarfile.TarError: it is broken.
     """
-    kept, files, size, entries = io.BytesIO(), set[str](), 0, 0
-    with archive, tarfile.open(fileobj=archive, mode="r|") as given, tarfile.open(fileobj=kept, mode="w") as result:
-        for member in given:
-            entries += 1
-            size += member.size
-            if size > most or entries > MOST_FILES:
-                raise TooLarge(f"it has more than {most >> 20} MiB or {MOST_FILES} files")
-            name = posixpath.normpath(member.name).partition("/")[2]  # the first part is the directory itself
-            if not name or ".." in name.split("/"):
-                continue
-            member.name = name
-            if member.isreg():
-                result.addfile(member, given.extractfile(member))
-                files.add(name)
-            elif member.islnk():  # a second name of a file that came before
-                member.linkname = posixpath.normpath(member.linkname).partition("/")[2]
-                if member.linkname in files:
-                    result.addfile(member)
-            elif member.isdir() or (member.issym() and _stays(name, member.linkname)):
+    kept = tempfile.TemporaryFile()  # noqa: SIM115
+    try:
+        with archive, tarfile.open(fileobj=archive, mode="r|") as given, tarfile.open(fileobj=kept, mode="w") as result:
+            _keep(given, result, most)
+    except BaseException:
+        kept.close()
+        raise
+    kept.seek(0)
+    return kept
+
+
+def _keep(given: tarfile.TarFile, result: tarfile.TarFile, most: int) -> None:
+    """Copies what may be carried from one archive to another; raises what `carry` raises."""
+    files, size, entries = set[str](), 0, 0
+    for member in given:
+        entries += 1
+        size += member.size
+        if size > most or entries > MOST_FILES:
+            raise TooLarge(f"it has more than {most >> 20} MiB or {MOST_FILES} files")
+        name = posixpath.normpath(member.name).partition("/")[2]  # the first part is the directory itself
+        if not name or ".." in name.split("/"):
+            continue
+        member.name = name
+        if member.isreg():
+            result.addfile(member, given.extractfile(member))
+            files.add(name)
+        elif member.islnk():  # a second name of a file that came before
+            member.linkname = posixpath.normpath(member.linkname).partition("/")[2]
+            if member.linkname in files:
                 result.addfile(member)
-    return kept.getvalue()
+        elif member.isdir() or (member.issym() and _stays(name, member.linkname)):
+            result.addfile(member)
 
 
 def _stays(name: str, target: str) -> bool:

@@ -100,7 +100,7 @@ def files_of(job: SessionJob, beginning: Beginning) -> bytes:
         SessionError: a path of a file cannot be one.
     """
     user = int(beginning.user.partition(":")[0])
-    folders = {path.lstrip("/") for path in (DIRECTORY, HOME) if path in (beginning.directory, HOME)}
+    folders = {path.lstrip("/") for path in (HOME, *([DIRECTORY] if beginning.directory == DIRECTORY else []))}
     archive = io.BytesIO()
     with (
         tarfile.open(fileobj=io.BytesIO(packed(job.files, beginning.directory, HOME))) as given,

@@ -76,31 +76,41 @@ class LocalPool:
         if job.image:
             raise SessionError(f"the session 'local' has no images, and {job.image!r} is asked for. Leave it out.")
         refuse_missing(job.shared)
-        group = _group(job)
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            with theirs:
-                self._launch(theirs.fileno())
-            send(ours, _plan(job, group), [files] if files >= 0 else [])
-            ours.settimeout(_START_SECONDS)
-            answer, listeners = receive(ours)
-            if "ready" not in answer:
-                raise SessionLost(f"no session can be made: {answer['error']}.")
-        except (OSError, SessionLost) as error:
-            ours.close()
-            if group:
-                group.remove()
-            raise (
-                error if isinstance(error, SessionLost) else SessionLost(f"no session can be made: {error}.")
-            ) from error
-        ours.settimeout(None)
-        _sockets.add(ours)
-        session = LocalSession(self, job, ours, group)
+            try:
+                session, listeners = self._begun(job, files)
+            except ConnectionError:  # the launcher was killed; nothing has run in the session that it had begun
+                session, listeners = self._begun(job, files)
+        except OSError as error:
+            raise SessionLost(f"no session can be made: {error}.") from error
         for listener, address in zip(listeners, job.reach.values(), strict=True):
             session.ports.append(self.proxy.serve(socket.socket(fileno=listener), address))
         with self._lock:
             self._sessions.add(session)
         return session
+
+    def _begun(self, job: SessionJob, files: int) -> tuple[LocalSession, list[int]]:
+        """Returns a session and the sockets of its ports to addresses outside. Raises OSError, SessionLost."""
+        group = _group(job)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            with theirs:
+                self._launch(theirs.fileno())
+            if files >= 0:
+                os.lseek(files, 0, os.SEEK_SET)
+            send(ours, _plan(job, group), [files] if files >= 0 else [])
+            ours.settimeout(_START_SECONDS)
+            answer, listeners = receive(ours)
+            if "ready" not in answer:
+                raise SessionLost(f"no session can be made: {answer['error']}.")
+        except (OSError, SessionLost):
+            ours.close()
+            if group:
+                group.remove()
+            raise
+        ours.settimeout(None)
+        _sockets.add(ours)
+        return LocalSession(self, job, ours, group), listeners
 
     def capabilities(self) -> Mapping[str, bool]:
         """Returns what sessions can do here."""

@@ -51,10 +51,10 @@ class Proxy:
         """Closes the listening sockets and ends every connection."""
         for server in self._servers:
             server.close()
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        while tasks := asyncio.all_tasks() - {asyncio.current_task()}:  # a caller may have come meanwhile
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.get_running_loop().shutdown_default_executor()
 
     def _begin(self, listener: socket.socket, connect: Callable[[], Awaitable[Streams]]) -> Close:

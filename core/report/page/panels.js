@@ -203,6 +203,14 @@ const SECTIONS = [
     ],
   ],
   [
+    "Sessions",
+    () => [
+      { title: "Episodes that are paid 0", unit: "share", curves: [one("sessions/zeros", "paid 0")] },
+      { title: "Commands and graders", unit: "seconds an episode", curves: [one("sessions/seconds", "seconds")] },
+      { title: "Load of the machine", unit: "per core", curves: [one("sessions/load", "load")] },
+    ],
+  ],
+  [
     "Policy",
     (keys) => [
       { title: "Entropy", unit: "nats a token", curves: [one("entropy", "entropy")] },

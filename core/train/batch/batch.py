@@ -17,6 +17,7 @@ from grpo.core.text.stats import mean
 from grpo.core.train.advantages.compute import Advantages, group_advantages
 from grpo.core.train.batch.agent_metrics import agent_metrics
 from grpo.core.train.batch.reward_stats import lowest_metrics, parts_of_differences
+from grpo.core.train.batch.session_metrics import session_metrics
 from grpo.core.train.types import Wasted
 from grpo.plugins._spec.binding import BoundAdvantage, BoundReward
 from grpo.plugins.errors import RunError
@@ -197,6 +198,7 @@ def batch_metrics(batch: Batch, rewards: Sequence[BoundReward]) -> dict[str, flo
     }
     if any(completion.info for completion in batch.completions):
         metrics |= _turn_metrics(batch.completions) | agent_metrics(batch.completions)
+        metrics |= session_metrics(batch.completions)
     if any(batch.branches):
         rows = [max(number, 1) for number in batch.branches]
         metrics |= {"rows/mean": mean(rows), "rows/most": float(max(rows))}

@@ -76,6 +76,23 @@ def test_lowest_scores_that_become_frequent_and_are_slow_are_named() -> None:
     )
 
 
+def test_episodes_that_are_paid_nothing_while_their_machines_become_slow_are_named() -> None:
+    def loaded(share: float) -> Row:
+        late = share > 0.5
+        return {
+            "reward": 0.5,
+            "sessions/zeros": 0.7 if late else 0.3,
+            "sessions/seconds": 9.0 if late else 1.5,
+            "sessions/load": 20.0 if late else 1.0,
+        }
+
+    [said] = warnings(loaded)
+    assert "of the episodes with sessions are paid 0 by step" in said
+    assert "per core; it was 1.0" in said
+    assert warnings(lambda share: {**loaded(share), "sessions/seconds": 1.5}) == [], "the policy became worse"
+    assert warnings(lambda share: {**loaded(share), "sessions/zeros": 0.3}) == [], "slow, and paid as before"
+
+
 def test_nothing_is_said_before_the_windows_are_apart() -> None:
     watch = HealthWatch("float32")
     rows = [{"step": step, "accuracy": 0.3, "reward": 0.5, "entropy": 1.0 / step**2} for step in range(1, 2 * WINDOW)]

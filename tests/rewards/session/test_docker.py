@@ -316,7 +316,7 @@ def test_tasks_of_a_shell_are_solved_and_graded_in_containers(engine: Any, tmp_p
 
 @pytest.mark.parametrize("mode", ["separate", "shared"])
 def test_a_task_of_harbor_begins_with_the_image_of_its_dockerfile(engine: Any, tmp_path: Path, mode: str) -> None:
-    lines: tuple[str, ...] = (f"FROM {IMAGE} AS words", "RUN echo hello > /word.txt", f"FROM {IMAGE}", "WORKDIR /app")
+    lines = [f"FROM {IMAGE} AS words", "RUN echo hello > /word.txt", f"FROM {IMAGE}", "WORKDIR /app"]
     lines += ("COPY --from=words /word.txt .", "COPY more.txt .", "RUN mkdir made; echo made > made/it.txt")
     for name, text in {
         "task.toml": f'[verifier]\nenvironment_mode = "{mode}"\n',

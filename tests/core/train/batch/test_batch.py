@@ -20,6 +20,7 @@ from grpo.core.train.batch.batch import (
     stop_on_failures,
     trained_of,
 )
+from grpo.core.train.batch.session_metrics import session_metrics
 from grpo.plugins._spec.binding import BoundAdvantage, BoundReward
 from grpo.plugins.errors import RunError
 
@@ -76,6 +77,18 @@ def test_the_lowest_scores_are_counted_and_timed_where_their_calls_are_slow() ->
     assert quick["rewards/graded/lowest"] == 0.25
     assert math.isnan(quick["rewards/graded/lowest_time"])
     assert "rewards/graded/lowest" not in batch_metrics(batch_of(slow), [BoundReward(graded, "dist")])
+
+
+def test_episodes_with_sessions_have_metrics_of_their_own() -> None:
+    infos = [
+        {"rewards": [0.0, 1.0], "machine_seconds": 3.0},
+        {"rewards": [0.0], "machine_seconds": 1.0},
+        {"rewards": [0.0]},
+    ]
+    metrics = session_metrics([Completion("x", info=info) for info in infos])
+    assert (metrics["sessions/zeros"], metrics["sessions/seconds"]) == (0.5, 2.0)
+    assert metrics["sessions/load"] >= 0
+    assert session_metrics([Completion("x", info={"failure": "broke"})]) == {}
 
 
 def test_rollouts_that_a_budget_ended_leave_the_loss_when_asked() -> None:
