@@ -13,7 +13,7 @@ from grpo.rewards.words import is_stated, normal, overlap
 
 
 @reward(
-    version=4,
+    version=5,
     range=(0.0, 1.0),
     isolation="inline",
     cases=[

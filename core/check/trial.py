@@ -137,6 +137,11 @@ def faults_in(bound: Bound, completions: Sequence[Completion], results: Sequence
         )
 
 
+def why_it_abstains(reward: Bound) -> str:
+    """Says why a reward has no score anywhere: it has no `return`, or that returned None."""
+    return "its code has no `return` with a score" if never_returns(reward.spec.function) else "it returned None"
+
+
 def never_returns(function: Callable[..., Any]) -> bool:
     """Tells whether a function returns None wherever it ends, although it is not annotated to."""
     if resolved_hints(function).get("return", Any) in (None, type(None)):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from grpo.core.check.trial import never_returns
+from grpo.core.check.trial import why_it_abstains
 from grpo.core.env.scores import ELSEWHERE
 from grpo.core.plan import Plan
 from grpo.core.processes.group import gathered
@@ -65,10 +65,9 @@ class ZeroSignalWatch:
             self._alike_since = step
 
     def _abstains(self, reward: BoundReward, since: int, step: int) -> str:
-        why = "its code has no `return` with a score" if never_returns(reward.spec.function) else "it returned None"
         return (
             f"reward '{reward.name}' ({reward.distribution}) abstained on every completion of steps {since} to {step}: "
-            f"{why}. Fix the reward, then resume the run. {LIFTED}."
+            f"{why_it_abstains(reward)}. Fix the reward, then resume the run. {LIFTED}."
         )
 
 

@@ -36,6 +36,11 @@ class ScoreTally:
         """True when there are rows, and it failed on every one."""
         return 0 < self._rows == self._failed
 
+    @property
+    def silent(self) -> bool:
+        """True when there are rows, and it abstained on every one."""
+        return 0 < self._rows == self._abstained
+
     def cells(self) -> tuple[str, ...]:
         """Returns rows, mean, std, abstain and failure as text, "-" where there are too few scores."""
         mean = f"{self._mean:.4f}" if self._scores else "-"

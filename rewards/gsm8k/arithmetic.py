@@ -8,7 +8,7 @@ from grpo.rewards.numbers.answers import final_answer, gold_numbers, is_right
 
 
 @reward(
-    version=5,
+    version=6,
     range=(-4.0, 4.0),
     isolation="inline",
     cases=[

@@ -37,7 +37,7 @@ def _log2_of_one_plus(ratio: Fraction) -> float:
 
 
 @reward(
-    version=5,
+    version=6,
     range=(-4.5, 5.0),
     as_published=["table"],
     isolation="inline",

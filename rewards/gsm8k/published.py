@@ -55,7 +55,7 @@ def verl_answer(text: str, variant: Literal["verl.strict", "verl.flexible"]) -> 
 
 @reward(
     name="gsm8k.correctness",
-    version=3,
+    version=4,
     as_published=["variant"],
     range=(0.0, 2.0),
     isolation="inline",
@@ -96,7 +96,7 @@ def correctness(completion: str, answer: str | list[str], *, variant: Correctnes
 
 @reward(
     name="gsm8k.integer",
-    version=2,
+    version=3,
     as_published=["variant"],
     range=(0.0, 0.5),
     isolation="inline",

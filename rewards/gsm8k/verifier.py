@@ -8,7 +8,7 @@ from grpo.rewards.numbers.answers import Answer, final_answer, gold_numbers, is_
 
 
 @verifier(
-    version=5,
+    version=6,
     isolation="inline",
     cases=[
         Case("6*12 = 72\n#### 72", {"answer": "6*12 = <<6*12=72>>72\n#### 72"}, True),

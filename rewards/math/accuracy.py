@@ -20,7 +20,7 @@ def _score(ok: object) -> float | None:
 
 @reward(
     name="math",
-    version=5,
+    version=6,
     as_published=["variant"],
     range=(0.0, 1.0),
     isolation="process",

@@ -34,8 +34,8 @@ _ANY_TAG = lazy_pattern(r"</?(?:answer|solution|think|thinking|reasoning)\b[^<>\
 _BOX = lazy_pattern(r"\\(?:f?boxed|f(?:rame)?box)\s?\{")
 _BRACE = lazy_pattern(r"(?<!\\)[{}]")
 _JOINT = lazy_pattern(
-    r"(?:[\s$,;&.?()\[\]\\]|\b(?:and|or|vs|maybe|perhaps|possibly|either|also|else|(?:could|might|may)(?:\s+(?:also|be))*)\b"
-    r"|\\quad|\\text|[{}])*+",
+    r"(?:\\quad|\\(?:text|mathrm|mbox)(?![a-z])|[\s$,;&.?()\[\]\\{}]"
+    r"|\b(?:and|or|vs|maybe|perhaps|possibly|either|also|else|(?:could|might|may)(?:\s+(?:also|be))*)\b)*+",
     re.IGNORECASE,
 )
 MARKUP = lazy_pattern(r"\\(?:text(?:bf|it|rm|sf|tt)?|math(?:rm|bf|sf|it|tt)|mbox)\s?\{([^{}]*)\}")
@@ -46,6 +46,11 @@ _NESTED = "\\boxed{" * 5
 _QED = lazy_pattern(r"\s*\$?\s*\\(?:square|blacksquare|Box|qed|checkmark)\s*\$?\s*\Z")
 _HOPE = lazy_pattern(r"\s*+I hope (?:it|this) is correct[.!]?\Z")
 _ANNOTATION = lazy_pattern(r"<<[^<>]*+>>")
+_MINUS = lazy_pattern(
+    r"((?:\b(?:is|are|was|were|be|becomes?|equals?|to|gets?|gives?|obtain|find)\s+|[=:]\s*|\A)[*_]{0,3})(?:minus|negative)\s+"
+    r"(\$|\\\(|\\\[)(?=[\s\d\\(a-zA-Z])",
+    re.IGNORECASE,
+)
 _BETWEEN_DIGITS = lazy_pattern(r"(?<=\d)(?:\\[,;: ]|\s)+(?=\d)")
 _ONE_IN_BRACES = lazy_pattern(r"(?<!\\)\{(\w)\}")
 _SPACING = lazy_pattern(r"\\(?:left|right|displaystyle)(?![a-zA-Z])|\\[!,;: ]|\s+")
@@ -69,6 +74,7 @@ def statement(completion: str) -> Statement | None:
     text = without_end_tokens(text)
     if "I hope" in text[-40:]:
         text = text[:-40] + _HOPE.sub("", text[-40:])
+    text = _MINUS.sub(r"\1\2-", text)
     if "\\" in text[-20:]:
         text = text[:-20] + _QED.sub("", text[-20:])
     split = reasoning_end(text)

@@ -24,7 +24,8 @@ _SOLUTIONS = lazy_pattern(
 )
 _FOR_ALL = lazy_pattern(
     r"(?<=[\w$)}\]])(?:\\[,;: ]|\\q?quad(?![a-z])|[\s,])*(?:\\(?:text|mathrm|mbox)\s?\{\s*(?:(?:and|with)\s*\}\s*)?)?"
-    r"(?:for\s+(?:all|any|every|each|some)\b|\\forall(?![a-z])|where\b|(?<=[,}\s])\\?[a-zA-Z]\s*\\in(?![a-z]))"
+    r"(?:for\s+(?:all|any|every|each|some)\b|\\forall(?![a-z])|where\b|(?<=[,}\s])\\?[a-zA-Z]\s*\\in(?![a-z])"
+    r"|(?:for\s+)?(?<=[,}\s])[a-zA-Z]\s*=(?=\s*-?\d+\s*,[^;=]{0,60}(?:\\[lc]?dots|\u2026|\.\.\.)))"
     r"(?P<of>[^.;\n]{0,80})[.$\s]*\Z",
     re.IGNORECASE,
 )
@@ -116,7 +117,10 @@ def without_quantifier(text: str) -> str:
 
 
 def without_quantifiers(gold: str, text: str) -> tuple[str, str]:
-    """Returns two formulas without "for all n" and ", c \\in \\mathbb{R}" at their ends, where these do not differ."""
+    """Returns two formulas without "for all n", ", c \\in \\mathbb{R}" and ", n = 1, 2, \\ldots" at their ends.
+
+    Where these differ, the formulas stay as they are.
+    """
     both = [one.replace("$", "").strip() for one in (gold, text)]
     found = [_FOR_ALL.search(one, max(0, len(one) - _LONGEST)) for one in both]
     numbers = [re.findall(r"\d+", match["of"]) if match else None for match in found]

@@ -47,6 +47,11 @@ _IS = lazy_pattern(
 _SUBJECT = lazy_pattern(
     r"([A-Z][^\W\d_]+(?:\s[A-Z][^\W\d_]+)?)\s+(?:has|had|is|was|will|would|won|wins|can|did|does|gets?|got|should)\b[^A-Z.!?]*"
 )
+_NO_ANSWER = lazy_pattern(
+    r"\s+(?:is|was|would\s+be)\s+(?:(?:also|just|still|[a-z]+ly)\s+){0,2}(?:wrong|incorrect|false|mistaken|likely|plausible|probable"
+    r"|doubtful|out\b|a\s+(?:guess|mistake|wrong\b))",
+    re.IGNORECASE,
+)
 _NAMED = lazy_pattern(
     r"(?:(?:(?:most|very|highly)\s+)?(?:likely|probably|definitely|certainly|clearly|indeed|therefore|thus|called|named"
     r"|always|also|simply|just|actually|known\s+as|referred\s+to\s+as)|[a-z]+(?:ed|en|wn|de|lt|ng|on)\s+by)\b[\s,]*",
@@ -98,6 +103,7 @@ _ALSO = lazy_pattern(
     r"(?:(?:equal|equivalent)\s+to\s+|the\s+same\s+as\s+|just\s+|simply\s+)?",
     re.IGNORECASE,
 )
+_CONTRAST = lazy_pattern(r",\s+(?:and\s+)?not\s+[^,;:]{1,80}\Z", re.IGNORECASE)
 _REMARK = lazy_pattern(
     r",?\s+(?:because|since|as(?!\s+well)|which|who|where|so)\b|,\s+(?=(?:the|an?|not|in|it)\s)|\s\((?=[^()]*\)\Z)",
     re.IGNORECASE,
@@ -155,9 +161,10 @@ def behind_cue(prediction: Statement, gold: str) -> Statement:
 def last_words(prediction: Statement) -> tuple[str, ...]:
     """Returns what the last sentence of prose says that something is: "an ellipse" in "The graph is an ellipse.".
 
-    So is what a colon ends in ("so the day is two days later: Tuesday").
+    So is what a colon ends in ("so the day is two days later: Tuesday"), and what is told from another ("it is
+    Tuesday, not Monday").
     """
-    last = _last(prediction)
+    last = _stripped(_CONTRAST.sub("", _last(prediction), count=1))
     if prediction.parts or last.endswith("?") or _refused(last) or _HEDGE.search(last):
         return ()
     verbs = list(_IS.finditer(last))
@@ -166,7 +173,8 @@ def last_words(prediction: Statement) -> tuple[str, ...]:
     said = _NAMED.sub("", last[start:].strip(" *_:!"), count=1).strip(" *_:\"'")
     opening = _LEAD.match(last)
     subject = _SUBJECT.fullmatch(last[opening.end() :] if opening else last)
-    named = (subject[1],) if subject else ()
+    denied = subject is not None and _NO_ANSWER.match(subject.string, subject.end(1))
+    named = (subject[1],) if subject and not denied else ()
     return named if not said or len(said.split()) > _FEW else (said, *named)
 
 

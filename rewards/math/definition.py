@@ -1,7 +1,7 @@
 """Compares what defines a function, whatever its argument is called: `f(t) = 2t+1` is `f(x) = 2x+1`.
 
-`a_k = 2k`, `f\\colon x \\mapsto 2x+1` and `f(x) = \\pm x`, which is two functions, are definitions too. Others compare
-the bodies.
+`y = 2x+1`, `a_k = 2k`, `f\\colon x \\mapsto 2x+1` and `f(x) = \\pm x`, which is two functions, are definitions too.
+Others compare the bodies.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ _DEFINITION = lazy_pattern(
     r"(?:(?:\\left)?\(\s*(?P<of>[a-zA-Z])\s*(?:\\right)?\)\s*=|_\s?\{?(?P<at>[a-zA-Z])\}?\s*=|(?:(?::|\\colon)\s*)?(?P<from>[a-zA-Z])\s*(?:\\mapsto|\\longmapsto|\u21a6))"
     r"(?P<body>[^=]{1,300})"
 )
+_CURVE = lazy_pattern(r"\s*\$?\s*(?P<name>[a-zA-Z])\s*=(?P<body>[^=]{1,300})")
 _AND = lazy_pattern(
     r"\s*(?:,\s*(?:and|or)\b|[,;]|\b(?:and|or)\b|\\text\s?\{\s*,?\s*(?:and|or)\s*\}|\\q?quad(?![a-z]))"
     r"(?:\\[ ,;:]|\s)*(?=\$?\s*\\?[a-zA-Z]+\s*(?:\\left)?[(:])"
@@ -37,6 +38,10 @@ def same_argument(gold: str, text: str) -> tuple[str, str] | None:
     another letter.
     """
     wanted, given = _read(gold), _read(text)
+    if wanted is None and given is not None:
+        wanted = _curve(gold, given)
+    elif given is None and wanted is not None:
+        given = _curve(text, wanted)
     if wanted is None or given is None or (wanted.name and given.name and wanted.name != given.name):
         return None
     bodies = given.bodies
@@ -59,6 +64,17 @@ def _read(text: str) -> _Definition | None:
     bodies = [match["body"].strip().strip("$").strip() for match in read]
     doubled = [one for body in bodies for one in _signs(body)]
     return _Definition(name, argument, tuple(doubled))
+
+
+def _curve(text: str, function: _Definition) -> _Definition | None:
+    """Reads `y = 2x+1` as a definition beside that of a function of x, of which it is the graph; None for others."""
+    match = _CURVE.fullmatch(text) if len(text) <= _LONGEST else None
+    if match is None:
+        return None
+    letters = _letters(match["body"])
+    if match["name"] in letters | {function.argument} or function.argument not in letters:
+        return None
+    return _Definition("", function.argument, tuple(_signs(match["body"].strip().strip("$").strip())))
 
 
 def _signs(body: str) -> list[str]:

@@ -12,6 +12,7 @@ from grpo.rewards.math.vector import as_column
 from grpo.rewards.numbers.chinese import FULL_WIDTH, respelt
 from grpo.rewards.numbers.hedges import SUSPECT
 from grpo.rewards.numbers.numerals import INVISIBLE
+from grpo.rewards.numbers.quantity import unit
 from grpo.rewards.numbers.words import spoken_number
 
 _EMPHASIS = lazy_pattern(r"\A\s*(\*{1,3}|_{1,2}|`)(?![\s*_`])((?:(?!\1).)+?)(?<!\s)\1\s*\Z", re.DOTALL)
@@ -32,10 +33,11 @@ _SLANTED = lazy_pattern(r"\\[ns](?:ice)?frac(?![a-zA-Z])")
 _ROUND_ROOT = lazy_pattern(r"\\sqrt\s?\(([^()]{1,60})\)")
 _UNIT = (
     r"(?:\s?\\(?:text|textrm|mathrm|mbox|rm)\s?\{[^{}\d]*\}|\s?\\(?:cdot|times)(?![a-z])"
-    r"|\s?\^\s?(?:-?\d|\{\s?-?\d\s?\})|\\[ ,;:!]|[\s~*])"
+    r"|\s?\^\s?(?:-?\d|\{\s?-?\d\s?\})|\\[ ,;:!]|[\s~*]|(?<![\\A-Za-z])[A-Za-z]{1,12}(?![A-Za-z]))"
 )
 _UNIT_FRACTION = lazy_pattern(rf"\\[dtc]?frac\s?\{{\s?([\d.,]*)({_UNIT}*)\}}\s?\{{({_UNIT}+)\}}")
 _UNIT_MARK = lazy_pattern(r"\\(?:cdot|times)(?![a-z])|\\[ ,;:!]|[{}~*]|\\(?:text|textrm|mathrm|mbox|rm)(?![a-z])")
+_UNIT_WORD = lazy_pattern(r"(?<!\\)\b[A-Za-z]+")
 _ANGLES = lazy_pattern(
     r"\\(?:left\s?)?\\?langle(?![a-zA-Z])\s*((?:(?!\\langle).){1,400}?)\\(?:right\s?)?\\?rangle(?![a-zA-Z])"
 )
@@ -62,7 +64,9 @@ _LEAD = lazy_pattern(
 )
 _QUANTITY = lazy_pattern(rf"\A{_FACED}[^{{}}\d=]{{1,60}}\}}\s*=\s*(?=[^=\s][^=]*\Z)")
 _SAID = lazy_pattern(r"(?:the\s+)?(?:final\s+)?answer\s*(?:\bis\b\s*:?|:|=)\s*(?=\S)", re.IGNORECASE)
-_MINUS = lazy_pattern(rf"\A(?:{_FACED}\s*)?(?:minus|negative)(?:\s*\}}|\s)\s*(?=[\d\\])", re.IGNORECASE)
+_MINUS = lazy_pattern(
+    rf"\A(?:{_FACED}\s*)?(?:minus|negative)(?:\s*\}}|\s)\s*\$?(?=[\d\\(]|[a-zA-Z](?![a-zA-Z]))", re.IGNORECASE
+)
 _LISTED = lazy_pattern(rf"{_FACED}((?:[-\d.,;()\s]|and|or|[A-H](?![a-z]))+)\}}")
 _LAST_COMMA = lazy_pattern(r"(?<!\\),\s*\Z")
 _FLIPPED = lazy_pattern(rf"({_NUMBER}|\\[dt]?frac\{{\d+\}}\{{\d+\}})\s*=\s*([a-zA-Z])")
@@ -161,6 +165,9 @@ def _unit(match: re.Match[str]) -> str:
     """A unit that is set as a fraction, in one line: `\\frac{\\text{m}}{\\text{s}^2}` is `\\text{ m/s^2}`."""
     if not any(map(str.isalpha, _UNIT_MARK.sub(" ", match[2]))):
         return match[0]
+    words = _UNIT_WORD.findall(_TEXT.sub("", f"{match[2]} {match[3]}"))
+    if words and (max(map(len, words)) < 2 or any(unit(f"1 {word}") is None for word in words)):
+        return match[0]  # letters, which are variables
     upper, lower = (" ".join(_UNIT_MARK.sub(" ", part).split()).replace(" ^", "^") for part in match.groups()[1:])
     return rf"{match[1]}\text{{ {upper}/{lower}}}" if any(map(str.isalpha, lower)) else match[0]
 

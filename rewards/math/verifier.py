@@ -85,7 +85,7 @@ def prepare(*, limit: float, precision: int, **_others: object) -> None:
         raise OptionError(f"the option 'precision' is {precision}; set decimals from 0 to {_MOST_DECIMALS}.")
 
 
-@verifier(version=5, isolation="process", timeout=TIMEOUT, cases=CASES, prepare=prepare)
+@verifier(version=6, isolation="process", timeout=TIMEOUT, cases=CASES, prepare=prepare)
 def math(
     completion: str,
     answer: str | list[str],

@@ -59,7 +59,7 @@ _CUE = lazy_pattern(
 _BOX_BEFORE = lazy_pattern(
     r"\\(?:f?boxed|f(?:rame)?box)\s?\{([^{}]{1,60})\}(?:[\s$,;&.?()\[\]\\]"
     r"|\b(?:and|or|vs|maybe|perhaps|possibly|either|also|else|(?:could|might|may)(?:\s+(?:also|be))*)\b"
-    r"|\\text\s?\{\s*(?:and|or)\s*\})*\Z",
+    r"|\\(?:text|mathrm|mbox)(?![a-z])|[{}])*\Z",
     re.IGNORECASE,
 )
 _TAG = lazy_pattern(r"</?(?:answer|solution|think|reasoning)\b[^<>\n]{0,80}>|<\|[^<>|\s]{1,40}\|>", re.IGNORECASE)
@@ -94,7 +94,8 @@ _BOUND = lazy_pattern(
 )
 _UNDONE = lazy_pattern(
     r"\W*(?:the\s+)?(?:half|double|twice|thrice|triple|(?:square|cube|reciprocal|factorial|(?:square|cube)\s+root)\s+of)"
-    r"\s+(?:of\s+)?[^\s=\d]{0,3}\d[\d.,]*[^=\d]*\Z",
+    r"\s+(?:of\s+)?[^\s=\d]{0,3}\d[\d.,]*[^=\d]*\Z"
+    r"|\W*\d[\d.]*\s*(?:%|percent\b)\s*of\s+[^\s=\d]{0,3}\d[\d.,]*[^=\d]*\Z",
     re.IGNORECASE,
 )
 _TOTAL = lazy_pattern(
@@ -109,7 +110,7 @@ _EQUATED = lazy_pattern(
 )
 _EQUATED_AFTER_BLANK = lazy_pattern(r"[\s$]+[a-zA-Z]\s*=[\s$]*")
 _SET_EQUAL = lazy_pattern(r"=[\s$]*\Z")
-_MINUS = lazy_pattern(r"(\A[\s$*]*|\b(?:is|are|was|be|equals?|to|=)\s+[$*]{0,3})minus\s+(?=[$]?\d)", re.IGNORECASE)
+_MINUS = lazy_pattern(r"(\A[\s$*]*|(?:\b(?:is|are|was|be|equals?|to)|=)\s+[$*]{0,3})minus\s+(?=[$]?\d)", re.IGNORECASE)
 _OR_ABOUT = lazy_pattern(r"[\s,($)]*or\s+(?:about|approximately|roughly|around)\s+[$]?", re.IGNORECASE)
 _OR_ELSE = lazy_pattern(
     r"[\s.!?*_$]*(?:but\s+)?(?:or|maybe|perhaps|possibly|alternatively|otherwise)\b[^\n\d]{0,40}\d", re.IGNORECASE

@@ -118,6 +118,11 @@ _MAYBE = lazy_pattern(
     r"\b(?:maybe|perhaps|possibly|(?:could|might|may)\s+(?:(?:also|well|even)\s+){0,2}be)\s+(?:\w+\s+){0,1}[$*({\[\\]*(?=\d)",
     re.IGNORECASE,
 )
+_POSSIBLE = lazy_pattern(
+    r"\d[\s$*)\]}.,]*(?:is|are|was|would\s+be|seems|looks|remains)\s+(?:(?:also|still|just|only|quite|very|more|less|most|as|equally"
+    r"|[a-z]+ly)\s+){0,2}(?:possible|plausible|conceivable|likely|probable|acceptable)\b(?!\s+[a-z]{4})",
+    re.IGNORECASE,
+)
 _RETRACTED = lazy_pattern(
     r"\b(?:no,?\s+wait|wait,?\s+no|scratch\s+that|correction|i\s+mean|or\s+rather|oops|sorry)\b|[?!]\s*no\b,?"
     r"|,\s*(?:no|actually),?\s+(?=[$*]*\d)",
@@ -208,8 +213,8 @@ def guessed(content: str, start: int, end: int) -> bool:
 
 
 def wavers(sentence: str) -> bool:
-    """Returns whether a number is only one of several: "72, though it could be 71", "70, so 71, so 72"."""
-    return "=" not in sentence and any(form.search(sentence) for form in (_MAYBE, _ONE_BY_ONE, _BY_CASES))
+    """Returns whether a number is only a possibility, or one of several: "72, though 71 is possible", "70, so 71"."""
+    return "=" not in sentence and any(form.search(sentence) for form in (_MAYBE, _POSSIBLE, _ONE_BY_ONE, _BY_CASES))
 
 
 def rivals(text: str) -> list[str]:

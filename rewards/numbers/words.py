@@ -119,6 +119,8 @@ def _whole(words: list[str]) -> int | None:
     """Returns a whole number: groups under a thousand before falling scales, or so many dozens."""
     words = [word for n, word in enumerate(words) if word != "and" or not _joins(words, n)]
     if words and words[-1] in _COUNTS:
+        if words[:-1] in (["half"], ["half", "a"]):
+            return _COUNTS[words[-1]] // 2
         count = _below_thousand(words[:-1]) if len(words) > 1 else 1
         return None if not count else count * _COUNTS[words[-1]]
     total, group, last = 0, list[str](), 10**15

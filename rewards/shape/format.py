@@ -5,6 +5,7 @@ The layout is an option; the five format functions that TRL and open-r1 publish 
 
 from __future__ import annotations
 
+import html
 import re
 import unicodedata
 from typing import Literal
@@ -13,6 +14,7 @@ from grpo.plugins._pattern import lazy_pattern
 from grpo.plugins.decorators import reward
 from grpo.plugins.errors import OptionError
 from grpo.plugins.types import Case
+from grpo.rewards.visible import visible
 
 Variant = Literal[
     "blocks",
@@ -33,7 +35,7 @@ _THOUGHT = "<think>\n6*12 = 72\n</think>\n<answer>\n72\n</answer>"
 
 
 @reward(
-    version=2,
+    version=3,
     as_published=["variant"],
     range=(0.0, 1.0),
     isolation="inline",
@@ -133,9 +135,10 @@ def _blocks(text: str, pairs: list[tuple[str, str]]) -> float:
 
 
 def _shows(text: str) -> bool:
-    """Returns whether a text has a visible character; spaces, controls and combining marks alone are none."""
+    """Returns whether a text has a visible character; spaces, controls, combining marks and HTML comments are none."""
+    shown = html.unescape(visible(text))
     return any(
-        unicodedata.category(character)[0] not in "ZCM" and character not in _BLANK_LETTERS for character in text
+        unicodedata.category(character)[0] not in "ZCM" and character not in _BLANK_LETTERS for character in shown
     )
 
 

@@ -9,6 +9,11 @@ from grpo.rewards.math.verifier import math
 from grpo.rewards.text_match import text_match
 
 WRONG = [
+    "\\boxed{71}\\text{ or maybe }\\boxed{72}",
+    "\\boxed{71} \\text{ and } \\boxed{72}",
+    "Final: 73, though 72 is possible.",
+    "It is 71, but 72 is also likely.",
+    "\\boxed{72\\%\\text{ of }50}",
     "<answer>a: 71, b: 72</answer>",
     "<answer>x: 72\ny: 71</answer>",
     "<answer>i) 71, ii) 72</answer>",
@@ -45,6 +50,8 @@ WRONG = [
     "\\boxed{Total: 72 (48 + 25)}",
 ]
 RIGHT = [
+    "The smallest number that is possible is 72.",
+    "72 is the largest possible value.",
     "<answer>April: 48, May: 24, total: 72</answer>",
     "<answer>72 clips in total, 48 in April and 24 in May</answer>",
     "<answer>72 clips (48 in April and 24 in May)</answer>",
@@ -69,6 +76,12 @@ VALUES = [
     ("abs(-72)", "72"),
     ("-(-72)", "72"),
     ("-|72|", "-72"),
+    ("\\sqrt{5184}", "72"),
+    ("-\\sqrt{5184}", "-72"),
+    ("\u221a5184", "72"),
+    ("sqrt(5184)", "72"),
+    ("\\sqrt[3]{373248}", "72"),
+    ("\\frac{\\sqrt{20736}}{2}", "72"),
     ("\\lfloor 72.9\\rfloor", "72"),
     ("\\left\\lceil 71.2 \\right\\rceil", "72"),
 ]
@@ -86,8 +99,17 @@ def test_one_value_with_its_parts_or_a_remark_is_an_answer(completion: str) -> N
     assert math(completion, "72").ok is True
 
 
+@pytest.mark.parametrize(
+    "content", ["2\\sqrt{5184}", "\\sqrt{5184}\\pi", "\\sqrt{5184}x", "\\sqrt{5184}+1", "1-\\sqrt{5184}"]
+)
+def test_a_root_beside_a_factor_or_a_term_is_no_number(content: str) -> None:
+    for value in ("72", "-72"):
+        assert gsm8k(f"<answer>{content}</answer>", value).ok is False
+        assert math(f"\\boxed{{{content}}}", value).ok is False
+
+
 @pytest.mark.parametrize(("content", "value"), VALUES)
-def test_bars_brackets_and_a_minus_before_them_are_evaluated(content: str, value: str) -> None:
+def test_bars_brackets_roots_and_a_minus_before_them_are_evaluated(content: str, value: str) -> None:
     opposite = value.removeprefix("-") if value.startswith("-") else f"-{value}"
     assert gsm8k(f"<answer>{content}</answer>", value).ok is True
     assert gsm8k(f"<answer>{content}</answer>", opposite).ok is False

@@ -29,6 +29,9 @@ def crash(completion: str) -> float:
         os._exit(1)
     return 1.0
 
+def forgot(completion: str, answer: str):
+    answer in completion
+
 @verifier(version=1)
 def same(completion: str, answer: str) -> Verdict:
     if completion == "bad":
@@ -101,6 +104,12 @@ def test_stdout_holds_the_results_and_nothing_that_plugins_print(folder: Path) -
     (row,) = read(done.stdout)
     assert (row["completion"], row["scores"]["size"]["score"]) == ("é\ud800", 2.0)
     assert done.stderr.count(b"python noise") == done.stderr.count(b"low noise") == 1
+
+
+def test_a_reward_without_a_score_is_said_with_the_reason(folder: Path) -> None:
+    done = grpo(folder, "score", "--reward", "./mine.py:forgot", stdin=jsonl({"completion": "a", "answer": "a"}))
+    assert done.returncode == 0, done.stderr
+    assert b"note: reward 'forgot' abstained on every row: its code has no `return` with a score." in done.stderr
 
 
 def test_verdicts_of_every_kind_and_their_summary(folder: Path) -> None:

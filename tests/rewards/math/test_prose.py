@@ -68,6 +68,7 @@ READ = {
         ("The graph is an ellipse.", "ellipse", "hyperbola"),
         ("So it is a Monday.", "Monday", "Tuesday"),
         ("The fastest student is Evelyn.", "Evelyn", "Briana"),
+        ("Hence the day is **Monday**, not Sunday.", "Monday", "Sunday"),
         ("The quadrilateral is a rhombus.", "rhombus", "parallelogram"),
     ],
     "units": [

@@ -18,6 +18,7 @@ READ = {
     "two thousand three hundred": 2300,
     "one million two thousand three hundred and forty-five": 1_002_345,
     "a dozen": 12,
+    "half a dozen": 6,
     "minus five": -5,
     "negative two thirds": Fraction(-2, 3),
     "one half": Fraction(1, 2),

@@ -38,7 +38,21 @@ def test_a_broken_layout_earns_its_share(text: str, score: float) -> None:
 
 @pytest.mark.parametrize(
     "blank",
-    [" ", "\u200b", "\u2800", "\x00", "\u3164", "\u00ad\u2060\ufeff", "\u2003", "\ufe0f", "\u0301", "\U000e0020"],
+    [
+        " ",
+        "\u200b",
+        "\u2800",
+        "\x00",
+        "\u3164",
+        "\u00ad\u2060\ufeff",
+        "\u2003",
+        "\ufe0f",
+        "\u0301",
+        "\U000e0020",
+        "&nbsp;",
+        "<!-- 72 -->",
+        "~~72~~",
+    ],
 )
 def test_a_block_that_shows_nothing_is_empty(blank: str) -> None:
     assert format(GOOD.replace("72\n</answer>", f"{blank}\n</answer>")) == pytest.approx(1 / 3)
