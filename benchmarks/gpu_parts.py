@@ -341,12 +341,12 @@ def learn(lora: bool) -> Callable[[Figures, Sizes, Path], None]:
         shutil.rmtree(trained, ignore_errors=True)
         flags = ["--dtype", "bfloat16", "--out", str(trained), *["--lora"] * lora, *sizes.job]
         done = subprocess.run(grpo(*flags), check=False)
+        assert done.returncode == 0, f"grpo run ended with exit code {done.returncode}"
         rows = metrics(trained)
         figures.add("held out", [row["held_out/accuracy"] for row in rows if "held_out/accuracy" in row])
         steps = [row["time/step"] for row in rows if "time/step" in row]
         figures.add("median step, s", statistics.median(steps))
         figures.add("tokens a second", statistics.median(row.get("time/tokens_per_second", 0.0) for row in rows[1:]))
-        assert done.returncode == 0, f"grpo run ended with exit code {done.returncode}"
 
     return part
 

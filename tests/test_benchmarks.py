@@ -80,6 +80,13 @@ def test_a_watched_run_is_measured_beside_its_whole_page() -> None:
 
 
 @pytest.mark.nightly
+def test_the_first_step_is_measured_beside_that_of_a_plain_script() -> None:
+    *_, ours, theirs, ratios = run("first_step.py", "--rounds", "1").splitlines()
+    assert [line.split("  ")[0] for line in (ours, theirs, ratios)] == ["grpo run", "plain TRL", "grpo run / plain TRL"]
+    assert all(float(figure) > 0 for line in (ours, theirs, ratios) for figure in line.split()[-2:])
+
+
+@pytest.mark.nightly
 def test_a_step_of_two_processes_that_share_the_policy_is_measured_beside_plain_trl() -> None:
     printed = run("scale.py", "--only", "steps", "--sharding", "FSDP 2", *SMALLEST)
     ((processes, sharding, *figures),) = rows(printed)
