@@ -1,6 +1,6 @@
 """Time and memory of the GRPO loss on hidden states: ours beside full logits, torch.compile, TRL and Liger, in one run.
 
-    python benchmarks/loss.py [--shape 4096x512x32000] [--trainable] [--dtype bfloat16] [--rounds 3]
+    python benchmarks/loss.py [--shape 4096x512x32000] [--trainable] [--dtype bfloat16] [--tile 1024x8192]
 
 Every side computes the same on-policy GRPO loss of N tokens in 8 completions, forward and backward, from hidden states
 [N, H] and a head [V, H] (frozen unless --trainable). Each measurement runs in a fresh process and the sides take turns.
@@ -26,11 +26,12 @@ from pathlib import Path
 from typing import Any
 
 COMPLETIONS = 8
-CHECKED_ROWS = 32
+CHECKED_ROWS = 32  # at most
 SHAPES = ("4096x512x32000", "2048x896x151936")
+MODES = ("jacobian", "fused", "recompute")  # of ours, which chooses one of them
 SIDES = {
     "ours": "torch",
-    "recompute": "torch",
+    **dict.fromkeys(MODES, "torch"),
     "naive": "torch",
     "compile": "torch",
     "trl": "trl",
@@ -45,20 +46,22 @@ def from_logps(logps: Any, advantages: Any) -> Any:
     return -((logps - logps.detach()).exp() * advantages[:, None]).mean()
 
 
-def ours(hidden: Any, weight: Any, target: Any, advantages: Any) -> Any:
+def ours(mode: Any = "auto", tile: str | None = None) -> Loss:
+    """Our loss, in a mode of the kernel and with a tile of ROWSxCOLUMNS logits."""
     from grpo.kernels import linear_logp
+    from grpo.kernels.tiles import Tile
 
-    # What this loss gives each token is known beforehand, as in the trainer; only a trainable head makes use of it.
-    known = -advantages.repeat_interleave(len(target) // COMPLETIONS) / len(target)
-    logps, _ = linear_logp(hidden, weight, target, coefficients=lambda logps, rows: known[rows])
-    return from_logps(logps.view(COMPLETIONS, -1), advantages)
+    size = Tile(*map(int, tile.split("x"))) if tile else None
 
+    def loss(hidden: Any, weight: Any, target: Any, advantages: Any) -> Any:
+        # What this loss gives each token is known beforehand, as in the trainer; only a trainable head makes use of it.
+        known = -advantages.repeat_interleave(len(target) // COMPLETIONS) / len(target)
+        logps, _ = linear_logp(
+            hidden, weight, target, mode=mode, tile=size, coefficients=lambda logps, rows: known[rows]
+        )
+        return from_logps(logps.view(COMPLETIONS, -1), advantages)
 
-def recompute(hidden: Any, weight: Any, target: Any, advantages: Any) -> Any:
-    from grpo.kernels import linear_logp
-
-    logps, _ = linear_logp(hidden, weight, target, mode="recompute")
-    return from_logps(logps.view(COMPLETIONS, -1), advantages)
+    return loss
 
 
 def naive(hidden: Any, weight: Any, target: Any, advantages: Any) -> Any:
@@ -96,6 +99,12 @@ def liger() -> Loss:
     return loss
 
 
+def loss_of(side: str, tile: str | None) -> Loss:
+    if side == "ours" or side in MODES:
+        return ours("auto" if side == "ours" else side, tile)
+    return {"naive": lambda: naive, "compile": compiled, "trl": lambda: trl, "liger": liger}[side]()
+
+
 def resident(key: str) -> int:
     """Returns a line of /proc/self/status in bytes: VmRSS is the memory in use, VmHWM its peak."""
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -106,11 +115,12 @@ def gradient_error(hidden: Any, weight: Any, target: Any, advantages: Any) -> fl
     """Compares dL/dhidden of the first rows with float64."""
     import torch
 
-    some = hidden.detach()[:CHECKED_ROWS].double().requires_grad_()
+    rows = min(CHECKED_ROWS, len(target) // COMPLETIONS)  # of the first completion
+    some = hidden.detach()[:rows].double().requires_grad_()
     logps = torch.log_softmax(some @ weight.detach().double().t(), dim=-1)
-    logps = logps.gather(-1, target[:CHECKED_ROWS, None])[:, 0]
+    logps = logps.gather(-1, target[:rows, None])[:, 0]
     (-logps.sum() * advantages[0].double() / len(target)).backward()
-    found = hidden.grad[:CHECKED_ROWS].double()
+    found = hidden.grad[:rows].double()
     return float((found - some.grad).norm() / some.grad.norm())
 
 
@@ -127,7 +137,7 @@ def measure(side: str, options: argparse.Namespace) -> dict[str, float]:
     hidden = torch.randn(count, width, device=device).to(dtype).requires_grad_()
     target = torch.randint(0, vocabulary, (count,), device=device)
     advantages = torch.linspace(1.5, -1.5, COMPLETIONS, device=device)
-    loss = {"compile": compiled, "liger": liger}[side]() if side in ("compile", "liger") else globals()[side]
+    loss = loss_of(side, options.tile)
 
     def run(rows: int) -> None:
         loss(hidden[:rows], weight, target[:rows], advantages).backward()
@@ -167,6 +177,7 @@ def main() -> None:
     parser.add_argument("--shape", action="append", help="NxHxV; default: " + ", ".join(SHAPES))
     parser.add_argument("--trainable", action="store_true", help="the head has a gradient, too")
     parser.add_argument("--dtype", choices=["float32", "bfloat16", "float16"], default="float32")
+    parser.add_argument("--tile", help="ROWSxCOLUMNS of logits that ours holds at a time; default: the kernel's own")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--side", choices=list(SIDES), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -181,9 +192,9 @@ def main() -> None:
     head = "trainable" if options.trainable else "frozen"
     print(f"{name}, torch {torch.__version__}, {options.dtype}, {head} head, load {os.getloadavg()[0]:.1f}")
     for shape in options.shape or SHAPES:
-        sides = [side for side, module in SIDES.items() if importlib.util.find_spec(module)]
-        if not options.trainable:  # then it is no more than a slower way
-            sides.remove("recompute")
+        # With a frozen head recomputing is no more than a slower way.
+        left_out = {"jacobian", "fused"} if options.trainable else {*MODES}
+        sides = [side for side, module in SIDES.items() if side not in left_out and importlib.util.find_spec(module)]
         found: dict[str, list[dict[str, float]]] = {side: [] for side in sides}
         for _ in range(options.rounds):
             for side in sides:

@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,12 @@ def configuration(options: argparse.Namespace, out: Path, side: str = "grpo") ->
         "model": options.model,
         "dataset": options.dataset,
         "out": str(out),
-        "train": {"steps": options.steps, "prompts_per_step": options.prompts, "group_size": GROUP},
+        "train": {
+            "steps": options.steps,
+            "prompts_per_step": options.prompts,
+            "group_size": GROUP,
+            "dtype": options.dtype,
+        },
         "rollout": {"max_completion_length": options.max_completion_length, **ROLLOUTS[side]},
         "lora": {"enabled": options.lora},
         "evaluation": {"size": 0},
@@ -152,15 +158,24 @@ def plain_trl(options: argparse.Namespace, out: Path) -> list[Step]:
     return steps
 
 
-def measure(side: str, options: argparse.Namespace) -> tuple[Step, float]:
-    """Runs one side in a process of its own; returns its median step and peak memory in MiB."""
-    arguments = [sys.executable, __file__, "--side", side, *sys.argv[1:]]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+def measure(side: str, arguments: Sequence[str]) -> tuple[Step, float]:
+    """Runs one side in a process of its own; returns its median step and peak memory (on a GPU, its own) in MiB."""
+    command = [sys.executable, __file__, "--side", side, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{side} failed:\n{done.stderr}")
     result = json.loads(done.stdout.splitlines()[-1])
     parts = zip(*result["steps"][WARMUP_STEPS:], strict=True)
     return Step(*map(statistics.median, parts)), result["peak_mib"]
+
+
+def peak_mib() -> float:
+    """Returns the most memory that this process held, on a GPU that of its tensors."""
+    import torch
+
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated() / 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def main() -> None:
@@ -172,6 +187,7 @@ def main() -> None:
     parser.add_argument("--dataset", default=None)
     parser.add_argument("--prompts", type=int, default=8, help=f"prompts of a step, {GROUP} completions each")
     parser.add_argument("--max-completion-length", type=int, default=96)
+    parser.add_argument("--dtype", default=None, help="of both sides; default: what ours chooses")
     parser.add_argument("--vllm", action="store_true")
     parser.add_argument("--side", choices=[*ROLLOUTS, TRL], help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -180,8 +196,7 @@ def main() -> None:
             os.environ.setdefault(name, value)
         with tempfile.TemporaryDirectory() as folder:
             steps = (plain_trl if options.side == TRL else ours)(options, Path(folder) / "run")
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(json.dumps({"steps": [astuple(one) for one in steps], "peak_mib": peak}))
+        print(json.dumps({"steps": [astuple(one) for one in steps], "peak_mib": peak_mib()}))
         return
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, python {platform.python_version()}")
     heads = f"{'s/step':>9}{'sampling':>10}{'tokens/s':>10}{'update':>9}{'MiB':>7}{'plain TRL takes':>18}"
@@ -190,7 +205,7 @@ def main() -> None:
     ratios: dict[str, list[float]] = {side: [] for side in sides}
     for number in range(1, options.rounds + 1):
         for side in sides:
-            step, peak = measure(side, options)
+            step, peak = measure(side, sys.argv[1:])
             if side == TRL:
                 theirs = step.seconds
             ratios[side].append(theirs / step.seconds)

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,9 @@ def configuration(options: argparse.Namespace, out: Path) -> dict[str, Any]:
             "steps": options.steps,
             "prompts_per_step": 1,
             "group_size": options.group_size,
-            "micro_batch_size": options.group_size,
+            "micro_batch_size": options.micro_batch or options.group_size,
+            "dtype": options.dtype,
+            "check_memory": False,  # it is measured here
             "share_prompts": not options.no_sharing,
             "checkpointing": options.checkpointing,
         },
@@ -79,8 +81,15 @@ def configuration(options: argparse.Namespace, out: Path) -> dict[str, Any]:
     }
 
 
-def train(options: argparse.Namespace, out: Path) -> list[float]:
-    """Trains one side on random completions; returns seconds per step."""
+def loaded(plan: Any) -> Any:
+    """Loads the policy of a plan."""
+    from grpo.core.policy.load import load_policy
+
+    return load_policy(plan.source.path, plan.config.train.dtype, plan.config.lora)
+
+
+def train(options: argparse.Namespace, out: Path, policy: Callable[[Any], Any] = loaded) -> list[float]:
+    """Trains one side on random completions; returns seconds per step. `policy` makes the model of a plan."""
     import torch
     from datasets import Dataset
     from transformers import PrinterCallback, TrainerCallback
@@ -88,7 +97,6 @@ def train(options: argparse.Namespace, out: Path) -> list[float]:
 
     from grpo.core.config.schema import parse_config
     from grpo.core.planning.decide import make_plan
-    from grpo.core.policy.load import load_policy
     from grpo.core.rollout.hf.sampler import HfRollouts
     from grpo.core.rollout.types import OnDone, Sampled, SamplingParams
     from grpo.core.scoring.early import EarlyCalls, nothing_begun
@@ -105,8 +113,9 @@ def train(options: argparse.Namespace, out: Path) -> list[float]:
     seconds: list[float] = []
 
     def drawn(count: int) -> list[list[int]]:
-        """Random completions of half to the whole allowed length."""
-        lengths = torch.randint(options.completion // 2, options.completion + 1, (count,), generator=draw)
+        """Random completions of half (or `options.shortest`) to the whole allowed length."""
+        shortest = options.shortest or options.completion // 2
+        lengths = torch.randint(shortest, options.completion + 1, (count,), generator=draw)
         return [torch.randint(3, 1000, (int(n),), generator=draw).tolist() for n in lengths]
 
     class Fixed(HfRollouts):
@@ -146,7 +155,7 @@ def train(options: argparse.Namespace, out: Path) -> list[float]:
     def reward(completions: Any, **_: Any) -> list[float]:
         return [float(number % 3) for number in range(len(completions))]
 
-    model = load_policy(plan.source.path, plan.config.train.dtype, plan.config.lora)
+    model = policy(plan)
     if options.side != "plain_trl":
         trainer: Any = PolicyTrainer(
             model=model,
@@ -195,7 +204,10 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--group-size", type=int, default=8)
-    parser.add_argument("--completion", type=int, default=48)
+    parser.add_argument("--micro-batch", type=int, help="completions of a backward pass; default: the whole group")
+    parser.add_argument("--completion", type=int, default=48, help="tokens of the longest completion")
+    parser.add_argument("--shortest", type=int, help="tokens of the shortest; default: half of the longest")
+    parser.add_argument("--dtype", default="float32")
     parser.add_argument("--side", choices=["ours", "plain_trl", "full"], help=argparse.SUPPRESS)
     parser.add_argument("--model", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()

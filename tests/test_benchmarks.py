@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import runpy
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,6 +31,41 @@ def rows(printed: str) -> list[list[str]]:
     return [cells for cells in lines[2:] if not cells[0].startswith("-")]
 
 
+def gpu_results(folder: Path) -> dict[str, dict[str, Any]]:
+    return {file.stem: json.loads(file.read_text()) for file in folder.glob("*.json")}
+
+
+@pytest.mark.slow
+def test_parts_for_a_gpu_run_small_on_a_cpu_and_write_their_figures(tmp_path: Path) -> None:
+    run("gpu.py", "machine", "sanitizer", "delta", "group", "--tiny", "--out", str(tmp_path))
+    results = gpu_results(tmp_path)
+    done = {name for name, result in results.items() if result["state"] == "done"}
+    assert done >= {"machine", "delta", "group"}
+    assert results["delta"]["hashed, GB/s"] > 0
+    assert results["sanitizer"]["state"] in ("done", "not here")
+
+
+@pytest.mark.slow
+def test_a_part_for_a_gpu_that_does_not_end_is_killed_and_the_next_one_runs(tmp_path: Path) -> None:
+    short = "import gpu, gpu_parts; gpu.PARTS['machine'] = gpu_parts.Part(gpu_parts.machine, 0.01); gpu.main()"
+    command = [sys.executable, "-c", short, "machine", "sanitizer", "--tiny", "--out", str(tmp_path)]
+    done = subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    results = gpu_results(tmp_path)
+    assert results["machine"]["state"] == "timed out"
+    assert results["sanitizer"]["state"] in ("done", "not here")
+
+
+@pytest.mark.nightly
+def test_every_part_for_a_gpu_runs_small_on_a_cpu(tmp_path: Path) -> None:
+    command = [sys.executable, str(BENCHMARKS / "gpu.py"), "--tiny", "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3000, check=False)
+    bad = {
+        name: result for name, result in gpu_results(tmp_path).items() if result["state"] not in ("done", "not here")
+    }
+    assert bad == {}, done.stdout
+
+
 @pytest.mark.slow
 def test_a_watched_run_is_measured_beside_its_whole_page() -> None:
     found = rows(run("watch.py", "--rollouts", "400", "--per-step", "200"))
@@ -40,6 +77,13 @@ def test_a_watched_run_is_measured_beside_its_whole_page() -> None:
         "the whole page",
     ]
     assert all(float(seconds) >= 0 for _, seconds in found)
+
+
+@pytest.mark.nightly
+def test_the_first_step_is_measured_beside_that_of_a_plain_script() -> None:
+    *_, ours, theirs, ratios = run("first_step.py", "--rounds", "1").splitlines()
+    assert [line.split("  ")[0] for line in (ours, theirs, ratios)] == ["grpo run", "plain TRL", "grpo run / plain TRL"]
+    assert all(float(figure) > 0 for line in (ours, theirs, ratios) for figure in line.split()[-2:])
 
 
 @pytest.mark.nightly

@@ -12,6 +12,7 @@ import click
 
 from grpo.core.cli.flags import PanelOption, SettingsCommand, every_flag, given, named_by_flags, typed_as_settings
 from grpo.core.config.schema import load_config
+from grpo.core.processes.loading import loading
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
@@ -72,15 +73,16 @@ def run(
     Without --model it trains the embedded demonstration model: no network, no GPU, about a minute. --set and --config
     take every setting of docs/configuration.md.
     """
-    from grpo.core.config.python_objects import refuse_missing
-    from grpo.core.display.progress import Silent
-    from grpo.core.display.terminal import display_for
-    from grpo.core.policy.weights import run_config
-    from grpo.core.processes.rank import is_first
-    from grpo.core.record.run_dir import open_run_dir
-    from grpo.core.run.job import resume, start
-    from grpo.core.text.streams import lasting_output
-    from grpo.plugins.host import Host
+    with loading():
+        from grpo.core.config.python_objects import refuse_missing
+        from grpo.core.display.progress import Silent
+        from grpo.core.display.terminal import display_for
+        from grpo.core.policy.weights import run_config
+        from grpo.core.processes.rank import is_first
+        from grpo.core.record.run_dir import open_run_dir
+        from grpo.core.run.job import resume, start
+        from grpo.core.text.streams import lasting_output
+        from grpo.plugins.host import Host
 
     flags = given(values)
     asked = _asked(place, ray_address, workers, servers, nodes)

@@ -29,11 +29,13 @@ from grpo.core.planning.steps import decide_steps
 from grpo.core.planning.sync import decide_sync
 from grpo.core.planning.turns import decide_turns, short_of_turns, turn_notes
 from grpo.core.policy.load import count_parameters, refuse_unknown_targets
+from grpo.core.processes.loading import loading
 from grpo.core.scoring.known import canaries_of
 from grpo.plugins._spec.binding import Bound
 from grpo.plugins.host import Host
 
 
+@loading()
 def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool = True) -> Plan:
     """Decides and checks everything that can be decided without weights.
 

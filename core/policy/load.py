@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from grpo.core.config.sections import LoraSection
 from grpo.core.policy.chat_template import Value, set_variables
 from grpo.core.policy.embedded import embedded_model_path
+from grpo.core.processes.loading import loading
 from grpo.core.processes.memory import keep_freed_memory
 from grpo.core.record.run_dir import ORIGIN, read_json
 from grpo.plugins._hub import NotReached, from_hub
@@ -65,6 +66,7 @@ def policy_source(model: str | None) -> PolicySource:
     return PolicySource(model, embedded=False)
 
 
+@loading()
 def load_tokenizer(source: str, variables: Mapping[str, Value] | None = None) -> PreTrainedTokenizerBase:
     """Loads the tokenizer, with left padding, a pad token and a chat template. Raises UsageError."""
     from transformers import AutoTokenizer
@@ -189,6 +191,7 @@ def text_setting(config: Any, name: str) -> Any:
         return [getattr(layer, name, None) for layer in text.per_layer_config]
 
 
+@loading()
 def load_model(source: str, dtype: str, bits: int | None = None) -> PreTrainedModel:
     """Loads the weights (`bits` 4: quantised); from here on this process keeps the memory that it frees."""
     import torch

@@ -24,6 +24,7 @@ from grpo.core.planning.output import RUNS
 from grpo.core.planning.rollout import unfit_servers
 from grpo.core.policy.weights import find_weights, run_config
 from grpo.core.processes.group import agreed, wait
+from grpo.core.processes.loading import loading
 from grpo.core.processes.rank import is_first
 from grpo.core.processes.together import together
 from grpo.core.record.checkpoint import checkpoint_step, last_checkpoint, rewind, seal
@@ -209,15 +210,16 @@ def _train(
     for note in plan.notes:
         progress.warned(note)
     progress.loading("libraries")
-    silence_libraries()
-    from grpo.core.policy.load import end_ids
-    from grpo.core.rollout.open import open_agents, open_rollouts
-    from grpo.core.rollout.types import context_length
-    from grpo.core.run.held_out import HeldOut
-    from grpo.core.run.parts import Parts
-    from grpo.core.run.scoring import Scoring
-    from grpo.core.train.callbacks import StartCallback, StepCallback
-    from grpo.core.train.trainer import PolicyTrainer
+    with loading():
+        silence_libraries()
+        from grpo.core.policy.load import end_ids
+        from grpo.core.rollout.open import open_agents, open_rollouts
+        from grpo.core.rollout.types import context_length
+        from grpo.core.run.held_out import HeldOut
+        from grpo.core.run.parts import Parts
+        from grpo.core.run.scoring import Scoring
+        from grpo.core.train.callbacks import StartCallback, StepCallback
+        from grpo.core.train.trainer import PolicyTrainer
 
     model = policy_of(plan, run_dir, progress, stop)
     if model is None:

@@ -1,0 +1,40 @@
+"""Loads libraries without collecting garbage, of which they make none, and without looking twice at what is installed.
+
+torch, transformers and TRL make a million objects that stay as long as the process. Python's collector looks at all of
+them again and again: while they load, for a fifth of the time, and later whenever it looks for old garbage.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import importlib.metadata
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+LIBRARY = 100  # modules; fewer are no reason to leave what is there out of later collections
+
+_distributions = functools.cache(importlib.metadata.packages_distributions)
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Switches garbage collection off inside, and leaves what libraries made inside out of later collections.
+
+    Nothing is left out where no library was loaded, so that the second run of a process leaks nothing of its first.
+    It may be nested, and used as a decorator.
+    """
+    if not gc.isenabled():  # by an outer one, or somebody else's choice
+        yield
+        return
+    before, lookup = len(sys.modules), importlib.metadata.packages_distributions
+    gc.disable()
+    importlib.metadata.packages_distributions = _distributions  # transformers and trl each read it, for every package
+    try:
+        yield
+    finally:
+        importlib.metadata.packages_distributions = lookup
+        if len(sys.modules) - before >= LIBRARY:
+            gc.freeze()
+        gc.enable()
