@@ -1,8 +1,7 @@
 """Prepares parsed tests to be run unit by unit: the judge decides what they compare, and hears how each unit ended.
 
-Expected values that stand in an assertion are taken out where the solution runs in the same process (`split=False`).
-There the functions of the judge stand in the code as texts, which `guest.together` replaces by the functions; elsewhere
-they are names. See `guest.units` and `guest.together` for what they do.
+Expected values that stand in an assertion are taken out. The functions of the judge stand in the code as texts, which
+`guest.together` replaces by the functions; see `guest.units` and `guest.questions` for what they do.
 """
 
 from __future__ import annotations
@@ -18,13 +17,14 @@ from typing import Any
 from grpo.rewards.code.syntax import called, called_by_name, find, literal, mentions, names_in, words
 
 _EQUAL = words("assertEqual assertEquals assertListEqual assertDictEqual assertTupleEqual assertSetEqual")
+_LESS = {"assertLess": ast.Lt, "assertLessEqual": ast.LtE, "assertGreater": ast.Gt, "assertGreaterEqual": ast.GtE}
+_COMPARING: dict[str, type[ast.cmpop]] = {**dict.fromkeys(_EQUAL, ast.Eq), **_LESS, "assertIn": ast.In}
 _EXPECTING = ("raises", "warns", "deprecated_call", "assertRaises", "assertWarns", "assertLogs", "assertNoLogs")
 _FORGIVES = r"\((?:AssertionError|Exception|BaseException)\b"
 _UNEQUAL = ("assertNotEqual", "assertIsNot")
 _CONVERSIONS = words("int float complex str repr bytes len bool abs round hash")
 _LOOKUPS = ("count", "index", "get")
 _ORDERS = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
-_ORDERED = {"assertLess": "lt", "assertLessEqual": "le", "assertGreater": "gt", "assertGreaterEqual": "ge"}
 _LIKE = words("assertAlmostEqual assertAlmostEquals assertCountEqual assertSequenceEqual assertMultiLineEqual")
 _FAR = 17
 _STEPS = (1, -1, 2)
@@ -55,15 +55,13 @@ class Instrument(ast.NodeTransformer):
     Args:
         names: the globals of the solution, and what stands for them.
         every: the tests as they came.
-        split: the solution runs elsewhere, and values may stay where they are.
         sure: no test is skipped or may fail.
     """
 
-    def __init__(self, names: Collection[str], every: Sequence[ast.stmt], *, split: bool, sure: bool = True) -> None:
+    def __init__(self, names: Collection[str], every: Sequence[ast.stmt], *, sure: bool = True) -> None:
         self.prepared = Prepared()
         self.units = 0
         self._none_skipped = sure
-        self._split = split
         self._names = frozenset(names)
         self._unit = -1
         self._sure = False
@@ -97,8 +95,9 @@ class Instrument(ast.NodeTransformer):
 
     def call(self, name: str, *given: Any) -> ast.Call:
         """Returns a call of a function of the judge with nodes or values."""
-        function = ast.Name(name, ast.Load()) if self._split else ast.Constant(name)
-        return ast.Call(function, [each if isinstance(each, ast.expr) else ast.Constant(each) for each in given], [])
+        return ast.Call(
+            ast.Constant(name), [each if isinstance(each, ast.expr) else ast.Constant(each) for each in given], []
+        )
 
     def block(self, unit: int, body: list[ast.stmt]) -> ast.stmt:
         """Returns the statement that runs a unit."""
@@ -207,51 +206,37 @@ class Instrument(ast.NodeTransformer):
         return self._places
 
     def visit_Expr(self, node: ast.Expr) -> Any:
+        """Rewrites what stands alone; methods of unittest that compare two values are assertions like any other."""
         call, sure = node.value, self._sure
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr.startswith("assert"):
-            asked = None if self._split or self._caught else self._asked_by(call)
-            if asked is not None:
+            name, asked = call.func.attr, None if self._caught else call.args[:2]
+            if asked and asked[1:] and name in _COMPARING:
+                return self.visit_Assert(ast.Assert(ast.Compare(asked[0], [_COMPARING[name]()], asked[1:]), None))
+            if asked and asked[1:] and name in _LIKE:
+                question = ast.parse("lambda value, wanted: 0 is None", mode="eval").body
+                names: list[ast.expr] = [ast.Name(each, ast.Load()) for each in ("value", "wanted")]
+                question.body.left = ast.Call(call.func, [*names, *call.args[2:]], call.keywords)  # type: ignore[attr-defined]
                 self._assertions.append(sure)
-                asked = self.call("__true__", asked, self._place(sure))
-                node.value = ast.Call(ast.Attribute(call.func.value, "assertTrue", ast.Load()), [asked], [])
-                return node
+                same = self.call("__same__", *map(self.visit, asked), question)
+                return ast.Assert(self.call("__true__", same, self._place(sure)), None)
             self.generic_visit(node)
-            if call.func.attr.startswith("assert_") and not self._split:
-                node.value = self.call("__called__", call.func.value, call.func.attr, *call.args)
+            if name.startswith("assert_"):
+                node.value = self.call("__called__", call.func.value, name, *call.args)
                 node.value.keywords = call.keywords
             return [node, self._passed(sure)]
         self.generic_visit(node)
         forgets = isinstance(call, ast.Call) and self._unit >= 0
         return [node, ast.Expr(self.call("__forget__"))] if forgets else node
 
-    def _asked_by(self, call: ast.Call) -> ast.expr | None:
-        """Returns what a method of unittest asks of two values, where the judge can ask it."""
-        name = called(call)
-        if len(call.args) < 2:
-            return None
-        left, right, *rest = call.args
-        if name in _EQUAL:
-            return self._equal(left, right)
-        if name in _ORDERED:
-            return self._order([_ORDERED[name]], [left, right])
-        if name == "assertIn":
-            return self.call("__contains__", self.visit(left), self.visit(right))
-        if name not in _LIKE:
-            return None
-        question = ast.parse("lambda value, wanted: 0 is None", mode="eval").body
-        names: list[ast.expr] = [ast.Name(each, ast.Load()) for each in ("value", "wanted")]
-        question.body.left = ast.Call(call.func, [*names, *rest], call.keywords)  # type: ignore[attr-defined]
-        return self.call("__same__", self.visit(left), self.visit(right), question)
-
     def visit_Match(self, node: ast.Match) -> ast.Match:
         """Rewrites a match: patterns of values compare too."""
         self.generic_visit(node)
-        node.subject = node.subject if self._split else self.call("__doubted__", node.subject)
+        node.subject = self.call("__doubted__", node.subject)
         return node
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         name = {ast.Eq: "__compared__", ast.NotEq: "__differ__", ast.In: "__contains__"}.get(type(node.ops[0]))
-        if self._split or self._caught or name is None or len(node.ops) > 1:
+        if self._caught or name is None or len(node.ops) > 1:
             self.generic_visit(node)
             return node
         if name == "__contains__":
@@ -260,7 +245,7 @@ class Instrument(ast.NodeTransformer):
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         self.generic_visit(node)
-        if self._unit < 0 or self._split or self._changing or not isinstance(node.ctx, ast.Load) or not self._in_assert:
+        if self._unit < 0 or self._changing or not isinstance(node.ctx, ast.Load) or not self._in_assert:
             return node
         return self.call("__get__", node.value, node.attr)
 
@@ -271,9 +256,9 @@ class Instrument(ast.NodeTransformer):
         if self._looks_up(node):
             return self._lookup(node)
         name = called_by_name(node)
-        if not self._split and name == "isinstance" and len(node.args) == 2:
+        if name == "isinstance" and len(node.args) == 2:
             return self.call("__kind__", *node.args)
-        if not self._split and name in _CONVERSIONS and len(node.args) == 1 and not node.keywords:
+        if name in _CONVERSIONS and len(node.args) == 1 and not node.keywords:
             return self.call("__twice__", node.func, *node.args)
         function = isinstance(node.func, ast.Attribute) and (
             ast.unparse(node.func) in self._methods or self._is_made_anew(node.func.value)
@@ -286,7 +271,7 @@ class Instrument(ast.NodeTransformer):
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         self.generic_visit(node)
-        asked = self._in_assert and not self._split and isinstance(node.ctx, ast.Load)
+        asked = self._in_assert and isinstance(node.ctx, ast.Load)
         return (
             node
             if not asked or isinstance(node.slice, ast.Slice)
@@ -295,9 +280,7 @@ class Instrument(ast.NodeTransformer):
 
     def _looks_up(self, node: ast.Call) -> bool:
         """Returns whether a call asks a container of an assertion for an item."""
-        asked = (
-            self._in_assert and not self._split and isinstance(node.func, ast.Attribute) and node.func.attr in _LOOKUPS
-        )
+        asked = self._in_assert and isinstance(node.func, ast.Attribute) and node.func.attr in _LOOKUPS
         return asked and bool(node.args) and not node.keywords
 
     def _lookup(self, node: Any) -> ast.expr:
@@ -321,13 +304,13 @@ class Instrument(ast.NodeTransformer):
         if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
             test.values = [self._asserted(value) for value in test.values]
             return test
-        if isinstance(test, ast.Compare) and not self._split and not self._caught:
+        if isinstance(test, ast.Compare) and not self._caught:
             if len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
                 return self._equal(test.left, test.comparators[0])
             if all(type(operator) in _ORDERS for operator in test.ops):
                 orders = [_ORDERS[type(operator)] for operator in test.ops]
                 return self._close(test) or self._order(orders, [test.left, *test.comparators])
-        if not self._split and called_by_name(test) == "__near__" and isinstance(test, ast.Call):
+        if called_by_name(test) == "__near__" and isinstance(test, ast.Call):
             kept = self._kept(test.args[1])
             if kept is not None:
                 return self.call("__known__", self.visit(test.args[0]), kept, test.args[2])

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from grpo.rewards.code.guest.customs import NAMES, SOLUTION_MODULES
 from grpo.rewards.code.results import UnusableTests
-from grpo.rewards.code.syntax import called_by_name, find, names_in
+from grpo.rewards.code.syntax import called_by_name, find, literal, names_in
 
 # Where tests do not import a library, it is theirs all the same, and never the solution's.
 _LIBRARIES = {name: name for name in ("numpy", "pandas", "pytest", "scipy", "sympy", "torch")}
@@ -150,7 +150,7 @@ def _seen_from_outside(every: Sequence[ast.stmt], names: set[str]) -> set[str]:
     for node in find(every, ast.Compare):
         if len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.Is):
             pairs = [(node.left, node.comparators[0]), (node.comparators[0], node.left)]
-            seen |= {id(one) for one, other in pairs if isinstance(one, ast.Name) and _is_known(other)}
+            seen |= {id(one) for one, other in pairs if isinstance(one, ast.Name) and literal(other)}
     return names - {node.id for node in find(every, ast.Name) if id(node) not in seen}
 
 
@@ -181,12 +181,6 @@ def _is_of_namesake(every: Sequence[ast.stmt], name: str) -> bool:
     asked = {node.attr for node in find(every, ast.Attribute) if ast.unparse(node.value) == name}
     module = importlib.import_module(name)
     return not all(hasattr(module, attribute) for attribute in asked)
-
-
-def _is_known(node: ast.expr) -> bool:
-    """Returns whether a value stands in the tests."""
-    allowed = (ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.Set, ast.UnaryOp, ast.BinOp, ast.expr_context)
-    return all(isinstance(each, (*allowed, ast.operator, ast.unaryop)) for each in ast.walk(node))
 
 
 def free_names(every: Sequence[ast.stmt]) -> set[str]:

@@ -51,7 +51,6 @@ class _Reader:
         self._calls = [node for node in find(every, ast.Call) if self._is_of_solution(node)]
         self._answers: set[str] = set()
         self._iterators: set[str] = set()
-        self._known: set[str] = set()
 
     def plain(self) -> bool:
         """Returns whether all that the tests do with the solution is of that kind."""
@@ -68,12 +67,11 @@ class _Reader:
         made = [node for node in find(self._every, ast.Call) if _makes_iterator(node)]
         self._iterators = {name for node in made for name in self._assigned(node)}
         named = [node for node in find(self._every, ast.Name) if node.id in self._answers]
-        uses = [*self._calls, *(node for node in named if isinstance(node.ctx, ast.Load))]
-        self._known = {name for use in uses if self._is_surely_data(use) for name in self._functions_of(use)}
-        unknown = (use for use in uses if self._functions_of(use) - self._known)
-        if not all(isinstance(self._parents.get(id(use)), ast.Expr | ast.Assign) for use in unknown):
+        uses = [(use, self._use(use)) for use in (*self._calls, *(n for n in named if isinstance(n.ctx, ast.Load)))]
+        proven = {name for use, how in uses if how == "data" for name in self._functions_of(use)}
+        if any(how == "object" or (how != "kept" and self._functions_of(use) - proven) for use, how in uses):
             return False
-        return all(map(self._is_given_data, self._calls)) and all(map(self._is_used_as_data, uses))
+        return all(map(self._is_given_data, self._calls))
 
     def _is_allowed(self, node: ast.AST) -> bool:
         if isinstance(node, ast.Import):
@@ -148,49 +146,40 @@ class _Reader:
         name = getattr(use, "id", "")
         return {called_by_name(call) for call in self._calls if name in self._assigned(call)}
 
-    def _is_surely_data(self, node: ast.expr) -> bool:
-        """Returns whether an answer is used as only data can be: compared with data, indexed, counted, iterated."""
-        parent = self._parents.get(id(node))
-        if isinstance(parent, ast.Compare):
-            others = [side for side in (parent.left, *parent.comparators) if side is not node]
-            return not any(self._is_answer(side) or _is_none(side) for side in others)
-        if isinstance(parent, ast.Call):
-            name = called(parent)
-            if name in self._helpers and name != "check":
-                return name not in self._asking
-            return name not in self._functions | {"check"}
-        return not isinstance(parent, ast.Assign | ast.Expr | ast.Attribute)
+    def _use(self, node: ast.expr) -> str:
+        """Returns how an answer is used.
 
-    def _is_used_as_data(self, node: ast.expr) -> bool:
-        """Returns whether nothing is asked of an answer that data would not be asked."""
+        As only data can be ("data": compared with data, indexed, counted, iterated), as data and other things can be
+        ("open"), as no data is ("object"), or not yet ("kept": it gets a name, or nobody looks).
+        """
         parent = self._parents.get(id(node))
-        known = self._functions_of(node) <= self._known
+        if isinstance(parent, ast.Assign | ast.Expr):
+            return "kept"
         if isinstance(parent, ast.Attribute):
-            return parent.attr in _METHODS and known
+            return "open" if parent.attr in _METHODS else "object"
         if isinstance(parent, ast.FunctionDef | ast.ClassDef | ast.withitem | ast.Await | ast.Raise | ast.Delete):
-            return False
+            return "object"
         if isinstance(parent, ast.Subscript) and parent.value is node:
-            return isinstance(parent.ctx, ast.Load) and self._is_used_as_data(parent)
+            return "data" if isinstance(parent.ctx, ast.Load) and self._use(parent) != "object" else "object"
         if isinstance(parent, ast.Call):
             name = called_by_name(parent)
-            if parent.func is node or name in _NO_VALUES:
-                return False
-            if name in self._helpers and name != "check":
-                return name not in self._asking
-            if name in ("isinstance", "issubclass"):
-                return len(parent.args) == 2 and set(names_in(parent.args[1])) <= _KINDS
+            kinds = name in ("isinstance", "issubclass") and not set(names_in(parent.args[1:])) <= _KINDS
+            if parent.func is node or name in _NO_VALUES or kinds or name in self._asking - {"check"}:
+                return "object"
+            return "open" if name in self._functions | {"check"} else "data"
         if isinstance(parent, ast.Compare):
             others = [side for side in (parent.left, *parent.comparators) if side is not node]
-            if any(isinstance(operator, _SIDE_BY_SIDE) for operator in parent.ops):
-                return all(isinstance(side, ast.Constant) for side in others)
-            return known or not all(map(self._is_answer, others))
+            side_by_side = any(isinstance(operator, _SIDE_BY_SIDE) for operator in parent.ops)
+            if side_by_side and not all(isinstance(side, ast.Constant) for side in others):
+                return "object"
+            return "open" if any(self._is_answer(side) or _is_none(side) for side in others) else "data"
         if isinstance(parent, ast.BinOp):
             around: ast.AST | None = parent
             while isinstance(around, ast.BinOp):
                 around = self._parents.get(id(around))
             sides = [around.left, *around.comparators] if isinstance(around, ast.Compare) else []
-            return not (sides and all(map(self._is_answer, sides)))
-        return True
+            return "object" if sides and all(map(self._is_answer, sides)) else "data"
+        return "data"
 
     def _is_answer(self, node: ast.expr) -> bool:
         """Returns whether an expression is made of answers of the solution and of nothing that is surely data."""

@@ -25,6 +25,15 @@ _BACKWARDS = {"inputs": ["71\n", "a b\n"], "outputs": ["17\n", "b a\n"]}
 _RIGHT = "Here it is:\n```python\ndef double(x):\n    return 2 * x\n```\n"
 _HALF = "```python\ndef double(x):\n    return x + 2\n```"
 _CHEAT = "```python\nclass Yes(int):\n    __eq__ = lambda a, b: True\ndef double(x):\n    return Yes()\n```"
+_CASES: list[tuple[str, dict[str, Any], bool | None]] = [
+    (_RIGHT, _DOUBLE, True),
+    ("```python\nprint(input()[::-1])\n```", _BACKWARDS, True),
+    (_HALF, _DOUBLE, False),
+    (_CHEAT, _DOUBLE, False),
+    ("I do not know.", _DOUBLE, False),
+    ("", _DOUBLE, False),
+    (_RIGHT, {"tests": ["assert double(2) =="], "entry_point": "double"}, None),
+]
 
 
 def prepare(*, sandbox: str, seconds: float, memory: int, tolerance: float, **others: Any) -> None:
@@ -141,15 +150,7 @@ def judging(**defaults: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
     timeout=_LIMIT,
     prepare=prepare,
     cheats=cheats,
-    cases=[
-        Case(_RIGHT, _DOUBLE, True),
-        Case("```python\nprint(input()[::-1])\n```", _BACKWARDS, True),
-        Case(_HALF, _DOUBLE, False),
-        Case(_CHEAT, _DOUBLE, False),
-        Case("I do not know.", _DOUBLE, False),
-        Case("", _DOUBLE, False),
-        Case(_RIGHT, {"tests": ["assert double(2) =="], "entry_point": "double"}, None),
-    ],
+    cases=[Case(*case) for case in _CASES],
 )
 @judging(stop_on_first_failure=True)
 async def code(completion: str, *columns: Any, **options: Any) -> Verdict:
@@ -181,15 +182,10 @@ async def code(completion: str, *columns: Any, **options: Any) -> Verdict:
     timeout=_LIMIT,
     prepare=prepare,
     cases=[
-        Case(_RIGHT, _DOUBLE, 1.0),
-        Case("```python\nprint(input()[::-1])\n```", _BACKWARDS, 1.0),
-        Case(_HALF, _DOUBLE, 0.0),
+        *(Case(text, row, None if right is None else float(right)) for text, row, right in _CASES),
         Case(_HALF, _DOUBLE, 0.5, {"credit": "fraction"}),
         Case(_HALF, _DOUBLE, 1.0, {"credit": "threshold", "threshold": 0.5}),
         Case(_CHEAT, _DOUBLE, 0.0, {"credit": "fraction"}),
-        Case("I do not know.", _DOUBLE, 0.0),
-        Case("", _DOUBLE, 0.0),
-        Case(_RIGHT, {"tests": ["assert double(2) =="], "entry_point": "double"}, None),
     ],
 )
 @judging(weak="exclude")

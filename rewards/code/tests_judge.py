@@ -2,8 +2,8 @@
 
 Theory of operation. Two sandboxes are joined by one socket (`Job.peer`). Of `calls` the tests run in the first and the
 solution in the second; of `objects` the expected values are in the first, and the tests run in the second with the
-solution. The first, where nothing of the solution is, reports each unit on its own output, in lines that begin with a
-secret of this run; what is not reported has not passed. A solution that ends or hangs ends the conversation: the test
+solution. The first, where nothing of the solution is, reports each unit on its own output; what is not reported has not
+passed. A solution that ends or hangs ends the conversation: the test
 that it ended on has failed, and the others go on with fresh sandboxes, up to a limit. A test that was late although the
 processor was busy elsewhere is tried once more, one such test at a time, with more time on the clock. Trouble of a
 sandbox, and a machine too busy for even that, is raised and never becomes a result. Where equal questions got different
@@ -155,8 +155,7 @@ class _Run:
             TransientError: a sandbox failed.
             UnusableTests: the tests cannot be judged.
         """
-        nonce = secrets.token_hex(16)
-        [result] = await pool.run([self._pair(nonce, pool)])
+        [result] = await pool.run([self._pair(pool)])
         peer = result.peer
         if peer is None:
             raise TransientError(f"the sandbox failed ({result.outcome}): {result.reason or 'it runs no peers'}")
@@ -166,8 +165,7 @@ class _Run:
         report = _Report(
             degraded=tuple(sorted({*result.degraded, *peer.degraded})), waited=peer.waited_seconds, cpu=peer.cpu_seconds
         )
-        written = result.stdout.decode("ascii", "replace").splitlines()
-        lines = [json.loads(line[len(nonce) + 1 :]) for line in written if line.startswith(f"{nonce} ")]
+        lines = [json.loads(line) for line in result.stdout.splitlines()]
         for kind, *parts in lines:
             if kind == "unjudged":
                 raise UnusableTests(parts[0])
@@ -184,27 +182,21 @@ class _Run:
         _conclude(report, lines[-1] if lines else ["silent"], result, peer, self.allowance, self.patience)
         return report
 
-    def _pair(self, nonce: str, pool: SandboxPool) -> Job:
+    def _pair(self, pool: SandboxPool) -> Job:
         """Returns the trusted side, with the side of the solution as its peer.
 
-        Their orders are fields of the plan and of this run; moreover nonce: the secret of the report; token: the secret
-        of what the tests say where the solution runs beside them; seed: decides the order of an object's questions;
-        seconds: of the trusted side the time on the clock for loading and for each unit, of the other side the
-        processor time, after which its process is ended.
+        Their orders are fields of the plan and of this run; moreover token: the secret of what the tests say where the
+        solution runs beside them; seed: decides the order of an object's questions; seconds: of the trusted side the
+        time on the clock for loading and for each unit, of the other side the processor time, after which its process
+        is ended.
         """
-        plan, allowance = self.plan, self.allowance
-        prepared = plan.prepared
-        tests: dict[str, Any] = {"setup": plan.setup, "source": plan.source, "names": plan.names}
-        tests |= {
-            "sure": prepared.sure,
-            "reaching": prepared.reaching,
-            "first": self.first,
-            "last": plan.units - 1 if self.last < 0 else self.last,
-            "replay": self.replay,
-        }
-        trusted: dict[str, Any] = {"nonce": nonce, "seconds": allowance.wall_seconds * self.patience}
-        trusted["stop"] = allowance.stop
-        theirs = {"program": self.program, "seconds": allowance.seconds}
+        plan, allowance, prepared = self.plan, self.allowance, self.plan.prepared
+        run = {"first": self.first, "last": plan.units - 1 if self.last < 0 else self.last, "replay": self.replay}
+        tests = {**run, "sure": prepared.sure, "reaching": prepared.reaching, "items": dict(plan.items)}
+        tests |= {name: getattr(plan, name) for name in ("setup", "source", "names", "modules", "pytest")}
+        keeping = {name: getattr(prepared, name) for name in ("literals", "required", "several")}
+        keeping |= {"forgiving": plan.forgiving, "seed": secrets.randbits(32), "stop": allowance.stop}
+        keeping |= {"token": secrets.token_hex(16), "seconds": allowance.wall_seconds * self.patience}
         limits = allowance.limits(plan.units - self.first + 1)
         limits = replace(limits, cpu_seconds=self.exactly) if self.exactly else limits
         own = Limits(
@@ -215,17 +207,16 @@ class _Run:
         )
         library = "pytest" if "pytest" in plan.modules else "python"
         profile = "pytest" if plan.pytest or "pytest" in self.program else library
+        theirs = {"program": self.program, "seconds": allowance.seconds}
         if plan.kind == "calls":
-            trusted |= {**tests, "numbers": plan.numbers, "in_place": plan.in_place}
             theirs |= {"setup": plan.setup, "names": plan.names, "calls": []}
             peer = guest_job(pool, "served", theirs, limits=limits, profile=profile)
+            trusted = {**tests, **keeping, "numbers": plan.numbers, "in_place": plan.in_place}
             return guest_job(pool, "calling", trusted, limits=own, profile=library, peer=peer)
-        token = secrets.token_hex(16)
-        trusted |= {"literals": prepared.literals, "required": prepared.required, "several": prepared.several}
-        trusted |= {"forgiving": plan.forgiving, "token": token, "seed": secrets.randbits(32)}
-        theirs |= {**tests, "token": token, "pytest": plan.pytest, "items": dict(plan.items), "modules": plan.modules}
-        peer = guest_job(pool, "together", theirs, limits=limits, profile=profile)
-        return guest_job(pool, "keeping", trusted, limits=own, profile="python", peer=peer)
+        peer = guest_job(
+            pool, "together", {**tests, **theirs, "token": keeping["token"]}, limits=limits, profile=profile
+        )
+        return guest_job(pool, "keeping", keeping, limits=own, profile="python", peer=peer)
 
 
 def _note(report: _Report, place: int, ended: UnitResult) -> None:

@@ -46,9 +46,9 @@ JUDGE_MODULES = (
     "guard",
     "questions",
     "served",
-    "calling",
     "keeping",
     "together",
+    "calling",
 )
 
 

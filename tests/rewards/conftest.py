@@ -283,26 +283,3 @@ def _judged(
 def judged() -> Callable[..., CodeResult]:
     """Judges a program by the tests of a row, in the real sandbox."""
     return _judged
-
-
-@pytest.fixture(scope="session")
-def passes() -> Callable[..., None]:
-    """Asserts that a program passes all of some assertions."""
-
-    def passed(program: str, *tests: str, **row: Any) -> None:
-        result = _judged(program, tests=list(tests), **row)
-        assert result.outcome == "accepted", result.line()
-
-    return passed
-
-
-@pytest.fixture(scope="session")
-def fails() -> Callable[..., CodeResult]:
-    """Asserts that a program fails one of some assertions, and returns how it did."""
-
-    def failed(program: str, *tests: str, **row: Any) -> CodeResult:
-        result = _judged(program, tests=list(tests), **row)
-        assert result.passed < result.count
-        return result
-
-    return failed

@@ -11,45 +11,79 @@ from __future__ import annotations
 import builtins
 import contextlib
 import math
-import sys
-import time
+import types
+from collections.abc import Iterator
 from typing import Any
 
-from grpo.rewards.code.guest.channel import Channel, Garbled, Gone, Late, orders, reporter
-from grpo.rewards.code.guest.customs import customary
-from grpo.rewards.code.guest.loading import line_of, new_module
+from grpo.rewards.code.guest.channel import Channel, Garbled, Gone, Late, orders
+from grpo.rewards.code.guest.keeping import conversing
+from grpo.rewards.code.guest.loading import new_module
 from grpo.rewards.code.guest.plain import Malformed, NotPlain, decode, encode
-from grpo.rewards.code.guest.units import Stop, asking, asserting, is_skip, same
-
-_LAST_WORD = 0.2
+from grpo.rewards.code.guest.together import begun, run_tests
 
 
 class Solution:
-    """The functions of the solution, and what is known of the unit that calls them.
+    """The functions of the solution, and what is known of the unit that calls them; see `together.run_tests`.
 
     Args:
-        in_place: what a call does to its arguments shows here, as the tests look at them afterwards.
-        numbers: the tests say nothing of what is not a number, so that an answer that is none is wrong.
-        names: the tests say nothing of names that are not defined, so that such a program is wrong whatever they catch.
+        channel: the socket to it.
+        given: the orders. `in_place`: what a call does to its arguments shows here, as the tests look at them
+            afterwards; `numbers`: the tests say nothing of what is not a number, so that an answer that is none is
+            wrong.
 
     Attributes:
         dead: why the solution answers no more: "gone", "late", "garbled", or "".
-        raised: what its last call raised.
-        wrong: why the unit cannot pass any more, or "".
         other: what an answer of the unit was that is no plain data, or "".
     """
 
-    def __init__(self, channel: Channel, in_place: bool, numbers: bool, names: bool) -> None:
-        self._channel = channel
-        self._in_place, self._numbers, self._names = in_place, numbers, names
+    def __init__(self, channel: Channel, given: Any) -> None:
+        self._channel, self._given = channel, given
+        self._names = "NameError" not in given.source  # else such a program is wrong, whatever the tests catch
+        self._unit = -1
+        self._first: dict[int, tuple[Any, Any]] = {}
         self.dead = ""
-        self.begin()
+        self.begin(-1)
 
-    def begin(self) -> None:
+    def begin(self, unit: int, *_: Any) -> None:
         """Forgets the unit before."""
+        self._unit, self._begins = unit, True
         self.wrong = self.other = ""
-        self.raised: BaseException | None = None
-        self._begins = True
+        self._raised: BaseException | None = None
+
+    def failure(self) -> tuple[str, str]:
+        """Returns how and why the unit cannot pass any more."""
+        return (self.dead, "") if self.dead else ("failed", self.wrong) if self.wrong else ("", "")
+
+    def is_raised(self, error: BaseException) -> bool:
+        """Returns whether an exception is what the last call raised."""
+        return error is self._raised
+
+    def altered(self) -> str:
+        """Returns nothing: the solution reaches nothing here."""
+        return ""
+
+    def asked(self, ask: Any) -> Any:
+        """Returns what asks, and keeps the first question of each unit."""
+        self._ask = ask
+
+        def ask_first(function: Any, *args: Any, **named: Any) -> Any:
+            if self._unit not in self._first:
+                with contextlib.suppress(NotPlain):
+                    self._first[self._unit] = function, encode([args, named])
+            return ask(function, *args, **named)
+
+        return ask_first
+
+    def asked_again(self, has_changed: Any) -> Iterator[int]:
+        """Asks the first question of each unit once more, when no test can be disturbed by that any more."""
+        for unit, (function, wire) in [] if self._given.replay else self._first.items():
+            self.begin(unit)
+            self._channel.grant(self._given.seconds)
+            args, named = decode(wire)
+            with contextlib.suppress(Exception, Gone, Late):
+                self._ask(function, *args, **named)
+            if has_changed():
+                yield unit
 
     def function(self, name: str) -> Any:
         """Returns a function that calls the solution's of that name."""
@@ -86,7 +120,7 @@ class Solution:
         value, raised = None, None
         try:
             kind, *parts, changed = answer
-            if self._in_place:
+            if self._given.in_place:
                 for place, wire in changed:
                     _become(arguments[place], decode(wire))
             if kind == "value":
@@ -101,11 +135,11 @@ class Solution:
             self.dead = "garbled"
             raise Garbled from error
         if raised is not None:
-            self.raised = raised
+            self._raised = raised
             if self._names and "NameError" in kinds:
                 self.wrong = str(line)[:200]
             raise raised
-        if self._numbers and _has_nan(value):
+        if self._given.numbers and _has_nan(value):
             self.wrong = "the answer is not a number"
         return value
 
@@ -165,98 +199,16 @@ def _has_nan(value: Any) -> bool:
 def main(descriptor: int) -> None:
     """Runs the tests against the functions at the other end of a descriptor and reports on them."""
     given = orders()
-    report = reporter(given.nonce)
-    channel = Channel(descriptor, trusted=True)
-    channel.deadline = time.monotonic() + given.seconds
-    solution = Solution(channel, given.in_place, given.numbers, "NameError" not in given.source)
-    try:
+    with conversing(given, Channel(descriptor)) as (keeper, channel):
+        solution = Solution(channel, given)
         loaded = solution.exchange(None)
         if loaded != ["ready"]:
-            report(["load", "raised", str(loaded[1:2])[2:-2]])
-        else:
-            report(_run(given, solution, channel, report))
-    except (Gone, Late, Garbled):
-        report(["load", solution.dead, ""])
-    if solution.dead == "gone":
-        time.sleep(_LAST_WORD)  # the other sandbox is stopped when this one ends, and how it ended by itself matters
-
-
-def _run(given: Any, solution: Solution, channel: Channel, report: Any) -> list[Any]:
-    """Runs the tests and reports how their units ended; returns the last line of the report."""
-    ask, has_changed, forget = asking(given.replay)
-    true, enter, begin_assertions, fault_of = asserting(given.sure, given.reaching)
-    began, running = time.monotonic(), -1
-    asked: dict[int, tuple[Any, Any]] = {}
-
-    def begin(unit: int) -> bool:
-        nonlocal began, running
-        if not given.first <= unit <= given.last:
-            return False
-        solution.begin()
-        begin_assertions()
-        began, running = time.monotonic(), unit
-        channel.deadline = began + given.seconds
-        return True
-
-    def ended(unit: int, error: BaseException | None) -> None:
-        if isinstance(error, Stop):
-            raise error
-        how, why, seconds = "passed", "", time.monotonic() - began
-        if solution.dead:
-            how = solution.dead
-        elif solution.wrong:
-            how, why = "failed", solution.wrong
-        elif error is not None and not (is_skip(error) and error is not solution.raised):
-            if isinstance(error, ModuleNotFoundError) and error is not solution.raised:
-                report(["unjudged", f"the tests need a module that the sandbox lacks: {error.name}"])
-                raise Stop
-            how, why = "raised" if error is solution.raised else "failed", solution.other or line_of(error)
-        elif error is None and fault_of(unit):
-            how, why = "failed", fault_of(unit)
-        report(["unit", unit, how, why, seconds, has_changed()])
-        channel.deadline = time.monotonic() + given.seconds
-        if solution.dead or (given.stop and how != "passed"):
-            raise Stop
-
-    def ask_first(function: Any, *args: Any, **named: Any) -> Any:
-        """Asks, and keeps the first question of each unit."""
-        if running >= 0 and running not in asked:
-            with contextlib.suppress(NotPlain):
-                asked[running] = function, encode([args, named])
-        return ask(function, *args, **named)
-
-    def ask_again() -> None:
-        """Asks the first question of each unit once more, when no test can be disturbed by that any more."""
-        for unit, (function, wire) in asked.items():
-            solution.begin()
-            channel.deadline = time.monotonic() + given.seconds
-            args, named = decode(wire)
-            with contextlib.suppress(Exception, Gone, Late):
-                ask(function, *args, **named)
-            if has_changed():
-                report(["changed", unit])
-
-    module = new_module()
-    vars(module).update({name: solution.function(name) for name in given.names})
-    space: dict[str, Any] = {"__name__": "tests", "__builtins__": sys.modules["builtins"]}
-    try:
-        code = compile(given.setup, "<setup>", "exec", dont_inherit=True)
-        space.update(customary(code))
-        exec(code, space)
-    except Exception as error:
-        return ["unjudged", f"the definitions before the tests raise {line_of(error)}"]
-    space.update({name: vars(module)[name] for name in given.names}, __begin__=begin, __ended__=ended, __near__=same)
-    space.update(__ask__=ask_first, __true__=true, __enter__=enter, __forget__=forget)
-    try:
-        exec(compile(given.source, "<tests>", "exec", dont_inherit=True), space)
-    except Stop:
-        return ["stopped", solution.dead]
-    except ModuleNotFoundError as error:
-        if error is not solution.raised:
-            return ["unjudged", f"the tests need a module that the sandbox lacks: {error.name}"]
-        return ["broken", line_of(error)]
-    except BaseException as error:
-        return ["broken", solution.dead or line_of(error)]
-    if not given.replay:
-        ask_again()
-    return ["done"]
+            keeper.hear(["failed", "raised", str(loaded[1:2])[2:-2]])
+            return
+        module = new_module()
+        if begun(given, keeper.hear, module):
+            keeper.hear(["loaded"])
+            vars(module).update({name: solution.function(name) for name in given.names})
+            tests = types.ModuleType("test_solution")
+            vars(tests).update({name: value for name, value in vars(module).items() if not name.startswith("__")})
+            run_tests(given, keeper.hear, module, tests, solution)

@@ -1,8 +1,9 @@
 """Sends and receives JSON values between two sandboxes, with a size limit and a deadline.
 
-A frame is its length in four bytes and then JSON in ASCII. The other end may be hostile: a frame that is too long, is
-not JSON or comes too late is an error of its own, and nothing else is ever read into it. What a guest is to do comes
-before all that as one JSON object on its standard input; the host reads its report on standard output.
+A frame is its length in four bytes and then a list as JSON in ASCII, which begins with a token. The end where the
+solution is (`line`) may be hostile: to the other one (`Channel`) a frame that is too long, is no such list or comes too
+late is an error of its own, and nothing else is ever read into it. What a guest is to do comes before all that as one
+JSON object on its standard input; the host reads its report on standard output.
 
 This module runs inside sandboxes and needs the standard library alone.
 """
@@ -10,19 +11,17 @@ This module runs inside sandboxes and needs the standard library alone.
 from __future__ import annotations
 
 import json
+import json.encoder
 import os
 import select
 import time
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Generator
 from typing import Any
 
 LONGEST = 32 * 2**20
-_TRUSTED = 4  # times as long may be what the tests say: it may hold several answers
 _HEAD = 4
 _PIECE = 2**16
-_encode = json.JSONEncoder(separators=(",", ":")).encode
-_decode = json.JSONDecoder().raw_decode
 
 
 class Gone(BaseException):
@@ -53,13 +52,13 @@ def silence() -> None:
     os.close(nowhere)
 
 
-def reporter(nonce: str) -> Callable[[list[Any]], None]:
-    """Returns what writes a line to standard output, to which nothing else writes then; it begins with the nonce."""
+def reporter() -> Callable[[list[Any]], None]:
+    """Returns what writes a line to standard output, to which nothing else writes then."""
     output = os.dup(1)
     silence()
 
     def report(line: list[Any]) -> None:
-        data = f"{nonce} {json.dumps(line)}\n".encode("ascii")
+        data = f"{json.dumps(line)}\n".encode("ascii")
         while data:
             data = data[os.write(output, data) :]
 
@@ -67,37 +66,33 @@ def reporter(nonce: str) -> Callable[[list[Any]], None]:
 
 
 class Channel:
-    """One end of the socket.
+    """The trusted end of the socket.
 
     Args:
         descriptor: the socket.
-        trusted: this is the end of the tests, which may send more than they accept.
-
-    Attributes:
-        deadline: when reading and writing give up, on the clock `time.monotonic`; None for never.
+        token: what each frame of the other end begins with.
     """
 
-    def __init__(self, descriptor: int, *, trusted: bool = False) -> None:
+    def __init__(self, descriptor: int, token: str = "") -> None:
         os.set_blocking(descriptor, False)
-        self._descriptor = descriptor
+        self._descriptor, self._token = descriptor, token
         self._held = b""
-        self._most_sent, self._most_received = LONGEST, _TRUSTED * LONGEST
-        if trusted:
-            self._most_sent, self._most_received = self._most_received, self._most_sent
-        self.deadline: float | None = None
+        self._deadline = 0.0
+
+    def grant(self, seconds: float) -> float:
+        """Gives the other end so many seconds from now on; returns the time of the clock."""
+        now = time.monotonic()
+        self._deadline = now + seconds
+        return now
 
     def send(self, message: Any) -> None:
         """Sends one frame.
 
         Raises:
             Gone: nobody reads.
-            Late: the deadline passed.
-            ValueError: the frame would be too long, or the message is not JSON.
+            Late: the time is over.
         """
-        body = _encode(message).encode("ascii")
-        if len(body) > self._most_sent:
-            raise ValueError(f"a message of {len(body)} bytes is too long")
-        data = memoryview(len(body).to_bytes(_HEAD, "big") + body)
+        data = memoryview(_frame(json.dumps(message)))
         while data:
             try:
                 data = data[os.write(self._descriptor, data[:_PIECE]) :]
@@ -106,24 +101,24 @@ class Channel:
             except OSError as error:
                 raise Gone from error
 
-    def receive(self) -> Any:
-        """Returns the next frame.
+    def receive(self) -> list[Any]:
+        """Returns the next message.
 
         Raises:
             Gone: the other end has ended.
-            Late: the deadline passed.
+            Late: the time is over.
             Garbled: what came is no frame.
         """
         length = int.from_bytes(self._read(_HEAD), "big")
-        if length > self._most_received:
+        if length > LONGEST:
             raise Garbled(f"a frame of {length} bytes")
-        body = self._read(length)
+        message: list[Any]
         try:
-            message, end = _decode(body.decode("ascii"))
-        except (ValueError, RecursionError) as error:
+            token, *message = json.loads(self._read(length).decode("ascii"))
+        except (ValueError, TypeError, RecursionError) as error:
             raise Garbled(f"{type(error).__name__} in a frame") from error
-        if end != length:
-            raise Garbled("a frame with more than one message")
+        if token != self._token:
+            raise Garbled("a frame that is no word of this run")
         return message
 
     def _read(self, count: int) -> bytes:
@@ -144,8 +139,46 @@ class Channel:
         return found[:count]
 
     def _wait(self, reading: list[int], writing: list[int]) -> None:
-        left = None if self.deadline is None else self.deadline - time.monotonic()
-        if left is not None and (left <= 0 or select.select(reading, writing, [], left) == ([], [], [])):
+        left = self._deadline - time.monotonic()
+        if left <= 0 or select.select(reading, writing, [], left) == ([], [], []):
             raise Late
-        if left is None:
-            select.select(reading, writing, [])
+
+
+def line(descriptor: int, token: str, replied: Collection[str]) -> Generator[Any, list[Any], None]:
+    """Is the end of the solution: sends each message that comes and yields the reply, where its kind is `replied` to.
+
+    It ends the process when the other end has ended. What it uses is taken before a solution can change it, and what
+    is printed goes nowhere.
+    """
+    silence()
+    write, read, loads, frame = os.write, os.read, json.loads, _frame
+    os.set_blocking(descriptor, True)
+    make: Any = json.encoder.c_make_encoder  # type: ignore[attr-defined]
+    text = json.encoder.encode_basestring_ascii
+    encoder = make(None, _refuse, text, None, ":", ",", False, False, True)
+
+    def received(count: int) -> bytes:
+        pieces = b""
+        while len(pieces) < count:
+            piece = read(descriptor, count - len(pieces))
+            if not piece:
+                os._exit(0)
+            pieces += piece
+        return pieces
+
+    reply = None
+    while True:
+        message = yield reply
+        data = frame("".join(encoder([token, *message], 0)))
+        while data:
+            data = data[write(descriptor, data) :]
+        reply = loads(received(int.from_bytes(received(_HEAD), "big"))) if message[0] in replied else None
+
+
+def _frame(text: str) -> bytes:
+    body = text.encode("ascii")
+    return len(body).to_bytes(_HEAD, "big") + body
+
+
+def _refuse(value: Any) -> Any:
+    raise TypeError(type(value).__name__)

@@ -9,8 +9,10 @@ This module runs inside sandboxes and needs the standard library alone.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from grpo.rewards.code.guest.channel import Channel, Garbled, Gone, Late, orders, reporter
@@ -21,35 +23,85 @@ from grpo.rewards.code.guest.units import same
 _LAST_WORD = 0.2
 _LONGEST = 300
 _LARGE, _FEW = 20_000, 3
+_DEAD = ("gone", "late", "garbled")
 
 
 class Keeper:
-    """Answers one process of tests and solution.
+    """Answers one process of tests and reports on it.
 
     Args:
         given: the orders.
-        channel: the socket to it.
+        report: writes a line of the report.
+        channel: the socket to the solution, which gets its time anew now and then.
     """
 
-    def __init__(self, given: Any, channel: Channel) -> None:
-        self._channel = channel
+    def __init__(self, given: Any, report: Callable[[list[Any]], None], channel: Channel) -> None:
+        self._given, self._report, self._channel = given, report, channel
         self._literals = [decode(each) for each in given.literals]
-        self._required, self._several, self._forgiving = given.required, given.several, given.forgiving
         self._rng = random.Random(given.seed)
-        self.begin()
-
-    def begin(self) -> None:
-        """Forgets the unit before."""
+        self._loaded = False
+        self._units: list[int] = []  # those that have begun, one within the other
+        self._last = 0
         self._known: set[int] = set()
         self._fault = ""
+        self._asked: tuple[int, int, int] = (-1, 0, 0)
+        self._began = channel.grant(given.seconds)
+        self.over = self.gone = False
 
-    def fault(self, unit: int) -> str:
+    def hear(self, message: list[Any]) -> Any:
+        """Takes what the tests say; returns the reply, None where none is due.
+
+        Raises:
+            Garbled, Malformed, TypeError, ValueError, IndexError: it is nothing that tests say.
+        """
+        kind, *parts = message
+        if kind == "loaded":
+            self._loaded = True
+            self._channel.grant(self._given.seconds)
+        elif kind == "begin":
+            if not self._units:
+                self._known, self._fault = set(), ""
+            self._units.append(parts[0])
+            self._began = self._channel.grant(self._given.seconds)
+        elif kind == "known":
+            return self._compared(parts[0], decode(parts[1]), parts[2])
+        elif kind == "object":
+            return self._candidates(parts[0], decode(parts[1]))
+        elif kind == "answers":
+            return self._right(parts[0])
+        elif kind == "end":
+            return self._ended(*parts)
+        else:
+            self._report(["load" if kind == "failed" else kind, *parts])
+            self.over = kind != "changed"
+        return None
+
+    def broken_off(self, how: str) -> None:
+        """Reports that the solution ended, was late or garbled its words."""
+        self.gone = how == "gone"
+        if self._loaded:
+            self._report(["unit", [self._last, *self._units][-1], how, "", time.monotonic() - self._began, False])
+            self._report(["stopped"])
+        else:
+            self._report(["load", how, ""])
+
+    def _ended(self, how: str, why: str, changed: bool) -> bool:
+        """Reports how a unit ended; returns whether others are to run."""
+        unit = self._last = self._units.pop()
+        self.gone = how == "gone"
+        fault = self._fault_of(unit) if how == "passed" else ""
+        how, why = ("failed", fault) if fault else (how, str(why)[:_LONGEST])
+        self._report(["unit", unit, how, why, time.monotonic() - self._began, changed])
+        self._channel.grant(self._given.seconds)
+        return how not in _DEAD and not (self._given.stop and how != "passed")
+
+    def _fault_of(self, unit: int) -> str:
         """Returns why a unit that says that it passed has not, or ""."""
-        if self._fault and unit not in self._forgiving:
+        if self._fault and unit not in self._given.forgiving:
             return self._fault
-        return "an assertion was left out" if set(self._required[unit]) - self._known else ""
+        return "an assertion was left out" if set(self._given.required[unit]) - self._known else ""
 
-    def compared(self, place: int, found: Any, tolerance: float | None) -> bool:
+    def _compared(self, place: int, found: Any, tolerance: float | None) -> bool:
         """Returns whether plain data equals the expected value of that place."""
         self._known.add(place)
         expected = self._literals[place]
@@ -58,20 +110,24 @@ class Keeper:
             self._fault = "another value than expected"
         return ok
 
-    def asked(self, place: int, value: Any) -> int:
-        """Asks an object which values it equals; returns the place of the expected one, so that the tests go on."""
+    def _candidates(self, place: int, value: Any) -> list[Any]:
+        """Returns the values that an object is asked about."""
         if place >= 0:
             self._known.add(place)
             value = self._literals[place]
         count = _FEW if len(str(encode(value))) > _LARGE else MANY
         values, right = candidates(value, self._rng, count)
-        self._channel.send([encode(each) for each in values])
-        _, kind, answers = self._channel.receive()
-        if kind != "answers" or len(answers) != len(values):
+        self._asked = place, len(values), right
+        return [encode(each) for each in values]
+
+    def _right(self, answers: list[str]) -> int:
+        """Judges which of the values an object equals; returns the place of the expected one: the tests go on."""
+        place, count, right = self._asked
+        if len(answers) != count:
             raise Garbled
-        if place in self._several:
+        if place in self._given.several:
             return right
-        most = len(values) - (len(values) == MANY)  # of many values, equal to all but one is equal to all
+        most = count - (count == MANY)  # of many values, equal to all but one is equal to all
         if answers[right] == "yes" and answers.count("yes") >= most:
             self._fault = "an object that equals whatever it is compared with"
         elif answers[right] == "both":
@@ -81,56 +137,23 @@ class Keeper:
         return right
 
 
+@contextlib.contextmanager
+def conversing(given: Any, channel: Channel) -> Iterator[tuple[Keeper, Channel]]:
+    """Reports how a conversation with the sandbox of the solution ends where it does not end by itself."""
+    keeper = Keeper(given, reporter(), channel)
+    try:
+        yield keeper, channel
+    except (Gone, Late, Garbled, Malformed, TypeError, ValueError, IndexError) as error:
+        keeper.broken_off(type(error).__name__.lower() if isinstance(error, (Gone, Late)) else "garbled")
+    if keeper.gone:
+        time.sleep(_LAST_WORD)  # how the other sandbox ended by itself matters, and it is stopped with this one
+
+
 def main(descriptor: int) -> None:
     """Listens to the sandbox of tests and solution at the other end and reports how each unit ended."""
     given = orders()
-    report = reporter(given.nonce)
-    channel = Channel(descriptor, trusted=True)
-    keeper = Keeper(given, channel)
-    unit, loaded, depth = -1, False, 0
-
-    def wait() -> float:
-        """Gives the other side its time anew; returns the time of the clock."""
-        now = time.monotonic()
-        channel.deadline = now + given.seconds
-        return now
-
-    began = wait()
-    try:
-        while True:
-            message = channel.receive()
-            if type(message) is not list or len(message) < 2 or message[0] != given.token:
-                raise Garbled
-            kind, *parts = message[1:]
-            if kind == "loaded":
-                loaded = True
-                wait()
-            elif kind == "begin":
-                if depth == 0:
-                    keeper.begin()
-                depth += 1
-                unit, began = parts[0], wait()
-            elif kind == "known":
-                channel.send(keeper.compared(parts[0], decode(parts[1]), parts[2]))
-            elif kind == "object":
-                channel.send(keeper.asked(parts[0], decode(parts[1])))
-            elif kind == "end":
-                depth -= 1
-                how, why, changed = parts
-                fault = keeper.fault(unit) if how == "passed" else ""
-                how, why = ("failed", fault) if fault else (how, str(why)[:_LONGEST])
-                report(["unit", unit, how, why, time.monotonic() - began, changed])
-                wait()
-                channel.send(not (given.stop and how != "passed"))
-            else:
-                report(["load" if kind == "failed" else kind, *parts])
-                return
-    except (Gone, Late, Garbled, Malformed, TypeError, ValueError, IndexError) as error:
-        how = type(error).__name__.lower() if isinstance(error, (Gone, Late)) else "garbled"
-        if loaded:
-            report(["unit", max(unit, 0), how, "", time.monotonic() - began, False])
-            report(["stopped", how])
-        else:
-            report(["load", how, ""])
-        if how == "gone":
-            time.sleep(_LAST_WORD)  # how the other sandbox ended by itself matters, and it is stopped with this one
+    with conversing(given, Channel(descriptor, given.token)) as (keeper, channel):
+        while not keeper.over:
+            reply = keeper.hear(channel.receive())
+            if reply is not None:
+                channel.send(reply)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Generator
 from typing import Any
 
-from grpo.rewards.code.guest.channel import Channel, Gone, orders, reporter, silence
+from grpo.rewards.code.guest.channel import line, orders, reporter
 from grpo.rewards.code.guest.loading import asked_for, line_of, new_module, run_source
 from grpo.rewards.code.guest.plain import NotPlain, decode, encode
 
@@ -23,14 +23,8 @@ _CHANGING = (list, dict, set, bytearray)
 def main(descriptor: int) -> None:
     """Loads a solution and answers calls of its functions: those of its orders, or until the descriptor ends."""
     given = orders()
-    receive: Any
-    send: Callable[[list[Any]], None]
-    if given.calls:
-        receive, send = iter(given.calls).__next__, reporter("")
-    else:
-        channel = Channel(descriptor)
-        receive, send = channel.receive, channel.send
-        silence()
+    tests = _written(given.calls) if given.calls else line(descriptor, "", ("ready", "value", "other", "raised"))
+    next(tests)
     signal.setitimer(signal.ITIMER_PROF, given.seconds)
     module = new_module()
     try:
@@ -39,19 +33,23 @@ def main(descriptor: int) -> None:
         before |= run_source(module, given.program)
         functions = {name: asked_for(module, name, before) for name in given.names}
     except BaseException as error:  # the program may also call sys.exit()
-        send(["failed", line_of(error)])
+        tests.send(["failed", line_of(error)])
         return
-    send(["ready"])
-    while True:
-        try:
-            name, arguments, named, begins = receive()
-        except Gone:
-            return
-        except StopIteration:
-            os._exit(0)  # whatever the program left to be done at its end
+    request = tests.send(["ready"])
+    while request:
+        name, arguments, named, begins = request
         if begins:
             signal.setitimer(signal.ITIMER_PROF, given.seconds)
-        send(_answer(functions[name], arguments, named))
+        request = tests.send(_answer(functions[name], arguments, named))
+    os._exit(0)  # whatever the program left to be done at its end
+
+
+def _written(calls: list[Any]) -> Generator[Any, list[Any], None]:
+    """Writes each message that comes to standard output and yields the next call, None after the last one."""
+    report, waiting, call = reporter(), iter(calls), None
+    while True:
+        report((yield call))
+        call = next(waiting, None)
 
 
 def _answer(function: Any, arguments: list[Any], named: dict[str, Any]) -> list[Any]:

@@ -11,24 +11,22 @@ This module runs inside sandboxes and needs the standard library alone.
 from __future__ import annotations
 
 import contextlib
-import json.encoder
 import os
 import re
 import signal
 import sys
 import types
 import warnings
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from grpo.rewards.code.guest.channel import orders, silence
+from grpo.rewards.code.guest.channel import line, orders
 from grpo.rewards.code.guest.customs import customary
 from grpo.rewards.code.guest.guard import install, looks_around
 from grpo.rewards.code.guest.loading import FILE, asked_for, line_of, new_module, run_source
-from grpo.rewards.code.guest.questions import questions
+from grpo.rewards.code.guest.questions import Say, questions
 from grpo.rewards.code.guest.units import Stop, asking, asserting, is_skip, same
 
-_HEAD = 4
 _RUNNER = ("unittest.case", "unittest.mock", "pytest")
 _COMPUTING = (
     *("bisect", "cmath", "copy", "fractions", "functools", "heapq", "itertools", "json", "math", "operator", "re"),
@@ -39,22 +37,13 @@ _COMPUTING = (
 def main(descriptor: int) -> None:
     """Loads a solution, runs the tests with it and tells the keeper, at the descriptor, how each unit ended."""
     given = orders()
-    silence()
-    line = _line(descriptor, given.token)
-    next(line)
-    say = line.send
+    keeper = line(descriptor, given.token, ("known", "object", "answers", "end"))
+    next(keeper)
+    say = keeper.send
     module = new_module()
     refused: list[str] = []
     switch = install((os.__file__.rpartition("/")[0], "/usr/lib/sandbox"), refused.append)
-    try:
-        run_source(module, given.setup, "<setup>")
-        for name in (*given.modules, *(["pytest"] if given.pytest else [])):
-            __import__(name)  # before the solution can change it
-    except ModuleNotFoundError as error:
-        say(["unjudged", f"the tests need a module that the sandbox lacks: {error.name}"])
-        return
-    except Exception as error:
-        say(["unjudged", f"the definitions before the tests raise {line_of(error)}"])
+    if not begun(given, say, module):
         return
     before = dict(vars(module))
     runner = [*_RUNNER, *(name for name in sys.modules if name.startswith("_pytest"))]
@@ -84,8 +73,10 @@ def main(descriptor: int) -> None:
     if why:
         say(["failed", "raised", why])
         return
-    space = {name: value for name, value in before.items() if not name.startswith("__")}
-    space |= {"__name__": "test_solution", "__builtins__": taken, "__near__": same}
+    tests = types.ModuleType("test_solution")
+    space = vars(tests)
+    space.update({name: value for name, value in before.items() if not name.startswith("__")})
+    space.update({"__builtins__": taken})
     for name in given.names:
         space.pop(name, None)
         with contextlib.suppress(NameError):
@@ -94,70 +85,114 @@ def main(descriptor: int) -> None:
     kinds = [name for name, value in before.items() if isinstance(value, type) and isinstance(now.get(name), type)]
     space.update({name: now[name] for name in kinds if name in space})  # a program may define what the prompt does anew
     say(["loaded"])
-    ask, has_changed, forget = asking(given.replay)
-    true, enter, begin_assertions, fault_of = asserting(given.sure, given.reaching)
-    faults: list[str] = []
-    tests = types.ModuleType("test_solution")
     classes: list[type] = []
-    skips = re.search(r"skip|xfail|expectedFailure", given.source, re.IGNORECASE) is not None
-    running = -1
 
     def watched() -> dict[tuple[str, str], int]:
         """Returns the marks of what no solution may change while the tests run, and the tests do not."""
         return _marks(runner) if patching else _marks(["builtins", *runner], kept, classes)
 
-    def begin(unit: int) -> bool:
-        nonlocal running, marks
-        if not given.first <= unit <= given.last:
-            return False
-        if running < 0:
+    def begin(unit: int, forget: Callable[[], None]) -> None:
+        nonlocal marks
+        if not started:
             held = {name: value for name, value in vars(tests).items() if isinstance(value, type)}
             classes.extend(kind for name, kind in held.items() if name not in changed_by_tests)
             marks = watched()  # pytest itself has begun
-        running = unit
-        has_changed()
+        started.add(unit)
         forget()
-        faults.clear()
         refused.clear()
-        begin_assertions()
         signal.setitimer(signal.ITIMER_PROF, given.seconds)
+
+    def failure() -> tuple[str, str]:
+        return ("failed", looked()) if refused else ("", "")
+
+    started: set[int] = set()
+    side = types.SimpleNamespace(begin=begin, failure=failure, is_raised=_is_of_solution, other="")
+    side.altered = lambda: _difference(marks, watched())
+    side.asked, side.asked_again = lambda ask: ask, lambda has_changed: ()
+    run_tests(given, say, module, tests, side)
+
+
+def begun(given: Any, say: Say, module: types.ModuleType) -> bool:
+    """Loads what the tests and the solution use; returns whether that is there."""
+    try:
+        run_source(module, given.setup, "<setup>")
+        for name in (*given.modules, *(["pytest"] if given.pytest else [])):
+            __import__(name)  # before the solution can change it
+    except ModuleNotFoundError as error:
+        say(["unjudged", f"the tests need a module that the sandbox lacks: {error.name}"])
+    except Exception as error:
+        say(["unjudged", f"the definitions before the tests raise {line_of(error)}"])
+    else:
+        return True
+    return False
+
+
+def run_tests(given: Any, say: Say, module: types.ModuleType, tests: types.ModuleType, side: Any) -> None:
+    """Runs tests, by pytest where they are written for it, and tells the keeper how each unit ended.
+
+    Args:
+        given: the orders.
+        say: tells the keeper something and returns its reply.
+        module: that of the solution.
+        tests: the module in which the tests run, with what they use.
+        side: what depends on where the solution is: `begin` of a unit, with what forgets the answers before;
+            `failure`, how and why a unit has failed whatever its assertions found; `altered`, what was changed that
+            may not be; `is_raised`, whether the solution raised an exception; `other`, what it answered that is no
+            plain data; `asked`, given `__ask__`, returns that; `asked_again`, the units that another try changed.
+    """
+    ask, has_changed, forget = asking(given.replay)
+    true, enter, begin_assertions, fault_of = asserting(given.sure, given.reaching)
+    faults: list[str] = []
+    skips = re.search(r"skip|xfail|expectedFailure", given.source, re.IGNORECASE) is not None
+
+    def begin(unit: int) -> bool:
+        if not given.first <= unit <= given.last:
+            return False
+        side.begin(unit, forget)
+        has_changed()
+        faults.clear()
+        begin_assertions()
         say(["begin", unit])
         return True
 
     def ended(unit: int, error: BaseException | None, how: str = "", why: str = "") -> None:
         if isinstance(error, Stop):
             raise error
-        if refused:
-            how, why = "failed", looked()
-        elif skips and _is_skip(error):
+        failure = side.failure()
+        if any(failure):
+            how, why = failure
+        elif skips and error is not None and is_skip(error) and not side.is_raised(error):
             how = "passed"
         elif error is not None and not how:
-            how, why = "failed" if isinstance(error, AssertionError) else "raised", line_of(error)
+            how, why = _how(error, side.is_raised), side.other or line_of(error)
         elif not how:
-            fault = faults[0] if faults else _difference(marks, watched()) or fault_of(unit)
+            fault = faults[0] if faults else side.altered() or fault_of(unit)
             how, why = ("failed", fault) if fault else ("passed", "")
         if not say(["end", how, why, has_changed()]):
             raise Stop
 
     judge = questions(module, say, faults, "ANY" in given.source)
-    judge |= {"__begin__": begin, "__ended__": ended, "__ask__": ask, "__forget__": forget}
+    judge |= {"__begin__": begin, "__ended__": ended, "__ask__": side.asked(ask), "__forget__": forget}
     judge |= {"__true__": true, "__enter__": enter}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # texts that stand for functions are called
             code = compile(given.source, "<tests>", "exec", dont_inherit=True)
-        vars(tests).update(customary(code) | space)
+        space = vars(tests)
+        space.update({**customary(code), **space, "__near__": same})
         code = _with_judge(code, judge)
         trouble = ""
         if given.pytest:
-            trouble = _run_pytest(code, tests, given.items, range(given.first, given.last + 1), skips, begin, ended)
+            trouble = _run_pytest(code, tests, given, skips, begin, ended, side.is_raised)
         else:
-            exec(code, vars(tests))
+            exec(code, space)
+        for unit in side.asked_again(has_changed):
+            say(["changed", unit])
         say(["broken", trouble] if trouble else ["done"])
     except Stop:
-        say(["stopped", ""])
+        say(["stopped"])
     except ModuleNotFoundError as error:
-        own = _is_of_solution(error)
+        own = side.is_raised(error)
         say(["broken", line_of(error)] if own else ["unjudged", f"the sandbox lacks the module {error.name}"])
     except BaseException as error:
         say(["broken", line_of(error)])
@@ -174,38 +209,6 @@ def _with_judge(code: types.CodeType, judge: dict[str, Any]) -> types.CodeType:
         for each in code.co_consts
     ]
     return code.replace(co_consts=tuple(constants))
-
-
-def _line(descriptor: int, token: str) -> Generator[Any, list[Any], None]:
-    """Sends each message that comes and yields the answer, where one is due."""
-    write, read, loads = os.write, os.read, json.loads
-    os.set_blocking(descriptor, True)
-    make: Any = json.encoder.c_make_encoder  # type: ignore[attr-defined]
-    text = json.encoder.encode_basestring_ascii
-    encoder = make(None, _refuse, text, None, ":", ",", False, False, True)
-    replied = ("known", "object", "answers", "end")
-
-    def received(count: int) -> bytes:
-        pieces = b""
-        while len(pieces) < count:
-            piece = read(descriptor, count - len(pieces))
-            if not piece:
-                os._exit(0)
-            pieces += piece
-        return pieces
-
-    reply = None
-    while True:
-        message = yield reply
-        body = "".join(encoder([token, *message], 0)).encode("ascii")
-        data = len(body).to_bytes(_HEAD, "big") + body
-        while data:
-            data = data[write(descriptor, data) :]
-        reply = loads(received(int.from_bytes(received(_HEAD), "big"))) if message[0] in replied else None
-
-
-def _refuse(value: Any) -> Any:
-    raise TypeError(type(value).__name__)
 
 
 def _taken(modules: Sequence[str]) -> dict[str, Any]:
@@ -266,14 +269,12 @@ def _is_of_solution(error: BaseException) -> bool:
     return False
 
 
-def _is_skip(error: BaseException | None) -> bool:
-    """Returns whether the tests skip the rest; a skip raised by the solution does not count."""
-    return is_skip(error) and error is not None and not _is_of_solution(error)
+def _how(error: BaseException | None, is_raised: Callable[[BaseException], bool]) -> str:
+    """Returns whether a unit failed or the solution raised what it ended with."""
+    return "failed" if error is None or isinstance(error, AssertionError) or not is_raised(error) else "raised"
 
 
-def _run_pytest(
-    code: Any, tests: Any, items: dict[str, int], wanted: range, skips: bool, begin: Any, ended: Any
-) -> str:
+def _run_pytest(code: Any, tests: Any, given: Any, skips: bool, begin: Any, ended: Any, is_raised: Any) -> str:
     """Runs a test module, which may skip tests or not, by pytest; returns why it could not be collected, or ""."""
     import pytest
 
@@ -321,25 +322,25 @@ def _run_pytest(
         report = yield
         skipped = report.skipped or hasattr(report, "wasxfail")
         if skipped and call.excinfo is not None:
-            by_solution = _is_of_solution(call.excinfo.value)
+            by_solution = is_raised(call.excinfo.value)
             outcome["fault"] = (
                 ("passed", "skipped") if skips and not by_solution else ("raised", "the solution skips it")
             )
         elif report.failed and "fault" not in outcome:
             error = call.excinfo.value if call.excinfo is not None else None
-            how = "failed" if isinstance(error, AssertionError) or error is None else "raised"
-            outcome["fault"] = (how, line_of(error) if error is not None else str(report.longrepr)[:300])
+            why = line_of(error) if error is not None else str(report.longrepr)[:300]
+            outcome["fault"] = (_how(error, is_raised), why)
         return report
 
     def unit_of(item: Any) -> int:
         name = getattr(item, "originalname", None) or item.name
         owner = f"{item.cls.__name__}.{name}" if getattr(item, "cls", None) else name
-        known = (items.get(each) for each in (getattr(item.obj, "__qualname__", ""), owner, name))
+        known = (given.items.get(each) for each in (getattr(item.obj, "__qualname__", ""), owner, name))
         return next((unit for unit in known if unit is not None), 0)
 
     @hook
     def pytest_collection_modifyitems(items: list[Any]) -> None:
-        items[:] = [item for item in items if unit_of(item) in wanted]
+        items[:] = [item for item in items if given.first <= unit_of(item) <= given.last]
 
     @hook
     @pytest.hookimpl(wrapper=True)

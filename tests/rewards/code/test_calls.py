@@ -187,8 +187,3 @@ def test_what_passes_by_what_the_tests_do_not_ask_is_wrong(
     result = judged(program, tests=tests)
     assert (result.passed, result.assurance) == (0, "split")
     assert reason in result.line()
-
-
-def test_answers_that_are_to_change_may(passes: Callable[..., None]) -> None:
-    passes("import random\ndef f(n): return random.sample(range(10**6), n)", "assert f(9) != f(9) and len(f(9)) == 9")
-    passes("xs = []\ndef f(n):\n    xs.append(n)\n    return list(xs)", "assert f(1) == [1]\nassert f(1) == [1, 1]")

@@ -102,29 +102,11 @@ if __name__ == "__main__":
     assert (result.passed, result.count) == (2, 3), result.line()
 
 
-def test_names_are_compared_as_python_reads_them(passes: Callable[..., None]) -> None:
-    sign, letter = "\u00b5", "\u03bc"  # the micro sign and the Greek letter, which are one name
-    passes(f"def {letter}(x): return x", f"assert {sign}(1) == 1", entry_point=sign)
-    two = f"```python\ndef {sign}(x): return x\n```\n```python\nprint('a word more')\n```"
-    passes(two, f"assert {letter}(1) == 1", entry_point=letter)
-
-
-def test_names_that_contest_sites_import_need_no_import(passes: Callable[..., None]) -> None:
-    passes(
-        "def pairs(items: List[int]) -> Dict[int, int]:\n    return dict(Counter(items))",
-        "assert pairs([1, 1]) == {1: 2}",
-    )
-
-
 def test_a_function_that_the_library_has_too_must_still_be_written(judged: Callable[..., CodeResult]) -> None:
     tests = ["assert gcd(4, 6) == 2", "assert factorial(3) == 6"]
     assert judged("pass", tests=tests).passed == 0
     right = "from math import factorial\ndef gcd(a, b):\n    return gcd(b, a % b) if b else a"
     assert judged(right, tests=tests).passed == 2
-
-
-def test_functions_named_like_built_ins_can_be_asked_for(passes: Callable[..., None]) -> None:
-    passes("def sum(a, b):\n    return a - b", "assert sum(3, 1) == 2", "assert sum(5, 5) == 0")
 
 
 def test_calls_with_expected_results(judged: Callable[..., CodeResult]) -> None:
@@ -253,15 +235,3 @@ def test_trouble_of_the_sandbox_is_no_result(
 ) -> None:
     with pytest.raises(TransientError, match="no room"):
         judged("def f(x): return x", pool=Broken(outcome), **row)
-
-
-def test_what_the_solution_prints_is_the_tests_to_see(passes: Callable[..., None]) -> None:
-    program = "def hello():\n    print('hi ' * 10)\n    return 1"
-    passes(
-        program,
-        (
-            "import io, contextlib\nout = io.StringIO()\nwith contextlib.redirect_stdout(out):\n"
-            "    hello()\nassert out.getvalue() == 'hi ' * 10 + '\\n'"
-        ),
-    )
-    passes("import sys\ndef loud():\n    print('x' * 5_000_000)\n    return 1", "assert loud() == 1")

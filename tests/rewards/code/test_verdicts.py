@@ -16,9 +16,19 @@ from grpo.rewards.code.task import Columns, task_of
 
 pytestmark = pytest.mark.slow
 
-_LINES = Path(__file__).with_name("verdicts.jsonl").read_text(encoding="ascii").splitlines()
-CASES = {case["name"]: case for case in map(json.loads, _LINES)}
-NAMES = [pytest.param(name, marks=pytest.mark.core) if at % 4 == 0 else name for at, name in enumerate(CASES)]
+
+def _cases(file: str) -> dict[str, dict[str, Any]]:
+    lines = Path(__file__).with_name(file).read_text(encoding="ascii").splitlines()
+    return {case["name"]: {"verdict": "accepted", **case} for case in map(json.loads, lines)}
+
+
+HONEST = _cases("honest.jsonl")
+"""Right programs in the ways that models write them."""
+CASES = HONEST | _cases("verdicts.jsonl")
+NAMES = [
+    pytest.param(name, marks=pytest.mark.core) if at % 4 == 0 or name in HONEST else name
+    for at, name in enumerate(CASES)
+]
 
 
 async def _verdict(case: dict[str, Any]) -> tuple[str, str]:
