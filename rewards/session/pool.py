@@ -20,7 +20,7 @@ from grpo.plugins.session import DIRECTORY, HOME, Exit, Session, SessionJob
 from grpo.rewards.sandbox import cgroup
 from grpo.rewards.sandbox.bundle import memory_file
 from grpo.rewards.session.files import absolute, packed
-from grpo.rewards.session.proxy import Proxy
+from grpo.rewards.session.proxy import Port, Proxy
 from grpo.rewards.session.streams import Collector
 from grpo.rewards.session.wire import receive, send
 
@@ -96,9 +96,11 @@ class LocalPool:
             ) from error
         ours.settimeout(None)
         _sockets.add(ours)
-        session = LocalSession(self, job, ours, group)
-        for listener, address in zip(listeners, job.reach.values(), strict=True):
+        ports = [
             self.proxy.serve(socket.socket(fileno=listener), address)
+            for listener, address in zip(listeners, job.reach.values(), strict=True)
+        ]
+        session = LocalSession(self, job, ours, group, ports)
         with self._lock:
             self._sessions.add(session)
         return session
@@ -147,8 +149,16 @@ class LocalSession:
     directory = DIRECTORY
     home = HOME
 
-    def __init__(self, pool: LocalPool, job: SessionJob, control: socket.socket, group: cgroup.Group | None) -> None:
+    def __init__(
+        self,
+        pool: LocalPool,
+        job: SessionJob,
+        control: socket.socket,
+        group: cgroup.Group | None,
+        ports: Sequence[Port],
+    ) -> None:
         self._pool, self._job, self._control, self._group = pool, job, control, group
+        self._ports = [*ports]
         self._lock = threading.Lock()
         self._snapshots: dict[str, int] = {}
         self._closed = False
@@ -227,6 +237,8 @@ class LocalSession:
         """Returns the content of a file. Raises SessionError, SessionLost."""
         answer, [file] = self._ask({"do": "open", "path": self._path(path), "write": False}, about=path)
         with open(file, "rb") as content:
+            if answer["opened"] > self._job.limits.disk_bytes:  # it has holes
+                raise SessionError(f"{path!r} has {answer['opened']:,} bytes, more than the session's files may have.")
             return content.read(answer["opened"])
 
     def write(self, path: str, content: bytes, *, mode: int = 0o644) -> None:
@@ -256,7 +268,10 @@ class LocalSession:
 
     def port(self, number: int) -> str:
         """Returns an address of this machine that reaches a port of the session."""
-        return self._pool.proxy.offer(lambda: self.connected(number))
+        port, address = self._pool.proxy.offer(lambda: self.connected(number))
+        with self._lock:
+            self._ports.append(port)
+        return address
 
     def connected(self, number: int) -> socket.socket:
         """Returns a socket that is connected to a port of the session. Raises SessionError, SessionLost."""
@@ -302,6 +317,8 @@ class LocalSession:
             self._snapshots.clear()
         with contextlib.suppress(SessionLost, SessionError):
             self.stop()
+        for port in self._ports:
+            port.close()
         self._control.close()
         if self._group:
             self._group.remove()
@@ -477,6 +494,7 @@ def _plan(job: SessionJob, group: cgroup.Group | None) -> dict[str, Any]:
         "network": job.network,
         "reach": [*job.reach],
         "shared": [*job.shared],
+        "hidden": [*job.hidden],
         "directory": DIRECTORY,
         "home": HOME,
         "disk": job.limits.disk_bytes,

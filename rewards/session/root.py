@@ -11,7 +11,7 @@ import fcntl
 import os
 import socket
 import struct
-from typing import Any
+from typing import Any, NamedTuple
 
 from grpo.plugins import kernel
 
@@ -32,8 +32,23 @@ _LINKS = {"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/se
 _NETWORK = ("resolv.conf", "hosts", "gai.conf")
 
 
-Shown = tuple[list[tuple[int, str]], list[tuple[str, str]]]
-"""What of the machine a session sees: (descriptor of a detached mount, path), and (what a link points to, path)."""
+Trees = list[tuple[int, str]]
+
+
+class Shown(NamedTuple):
+    """What of the machine a session sees.
+
+    Attributes:
+        trees: (descriptor of a detached mount, path).
+        links: (what a link points to, path).
+        covered: paths at which nothing is seen, for all that the trees hold there.
+        again: like `trees`, of what is seen at those paths nevertheless.
+    """
+
+    trees: Trees
+    links: list[tuple[str, str]]
+    covered: list[str]
+    again: Trees
 
 
 def shown(plan: dict[str, Any]) -> Shown:
@@ -48,7 +63,9 @@ def shown(plan: dict[str, Any]) -> Shown:
     trees = [(kernel.read_only_copy(path, recursive=True), path) for path in paths if not os.path.islink(path)]
     trees += [(kernel.read_only_copy(path, recursive=True), path) for path in _outermost(plan["shared"])]
     trees += [(kernel.device_copy(f"/dev/{name}"), f"/dev/{name}") for name in _DEVICES]
-    return trees, links
+    covered = _places(plan["hidden"], [*plan["shared"], *_SYSTEM])
+    within = [path for path in map(os.path.normpath, plan["shared"]) if any(_below(path, each) for each in covered)]
+    return Shown(trees, links, covered, [(kernel.read_only_copy(path, recursive=True), path) for path in within])
 
 
 def build(plan: dict[str, Any], shown: Shown) -> int:
@@ -60,7 +77,7 @@ def build(plan: dict[str, Any], shown: Shown) -> int:
     Raises:
         OSError: the machine does not allow it.
     """
-    trees, links = shown
+    trees, links, covered, again = shown
     flags = kernel.MS_NOSUID | kernel.MS_NODEV
     limits = f"size={plan['disk']},nr_inodes={max(4096, plan['disk'] // 4096)},mode=0755"
     kernel.mount("tmpfs", PLACE, "tmpfs", flags, limits)
@@ -74,6 +91,11 @@ def build(plan: dict[str, Any], shown: Shown) -> int:
     for points_to, path in links:
         os.makedirs(os.path.dirname(PLACE + path), exist_ok=True)
         os.symlink(points_to, PLACE + path)
+    for path in covered:
+        _cover(PLACE + path)
+    for tree, path in again:
+        _make_place(PLACE + path, os.path.isdir(f"/proc/self/fd/{tree}"))
+        kernel.attach(tree, PLACE + path)
     for name, points_to in _LINKS.items():
         os.symlink(points_to, f"{PLACE}/dev/{name}")
     kernel.mount("proc", f"{PLACE}/proc", "proc", flags | kernel.MS_NOEXEC)
@@ -109,6 +131,29 @@ def _outermost(shared: list[str]) -> list[str]:
     paths = {place for path in shared for place in (os.path.normpath(path), os.path.realpath(path))}
     own = {path for path in paths if path not in _SYSTEM}
     return sorted(path for path in own if not any(path.startswith(f"{other}/") for other in (*own, *_SYSTEM)))
+
+
+def _places(hidden: list[str], visible: list[str]) -> list[str]:
+    """Returns where in a session something is seen that is to be hidden: below each path that leads to it."""
+    places: dict[str, None] = {}
+    for real in map(os.path.realpath, hidden):
+        for path in visible:
+            target = os.path.realpath(path)
+            if _below(real, target) and real != target:
+                places |= dict.fromkeys([real, os.path.normpath(path) + real.removeprefix(target)])
+    return sorted(places, key=len)
+
+
+def _below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")
+
+
+def _cover(path: str) -> None:
+    """Puts nothing in the place of a file or folder, if it is there."""
+    if os.path.isdir(path):
+        kernel.mount("tmpfs", path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=64k,mode=0755")
+    elif os.path.exists(path):
+        kernel.attach(kernel.device_copy(f"{PLACE}/dev/null"), path)
 
 
 def _make_place(path: str, folder: bool) -> None:

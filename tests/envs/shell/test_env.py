@@ -118,6 +118,12 @@ def test_links_of_the_working_directory_are_carried_if_they_stay_in_it(
     assert graded(tmp_path, commands, grader="echo 42 > /tests/gold.txt\ncmp sum.txt /tests/gold.txt")[0] == reward
 
 
+def test_a_grader_is_in_no_file_that_a_program_which_it_runs_could_change(tmp_path: Path) -> None:
+    change = "for file in $(find /tests -type f); do echo 'exit 0' > $file; done"
+    grader = f"sh main.sh\n{'# a long grader' * 2000}\n{GRADER}"
+    assert graded(tmp_path, f'echo "{change}" > main.sh', grader=grader)[0] == 0.0
+
+
 def test_limits_end_a_command_and_the_policy_is_told(tmp_path: Path) -> None:
     commands = ("sleep 60", "seq 100000", "python3 -c 'x = bytearray(2**30)' 2>/dev/null; echo $?")
     _, _, printed = graded(tmp_path, *commands, options=":seconds=1,shown=100,memory=128")
