@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from grpo.core.check.gold.validate import validate
+from grpo.core.check.reward import check_env
 from grpo.plugins.errors import DatasetError, OptionError, PluginNotFound
 from grpo.plugins.host import Host
 from grpo.plugins.session_pools import close_sessions
@@ -185,3 +186,13 @@ def test_gold_solutions_are_played_and_accepted(tmp_path: Path) -> None:
     weak = {row.index: row.cheats for row in found.weak}
     assert "an agent that leaves empty files is paid 1" in weak[3]
     assert weak.keys() == {1, 3}  # the second one does not pay its own solution
+
+
+def test_rows_that_cannot_be_read_are_one_finding_of_a_check(tmp_path: Path) -> None:
+    file = tmp_path / "one.jsonl"
+    file.write_text(json.dumps(TASK))
+    report = check_env(f"shell:{file}")
+    assert [finding.message.partition(" (at ")[0] for finding in report.findings] == [
+        f"it raised DatasetError: {file}: the only row is held out for testing, so none is left to train on. Add rows, "
+        "or give a folder with train.jsonl and test.jsonl."
+    ]
