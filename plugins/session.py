@@ -54,6 +54,8 @@ class SessionJob:
         network: whether programs reach the network of the host; otherwise they reach themselves and `reach`.
         reach: a port of the session's 127.0.0.1 to the address outside, "HOST:PORT", that answers there.
         shared: files and folders of this machine that programs may read, at their own paths.
+        hidden: files and folders of this machine that programs must not see, though they lie in what is shared or among
+            the system's: tasks with their graders and solutions.
         environment: variables of every command, beside PATH, HOME, LANG and TMPDIR.
         limits: what programs may use.
     """
@@ -63,6 +65,7 @@ class SessionJob:
     network: bool = False
     reach: Mapping[int, str] = field(default_factory=dict)
     shared: Sequence[str] = ()
+    hidden: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     limits: SessionLimits = field(default_factory=SessionLimits)
 
@@ -164,7 +167,8 @@ class Session(Protocol):
         """Returns the content of a file; a relative path is below the working directory.
 
         Raises:
-            SessionError: it is no plain file, or cannot be read with the rights of the session's programs.
+            SessionError: it is no plain file, it is larger than all files of the session may be, or it cannot be read
+                with the rights of the session's programs.
         """
 
     def write(self, path: str, content: bytes, *, mode: int = 0o644) -> None:

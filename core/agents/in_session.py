@@ -26,6 +26,7 @@ from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 import grpo
+from grpo.core.agents.changed import ChangedFiles
 from grpo.core.agents.launcher import packed_agent
 from grpo.core.agents.program import Access, AgentExit, AgentTask, task_of
 from grpo.core.agents.runner import doors
@@ -140,6 +141,7 @@ class _Program:
         for path, text in {**task.files, **command.files}.items():
             place = path if path.startswith("~/") else posixpath.join(directory, path)
             session.write(place, text.encode("utf-8", "surrogatepass"))
+        changed = ChangedFiles(session, directory)
         variables = {"PATH": search_path(), **doors(self._access), **spec.environment, **command.environment}
         try:
             process = session.start([*command.argv], env=variables, directory=directory)
@@ -156,7 +158,8 @@ class _Program:
             code = process.wait()
             session.stop()  # else what it left in the background would keep its streams open
             stdout, stderr = (tail.text() for tail in tails)
-            return AgentExit(code, False, 0.0, stdout=stdout, stderr=stderr)
+            files, omitted = changed.read()
+            return AgentExit(code, False, 0.0, stdout=stdout, stderr=stderr, files=files, files_omitted=omitted)
         finally:
             self._process = None
             process.close()

@@ -21,6 +21,7 @@ from grpo.core.scoring.outcome import explain
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins._host.problems import one_line
 from grpo.plugins._spec.binding import BoundEnv
+from grpo.plugins.errors import DatasetError
 from grpo.plugins.host import Host
 from grpo.plugins.types import Completion
 
@@ -63,6 +64,7 @@ class EnvRelations:
         self._instances = instances
         self._rows: list[Mapping[str, Any]] | None = None
         self._findings: list[EnvFinding] = []
+        self._raised: set[str] = set()
         self._checks: dict[str, Callable[[str], None]] = {
             "gymnasium's checker": self._gymnasium,
             "rows": self._read_rows,
@@ -83,7 +85,10 @@ class EnvRelations:
         try:
             self._checks[relation](relation)
         except BaseException as error:  # also an environment that exits; this is no thread that Ctrl-C reaches
-            self._add("error", relation, f"it raised {one_line(error)}")
+            raised = f"it raised {one_line(error)}"
+            if not isinstance(error, DatasetError) or raised not in self._raised:  # rows that nobody can read
+                self._add("error", relation, raised)
+            self._raised.add(raised)
         return self._findings
 
     def _add(self, severity: Severity, relation: str, message: str, example: str | None = None) -> None:

@@ -204,6 +204,10 @@ def _completion(rollout: Rollout, agents: dict[str, str]) -> Iterator[Part]:
         yield from _turns(rollout)
     else:
         yield quoted(rollout.completion)
+    graded = [rollout.info.get(name) for name in ("reason", "graded")]
+    if texts := [text for text in graded if isinstance(text, str) and text.strip()]:
+        yield LINE, Text("the grader:", style="dim")
+        yield quoted("\n".join(texts))
     width = max((len(name) for name in rollout.outcomes), default=0)
     for name, outcome in rollout.outcomes.items():
         yield DETAIL, _outcome(one_line(name).ljust(width), outcome)

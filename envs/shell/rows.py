@@ -8,6 +8,7 @@ from grpo.envs.shell.task import REWARD, Script, SessionTask
 from grpo.plugins.errors import DatasetError
 
 _COLUMNS = "instruction, grader, and where there are some files, solution and name"
+_LONGEST = 100_000  # of an argument of a program
 _KINDS = {"instruction": str, "grader": str, "solution": str, "name": str, "files": Mapping}
 
 
@@ -25,6 +26,10 @@ def read_task_row(row: object, where: str, seconds: float) -> SessionTask:
         raise DatasetError(f"{where}: a row is an object with the columns {_COLUMNS}, not a {type(row).__name__}.")
     for column, kind in _KINDS.items():
         value = row.get(column)
+        if column == "grader" and isinstance(value, str) and (len(value.encode()) > _LONGEST or "\0" in value):
+            raise DatasetError(
+                f"{where}: the column 'grader' has NUL or more than {_LONGEST:,} bytes. Put what it needs into files."
+            )
         if value is None and column not in ("instruction", "grader"):
             continue
         if not isinstance(value, kind) or (column in ("instruction", "grader") and not value.strip()):
@@ -35,10 +40,11 @@ def read_task_row(row: object, where: str, seconds: float) -> SessionTask:
         if not path or not isinstance(text, str):
             raise DatasetError(f"{where}: the column 'files', {path!r}: the content of a file must be text.")
     solution = row.get("solution")
+    grader = ("sh", "-c", row["grader"], "grader")  # in no file, which programs that it runs could change
     return SessionTask(
         name=row.get("name") or where,
         instruction=row["instruction"],
-        grader=_script("/tests/grade.sh", row["grader"], seconds),
+        grader=Script(grader, seconds=seconds),
         solution=_script("/solution/solve.sh", solution, seconds) if solution else None,
         files={path: (text.encode("utf-8", "surrogatepass"), 0o644) for path, text in files.items()},
         writes=REWARD in row["grader"],

@@ -82,7 +82,7 @@ def shell(
 
     def task_of(row: Mapping[str, Any]) -> SessionTask:
         task = read_task_row(row, "the row given to reset", grade_seconds)
-        return replace(task, image=image, network=network, limits=limits)
+        return replace(task, image=image, network=network, limits=limits, hidden=(_whole(member),))
 
     read_rows = partial(shell_rows, member, "train")
     return SessionEnv(task_of, read_rows, _machines(session), system=system, seconds=seconds, shown=shown)
@@ -146,7 +146,8 @@ def harbor(
     _refuse_unusable(seconds=seconds, shown=shown)
 
     def task_of(row: Mapping[str, Any]) -> SessionTask:
-        return read_harbor_task(Path(row["folder"]), session, grading, builds=_builds(session))
+        task = read_harbor_task(Path(row["folder"]), session, grading, builds=_builds(session))
+        return replace(task, hidden=(_whole(member),))
 
     read_rows = partial(harbor_rows, member, "train")
     return SessionEnv(task_of, read_rows, _machines(session), system=system, seconds=seconds, shown=shown)
@@ -215,6 +216,10 @@ def _of_member(
     return replace(
         spec, name=name, factory=factory, dataset=dataset, longest_call=partial(longest, member), resolve=None
     )
+
+
+def _whole(member: str) -> str:
+    return str(Path(member).expanduser().absolute())
 
 
 def _refuse_unusable(**values: float) -> None:

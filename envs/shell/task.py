@@ -37,12 +37,17 @@ _CLEAN = {
     "GIT_CONFIG_GLOBAL": "/dev/null",
     "HOME": GRADER_HOME,
 }
+_EMPTIED = f"""\
+for folder in /tests /solution /logs {GRADER_HOME}; do
+  rm -rf "$folder" || {{ chmod -R u+rwx "$folder"; rm -rf "$folder"; }}
+  [ ! -e "$folder" ] || [ -z "$(ls -A "$folder")" ] || exit 1
+done 2> /dev/null"""
 _UNLINKED = """\
-for folder in "$@"; do
-  find "$folder" -xdev -type l -exec sh -c 'for link do
-    case "$(readlink -m "$link")" in /tests|/tests/*|/logs|/logs/*|/solution|/solution/*) rm -f "$link" ;; esac
-  done' sh {} + 2> /dev/null
-done"""
+find / /dev/shm -xdev -type l -exec sh -c 'for link do
+  [ -e "$link" ] || rm -f "$link" || { chmod u+wx "${link%/*}" && rm -f "$link"; }
+done' sh {} + 2> /dev/null
+true"""
+"""Removes links that lead nowhere while the grader's folders are not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,7 @@ class SessionTask:
         image: what the machine begins with, for sessions that have images.
         limits: of the machine.
         network: whether the policy reaches the network.
+        hidden: files and folders of this machine with tasks, which no program sees.
         in_place: the grader judges the machine in which the task was solved.
         writes: the grader writes a number to the file `REWARD`, which counts in the place of its exit status. Programs
             of the policy that it runs can write there, too.
@@ -94,6 +100,7 @@ class SessionTask:
     image: str = ""
     limits: SessionLimits = field(default_factory=SessionLimits)
     network: bool = False
+    hidden: Sequence[str] = ()
     in_place: bool = False
     writes: bool = False
 
@@ -120,7 +127,14 @@ def open_machine(pool: SessionPool, task: SessionTask, **fields: Any) -> Session
         DatasetError: a command fails, or the files cannot be written; names the task.
         SessionLost: the machine is gone.
     """
-    job = SessionJob(task.image, network=task.network, environment=task.environment, limits=task.limits, **fields)
+    job = SessionJob(
+        task.image,
+        network=task.network,
+        hidden=task.hidden,
+        environment=task.environment,
+        limits=task.limits,
+        **fields,
+    )
     try:
         machine = pool.open(job)
         try:
@@ -262,11 +276,13 @@ def _stays(name: str, target: str) -> bool:
 
 
 def _graded(task: SessionTask, machine: Session) -> Grade:
-    machine.run(["rm", "-rf", "/tests", "/solution", "/logs", GRADER_HOME])
-    machine.run(["mkdir", "-p", posixpath.dirname(REWARD), "/tests", GRADER_HOME])
+    steps = [["sh", "-c", _EMPTIED], ["mkdir", "-p", posixpath.dirname(REWARD), "/tests", GRADER_HOME]]
     if task.in_place:
-        folders = (task.directory or machine.directory, machine.home, "/tmp")
-        machine.run(["sh", "-c", _UNLINKED, "sh", *folders], timeout=_SECONDS)
+        steps.insert(1, ["sh", "-c", _UNLINKED])
+    for argv in steps:
+        done = machine.run(argv, timeout=_SECONDS)
+        if done.code != 0:
+            return Grade(0.0, f"the machine cannot be made ready for the grader: {_ended(done)}", tail_of(done, 300))
     try:
         done = run(machine, task, _clean(task.grader))
     except SessionError as error:

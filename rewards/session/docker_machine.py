@@ -22,7 +22,7 @@ from grpo.plugins.session import DIRECTORY, HOME, SessionJob
 from grpo.rewards.sandbox.container import OWNER, owner
 from grpo.rewards.sandbox.inside.seccomp import session_profile
 from grpo.rewards.session.files import packed
-from grpo.rewards.session.root import outermost, system_paths
+from grpo.rewards.session.root import below, hidden_places, outermost, system_paths
 
 LABEL = "org.grpo.session"
 BUILT = "org.grpo.session.built"
@@ -57,10 +57,12 @@ class Beginning:
 
 def settings_of(job: SessionJob, beginning: Beginning, *, quota: bool) -> dict[str, Any]:
     """Returns the arguments with which the SDK creates the container of a session."""
-    from docker.types import Ulimit
+    from docker.types import Mount, Ulimit
 
     limits = job.limits
-    shown = system_paths()[0] if beginning.machine else []
+    visible = [*(system_paths()[0] if beginning.machine else []), *outermost(job.shared)]
+    covered = hidden_places(job.hidden, visible)
+    visible += [path for path in map(os.path.normpath, job.shared) if any(below(path, each) for each in covered)]
     return {
         **hardened(),
         "image": beginning.image,
@@ -75,7 +77,9 @@ def settings_of(job: SessionJob, beginning: Beginning, *, quota: bool) -> dict[s
             Ulimit(name="fsize", soft=limits.disk_bytes, hard=limits.disk_bytes),
             Ulimit(name="core", soft=0, hard=0),
         ],
-        "volumes": {path: {"bind": path, "mode": "ro"} for path in (*shown, *outermost(job.shared))},
+        "volumes": {path: {"bind": path, "mode": "ro"} for path in visible},
+        "tmpfs": {path: "size=64k,mode=0755" for path in covered if os.path.isdir(path)},
+        "mounts": [Mount(path, os.devnull, type="bind", read_only=True) for path in covered if os.path.isfile(path)],
     }
 
 

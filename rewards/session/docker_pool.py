@@ -27,7 +27,7 @@ from grpo.rewards.session.docker_machine import (
 )
 from grpo.rewards.session.docker_ports import Ports, remove_folder
 from grpo.rewards.session.files import absolute, refuse_missing
-from grpo.rewards.session.proxy import Close, Proxy
+from grpo.rewards.session.proxy import Port, Proxy
 
 _EXPIRED = "the time of the session is up"
 _ENDING = 5.0  # seconds for the end of a process group, and of its streams
@@ -237,7 +237,7 @@ class DockerSession:
         self._lock = threading.Lock()  # held while the container is stopped and started
         self._snapshots: dict[str, str] = {}
         self._ports: Ports | None = None
-        self._offers: list[Close] = []
+        self._offers: list[Port] = []
         self._closed = self._expired = False
         self._ended_for_memory = 0
         self._deadline = time.monotonic() + job.limits.seconds
@@ -309,8 +309,8 @@ class DockerSession:
         """Returns an address of this machine that reaches a port of the session. Raises SessionLost."""
         self._refuse_closed()
         ports = self.make_ports()
-        address, close = self._pool.proxy.offer(lambda: ports.connected(number))
-        self._offers.append(close)
+        port, address = self._pool.proxy.offer(lambda: ports.connected(number))
+        self._offers.append(port)
         return address
 
     def make_ports(self) -> Ports:
@@ -360,8 +360,8 @@ class DockerSession:
             if self._closed:
                 return
             self._closed = True
-        for close in self._offers:
-            close()
+        for port in self._offers:
+            port.close()
         if self._ports:
             self._ports.close()
         remove(self._container)

@@ -21,7 +21,7 @@ from grpo.plugins.errors import SessionLost
 from grpo.rewards.sandbox.container import remove
 from grpo.rewards.session import relay
 from grpo.rewards.session.docker_machine import hardened, machine_image
-from grpo.rewards.session.proxy import Close, Proxy
+from grpo.rewards.session.proxy import Port, Proxy
 from grpo.rewards.session.root import outermost, system_paths
 
 FOLDER = "org.grpo.session.ports"
@@ -49,7 +49,7 @@ class Ports:
     def __init__(self, client: Any, session: str, reach: Mapping[int, str], proxy: Proxy) -> None:
         import docker
 
-        self._closers: list[Close] = []
+        self._served: list[Port] = []
         self._folder = tempfile.mkdtemp(prefix=PLACE.rpartition("/")[2], dir=PLACE.rpartition("/")[0])
         self._container: Any = None
         try:
@@ -57,7 +57,7 @@ class Ports:
                 listener = socket.socket(socket.AF_UNIX)
                 listener.bind(f"{self._folder}/{port}")
                 listener.listen(128)
-                self._closers.append(proxy.serve(listener, address))
+                self._served.append(proxy.serve(listener, address))
             settings = hardened()
             settings["labels"] |= {FOLDER: self._folder}
             shown = (*system_paths()[0], *outermost([sys.base_prefix, relay.__file__]))
@@ -108,8 +108,8 @@ class Ports:
         """Removes the relay and its sockets."""
         if self._container is not None:
             remove(self._container)
-        for close in self._closers:
-            close()
+        for port in self._served:
+            port.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _wait(self) -> None:

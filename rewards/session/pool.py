@@ -21,7 +21,7 @@ from grpo.rewards.sandbox import cgroup
 from grpo.rewards.sandbox.bundle import memory_file
 from grpo.rewards.session.command import environment_of, unfit
 from grpo.rewards.session.files import absolute, packed, refuse_missing
-from grpo.rewards.session.proxy import Close, Proxy
+from grpo.rewards.session.proxy import Port, Proxy
 from grpo.rewards.session.streams import Collector
 from grpo.rewards.session.wire import receive, send
 
@@ -160,7 +160,7 @@ class LocalSession:
         self._pool, self._job, self._control, self._group = pool, job, control, group
         self._lock = threading.Lock()
         self._snapshots: dict[str, int] = {}
-        self.ports: list[Close] = []  # what ends the way to each address outside, and to each port inside
+        self.ports: list[Port] = []  # the way to each address outside, and to each port inside
         self._closed = False
 
     def run(
@@ -237,6 +237,8 @@ class LocalSession:
         """Returns the content of a file. Raises SessionError, SessionLost."""
         answer, [file] = self._ask({"do": "open", "path": self._path(path), "write": False}, about=path)
         with open(file, "rb") as content:
+            if answer["opened"] > self._job.limits.disk_bytes:  # it has holes
+                raise SessionError(f"{path!r} has {answer['opened']:,} bytes, more than the session's files may have.")
             return content.read(answer["opened"])
 
     def write(self, path: str, content: bytes, *, mode: int = 0o644) -> None:
@@ -266,8 +268,9 @@ class LocalSession:
 
     def port(self, number: int) -> str:
         """Returns an address of this machine that reaches a port of the session."""
-        address, close = self._pool.proxy.offer(lambda: self.connected(number))
-        self.ports.append(close)
+        port, address = self._pool.proxy.offer(lambda: self.connected(number))
+        with self._lock:
+            self.ports.append(port)
         return address
 
     def connected(self, number: int) -> socket.socket:
@@ -314,9 +317,9 @@ class LocalSession:
             self._snapshots.clear()
         with contextlib.suppress(SessionLost, SessionError):
             self.stop()
+        for port in self.ports:
+            port.close()
         self._control.close()
-        for close in self.ports:
-            close()
         if self._group:
             self._group.remove()
 
@@ -479,6 +482,7 @@ def _plan(job: SessionJob, group: cgroup.Group | None) -> dict[str, Any]:
         "network": job.network,
         "reach": [*job.reach],
         "shared": [*job.shared],
+        "hidden": [*job.hidden],
         "directory": DIRECTORY,
         "home": HOME,
         "disk": job.limits.disk_bytes,

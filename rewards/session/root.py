@@ -12,7 +12,7 @@ import os
 import socket
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from grpo.plugins import kernel
 
@@ -33,8 +33,23 @@ _LINKS = {"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/se
 _NETWORK = ("resolv.conf", "hosts", "gai.conf")
 
 
-Shown = tuple[list[tuple[int, str]], list[tuple[str, str]]]
-"""What of the machine a session sees: (descriptor of a detached mount, path), and (what a link points to, path)."""
+Trees = list[tuple[int, str]]
+
+
+class Shown(NamedTuple):
+    """What of the machine a session sees.
+
+    Attributes:
+        trees: (descriptor of a detached mount, path).
+        links: (what a link points to, path).
+        covered: paths at which nothing is seen, for all that the trees hold there.
+        again: like `trees`, of what is seen at those paths nevertheless.
+    """
+
+    trees: Trees
+    links: list[tuple[str, str]]
+    covered: list[str]
+    again: Trees
 
 
 def shown(plan: dict[str, Any]) -> Shown:
@@ -47,7 +62,9 @@ def shown(plan: dict[str, Any]) -> Shown:
     trees = [(kernel.read_only_copy(path, recursive=True), path) for path in paths]
     trees += [(kernel.read_only_copy(path, recursive=True), path) for path in outermost(plan["shared"])]
     trees += [(kernel.device_copy(f"/dev/{name}"), f"/dev/{name}") for name in _DEVICES]
-    return trees, links
+    covered = hidden_places(plan["hidden"], [*plan["shared"], *SYSTEM])
+    within = [path for path in map(os.path.normpath, plan["shared"]) if any(below(path, each) for each in covered)]
+    return Shown(trees, links, covered, [(kernel.read_only_copy(path, recursive=True), path) for path in within])
 
 
 def system_paths(more: Sequence[str] = ()) -> tuple[list[str], list[tuple[str, str]]]:
@@ -67,7 +84,7 @@ def build(plan: dict[str, Any], shown: Shown) -> int:
     Raises:
         OSError: the machine does not allow it.
     """
-    trees, links = shown
+    trees, links, covered, again = shown
     flags = kernel.MS_NOSUID | kernel.MS_NODEV
     limits = f"size={plan['disk']},nr_inodes={max(4096, plan['disk'] // 4096)},mode=0755"
     kernel.mount("tmpfs", PLACE, "tmpfs", flags, limits)
@@ -81,6 +98,11 @@ def build(plan: dict[str, Any], shown: Shown) -> int:
     for points_to, path in links:
         os.makedirs(os.path.dirname(PLACE + path), exist_ok=True)
         os.symlink(points_to, PLACE + path)
+    for path in covered:
+        _cover(PLACE + path)
+    for tree, path in again:
+        _make_place(PLACE + path, os.path.isdir(f"/proc/self/fd/{tree}"))
+        kernel.attach(tree, PLACE + path)
     for name, points_to in _LINKS.items():
         os.symlink(points_to, f"{PLACE}/dev/{name}")
     kernel.mount("proc", f"{PLACE}/proc", "proc", flags | kernel.MS_NOEXEC)
@@ -116,6 +138,30 @@ def outermost(shared: Sequence[str]) -> list[str]:
     paths = {place for path in shared for place in (os.path.normpath(path), os.path.realpath(path))}
     own = {path for path in paths if path not in SYSTEM}
     return sorted(path for path in own if not any(path.startswith(f"{other}/") for other in (*own, *SYSTEM)))
+
+
+def hidden_places(hidden: Sequence[str], visible: Sequence[str]) -> list[str]:
+    """Returns where in a session something is seen that is to be hidden: below each path that leads to it."""
+    places: dict[str, None] = {}
+    for real in map(os.path.realpath, hidden):
+        for path in visible:
+            target = os.path.realpath(path)
+            if below(real, target) and real != target:
+                places |= dict.fromkeys([real, os.path.normpath(path) + real.removeprefix(target)])
+    return sorted(places, key=len)
+
+
+def below(path: str, folder: str) -> bool:
+    """Returns whether a path is a folder or lies in it."""
+    return path == folder or path.startswith(f"{folder}/")
+
+
+def _cover(path: str) -> None:
+    """Puts nothing in the place of a file or folder, if it is there."""
+    if os.path.isdir(path):
+        kernel.mount("tmpfs", path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=64k,mode=0755")
+    elif os.path.exists(path):
+        kernel.attach(kernel.device_copy(f"{PLACE}/dev/null"), path)
 
 
 def _make_place(path: str, folder: bool) -> None:

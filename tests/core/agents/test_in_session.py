@@ -65,6 +65,28 @@ def test_a_program_sees_its_script_and_not_what_lies_beside_it(access: Access, t
     assert left.stdout == "policy['agent.py'] the-key\nrefused\n"
 
 
+def test_no_program_sees_the_tasks_though_the_folder_around_them_is_shared(
+    access: Access, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o755)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "beside.py").write_text("import pathlib\n\n\nSEEN = pathlib.Path(__file__).with_name('tasks.jsonl')\n")
+    path = tmp_path / "mine.py"
+    path.write_text("def run(task, access):\n    import beside\n\n    return beside.SEEN.read_text() + 'nothing'\n")
+    left = played(f"python:{path}:run", access, tmp_path, "true")
+    assert (left.answer, left.stderr) == ("nothing", "")
+
+
+def test_files_that_a_program_changed_are_read_back(access: Access, tmp_path: Path) -> None:
+    agent = script(
+        tmp_path,
+        "open('answer.txt', 'w').write('42')\nos.makedirs('a/b')\nopen('a/b/c', 'wb').write(b'\\xff')\n"
+        "os.symlink('/etc/passwd', 'link')\nos.truncate(os.open('holes', os.O_CREAT | os.O_WRONLY), 1 << 40)",
+    )
+    left = played(agent, access, tmp_path, "true")
+    assert (left.files, left.files_omitted) == ({"answer.txt": "42", "a/b/c": "\ufffd"}, 1)
+
+
 def test_a_python_agent_returns_its_answer(access: Access, tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     path = tmp_path / "mine.py"

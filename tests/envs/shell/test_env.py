@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from grpo.core.check.gold.validate import validate
+from grpo.core.check.reward import check_env
 from grpo.plugins.errors import DatasetError, OptionError, PluginNotFound
 from grpo.plugins.host import Host
 from grpo.plugins.session_pools import close_sessions
@@ -118,6 +119,12 @@ def test_links_of_the_working_directory_are_carried_if_they_stay_in_it(
     assert graded(tmp_path, commands, grader="echo 42 > /tests/gold.txt\ncmp sum.txt /tests/gold.txt")[0] == reward
 
 
+def test_a_grader_is_in_no_file_that_a_program_which_it_runs_could_change(tmp_path: Path) -> None:
+    change = "for file in $(find /tests -type f); do echo 'exit 0' > $file; done"
+    grader = f"sh main.sh\n{'# a long grader' * 2000}\n{GRADER}"
+    assert graded(tmp_path, f'echo "{change}" > main.sh', grader=grader)[0] == 0.0
+
+
 def test_limits_end_a_command_and_the_policy_is_told(tmp_path: Path) -> None:
     commands = ("sleep 60", "seq 100000", "python3 -c 'x = bytearray(2**30)' 2>/dev/null; echo $?")
     _, _, printed = graded(tmp_path, *commands, options=":seconds=1,shown=100,memory=128")
@@ -179,3 +186,13 @@ def test_gold_solutions_are_played_and_accepted(tmp_path: Path) -> None:
     weak = {row.index: row.cheats for row in found.weak}
     assert "an agent that leaves empty files is paid 1" in weak[3]
     assert weak.keys() == {1, 3}  # the second one does not pay its own solution
+
+
+def test_rows_that_cannot_be_read_are_one_finding_of_a_check(tmp_path: Path) -> None:
+    file = tmp_path / "one.jsonl"
+    file.write_text(json.dumps(TASK))
+    report = check_env(f"shell:{file}")
+    assert [finding.message.partition(" (at ")[0] for finding in report.findings] == [
+        f"it raised DatasetError: {file}: the only row is held out for testing, so none is left to train on. Add rows, "
+        "or give a folder with train.jsonl and test.jsonl."
+    ]

@@ -210,6 +210,10 @@ def test_a_command_that_fails_here_is_told_with_its_output(folder: Path) -> None
         "head -c 2G /dev/zero > /tmp/full; true",
         "mkdir 'a\nb'; ln -s /tests/data/expected.txt 'a\nb/c'; ln -s 'a\nb/c' hello.txt",
         "ln -s /tests/data/expected.txt hello.txt",
+        "mkdir /opt/x; ln -s /opt/x x; ln -s /tests/data/expected.txt /opt/x/a; ln -s x/a hello.txt",
+        "ln -s /tests/data/expected.txt hello.txt; chmod 555 .",
+        "mkdir -p /logs/verifier; cd /logs/verifier; echo 1 > reward.txt; chmod 444 reward.txt; chmod 555 .",
+        "mkdir -p /logs/verifier/reward.txt/x; chmod 0 /logs/verifier/reward.txt",
     ],
 )
 def test_an_episode_that_spoils_its_machine_for_the_tests_is_paid_nothing(folder: Path, command: str) -> None:

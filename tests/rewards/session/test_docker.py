@@ -257,6 +257,19 @@ def test_a_shared_path_is_read_only_and_at_its_own_place(pool: DockerSessions, t
     assert (tmp_path / "tool").read_text(encoding="utf-8") == "x"
 
 
+def test_what_is_hidden_is_not_seen_and_what_is_shared_in_it_is(pool: DockerSessions, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    for name in ("tasks/gold", "tasks/agent.py", "module.py", "one.jsonl"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(name, encoding="utf-8")
+    whole = str(tmp_path)
+    hidden = [f"{whole}/tasks", f"{whole}/one.jsonl"]
+    with opened(pool, shared=[whole, f"{whole}/tasks/agent.py"], hidden=hidden) as session:
+        left = session.run(["sh", "-c", f"find {whole} -name gold; cat {whole}/* {whole}/tasks/agent.py"])
+    assert left.stdout == b"module.pytasks/agent.py"
+
+
 def test_one_address_outside_is_reached_also_after_a_stop_and_nothing_of_it_is_left(pool: DockerSessions) -> None:
     before = {*Path("/tmp").glob("grpo-ports-*")}
     with socket.create_server(("127.0.0.1", 0)) as gateway:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 import signal
@@ -266,3 +267,66 @@ def ask(address: str, text: bytes) -> bytes:
             answer += piece
         return answer
     return b""
+
+
+def test_what_is_hidden_is_seen_nowhere_and_what_is_shared_in_it_is(pool: LocalPool, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    for name in ("all/tasks/gold", "all/tasks/agent.py", "all/module.py", "all/one.jsonl"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    (tmp_path / "link").symlink_to(tmp_path / "all")
+    whole, link = str(tmp_path / "all"), str(tmp_path / "link")
+    hidden = [f"{link}/tasks", f"{whole}/one.jsonl"]
+    shared = [whole, link, f"{whole}/tasks/agent.py"]
+    with opened(pool, shared=shared, hidden=hidden) as session:
+        names = session.run(["find", whole, f"{link}/", "-name", "gold"])
+        texts = session.run(["sh", "-c", f"cat {whole}/* {link}/* {whole}/tasks/agent.py 2> /dev/null"])
+    assert names.stdout == b""
+    assert texts.stdout == b"all/module.pyall/module.pyall/tasks/agent.py"
+
+
+def test_what_is_hidden_among_the_systems_files_is_not_seen(pool: LocalPool) -> None:
+    folder = os.path.realpath(json.__path__[0])
+    if not folder.startswith("/usr/"):
+        folder = "/usr/share"
+    with opened(pool, hidden=[folder]) as session:
+        assert session.run(["ls", "-A", folder]).stdout == b""
+
+
+def test_a_file_with_holes_that_is_larger_than_the_session_is_not_read(pool: LocalPool) -> None:
+    with opened(pool) as session:
+        session.run(["truncate", "-s", "1T", "big"])
+        with pytest.raises(SessionError, match="more than the session's files may have"):
+            session.read("big")
+
+
+def test_a_program_traces_what_it_starts_and_nothing_that_runs(pool: LocalPool) -> None:
+    attach = "import ctypes, sys; print(ctypes.CDLL(None).ptrace(int(sys.argv[1], 0), int(sys.argv[2]), 0, 0))"
+    with opened(pool) as session:
+        for request in ("16", "0x4206"):
+            left = session.run(["sh", "-c", f'sleep 60 & python3 -c "{attach}" {request} $!; kill $!'])
+            assert left.stdout == b"-1\n"
+        assert session.run(["python3", "-c", attach, "0", "0"]).stdout == b"0\n"
+
+
+def test_a_port_goes_with_its_session_and_takes_some_connections_at_once(pool: LocalPool) -> None:
+    flood = "import socket, sys\nheld = []\nfor _ in range(100):\n    held.append(socket.socket())\n"
+    flood += "    held[-1].setblocking(False)\n    held[-1].connect_ex(('127.0.0.1', int(sys.argv[1])))\ninput()"
+    with socket.create_server(("127.0.0.1", 0)) as gateway:
+        port = gateway.getsockname()[1]
+        with opened(pool, reach={port: f"127.0.0.1:{port}"}) as session:
+            process = session.start(["python3", "-c", flood, str(port)])
+            gateway.settimeout(PATIENCE)
+            callers = [gateway.accept()[0] for _ in range(32)]
+            gateway.settimeout(0.5)
+            with pytest.raises(TimeoutError):
+                gateway.accept()
+            for caller in callers:
+                caller.close()
+            process.close()
+        held = len(list(Path("/proc/self/fd").iterdir()))
+        for _ in range(3):
+            with opened(pool, reach={port: f"127.0.0.1:{port}"}) as session:
+                session.port(80)
+        assert len(list(Path("/proc/self/fd").iterdir())) == held

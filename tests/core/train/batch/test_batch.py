@@ -80,7 +80,7 @@ def test_the_lowest_scores_are_counted_and_timed_where_their_calls_are_slow() ->
 
 
 def test_episodes_with_sessions_have_metrics_of_their_own() -> None:
-    infos = [
+    infos: list[dict[str, Any]] = [
         {"rewards": [0.0, 1.0], "machine_seconds": 3.0},
         {"rewards": [0.0], "machine_seconds": 1.0},
         {"rewards": [0.0]},
