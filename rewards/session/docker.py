@@ -15,7 +15,7 @@ def docker(*, image: str = "", runtime: str = "", host: str = "") -> SessionPool
     """Opens sessions in containers; needs a container engine and the extra `docker`.
 
     Without an image a session shows this machine's programs read-only, as `local` does. An image has at least the
-    programs `sh`, `cat`, `chmod`, `dirname`, `mkdir`, `readlink` and `tail`. Without a network, programs reach the
+    programs `sh`, `cat`, `chmod`, `dirname`, `mkdir` and `readlink`. Without a network, programs reach the
     addresses that the job names and nothing else.
 
     Args:

@@ -1,7 +1,8 @@
 """Runs one command in a container through the engine's API: streams, exit status, and the end of its process group.
 
 The API says nothing of the process number inside of a container and cannot end a command. So a shell in the container
-writes its own number as the first line of stdout, and then becomes the command.
+writes its own number as the first line of stdout, and then becomes the command. It waits for a line of input first: the
+SDK drops what is written before it has read the head of the engine's answer.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any, BinaryIO
 from grpo.plugins.errors import SessionError, SessionLost
 
 _BEGIN = """\
+read grpo_path
 grpo_path=
 case $1 in
   */*) grpo_path=$1 ;;
@@ -78,6 +80,8 @@ class Execution:
         self._attached = api.exec_start(self._id, socket=True)
         self.socket: Any = getattr(self._attached, "_sock", self._attached)
         self.socket.settimeout(None)
+        with contextlib.suppress(OSError):  # it has ended already
+            self.socket.sendall(b"\n")
         self._pending = bytearray()  # of the engine's stream
         self._first = bytearray()  # of stdout, until its first line is whole
 
@@ -105,7 +109,7 @@ class Execution:
                 piece = b""
             if not piece:
                 if not self.begun:
-                    self.problem = bytes(self._first).decode(errors="replace").strip()
+                    self.problem = bytes(self._first).decode(errors="replace").strip() or "the engine does not start it"
                 return True
             self._pending += piece
             while len(self._pending) >= _HEAD:

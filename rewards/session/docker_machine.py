@@ -2,8 +2,8 @@
 
 A session without an image shows the system folders of the engine's machine, read-only, as `local` does; its programs
 are an ordinary user. In an image programs are root without any capability, so that the image's files are theirs. What
-keeps the container alive is always the other user, and ignores the end of its children: it reaps orphans, and no
-program can end it.
+keeps the container alive is always the other user, whom no program can end. It ignores the end of its children, so that
+orphans leave nothing, and ends with its input, which the owner of the session holds: no program outlives the owner.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LABEL = "org.grpo.session"
 BUILT = "org.grpo.session.built"
 """The label of images that were built of a Dockerfile; they are kept, and the next build of it takes no time."""
 NOBODY, ROOT = "65534:65534", "0:0"
-_ALIVE = "trap '' CHLD; exec tail -f /dev/null"
+_ALIVE = "trap '' CHLD; exec cat > /dev/null"
 _OWN_PROCESSES = 1
 _OPEN = ("mnt", "opt", "srv", "tmp", "var/log", "var/tmp")
 _FOLDERS = ("dev", "etc", "proc", "root", "run", "sys", "usr", "var")
@@ -67,6 +67,7 @@ def settings_of(job: SessionJob, beginning: Beginning, *, quota: bool) -> dict[s
         **hardened(),
         "image": beginning.image,
         "command": ["sh", "-c", f"chmod 1777 /; {_ALIVE}" if beginning.machine else _ALIVE],
+        "stdin_open": True,
         "user": ROOT if beginning.machine else NOBODY,
         "network_mode": None if job.network else "none",
         "pids_limit": limits.processes + _OWN_PROCESSES,

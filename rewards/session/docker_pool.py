@@ -27,6 +27,7 @@ from grpo.rewards.session.docker_machine import (
 )
 from grpo.rewards.session.docker_ports import Ports, remove_folder
 from grpo.rewards.session.files import absolute, refuse_missing
+from grpo.rewards.session.owned import own
 from grpo.rewards.session.proxy import Port, Proxy
 
 _EXPIRED = "the time of the session is up"
@@ -82,9 +83,11 @@ class DockerSessions:
         try:
             self._memory = bool(self.client.info().get("MemoryLimit"))
             self._quota = self._has_quota(self._beginning(image))
+            if image:  # else jobs may name one, and this machine's folders may be out of the engine's reach
+                self.opened(SessionJob(), self._beginning(image)).close()
         except (docker.errors.DockerException, OSError, SessionError, SessionLost) as error:
             self.client.close()
-            raise SandboxUnavailable(f"the container engine gives no sessions: {error}") from error
+            raise SandboxUnavailable(f"the session 'docker' cannot be used: {error}") from error
         self._watch.start()
 
     def open(self, job: SessionJob) -> DockerSession:
@@ -100,19 +103,14 @@ class DockerSessions:
             raise SessionLost("the pool of sessions is closed.")
         refuse_missing(job.shared)
         settings = settings_of(job, beginning, quota=self._quota) | self._settings
-        container: Any = None
+        session: DockerSession | None = None
         try:
             knock(self._host)
-            container = self.client.containers.create(**settings)
-            if files:
-                container.put_archive("/", files)
-            container.start()
-            session = DockerSession(self, job, container, beginning)
-            if job.reach:
-                session.make_ports()
+            session = DockerSession(self, job, self.client.containers.create(**settings), beginning)
+            session.begin(files)
         except (docker.errors.DockerException, OSError, SessionLost) as error:
-            if container is not None:
-                remove(container)
+            if session is not None:
+                session.close()
             if isinstance(error, SessionLost):
                 raise
             raise SessionLost(f"the container engine gives no session of '{beginning.image}': {error}.") from error
@@ -238,6 +236,7 @@ class DockerSession:
         self._snapshots: dict[str, str] = {}
         self._ports: Ports | None = None
         self._offers: list[Port] = []
+        self._input: Any = None  # of what keeps the container alive
         self._closed = self._expired = False
         self._ended_for_memory = 0
         self._deadline = time.monotonic() + job.limits.seconds
@@ -313,6 +312,26 @@ class DockerSession:
         self._offers.append(port)
         return address
 
+    def begin(self, files: bytes) -> None:
+        """Starts the session with an archive of files. Raises what the SDK raises, SessionLost."""
+        if files:
+            self._container.put_archive("/", files)
+        self._start()
+        if self._job.reach:
+            self.make_ports()
+
+    def _start(self) -> None:
+        """Starts the container, which ends with this process. Raises what the SDK raises."""
+        self._end_input()
+        self._input = self._container.attach_socket(params={"stdin": 1, "stream": 1})
+        own(getattr(self._input, "_sock", self._input))
+        self._container.start()
+
+    def _end_input(self) -> None:
+        if self._input is not None:
+            getattr(self._input, "_sock", self._input).close()
+            self._input.close()
+
     def make_ports(self) -> Ports:
         """Makes what connects the session's ports, unless it is there. Raises SessionLost."""
         with self._lock:
@@ -327,7 +346,7 @@ class DockerSession:
             with self._engine():
                 self._container.kill()
                 self._container.wait(timeout=_FILE_SECONDS)
-                self._container.start()
+                self._start()
                 if self._ports:
                     self._ports.renew()
 
@@ -365,6 +384,7 @@ class DockerSession:
         if self._ports:
             self._ports.close()
         remove(self._container)
+        self._end_input()
         self._pool.forget(self.container, set(self._snapshots.values()))
 
     def judge_time(self) -> None:

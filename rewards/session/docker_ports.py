@@ -21,6 +21,7 @@ from grpo.plugins.errors import SessionLost
 from grpo.rewards.sandbox.container import remove
 from grpo.rewards.session import relay
 from grpo.rewards.session.docker_machine import hardened, machine_image
+from grpo.rewards.session.owned import own
 from grpo.rewards.session.proxy import Port, Proxy
 from grpo.rewards.session.root import outermost, system_paths
 
@@ -50,14 +51,14 @@ class Ports:
         import docker
 
         self._served: list[Port] = []
+        self._owner: socket.socket | None = None
         self._folder = tempfile.mkdtemp(prefix=PLACE.rpartition("/")[2], dir=PLACE.rpartition("/")[0])
         self._container: Any = None
         try:
+            self._owner = self._listening(relay.OWNER)
+            own(self._owner)
             for port, address in reach.items():
-                listener = socket.socket(socket.AF_UNIX)
-                listener.bind(f"{self._folder}/{port}")
-                listener.listen(128)
-                self._served.append(proxy.serve(listener, address))
+                self._served.append(proxy.serve(self._listening(str(port)), address))
             settings = hardened()
             settings["labels"] |= {FOLDER: self._folder}
             shown = (*system_paths()[0], *outermost([sys.base_prefix, relay.__file__]))
@@ -110,7 +111,15 @@ class Ports:
             remove(self._container)
         for port in self._served:
             port.close()
+        if self._owner is not None:
+            self._owner.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _listening(self, name: str) -> socket.socket:
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(f"{self._folder}/{name}")
+        listener.listen(128)
+        return listener
 
     def _wait(self) -> None:
         """Returns when the relay listens. Raises SessionLost."""

@@ -21,6 +21,7 @@ from grpo.rewards.sandbox import cgroup
 from grpo.rewards.sandbox.bundle import memory_file
 from grpo.rewards.session.command import environment_of, unfit
 from grpo.rewards.session.files import absolute, packed, refuse_missing
+from grpo.rewards.session.owned import own
 from grpo.rewards.session.proxy import Port, Proxy
 from grpo.rewards.session.streams import Collector
 from grpo.rewards.session.wire import receive, send
@@ -33,7 +34,6 @@ _EXPIRED = "the time of the session is up"
 _LAST_WORDS = 10.0  # seconds for a launcher that ends its sessions
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _serial = itertools.count(os.getpid() * 64)
-_sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
 
 class LocalPool:
@@ -109,7 +109,7 @@ class LocalPool:
                 group.remove()
             raise
         ours.settimeout(None)
-        _sockets.add(ours)
+        own(ours)
         return LocalSession(self, job, ours, group), listeners
 
     def capabilities(self) -> Mapping[str, bool]:
@@ -134,7 +134,7 @@ class LocalPool:
 
     def _launched(self) -> ChildProcess:
         launcher = ChildProcess("grpo.rewards.session.launcher", [os.getpid()], environment={"PATH": _PATH})
-        _sockets.add(launcher.channel)
+        own(launcher.channel)
         return launcher
 
     def _launch(self, descriptor: int) -> None:
@@ -392,7 +392,7 @@ class _Running:
         self._answers = answers
         self._lock = threading.Lock()
         self._answer: dict[str, Any] | None = None
-        _sockets.add(answers)
+        own(answers)
 
     def hear(self) -> bool:
         """Takes what the socket has; returns whether there is an answer."""
@@ -504,12 +504,3 @@ def _group(job: SessionJob) -> cgroup.Group | None:
         group.remove()
         raise SessionLost(f"the memory of a session cannot be limited: {error}.") from error
     return group
-
-
-def _forget_after_fork() -> None:
-    """Closes a forked child's copies of the sockets: a session ends when the last one is closed."""
-    for each in list(_sockets):
-        each.close()
-
-
-os.register_at_fork(after_in_child=_forget_after_fork)

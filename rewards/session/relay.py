@@ -2,18 +2,20 @@
 
 The program runs beside a container, in its network. It listens at ports of 127.0.0.1 there, and connects each caller
 with the socket of the folder that is named by the port. At the socket `IN` it takes connections to ports of the
-container, whose first two bytes are the number. It imports the standard library only, and runs by its path.
+container, whose first two bytes are the number. It ends when the socket `OWNER`, at which nobody answers, is closed. It
+imports the standard library only, and runs by its path.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-IN = "in"
+IN, OWNER = "in", "owner"
 NUMBER = 2  # bytes of a port
 PIECE = 1 << 16
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -48,7 +50,8 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 async def relay(folder: str, ports: list[int]) -> None:
-    """Serves until it is killed."""
+    """Serves until its owner has ended."""
+    owner, _ = await asyncio.open_unix_connection(f"{folder}/{OWNER}")
 
     async def outward(path: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
@@ -59,12 +62,12 @@ async def relay(folder: str, ports: list[int]) -> None:
             number = int.from_bytes(await reader.readexactly(NUMBER), "big")
             await join(reader, writer, lambda: asyncio.open_connection("127.0.0.1", number))
 
-    servers = [
+    for port in ports:
         await asyncio.start_server(partial(outward, f"{folder}/{port}"), "127.0.0.1", port, backlog=128)
-        for port in ports
-    ]
-    servers.append(await asyncio.start_unix_server(inward, f"{folder}/{IN}"))
-    await asyncio.gather(*(server.serve_forever() for server in servers))
+    await asyncio.start_unix_server(inward, f"{folder}/{IN}")
+    with contextlib.suppress(OSError):
+        await owner.read()
+    os._exit(0)  # whatever is still connected
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -202,6 +203,10 @@ def test_what_a_crashed_run_left_is_reaped(engine: Any, pool: DockerSessions) ->
         assert done.returncode == -signal.SIGKILL, done.stderr
         left = done.stdout.split()
         assert len(left) == 4
+        end = time.monotonic() + PATIENCE
+        while {*left} & {each.id for each in engine.containers.list(ignore_removed=True)}:
+            assert time.monotonic() < end, "programs outlive their owner"
+            time.sleep(0.1)
         DockerSessions.reap()
         assert not {*left} & {*ours(engine, LABEL)}
         assert not Path(left[3]).exists()
@@ -223,6 +228,9 @@ def test_what_a_session_in_a_container_cannot_give_is_refused(
             pool.open(job)
     with pytest.raises(SandboxUnavailable, match="docker pull no-such:image"):
         make(image="no-such:image")
+    engine.api.import_image_from_data(b"\0" * 1024, repository="grpo-session", tag="empty")
+    with pytest.raises(SandboxUnavailable, match="gives no session of 'grpo-session:empty'"):
+        make(image="grpo-session:empty")
     with pytest.raises(SandboxUnavailable, match="no container engine answers"):
         make(image=IMAGE, host="unix:///nowhere/socket")
 

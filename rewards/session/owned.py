@@ -1,0 +1,24 @@
+"""Keeps the sockets whose end is the end of a session to the process that owns it: a forked child closes its copies."""
+
+from __future__ import annotations
+
+import os
+import socket
+import weakref
+
+_sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+
+
+def own(end: socket.socket) -> None:
+    """Has the copies of a socket closed in children that are forked from now on."""
+    _sockets.add(end)
+
+
+def _forget() -> None:
+    for each in list(_sockets):
+        descriptor = each.detach()  # `close` would wait for the files that were made of a socket
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+os.register_at_fork(after_in_child=_forget)
