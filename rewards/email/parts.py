@@ -33,7 +33,9 @@ tom@bakercycles.example
 _UNSIGNED = "Hi Tom, the refund will arrive by Friday."
 _UNSAID = lazy_pattern(
     r"(?:\b(?:not|never|without|refuse|decline|avoid|omit)\b|n['\u2019]t\b)[^.!?\n]{0,40}"
-    r"\b(?:mention|includ|contain|discuss|talk|speak|writ|say|word|address|cover)",
+    r"\b(?:mention|includ|contain|discuss|talk|speak|writ|say|word|address|cover)"
+    r"|(?:\bnot|\bnever|n['\u2019]t)\s+(?:(?:at\s+all|in\s+any\s+way|really|even)\s+)?"
+    r"(?:about|regarding|concerning|related\s+to|referring\s+to)\b",
     re.IGNORECASE,
 )
 _LISTED = 3
@@ -49,7 +51,7 @@ _MARKS = str.maketrans({"\u2019": "'", **dict.fromkeys("\u2010\u2011\u2012\u2013
 
 @reward(
     name="email.keywords",
-    version=4,
+    version=5,
     range=(0.0, 1.0),
     isolation="inline",
     cases=[
@@ -60,6 +62,8 @@ _MARKS = str.maketrans({"\u2019": "'", **dict.fromkeys("\u2010\u2011\u2012\u2013
         Case("", {"keywords": ["refund"]}, 0.0),
         Case("Hi Tom, <!-- refund --> see you soon.", {"keywords": ["refund"]}, 0.0),
         Case("Hi Tom, I will not mention a refund here.", {"keywords": ["refund"]}, 0.0),
+        Case("Hi Tom, this is not about a refund.", {"keywords": ["refund"]}, 0.0),
+        Case("Hi Tom, we offer no refund.", {"keywords": ["refund"]}, 1.0),
         Case("refund, order 4417, Friday", {"keywords": ["refund", "order 4417", "Friday"]}, 0.0),
         Case(_LETTER, {"keywords": []}, None),
     ],

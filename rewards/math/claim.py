@@ -30,10 +30,12 @@ _FOR_ALL = lazy_pattern(
     re.IGNORECASE,
 )
 _WORDS = lazy_pattern(r"\\(?:text|mathrm|mbox)\s?\{[^{}]*\}")
-_LISTING = lazy_pattern(r"(?:\b(?:are|be)\b:?|:|(?P<name>\b[a-zA-Z])\s*=)\s*(?=[-\d\\$])")
+_LISTING = lazy_pattern(
+    r"(?:\b(?:are|be)\b:?|:|(?P<name>\b[a-zA-Z])(?:_(?:\d|\{\d{1,2}\}))?\s*=)\s*(?=[-\d\\$]|[a-zA-Z]_)"
+)
 _JOINED = lazy_pattern(r"\s*(?:,\s*(?:and|or)\b|,|;|\b(?:and|or)\b)\s*")
 _VALUE = lazy_pattern(
-    r"\$?(?:(?P<name>[a-zA-Z])\s*=\s*)?"
+    r"\$?(?:(?P<name>[a-zA-Z])(?:_(?:\d|\{\d{1,2}\}))?\s*=\s*)?"
     r"(?P<value>[-+]?(?:\d+(?:\.\d+)?(?:/\d+)?|[^\s$a-zA-Z\\]*\\[^$]{1,80}?))\$?"
 )
 _ASSIGNED = lazy_pattern(r"\s*[a-zA-Z]\s*=\s*[-+]?(?:\d[\d.,/]*|\\[dt]?frac\{\d+\}\{\d+\})\s*[.,]?\s*")
@@ -136,6 +138,18 @@ def several(gold: str) -> bool:
     if _SET.fullmatch(text) or _CASES.search(text) or text.count("boxed") > 1 or len(formulas(gold)) > 1:
         return True
     return bool(_SPLIT.search(_outside_brackets(_THOUSANDS.sub("", text))))
+
+
+def assignments(clause: str) -> str | None:
+    """Returns the equations with which a clause of prose gives several names a value each; None for other clauses.
+
+    So "we get $x = 2$ and $y = 3$." gives `x = 2,y = 3`.
+    """
+    equations = formulas(clause)
+    names = [equation.partition("=")[0].strip() for equation in equations]
+    if len(names) < 2 or len({*names}) < len(names) or not all(map(_ASSIGNED.fullmatch, equations)):
+        return None
+    return None if re.search(r"\b(?:or|not)\b", clause) else ",".join(equations)
 
 
 def listed_values(clause: str) -> str | None:

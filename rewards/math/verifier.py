@@ -14,6 +14,7 @@ from grpo.plugins.types import Case, Verdict
 from grpo.rewards.math.answer import MARKUP, Statement, plain, statement
 from grpo.rewards.math.choice import chosen_letter, chosen_letters, gold_letter
 from grpo.rewards.math.claim import (
+    assignments,
     claim,
     counted_list,
     formulas,
@@ -172,6 +173,8 @@ def _judged(
         prediction = Statement(corrected, "prose")
     if not prediction.parts:
         prediction = replace(prediction, text=_unconditional(prediction.text, gold.text))
+        together = assignments(claim(prediction)) if "," in gold.core else None
+        prediction = prediction if together is None else replace(prediction, text=together, parts=(together,))
     listed = gold.number is not None and not prediction.parts and ":" in prediction.text[-_END:]
     if listed and counted_list(claim(prediction)) == gold.core:
         return Verdict(True, _shorten(claim(prediction)), "as many as the gold are counted and listed")

@@ -54,7 +54,7 @@ _EMPHASIS = lazy_pattern(r"(?<!\w)__(?=[-+$\d])|(?<=[\d%.])__(?!\w)")
 _BOLD_TAG = lazy_pattern(r"</?(?:b|strong)>")
 _BOLD_NUMBER = lazy_pattern(r"\\(?:text|math)bf\s?\{([^{}*]*\d[^{}*]*)\}")
 _ANNOTATION = lazy_pattern(r"<<[^<>]*+>>")
-_LATEX_GROUPING = lazy_pattern(r"(?<=\d)(?:\\[,;:! ]|,\\!)(?=\d)")
+_LATEX_GROUPING = lazy_pattern(r"(?<=\d)(?:\\[,;:! ]|,\\!)(?=\d{3}(?!\d))")
 _LATEX_BLANK = lazy_pattern(r"(?<=[\d}])~")
 _SIGNED = r"\s?([-+]?[\d.,]{1,60})\s?"
 _LATEX_FRACTION = lazy_pattern(
@@ -73,16 +73,6 @@ _ABSOLUTE = lazy_pattern(
 )
 _FLOOR = lazy_pattern(rf"(?:{_LEFT}\\lfloor|\u230a|\bfloor\(){_PLAIN}(?:{_RIGHT}\\rfloor|\u230b|\))")
 _CEILED = lazy_pattern(rf"(?:{_LEFT}\\lceil|\u2308|\bceil(?:ing)?\(){_PLAIN}(?:{_RIGHT}\\rceil|\u2309|\))")
-_RADICAND = r"\s?(?P<{}>\d{{1,30}})\s?"
-_ROOT = lazy_pattern(
-    r"(?<![\w)\]}%\\^.*/+-])(?<![\w)\]}%.*/+-] )(?P<sign>-?)(?:\\sqrt\s?(?P<cube>\[3\])?\s?\{"
-    + _RADICAND.format("braced")
-    + r"\}|\\sqrt\s(?P<digit>\d)|\\?sqrt\s?\("
-    + _RADICAND.format("bracketed")
-    + r"\)|\u221a(?P<bare>\d{1,30})(?!\.\d))(?!\s?(?:[\w({^!*/+\u00d7\u00b7\u00f7-]|\\(?!text|mathrm|[)\]$,;:! ])))"
-)
-"""A root of a whole number that stands alone; with something beside it, it is a factor or a term."""
-
 _OPPOSITE = lazy_pattern(rf"(?<![\w)\]}}%])(?<![\w)\]}}%] )-\s?\({_PLAIN}\)")
 
 _TOKEN = lazy_pattern(
@@ -133,8 +123,7 @@ def plain_text(text: str) -> str:
 
     Minus signs, full-width punctuation, vulgar fractions, narrow spaces and apostrophes between thousands, what can be
     nothing but a decimal comma (1.200,50) or dots between thousands (1.200.000), `\\frac`, `\\$`, `\\%`, `\\text{}`,
-    `{,}`, CRLF, roots that are whole (`\\sqrt{16}`), other forms of bold than `**`, and GSM8K's `<<...>>` annotations,
-    which are dropped.
+    `{,}`, CRLF, other forms of bold than `**`, and GSM8K's `<<...>>` annotations, which are dropped.
     """
     text = text.replace("\r\n", "\n")
     if " and a " in text:
@@ -157,8 +146,6 @@ def plain_text(text: str) -> str:
     text = _LATEX_BLANK.sub(" ", text.replace("{,}", ","))
     if _APOSTROPHE.search(text):
         text = _APOSTROPHE.sub(",", text)
-    if "sqrt" in text or "\u221a" in text:
-        text = _ROOT.sub(_root, text)
     for mark, form, value in _EVALUATED:
         if mark in text:
             text = form.sub(partial(_evaluated, value), text)
@@ -174,15 +161,6 @@ def plain_text(text: str) -> str:
         text = _DIVISOR_IN_BRACKETS.sub(r"/\1", text)
         text = _NEGATIVE_DIVISOR.sub(lambda m: f"{_opposite(m[1])}{m[2]}/{m[3]}", text)
     return text
-
-
-def _root(match: re.Match[str]) -> str:
-    """The root of a square or a cube; another root as it is."""
-    radicand = int(match["braced"] or match["digit"] or match["bracketed"] or match["bare"])
-    power = 3 if match["cube"] else 2
-    near = round(radicand ** (1 / power))
-    root = next((value for value in (near - 1, near, near + 1) if value**power == radicand), None)
-    return match[0] if root is None else f" {match['sign']}{root} "
 
 
 def _evaluated(value: Callable[[Decimal], Decimal], match: re.Match[str]) -> str:
