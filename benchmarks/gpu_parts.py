@@ -34,6 +34,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,8 @@ class Figures:
     @property
     def state(self) -> str | None:
         """How the part ended; None while it runs."""
-        return self._values["state"]
+        state: str | None = self._values["state"]
+        return state
 
     def add(self, name: str, value: Any) -> None:
         self._values[name] = value
@@ -172,7 +174,7 @@ def machine(figures: Figures, sizes: Sizes, folder: Path) -> None:
     import torch
 
     figures.add("python", sys.version.split()[0])
-    found = {}
+    found: dict[str, str | None] = {}
     for name in LIBRARIES:
         try:
             found[name] = importlib.metadata.version(name)
@@ -220,7 +222,7 @@ def kernels(figures: Figures, sizes: Sizes, folder: Path) -> None:
                         f"{name}: {what} is {part:.1f} times its tolerance" for what, part in found.items() if part > 1
                     ]
                     figures.add(name, found)
-                    given = None
+                    del given
                     gc.collect()
     figures.add("passes", "triton" if device() == "cuda" and backend.HAS_TRITON else "torch")
     tests = [str(ROOT / "tests" / "kernels" / f"test_{name}.py") for name in KERNEL_TESTS]
@@ -537,8 +539,8 @@ def delta(figures: Figures, sizes: Sizes, folder: Path) -> None:
         assert changes is not None
         assert torch.equal(applied(old, changes), new)
         found = {
-            "compared, GB/s": gigabytes / seconds_of(lambda new=new: changes_between(old, new)),
-            "applied, GB/s": gigabytes / seconds_of(lambda changes=changes: applied(old, changes)),
+            "compared, GB/s": gigabytes / seconds_of(partial(changes_between, old, new)),
+            "applied, GB/s": gigabytes / seconds_of(partial(applied, old, changes)),
             "bytes sent, share": changes.bytes / old.nbytes,
         }
         figures.add(f"{share:.1%} changed", found)

@@ -45,7 +45,7 @@ def configuration(options: argparse.Namespace, out: Path, side: str = "grpo") ->
     """The same job for all sides."""
     return {
         "env": "gsm8k",
-        "rewards": ["proximity"],
+        "rewards": [options.reward],
         "model": options.model,
         "dataset": options.dataset,
         "out": str(out),
@@ -111,7 +111,7 @@ def plain_trl(options: argparse.Namespace, out: Path) -> list[Step]:
         {"prompt": [list(e.prompt) for e in plan.train], "answer": [e.row["answer"] for e in plan.train]}
     )
 
-    def proximity(completions: list[Any], answer: list[str], **_: Any) -> list[float]:
+    def scores(completions: list[Any], answer: list[str], **_: Any) -> list[float]:
         return [score(c[0]["content"], a) for c, a in zip(completions, answer, strict=True)]
 
     steps: list[Step] = []
@@ -147,7 +147,7 @@ def plain_trl(options: argparse.Namespace, out: Path) -> list[Step]:
 
     trainer = Timed(
         model=load_policy(plan.source.path, plan.config.train.dtype, plan.config.lora),
-        reward_funcs=[proximity],
+        reward_funcs=[scores],
         args=grpo_config(plan, out),
         train_dataset=rows.select(row_order(len(rows), options.steps * plan.config.train.prompts_per_step, 0)),
         processing_class=plan.tokenizer,
@@ -183,6 +183,7 @@ def main() -> None:
     parser.add_argument("--lora", action="store_true")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--reward", default="proximity")
     parser.add_argument("--model", default=None)
     parser.add_argument("--dataset", default=None)
     parser.add_argument("--prompts", type=int, default=8, help=f"prompts of a step, {GROUP} completions each")

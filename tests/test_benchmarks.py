@@ -144,3 +144,18 @@ def test_a_planted_fault_is_caught_by_its_tests_and_missed_where_none_of_them_ru
     missed = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert missed.returncode == 1
     assert "1 faults: 0 caught, 1 missed, 0 stale" in missed.stdout
+
+
+@pytest.mark.nightly
+def test_growth_is_measured_by_rollouts() -> None:
+    printed = run("growth.py", "--small", "--only", "rollouts")
+    (few, more) = (line.split("|")[2:-1] for line in printed.splitlines() if line.startswith("| rollouts"))
+    assert (few[0].strip(), more[0].strip()) == ("8", "64")
+    assert all(float(figure.replace(",", "")) > 0 for figure in more)
+
+
+@pytest.mark.nightly
+def test_a_step_is_measured_beside_other_programs_with_each_constant_and_the_rule() -> None:
+    printed = run("busy.py", "--load", "1 loop", "--rounds", "1", "--steps", "4", "--prompts", "1")
+    assert len(printed.splitlines()[-1].removeprefix("1 loop").split()) == 8
+    assert all(float(figure) >= 0 for figure in printed.splitlines()[-1].removeprefix("1 loop").split())

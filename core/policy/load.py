@@ -15,6 +15,7 @@ from grpo.core.policy.chat_template import Value, set_variables
 from grpo.core.policy.embedded import embedded_model_path
 from grpo.core.processes.loading import loading
 from grpo.core.processes.memory import keep_freed_memory
+from grpo.core.processes.spinning import watch_processors
 from grpo.core.record.run_dir import ORIGIN, read_json
 from grpo.plugins._hub import NotReached, from_hub
 from grpo.plugins.errors import UsageError, did_you_mean
@@ -198,6 +199,8 @@ def load_model(source: str, dtype: str, bits: int | None = None) -> PreTrainedMo
     from transformers import AutoModelForCausalLM
 
     keep_freed_memory()
+    if torch.get_num_threads() > 1 and not torch.cuda.is_available():
+        watch_processors()
     arguments: dict[str, Any] = {"dtype": getattr(torch, dtype), "trust_remote_code": False}
     if bits == 4:
         from transformers import BitsAndBytesConfig

@@ -11,7 +11,7 @@ import sys
 
 BEFORE_TORCH = {
     "OMP_WAIT_POLICY": "PASSIVE",  # idle threads that spin starve whoever shares the cores: up to ten times slower
-    "GOMP_SPINCOUNT": "2000",  # about 0.03 ms, in which most work comes; many more starve a run beside this one
+    "GOMP_SPINCOUNT": "2000",  # about 0.03 ms, in which most work comes, while processors are free (spinning.py)
     "THP_MEM_ALLOC_ENABLE": "1",  # torch asks for pages of 2 MiB
 }  # variables that torch reads when it loads
 OWN_CHOICE = ("GLIBC_TUNABLES", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_")
