@@ -97,7 +97,7 @@ class Keeper:
 
     def _fault_of(self, unit: int) -> str:
         """Returns why a unit that says that it passed has not, or ""."""
-        if self._fault and unit not in self._given.forgiving:
+        if self._fault and not self._given.forgiving:
             return self._fault
         return "an assertion was left out" if set(self._given.required[unit]) - self._known else ""
 

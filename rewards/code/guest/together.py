@@ -143,21 +143,25 @@ def run_tests(given: Any, say: Say, module: types.ModuleType, tests: types.Modul
     ask, has_changed, forget = asking(given.replay)
     true, enter, begin_assertions, fault_of = asserting(given.sure, given.reaching)
     faults: list[str] = []
+    running: list[int] = []  # units, one within the other
     skips = re.search(r"skip|xfail|expectedFailure", given.source, re.IGNORECASE) is not None
 
     def begin(unit: int) -> bool:
         if not given.first <= unit <= given.last:
             return False
         side.begin(unit, forget)
-        has_changed()
-        faults.clear()
-        begin_assertions()
+        if not running:
+            has_changed()
+            faults.clear()
+            begin_assertions()
+        running.append(unit)
         say(["begin", unit])
         return True
 
     def ended(unit: int, error: BaseException | None, how: str = "", why: str = "") -> None:
         if isinstance(error, Stop):
             raise error
+        running.pop()
         failure = side.failure()
         if any(failure):
             how, why = failure
