@@ -110,7 +110,11 @@ def plan_tests(tests: tuple[str, ...], *, before: str = "", prompt: str = "", en
     if by_pytest:
         top, items = _for_pytest([*imports, *every], instrument)
     else:
-        top, known = _in_units(bodies, [*imports, *leading], every, names, entry_point, instrument)
+        arranged = _Arranged([*imports, *leading], every, names, entry_point, instrument)
+        for body in bodies:
+            arranged.add(body, whole=len(bodies) > 1)
+        arranged.finish(arranged.top)
+        top, known = arranged.top, arranged.known
     count = len(items) if by_pytest else instrument.units
     if count == 0:
         raise UnusableTests("the tests assert nothing")
@@ -221,28 +225,23 @@ def _is_sure(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return not find(node, ast.Return)
 
 
-def _in_units(
-    bodies: Sequence[Sequence[ast.stmt]],
-    leading: Sequence[ast.stmt],
-    every: Sequence[ast.stmt],
-    names: set[str],
-    entry_point: str,
-    instrument: Instrument,
-) -> tuple[list[ast.stmt], list[tuple[KnownCall, ...]]]:
-    """Returns tests that are run as they stand, in units, and the known calls of each."""
-    arranged = _Arranged(every, names, entry_point, instrument)
-    arranged.top.extend(leading)
-    for body in bodies:
-        arranged.add(body, whole=len(bodies) > 1)
-    arranged.finish(arranged.top)
-    return arranged.top, arranged.known
-
-
 class _Arranged:
-    """Puts statements into units, one after the other."""
+    """Puts statements into units, one after the other, for tests that run as they stand.
 
-    def __init__(self, every: Sequence[ast.stmt], names: set[str], entry_point: str, instrument: Instrument) -> None:
-        self.top: list[ast.stmt] = []
+    Attributes:
+        top: the statements, `leading` ones first.
+        known: the known calls of each unit.
+    """
+
+    def __init__(
+        self,
+        leading: Sequence[ast.stmt],
+        every: Sequence[ast.stmt],
+        names: set[str],
+        entry_point: str,
+        instrument: Instrument,
+    ) -> None:
+        self.top = list(leading)
         self.known: list[tuple[KnownCall, ...]] = []
         self._functions = names
         self._instrument = instrument

@@ -73,7 +73,7 @@ class Keeper:
             return self._ended(*parts)
         else:
             self._report(["load" if kind == "failed" else kind, *parts])
-            self.over = kind != "changed"
+            self.over = True
         return None
 
     def broken_off(self, how: str) -> None:
