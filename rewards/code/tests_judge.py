@@ -177,8 +177,6 @@ class _Run:
                 if parts[4]:
                     report.changed.add(parts[0])
                 report.starved = parts[1] == "late" and starved(peer, result, self.allowance, self.patience)
-            if kind == "changed":
-                report.changed.add(parts[0])
         _conclude(report, lines[-1] if lines else ["silent"], result, peer, self.allowance, self.patience)
         return report
 

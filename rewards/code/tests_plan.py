@@ -47,7 +47,7 @@ class Plan:
         items: the units by the names of test functions, `Class.method` in classes; for pytest.
         modules: what the tests import.
         prepared: what was taken out of the tests.
-        forgiving: the units that pass although an assertion in them fails.
+        forgiving: a test may pass although an assertion in it fails.
         numbers: the tests say nothing of what is not a number.
         in_place: what a call does to its arguments matters.
         known: the calls of each unit, where all units of `calls` do nothing but compare answers with known values.
@@ -62,7 +62,7 @@ class Plan:
     items: tuple[tuple[str, int], ...] = ()
     modules: tuple[str, ...] = ()
     prepared: Prepared = field(default_factory=Prepared)
-    forgiving: tuple[int, ...] = ()
+    forgiving: bool = False
     numbers: bool = True
     in_place: bool = False
     known: tuple[tuple[KnownCall, ...], ...] = ()
@@ -110,7 +110,11 @@ def plan_tests(tests: tuple[str, ...], *, before: str = "", prompt: str = "", en
     if by_pytest:
         top, items = _for_pytest([*imports, *every], instrument)
     else:
-        top, known = _in_units(bodies, [*imports, *leading], every, names, entry_point, instrument)
+        arranged = _Arranged([*imports, *leading], every, names, entry_point, instrument)
+        for body in bodies:
+            arranged.add(body, whole=len(bodies) > 1)
+        arranged.finish(arranged.top)
+        top, known = arranged.top, arranged.known
     count = len(items) if by_pytest else instrument.units
     if count == 0:
         raise UnusableTests("the tests assert nothing")
@@ -125,7 +129,7 @@ def plan_tests(tests: tuple[str, ...], *, before: str = "", prompt: str = "", en
         tuple(items.items()),
         tuple(sorted(_modules_of([*imports, *every]) - solution_aliases(every))),
         instrument.finished(count),
-        tuple(range(count)) if re.search(_FORGIVES, "\n".join(tests)) else (),
+        re.search(_FORGIVES, "\n".join(tests)) is not None,
         "nan" not in " ".join((*tests, before)).lower(),
         in_place,
         tuple(known) if split and all(known) else (),
@@ -221,28 +225,23 @@ def _is_sure(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return not find(node, ast.Return)
 
 
-def _in_units(
-    bodies: Sequence[Sequence[ast.stmt]],
-    leading: Sequence[ast.stmt],
-    every: Sequence[ast.stmt],
-    names: set[str],
-    entry_point: str,
-    instrument: Instrument,
-) -> tuple[list[ast.stmt], list[tuple[KnownCall, ...]]]:
-    """Returns tests that are run as they stand, in units, and the known calls of each."""
-    arranged = _Arranged(every, names, entry_point, instrument)
-    arranged.top.extend(leading)
-    for body in bodies:
-        arranged.add(body, whole=len(bodies) > 1)
-    arranged.finish(arranged.top)
-    return arranged.top, arranged.known
-
-
 class _Arranged:
-    """Puts statements into units, one after the other."""
+    """Puts statements into units, one after the other, for tests that run as they stand.
 
-    def __init__(self, every: Sequence[ast.stmt], names: set[str], entry_point: str, instrument: Instrument) -> None:
-        self.top: list[ast.stmt] = []
+    Attributes:
+        top: the statements, `leading` ones first.
+        known: the known calls of each unit.
+    """
+
+    def __init__(
+        self,
+        leading: Sequence[ast.stmt],
+        every: Sequence[ast.stmt],
+        names: set[str],
+        entry_point: str,
+        instrument: Instrument,
+    ) -> None:
+        self.top = list(leading)
         self.known: list[tuple[KnownCall, ...]] = []
         self._functions = names
         self._instrument = instrument

@@ -12,7 +12,6 @@ import builtins
 import contextlib
 import math
 import types
-from collections.abc import Iterator
 from typing import Any
 
 from grpo.rewards.code.guest.channel import Channel, Garbled, Gone, Late, orders
@@ -39,14 +38,12 @@ class Solution:
     def __init__(self, channel: Channel, given: Any) -> None:
         self._channel, self._given = channel, given
         self._names = "NameError" not in given.source  # else such a program is wrong, whatever the tests catch
-        self._unit = -1
-        self._first: dict[int, tuple[Any, Any]] = {}
         self.dead = ""
-        self.begin(-1)
+        self.begin()
 
-    def begin(self, unit: int, *_: Any) -> None:
+    def begin(self, *_: Any) -> None:
         """Forgets the unit before."""
-        self._unit, self._begins = unit, True
+        self._begins = True
         self.wrong = self.other = ""
         self._raised: BaseException | None = None
 
@@ -61,29 +58,6 @@ class Solution:
     def altered(self) -> str:
         """Returns nothing: the solution reaches nothing here."""
         return ""
-
-    def asked(self, ask: Any) -> Any:
-        """Returns what asks, and keeps the first question of each unit."""
-        self._ask = ask
-
-        def ask_first(function: Any, *args: Any, **named: Any) -> Any:
-            if self._unit not in self._first:
-                with contextlib.suppress(NotPlain):
-                    self._first[self._unit] = function, encode([args, named])
-            return ask(function, *args, **named)
-
-        return ask_first
-
-    def asked_again(self, has_changed: Any) -> Iterator[int]:
-        """Asks the first question of each unit once more, when no test can be disturbed by that any more."""
-        for unit, (function, wire) in [] if self._given.replay else self._first.items():
-            self.begin(unit)
-            self._channel.grant(self._given.seconds)
-            args, named = decode(wire)
-            with contextlib.suppress(Exception, Gone, Late):
-                self._ask(function, *args, **named)
-            if has_changed():
-                yield unit
 
     def function(self, name: str) -> Any:
         """Returns a function that calls the solution's of that name."""

@@ -73,7 +73,7 @@ class Keeper:
             return self._ended(*parts)
         else:
             self._report(["load" if kind == "failed" else kind, *parts])
-            self.over = kind != "changed"
+            self.over = True
         return None
 
     def broken_off(self, how: str) -> None:
@@ -97,7 +97,7 @@ class Keeper:
 
     def _fault_of(self, unit: int) -> str:
         """Returns why a unit that says that it passed has not, or ""."""
-        if self._fault and unit not in self._given.forgiving:
+        if self._fault and not self._given.forgiving:
             return self._fault
         return "an assertion was left out" if set(self._given.required[unit]) - self._known else ""
 

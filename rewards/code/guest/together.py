@@ -18,6 +18,7 @@ import sys
 import types
 import warnings
 from collections.abc import Callable, Sequence
+from traceback import walk_tb
 from typing import Any
 
 from grpo.rewards.code.guest.channel import line, orders
@@ -86,18 +87,19 @@ def main(descriptor: int) -> None:
     space.update({name: now[name] for name in kinds if name in space})  # a program may define what the prompt does anew
     say(["loaded"])
     classes: list[type] = []
+    started = False
 
     def watched() -> dict[tuple[str, str], int]:
         """Returns the marks of what no solution may change while the tests run, and the tests do not."""
         return _marks(runner) if patching else _marks(["builtins", *runner], kept, classes)
 
-    def begin(unit: int, forget: Callable[[], None]) -> None:
-        nonlocal marks
+    def begin(forget: Callable[[], None]) -> None:
+        nonlocal marks, started
         if not started:
             held = {name: value for name, value in vars(tests).items() if isinstance(value, type)}
             classes.extend(kind for name, kind in held.items() if name not in changed_by_tests)
             marks = watched()  # pytest itself has begun
-        started.add(unit)
+        started = True
         forget()
         refused.clear()
         signal.setitimer(signal.ITIMER_PROF, given.seconds)
@@ -105,10 +107,8 @@ def main(descriptor: int) -> None:
     def failure() -> tuple[str, str]:
         return ("failed", looked()) if refused else ("", "")
 
-    started: set[int] = set()
     side = types.SimpleNamespace(begin=begin, failure=failure, is_raised=_is_of_solution, other="")
     side.altered = lambda: _difference(marks, watched())
-    side.asked, side.asked_again = lambda ask: ask, lambda has_changed: ()
     run_tests(given, say, module, tests, side)
 
 
@@ -138,26 +138,30 @@ def run_tests(given: Any, say: Say, module: types.ModuleType, tests: types.Modul
         side: what depends on where the solution is: `begin` of a unit, with what forgets the answers before;
             `failure`, how and why a unit has failed whatever its assertions found; `altered`, what was changed that
             may not be; `is_raised`, whether the solution raised an exception; `other`, what it answered that is no
-            plain data; `asked`, given `__ask__`, returns that; `asked_again`, the units that another try changed.
+            plain data.
     """
     ask, has_changed, forget = asking(given.replay)
     true, enter, begin_assertions, fault_of = asserting(given.sure, given.reaching)
     faults: list[str] = []
+    running: list[int] = []  # units, one within the other
     skips = re.search(r"skip|xfail|expectedFailure", given.source, re.IGNORECASE) is not None
 
     def begin(unit: int) -> bool:
         if not given.first <= unit <= given.last:
             return False
-        side.begin(unit, forget)
-        has_changed()
-        faults.clear()
-        begin_assertions()
+        side.begin(forget)
+        if not running:
+            has_changed()
+            faults.clear()
+            begin_assertions()
+        running.append(unit)
         say(["begin", unit])
         return True
 
     def ended(unit: int, error: BaseException | None, how: str = "", why: str = "") -> None:
         if isinstance(error, Stop):
             raise error
+        running.pop()
         failure = side.failure()
         if any(failure):
             how, why = failure
@@ -172,7 +176,7 @@ def run_tests(given: Any, say: Say, module: types.ModuleType, tests: types.Modul
             raise Stop
 
     judge = questions(module, say, faults, "ANY" in given.source)
-    judge |= {"__begin__": begin, "__ended__": ended, "__ask__": side.asked(ask), "__forget__": forget}
+    judge |= {"__begin__": begin, "__ended__": ended, "__ask__": ask, "__forget__": forget}
     judge |= {"__true__": true, "__enter__": enter}
     try:
         with warnings.catch_warnings():
@@ -186,8 +190,6 @@ def run_tests(given: Any, say: Say, module: types.ModuleType, tests: types.Modul
             trouble = _run_pytest(code, tests, given, skips, begin, ended, side.is_raised)
         else:
             exec(code, space)
-        for unit in side.asked_again(has_changed):
-            say(["changed", unit])
         say(["broken", trouble] if trouble else ["done"])
     except Stop:
         say(["stopped"])
@@ -261,12 +263,7 @@ def _difference(before: dict[tuple[str, str], int], after: dict[tuple[str, str],
 
 def _is_of_solution(error: BaseException) -> bool:
     """Returns whether code of the solution stands in the trace of an exception."""
-    trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == FILE:
-            return True
-        trace = trace.tb_next
-    return False
+    return any(frame.f_code.co_filename == FILE for frame, _ in walk_tb(error.__traceback__))
 
 
 def _how(error: BaseException | None, is_raised: Callable[[BaseException], bool]) -> str:
