@@ -29,6 +29,7 @@ MOST_KEPT = 8  # tasks of which what their commands made is kept
 SIGNALLED = 128  # a shell adds the number of a signal to it
 _SECONDS = 120.0  # for one command that makes a machine, or carries what is in one to another
 AROUND = 4 * _SECONDS  # that grading may take beside the grader
+_CARRYING = threading.Semaphore(4)  # machines at once, for what is carried is in this process's memory
 _CLEAN = {
     "PYTHONNOUSERSITE": "1",
     "PYTHONDONTWRITEBYTECODE": "1",
@@ -182,6 +183,18 @@ def grade(machines: Machines, task: SessionTask, machine: Session) -> Grade:
     machine.stop()
     if task.in_place:
         return _graded(task, machine)
+    with _CARRYING:
+        fresh = _carried(machines, task, machine)
+    if isinstance(fresh, Grade):
+        return fresh
+    try:
+        return _graded(task, fresh)
+    finally:
+        fresh.close()
+
+
+def _carried(machines: Machines, task: SessionTask, machine: Session) -> Session | Grade:
+    """Returns a new machine with the working directory of another one, or why there is none."""
     folder = task.directory or machine.directory
     try:
         large = machine.run(
@@ -196,11 +209,13 @@ def grade(machines: Machines, task: SessionTask, machine: Session) -> Grade:
     try:
         emptied = fresh.run(["find", folder, "-mindepth", "1", "-delete"])
         unpacked = fresh.run(["tar", "-x", "-C", folder], stdin=carried, timeout=_SECONDS)
-        if emptied.code != 0 or unpacked.code != 0:
-            return Grade(0.0, f"the working directory cannot be unpacked: {tail_of(unpacked, 300)}")
-        return _graded(task, fresh)
-    finally:
+    except BaseException:
         fresh.close()
+        raise
+    if emptied.code == 0 and unpacked.code == 0:
+        return fresh
+    fresh.close()
+    return Grade(0.0, f"the working directory cannot be unpacked: {tail_of(unpacked, 300)}")
 
 
 class TooLarge(Exception):
