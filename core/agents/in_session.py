@@ -179,7 +179,7 @@ class _Program:
             return None
         try:
             answer = json.loads(session.read(f"~/{_OWN}/answer"))["answer"]
-        except (SessionError, ValueError, TypeError, LookupError):
+        except (SessionError, ValueError, TypeError, LookupError, RecursionError, MemoryError):
             return None
         return encodable(answer) if isinstance(answer, str) else None
 

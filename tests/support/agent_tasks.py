@@ -155,6 +155,12 @@ WEAK = {
         "[ ! -e a.tmp ]",
         "true\nrm a.tmp",
     ),
+    "a module of the task": _task(
+        "Write the sum of numbers.txt into sum.txt.",
+        {"numbers.txt": "1\n41\n", "read.py": "def read(name):\n    return int(open(name).read())\n"},
+        "python3 -c \"import read; raise SystemExit(read.read('sum.txt') != 42)\"",
+        "x=42\necho $x > sum.txt",
+    ),
     "much is printed": _task(
         "run.sh should print 7.", {"run.sh": "echo 8\n"}, "sh run.sh | grep -qx 7", "true\necho 'echo 7' > run.sh"
     ),

@@ -275,7 +275,7 @@ def _secrets(pool: SessionPool, told: Told) -> None:
 
 
 def _host_files(pool: SessionPool, told: Told) -> None:
-    """A folder of the host, such as a run's, with a file that everybody may read."""
+    """A folder of the host, such as a run's, with a file that everybody may read, and one that is shared but hidden."""
     places = [None, *(place for place in (Path.cwd(), Path.home()) if os.access(place, os.W_OK))]
     with _opened(pool) as session, contextlib.ExitStack() as stack:
         for place in places:
@@ -284,6 +284,10 @@ def _host_files(pool: SessionPool, told: Told) -> None:
             (folder / "metrics.jsonl").write_text("secret of the run", encoding="utf-8")
             attempts = (f"look({str(folder)!r})", f"look({str(folder / 'metrics.jsonl')!r})")
             _breaches(_python(session, tried(_LOOK, *attempts)), told)
+            if pool.capabilities().get("shared paths"):
+                with _opened(pool, shared=[str(folder)], hidden=[str(folder / "metrics.jsonl")]) as other:
+                    hidden = f"open({str(folder / 'metrics.jsonl')!r}).read() or None.x"
+                    _breaches(_python(other, tried(_LOOK, hidden)), told)
 
 
 def _network(pool: SessionPool, told: Told) -> None:

@@ -1,4 +1,4 @@
-"""A task of each kind pays its solution and nothing else, what is held out is no training task, the agent plays."""
+"""Tasks pay their solutions and nothing else, what is held out is no task of the training, and the agent plays."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def rows(split: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the session 'local' needs Linux")
-def test_a_task_of_each_kind_pays_its_solution_and_nothing_else() -> None:
-    report = validate("grpo-env-chores/chores", split="test")
+def test_tasks_pay_their_solutions_and_nothing_else() -> None:
+    report = validate("grpo-env-chores/chores", split="test", size=2)
     assert report.ok, str(report)
     assert not report.weak, str(report)
 

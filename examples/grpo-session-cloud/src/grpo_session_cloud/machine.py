@@ -235,9 +235,9 @@ class _Input(io.RawIOBase):
         return True
 
     def write(self, content: Any) -> int:
-        part = bytes(content)[:30_000]
-        self._machine.root(f"echo {base64.b64encode(part).decode()} | base64 -d >{self._at}/in")
-        return len(part)
+        piece = f"{self._at}/piece"
+        self._machine.root(f"cat {piece} >{self._at}/in; rm {piece}", files={piece: bytes(content)})
+        return len(content)
 
     def close(self) -> None:
         if not self.closed:
