@@ -262,6 +262,8 @@ def report(
             *([f"  {gib(chosen.host)} GiB of host memory and"] if chosen.host else []),
             "  " + " ".join(f"--set {pair}" for pair in pairs(chosen)),
         ]
+    if not context:  # one device does not even hold the weights
+        return printed
     printed += [
         f"largest context with {job.share} decoded at once: {context:,} tokens"
         + (" (the model's own limit)" if context == longest else ""),

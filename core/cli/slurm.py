@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grpo.core.config.defaults import SERVER_PORT
+from grpo.core.text.printable import counted
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
@@ -157,8 +158,9 @@ def shares(config: RunConfig, machines: Machines, gpu: str | None, context: int 
         f"It takes --nodes {more.nodes}{served}" if more else "Take larger GPUs (--gpu), a shorter context or --lora"
     )
     raise UsageError(
-        f"{processes} GPUs of {device.total / GIB:.0f} GB do not hold {config.model or 'the embedded model'} with "
-        f"{context:,} tokens, sharded as far as possible. {remedy}. Where the memory goes: grpo plan. "
+        f"{counted(processes, 'GPU')} of {device.total / GIB:.0f} GB cannot hold "
+        f"{config.model or 'the embedded model'} with {context:,} tokens, sharded as far as possible. {remedy}. "
+        "Where the memory goes: grpo plan. "
         "To write the script all the same: --sharding fsdp2"
     )
 

@@ -161,6 +161,17 @@ def test_the_plan_of_a_built_in_model_needs_no_network_and_proposes_settings(
     assert found["largest_context"] > 20480
 
 
+@pytest.mark.slow
+def test_the_plan_of_a_model_for_several_gpus_says_nothing_of_what_one_of_them_decodes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    code, out, err = printed(["--model", "Llama-3.1-8B", "--gpu", "80GB"], monkeypatch, capsys)
+    assert (code, err) == (0, "")
+    assert "such GPUs hold it" in out
+    assert "decoded at once" not in out
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
