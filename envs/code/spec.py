@@ -6,7 +6,6 @@ This module is light; gymnasium is imported when an environment is made.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -121,6 +120,8 @@ def _embedded(level: str, size: int, seed: int, split: str) -> list[Placed]:
         OptionError: the size or the seed is too small, or there are not so many exercises.
         DatasetError: another split.
     """
+    import json
+
     from grpo.envs.code.exercises import all_exercises
 
     if size < 1 or seed < 0:
