@@ -79,6 +79,7 @@ class Validation:
         )
         if len(self.without) == self.rows:
             yield "nothing was validated: its episodes have neither a demonstration nor a gold answer"
+            yield from self._weak_lines()
             return
         if self.without:
             more = ", ..." if len(self.without) > _FEW else ""
@@ -92,17 +93,20 @@ class Validation:
         if self.silence_right:
             yield f"an empty completion is right too in {self.silence_right} of {counted(self.rows, 'row')}"
         yield from [f"note: {note}" for note in self.notes]
-        if self.weak:
-            yield f"weak rows, which pay for what solves nothing: {len(self.weak)}"
-            yield from (f"  {row.place}: {', '.join(row.cheats)}" for row in self.weak[:SHOWN])
-        if len(self.weak) > SHOWN:
-            yield f"  and {len(self.weak) - SHOWN} more: --json lists all"
+        yield from self._weak_lines()
         for row in self.refused[:SHOWN]:
             text = one_line(row.solution, len(row.solution) + 1)
             yield from ("", f"{row.place}: {one_line(row.reason, _WIDE)}")
             yield "  | " + (text if len(text) <= _WIDE else "…" + text[1 - _WIDE :])  # an answer stands at the end
         if len(self.refused) > SHOWN:
             yield f"\nand {len(self.refused) - SHOWN} more that are refused: --json lists all, with their whole texts"
+
+    def _weak_lines(self) -> Iterator[str]:
+        if self.weak:
+            yield f"weak rows, which pay for what solves nothing: {len(self.weak)}"
+            yield from (f"  {row.place}: {', '.join(row.cheats)}" for row in self.weak[:SHOWN])
+        if len(self.weak) > SHOWN:
+            yield f"  and {len(self.weak) - SHOWN} more: --json lists all"
 
     def as_json(self) -> dict[str, Any]:
         """Returns the report as values that JSON can hold."""

@@ -85,12 +85,9 @@ def validate(
     episodes = episodes_of(bound, split, limit=size, unbounded=UNBOUNDED, describe_tools=False, opened=place)
     refuse_missing_columns(episodes[0], plugins)
     solved: list[Episode] = []
-    without: list[str] = []
+    unsolved: list[Episode] = []
     for episode in episodes:
-        if episode.gold_actions:
-            solved.append(episode)
-        else:
-            without.append(episode.place)
+        (solved if episode.gold_actions else unsolved).append(episode)
     judged: list[JudgedGold] = []
     refused: list[RefusedRow] = []
     weak: list[WeakRow] = []
@@ -103,11 +100,13 @@ def validate(
             weak += _weak(scorer, bound, verifier, block)
             refused += _refused(bound, block, judged_block, {row.index for row in weak})
             on_rows(len(judged), len(solved))
+    if bound.spec.played:
+        weak += _weak_tasks(bound, unsolved)
     return Validation(
         env=title_of(bound).removeprefix("env "),
         split=split,
         rows=len(episodes),
-        without=tuple(without),
+        without=tuple(episode.place for episode in unsolved),
         refused=tuple(refused),
         rewards=tuple(_scores(part.name, judged) for reward in chosen for part in parts(reward)),
         verifier=verifier.name if verifier else None,

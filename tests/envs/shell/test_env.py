@@ -196,3 +196,10 @@ def test_rows_that_cannot_be_read_are_one_finding_of_a_check(tmp_path: Path) -> 
         f"it raised DatasetError: {file}: the only row is held out for testing, so none is left to train on. Add rows, "
         "or give a folder with train.jsonl and test.jsonl."
     ]
+
+
+def test_a_weak_task_without_a_solution_is_listed(tmp_path: Path) -> None:
+    report = validate(f"shell:{rows_in(tmp_path, {'grader': 'test -f sum.txt'})}")
+    assert not report.ok
+    assert "an agent that leaves empty files is paid 1" in report.weak[0].cheats
+    assert "weak rows, which pay for what solves nothing: 1" in str(report)
