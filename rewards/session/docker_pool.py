@@ -31,7 +31,9 @@ from grpo.rewards.session.owned import own
 from grpo.rewards.session.proxy import Port, Proxy
 
 _EXPIRED = "the time of the session is up"
-_ENDING = 5.0  # seconds for the end of a process group, and of its streams
+_START_SECONDS = 60.0  # for the start of a command
+_KILL_SECONDS = 20.0  # for the start of what kills a process group, and its end
+_ENDING = 5.0  # seconds for the end of streams
 _FILE_SECONDS = 300.0  # for one file
 _PAUSE = 0.2
 _LOOK = 1.0  # seconds from one look at the time and the files of sessions to the next
@@ -434,7 +436,8 @@ class DockerSession:
         execution = self._execution(argv, env, directory)
         try:
             execution.feed(stdin)
-            timed_out = not execution.read(take, timeout)
+            begun = execution.read(take, _START_SECONDS, begin=True)  # what a busy engine takes is not the command's
+            timed_out = not (begun and execution.read(take, timeout))
             if timed_out:
                 self._end(execution)
                 if not execution.read(take, _ENDING):
@@ -442,7 +445,7 @@ class DockerSession:
                     execution.read(take, _ENDING)
             if execution.problem:
                 self._refuse_lost()
-                return Exit(None, problem=execution.problem)
+                return Exit(None, timed_out=timed_out, problem=execution.problem)
             code = self._ending(execution)
         finally:
             execution.close()
@@ -465,7 +468,7 @@ class DockerSession:
             killer = self._execution(["sh", "-c", _KILL.format(process=execution.process)], None, "/")
             try:
                 killer.end_input()
-                if killer.read(lambda _stream, _data: None, _ENDING) and not killer.problem:
+                if killer.read(lambda _stream, _data: None, _KILL_SECONDS) and not killer.problem:
                     killed = killer.status()
             finally:
                 killer.close()

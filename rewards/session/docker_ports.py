@@ -51,11 +51,11 @@ class Ports:
         import docker
 
         self._served: list[Port] = []
-        self._owner: socket.socket | None = None
         self._folder = tempfile.mkdtemp(prefix=PLACE.rpartition("/")[2], dir=PLACE.rpartition("/")[0])
+        self._owner = self._listening(relay.OWNER)
+        self._owner.setblocking(False)
         self._container: Any = None
         try:
-            self._owner = self._listening(relay.OWNER)
             own(self._owner)
             for port, address in reach.items():
                 self._served.append(proxy.serve(self._listening(str(port)), address))
@@ -102,6 +102,9 @@ class Ports:
         """
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{self._folder}/{relay.IN}")
+        with contextlib.suppress(BlockingIOError):
+            while True:  # what the relay that ends now has kept waiting
+                self._owner.accept()[0].close()
         self._container.restart(timeout=0)
         self._wait()
 
@@ -111,8 +114,7 @@ class Ports:
             remove(self._container)
         for port in self._served:
             port.close()
-        if self._owner is not None:
-            self._owner.close()
+        self._owner.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _listening(self, name: str) -> socket.socket:
