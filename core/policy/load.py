@@ -199,8 +199,8 @@ def load_model(source: str, dtype: str, bits: int | None = None) -> PreTrainedMo
     from transformers import AutoModelForCausalLM
 
     keep_freed_memory()
-    if torch.get_num_threads() > 1 and not torch.cuda.is_available():
-        watch_processors()
+    if not torch.cuda.is_available():
+        watch_processors(torch.get_num_threads())
     arguments: dict[str, Any] = {"dtype": getattr(torch, dtype), "trust_remote_code": False}
     if bits == 4:
         from transformers import BitsAndBytesConfig

@@ -7,8 +7,9 @@ as long. Nobody knows beforehand which it will be, and GOMP_SPINCOUNT is read on
 Theory of operation. libgomp spins GOMP_SPINCOUNT times only if it manages no more threads than there are processors,
 and otherwise, where OMP_WAIT_POLICY is passive, not at all. It looks at both numbers whenever a thread waits. So a
 thread of ours that has an idle team of its own, of more threads than processors, turns spinning off for all, and on
-again when it ends. Whether others want the processors is told by Linux: how long the threads of this process were
-ready to run and waited for a processor, as a share of that and the time that they ran.
+again when it ends. Others want the processors where those leave fewer free than this process has threads: what Linux
+counts for the processors beyond the time of this process. (Waits for a processor would not do: where threads sleep,
+waking them is such a wait, on a quiet machine too.)
 """
 
 from __future__ import annotations
@@ -18,32 +19,29 @@ import os
 import sys
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Collection
 from pathlib import Path
 
 from grpo.core.processes.memory import BEFORE_TORCH
 
 VARIABLE = "GOMP_SPINCOUNT"
-LOOK = 0.5  # seconds from one look at the threads to the next
-WANTED = 0.04  # the share of waiting from which on others want the processors: alone it is below 0.01
-FREE = 0.015
-LEAST = 20_000_000  # nanoseconds that are enough to judge by
+LOOK = 0.5  # seconds from one look at the processors to the next
+WANTED, FREE = 0.1, 0.05  # of a processor for each thread: what others have to take, and may take
 CALM = 10  # looks in a row that find the processors free before threads spin again: programs that pause come back
-Times = dict[int, tuple[int, int]]  # nanoseconds that a thread ran, and waited for a processor
-_TASKS = Path("/proc/self/task")
+IDLE = (3, 4)  # columns of /proc/stat: idle, and idle while a disk works
 _started = threading.Lock()  # for good, by the one watch of this process
 
 
-def watch_processors() -> None:
-    """Starts the watch of this process, once.
+def watch_processors(threads: int) -> None:
+    """Starts the watch of this process, whose products are computed by so many threads; once.
 
-    It does nothing where OpenMP is not libgomp, the threads of this process are not counted (Linux does), or somebody
-    chose GOMP_SPINCOUNT.
+    It does nothing for one thread, where OpenMP is not libgomp, and where somebody chose GOMP_SPINCOUNT.
     """
     library = _libgomp()
     chosen = os.environ.get(VARIABLE, BEFORE_TORCH[VARIABLE]) != BEFORE_TORCH[VARIABLE]
-    if library is not None and not chosen and _times() and _started.acquire(blocking=False):
-        threading.Thread(target=_watch, args=(Spinning(library),), name="grpo-spinning", daemon=True).start()
+    if threads > 1 and library is not None and not chosen and _started.acquire(blocking=False):
+        arguments = (Spinning(library), threads)
+        threading.Thread(target=_watch, args=arguments, name="grpo-spinning", daemon=True).start()
 
 
 class Spinning:
@@ -80,49 +78,52 @@ class Spinning:
 
 
 class Rule:
-    """Decides from what the threads ran and waited whether others want the processors."""
+    """Decides from the use of the processors whether others want them.
 
-    def __init__(self) -> None:
-        self._before: Times = {}
+    Args:
+        threads: of this process that compute together.
+        processors: that it may run on.
+    """
+
+    def __init__(self, threads: int, processors: int) -> None:
+        self._threads = threads
+        self._spare = max(0, processors - threads)
         self._calm = 0
 
-    def wanted(self, now: Times) -> bool | None:
+    def wanted(self, busy: float, own: float, seconds: float) -> bool | None:
         """Returns True where others want the processors, False where they did not for a while, else None.
 
         Args:
-            now: of the threads that live; what they did before the first look counts in it.
+            busy: seconds that the processors were at work since the last look, for all programs.
+            own: those of them for this process.
+            seconds: that passed.
         """
-        waited = sum(waited - self._before.get(task, (0, 0))[1] for task, (_, waited) in now.items())
-        ran = sum(ran - self._before.get(task, (0, 0))[0] for task, (ran, _) in now.items())
-        self._before = now
-        if waited + ran < LEAST:
-            return None
-        share = waited / (waited + ran)
-        self._calm = self._calm + 1 if share < FREE else 0
-        return True if share > WANTED else False if self._calm >= CALM else None
+        taken = ((busy - own) / seconds - self._spare) / self._threads
+        self._calm = self._calm + 1 if taken < FREE else 0
+        return True if taken > WANTED else False if self._calm >= CALM else None
 
 
-def _watch(spinning: Spinning) -> None:
-    """Turns spinning off and on for as long as the process lives; at first by how it waited while it loaded."""
-    rule = Rule()
-    while now := _times():
-        wanted = rule.wanted(now)
+def _watch(spinning: Spinning, threads: int) -> None:
+    """Turns spinning off and on for as long as the process lives."""
+    processors = os.sched_getaffinity(0)
+    rule, before = Rule(threads, len(processors)), (busy_seconds(processors), time.process_time(), time.monotonic())
+    while True:
+        time.sleep(LOOK)
+        now = busy_seconds(processors), time.process_time(), time.monotonic()
+        wanted = rule.wanted(*(new - old for new, old in zip(now, before, strict=True)))
+        before = now
         if wanted is not None:
             (spinning.turn_off if wanted else spinning.turn_on)()
-        time.sleep(LOOK)
 
 
-def _times() -> Times:
-    """Returns how long each thread of this process ran and waited for a processor; nothing where that is not known."""
-    times: Times = {}
-    try:
-        for task in _TASKS.iterdir():
-            with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
-                ran, waited, _ = map(int, (task / "schedstat").read_bytes().split())
-                times[int(task.name)] = ran, waited
-    except (OSError, ValueError):
-        return {}
-    return times if any(ran for ran, _ in times.values()) else {}
+def busy_seconds(processors: Collection[int]) -> float:
+    """Returns how long some processors were at work, for whatever program, since the machine started."""
+    ticks = 0
+    for line in Path("/proc/stat").read_text(encoding="utf-8").splitlines():
+        name, *counts = line.split()
+        if name.startswith("cpu") and name[3:].isdecimal() and int(name[3:]) in processors:
+            ticks += sum(int(count) for column, count in enumerate(counts[:8]) if column not in IDLE)
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _libgomp() -> ctypes.CDLL | None:

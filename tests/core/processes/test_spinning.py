@@ -8,10 +8,9 @@ import sys
 
 import pytest
 
-from grpo.core.processes.spinning import CALM, Rule
+from grpo.core.processes.spinning import CALM, Rule, busy_seconds
 
-linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux counts how long a thread waited")
-MILLISECOND = 1_000_000
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux counts what processors do")
 
 SWITCH = """
 import time
@@ -43,8 +42,8 @@ import torch
 from grpo.core.processes.spinning import watch_processors
 
 torch.ones(1 << 18).exp_()
-watch_processors()
-watch_processors()
+watch_processors(2)
+watch_processors(2)
 print(sum(thread.name == "grpo-spinning" for thread in threading.enumerate()))
 """
 
@@ -72,17 +71,21 @@ def test_a_process_is_watched_once_and_not_where_somebody_chose_how_threads_wait
     assert printed(WATCHED, GOMP_SPINCOUNT="0") == "0\n"
 
 
-def test_threads_that_waited_for_a_processor_stop_spinning_at_once_and_spin_again_when_it_was_calm_for_long() -> None:
-    rule, ran, waited = Rule(), 0, 0
-    decisions: list[bool | None] = []
-    for part in [0.0, 0.3, *[0.001] * CALM, 0.02, *[0.0] * CALM]:
-        ran, waited = ran + round(500 * MILLISECOND * (1 - part)), waited + round(500 * MILLISECOND * part)
-        decisions.append(rule.wanted({1: (ran, waited)}))
+def test_threads_stop_spinning_at_once_beside_others_and_spin_again_when_it_was_calm_for_long() -> None:
+    rule = Rule(threads=2, processors=2)
+    taken = [0.0, 0.5, *[0.02] * CALM, 0.15, *[0.0] * CALM]  # of a processor, by others
+    decisions = [rule.wanted(busy=0.5 * (1.7 + part), own=0.5 * 1.7, seconds=0.5) for part in taken]
     assert decisions == [None, True, *[None] * (CALM - 1), False, None, *[None] * (CALM - 1), False]
 
 
-def test_threads_that_end_or_begin_and_idle_processes_decide_nothing() -> None:
-    rule = Rule()
-    rule.wanted({1: (10**10, 0), 2: (10**10, 10**9)})
-    assert rule.wanted({1: (10**10 + MILLISECOND, MILLISECOND)}) is None  # too little to judge by; 2 has ended
-    assert rule.wanted({1: (10**10 + 500 * MILLISECOND, MILLISECOND), 3: (MILLISECOND, 200 * MILLISECOND)}) is True
+def test_others_may_have_the_processors_that_the_threads_leave_free() -> None:
+    assert Rule(threads=4, processors=8).wanted(busy=7.9, own=4.0, seconds=1.0) is None
+    assert Rule(threads=4, processors=8).wanted(busy=7.9, own=3.0, seconds=1.0) is True
+    assert Rule(threads=8, processors=4).wanted(busy=3.0, own=2.9, seconds=1.0) is None  # more threads than processors
+
+
+@linux
+def test_what_the_processors_did_grows_and_is_that_of_the_chosen_ones() -> None:
+    here = os.sched_getaffinity(0)
+    assert busy_seconds(()) == 0
+    assert 0 < busy_seconds({min(here)}) <= busy_seconds(here)
