@@ -104,7 +104,7 @@ def plan_tests(tests: tuple[str, ...], *, before: str = "", prompt: str = "", en
         names = {entry_point}
     in_place = mutates(every, names)
     stand_ins = {*names, *solution_aliases(every), *({"candidate"} if entry else ())}
-    instrument = Instrument(stand_ins, every, sure=sure)
+    instrument = Instrument(stand_ins, every, split=split, sure=sure)
     items: dict[str, int] = {}
     known: list[tuple[KnownCall, ...]] = []
     if by_pytest:
