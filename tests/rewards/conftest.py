@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from patience import PATIENCE
+from patience import PATIENCE, tried_again
 
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.scoring.scorer import Scorer
@@ -275,8 +275,10 @@ def _judged(
 ) -> CodeResult:
     allowance = Allowance(seconds=seconds, stop=stop)
     task = task_of(Columns(**row))
-    judging = judge(pool or pool_of(), program, task, allowance=allowance, assurance=assurance, comparison=compare)
-    return asyncio.run(judging)[1]
+    how: dict[str, Any] = {"allowance": allowance, "assurance": assurance, "comparison": compare}
+    if pool is not None:
+        return asyncio.run(judge(pool, program, task, **how))[1]
+    return asyncio.run(tried_again(lambda: judge(pool_of(), program, task, **how)))[1]
 
 
 @pytest.fixture(scope="session")

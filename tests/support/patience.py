@@ -5,16 +5,21 @@ A limit of the product that others have to keep is a minute too. `Clock` lets a 
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
+
+from grpo.plugins.errors import TransientError
+
+T = TypeVar("T")
 
 PATIENCE = 60.0
 """Seconds until a test gives up on what takes a second or two."""
@@ -30,6 +35,18 @@ def wait_for(condition: Callable[[], object], seconds: float = PATIENCE) -> bool
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.01)
     return bool(condition())
+
+
+async def tried_again(call: Callable[[], Awaitable[T]]) -> T:
+    """Returns what a call returns; tries again, as a run does, where the machine was too busy to say."""
+    deadline = time.monotonic() + RUN
+    while True:
+        try:
+            return await call()
+        except TransientError:
+            if time.monotonic() >= deadline:
+                raise
+            await asyncio.sleep(1.0)
 
 
 @contextmanager

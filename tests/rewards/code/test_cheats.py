@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from patience import tried_again
 
 from grpo.plugins.sandbox_pools import close_pools, pool_of
 from grpo.rewards.code.allowance import Allowance
@@ -66,14 +67,12 @@ def results(request: pytest.FixtureRequest) -> Iterator[dict[str, CodeResult]]:
     first = {row["name"] for row in _ROWS if row["every_test"]}
     every_test = set() if request.param == "docker" else {"honest", "honest at the end", *first}
 
+    async def one(name: str, source: str) -> CodeResult:
+        allowance = Allowance(seconds=1.0, stop=name not in every_test)
+        return (await tried_again(lambda: judge(pool_of(sandbox), source, task, allowance=allowance)))[1]
+
     async def every() -> list[CodeResult]:
-        judged = await asyncio.gather(
-            *(
-                judge(pool_of(sandbox), source, task, allowance=Allowance(seconds=1.0, stop=name not in every_test))
-                for name, source in programs.items()
-            )
-        )
-        return [result for _, result in judged]
+        return await asyncio.gather(*(one(name, source) for name, source in programs.items()))
 
     yield dict(zip(programs, asyncio.run(every()), strict=True))
     close_pools()

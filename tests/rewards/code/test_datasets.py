@@ -4,10 +4,12 @@ import asyncio
 import gzip
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import tried_again
 
 from grpo.plugins.sandbox_pools import close_pools, pool_of
 from grpo.rewards.code.allowance import Allowance
@@ -42,7 +44,10 @@ def judged(pairs: Pairs, *, stop: bool = True, seconds: float = 15.0) -> list[Co
         pool = pool_of()
         allowance = Allowance(seconds=seconds, stop=stop)
         return await asyncio.gather(
-            *(judge(pool, text, task_of(columns(row)), allowance=allowance) for text, row in pairs)
+            *(
+                tried_again(partial(judge, pool, text, task_of(columns(row)), allowance=allowance))
+                for text, row in pairs
+            )
         )
 
     return [result for _, result in asyncio.run(every())]

@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
+from patience import tried_again
 
-from grpo.plugins.errors import TransientError
 from grpo.plugins.sandbox_pools import pool_of
 from grpo.rewards.code.allowance import Allowance
 from grpo.rewards.code.judge import judge
@@ -14,7 +14,6 @@ from tests.rewards.code.random_programs import Case, honest, mutant
 
 pytestmark = pytest.mark.usefixtures("sandbox_pools")
 AT_ONCE = 64
-TRIES = 3  # as a run tries again what a busy machine caused
 
 
 def outcomes(cases: list[Case], *, plain: bool = False) -> list[str]:
@@ -26,17 +25,12 @@ def outcomes(cases: list[Case], *, plain: bool = False) -> list[str]:
         if plain:
             tests = [test + "\ntest_it()" * ("def test_it" in test) for test in case.tests]
             program = "\n".join([program, *tests, "print('passed')"])
-        for left in reversed(range(TRIES)):
-            try:
-                _, result = await judge(pool_of(), program, task, allowance=Allowance(seconds=2.0, stop=True))
-            except UnusableTests as fault:
-                return f"undecided: {fault}"
-            except TransientError:
-                if not left:
-                    raise
-            else:
-                return result.line()
-        raise AssertionError("every try ends")
+        allowance = Allowance(seconds=2.0, stop=True)
+        try:
+            _, result = await tried_again(lambda: judge(pool_of(), program, task, allowance=allowance))
+        except UnusableTests as fault:
+            return f"undecided: {fault}"
+        return result.line()
 
     async def every() -> list[str]:
         found: list[str] = []

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import tried_again
 
 from grpo.plugins.sandbox_pools import close_pools, pool_of
 from grpo.rewards.code.allowance import Allowance
@@ -34,7 +35,8 @@ NAMES = [
 async def _verdict(case: dict[str, Any]) -> tuple[str, str]:
     try:
         task = task_of(Columns(**case["row"]))
-        _, result = await judge(pool_of(), case["completion"], task, allowance=Allowance(seconds=5.0, stop=True))
+        allowance = Allowance(seconds=5.0, stop=True)
+        _, result = await tried_again(lambda: judge(pool_of(), case["completion"], task, allowance=allowance))
     except UnusableTests as fault:
         return "undecided", str(fault)
     return ("accepted" if result.outcome == "accepted" else "rejected"), result.line()
