@@ -11,6 +11,7 @@ import contextlib
 import io
 import os
 import select
+import signal
 import socket
 import struct
 import threading
@@ -230,6 +231,8 @@ class DockerProcess:
             self._result = self._ending(self._execution)
         except SessionLost as error:
             self._result = error
+        except SessionError:
+            self._result = -signal.SIGKILL
         except OSError as error:
             self._result = SessionLost(f"the connection to the container engine broke: {error}.")
         finally:

@@ -38,6 +38,8 @@ _FILE_SECONDS = 300.0  # for one file
 _PAUSE = 0.2
 _LOOK = 1.0  # seconds from one look at the time and the files of sessions to the next
 _SIGKILL = 9
+_KILLED = 128 + _SIGKILL  # the status of a container that was ended from outside
+_SPOILT = "programs of the session have replaced what keeps its container alive"
 _KILL = "kill -s KILL -- -{process}"
 _OOM = """\
 for file in /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control; do
@@ -257,7 +259,10 @@ class DockerSession:
             return Exit(None, problem=refused)
         if self._expired:
             return Exit(None, timed_out=True, problem=_EXPIRED)
-        left = self._ran(argv, stdin, env, timeout, directory, self._job.limits.output_bytes)
+        try:
+            left = self._ran(argv, stdin, env, timeout, directory, self._job.limits.output_bytes)
+        except SessionError as error:
+            return Exit(None, problem=str(error))
         return replace(left, out_of_memory=left.code == -_SIGKILL and self._memory_was_short())
 
     def start(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, directory: str = "") -> DockerProcess:
@@ -345,7 +350,7 @@ class DockerSession:
         """Kills every process. Raises SessionLost."""
         with self._lock:
             self._refuse_closed()
-            with self._engine():
+            with contextlib.suppress(SessionError), self._engine():  # spoilt: nothing runs
                 self._container.kill()
                 self._container.wait(timeout=_FILE_SECONDS)
                 self._start()
@@ -499,7 +504,18 @@ class DockerSession:
             yield
         except (docker.errors.DockerException, OSError) as error:
             self._refuse_closed()
+            self._refuse_spoilt()
             raise SessionLost(f"the container of the session is gone, or its engine: {error}.") from error
+
+    def _refuse_spoilt(self) -> None:
+        """Raises SessionError where the container has ended by itself, which is its programs' doing and no trouble."""
+        import docker
+
+        with contextlib.suppress(docker.errors.DockerException, OSError):
+            self._container.reload()
+            state = self._container.attrs["State"]
+            if state["Status"] == "exited" and state["ExitCode"] != _KILLED:
+                raise SessionError(f"{_SPOILT}.")
 
     def _refuse_closed(self) -> None:
         if self._closed:
@@ -513,6 +529,7 @@ class DockerSession:
                 self._refuse_closed()
                 self._container.reload()
                 if self._container.status != "running":
+                    self._refuse_spoilt()
                     raise SessionLost("the session was ended from outside.")
                 if self._answers() or time.monotonic() > deadline:  # a fork bomb lets nothing answer
                     return

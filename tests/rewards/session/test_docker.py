@@ -256,6 +256,16 @@ def test_a_session_without_an_image_shows_this_machines_programs_and_none_of_its
         assert session.run(["touch", "/usr/new"]).code != 0
 
 
+def test_programs_that_spoil_their_image_are_no_trouble_of_the_session(pool: DockerSessions) -> None:
+    with opened(pool) as session:
+        session.run(["sh", "-c", "cd /usr/bin; echo '#!/bin/sh' > x; chmod 755 x; cp x cat; mv x sh"], timeout=PATIENCE)
+        for _ in range(2):
+            session.stop()
+            assert session.run(["true"], timeout=PATIENCE).code is None
+            with pytest.raises(SessionError):
+                session.read("x")
+
+
 def test_a_shared_path_is_read_only_and_at_its_own_place(pool: DockerSessions, tmp_path: Path) -> None:
     (tmp_path / "tool").write_text("x", encoding="utf-8")
     with opened(pool, shared=[str(tmp_path)]) as session:
