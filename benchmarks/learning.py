@@ -2,11 +2,12 @@
 
     python benchmarks/learning.py                    # the default job of the README, full and LoRA
     python benchmarks/learning.py --how full --draw guess.svg -- --env guess ...
-    python benchmarks/learning.py --runs RUN RUN RUN --draw chores.svg
+    python benchmarks/learning.py --runs RUN RUN RUN --samples 6 --draw chores.svg
 
 What stands after `--` are the arguments of `grpo run`. Every run is that command in a process of its own; the time is
 that of the whole command. `--draw` draws held-out accuracy with its 95% intervals, a line for each run. `--runs` draws
-the mean reward of each step of finished runs instead, with intervals over the step's prompts.
+the mean reward of each step of finished runs instead, with intervals over the step's prompts; `--samples` asks each
+run's model the held-out problems so many times.
 """
 
 from __future__ import annotations
@@ -67,6 +68,13 @@ def rewards_of(run: Path) -> Curve:
     return curve
 
 
+def asked(run: Path, samples: int) -> str:
+    """Returns the share of right answers of a run's model to the held-out problems, asked several times."""
+    command = [sys.executable, "-m", "grpo", "eval", "--model", str(run), "-n", str(samples), "--json"]
+    share = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)["accuracy"]
+    return f"{share['mean']:.3f} ({share['low']:.2f} to {share['high']:.2f}) of {share['values']}"
+
+
 def draw(curves: Mapping[tuple[str, int], Curve], path: Path, measured: str = "accuracy") -> None:
     """Draws one line for each way of training and seed."""
     import matplotlib
@@ -99,12 +107,15 @@ def main() -> None:
     parser.add_argument("--how", nargs="+", choices=("full", "lora"), default=["full", "lora"])
     parser.add_argument("--draw", type=Path, metavar="FILE", help="an .svg, .png or .pdf to write")
     parser.add_argument("--runs", type=Path, nargs="+", metavar="RUN", help="finished runs to draw the rewards of")
+    parser.add_argument("--samples", type=int, help="completions of each held-out problem, of each of these runs")
     parser.add_argument("job", nargs="*", default=DEFAULT, help=f"arguments of grpo run ({' '.join(DEFAULT)})")
     options = parser.parse_args()
     if options.runs:
         curves = {("", seed): rewards_of(run) for seed, run in enumerate(options.runs)}
         for (_, seed), curve in curves.items():
             print(f"seed {seed}: " + ", ".join(f"{mean:.2f} ({low:.2f} to {high:.2f})" for _, mean, low, high in curve))
+        for run in options.runs if options.samples else []:
+            print(f"{run}: held out {asked(run, options.samples)}", flush=True)
         if options.draw:
             draw(curves, options.draw, "reward of a step")
         return
