@@ -6,7 +6,10 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Protocol = Literal["chat", "responses", "messages"]
 Answer = Literal["message", "stdout"]
@@ -89,3 +92,9 @@ class Command:
 def search_path() -> str:
     """Returns the PATH on which agents' programs are looked for: this Python's own folder comes first."""
     return os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])  # noqa: PTH120
+
+
+def package_of(program: Path) -> str:
+    """Returns the folder of a program's own files: that of all its packages, of one that npm installed."""
+    packages = [parent for parent in program.parents if parent.name == "node_modules"]
+    return str(packages[-1] if packages else program.parent)

@@ -190,7 +190,9 @@ class Host:
         from grpo.plugins.mcp.attach import with_servers
         from grpo.plugins.mcp.servers import read_servers
 
-        return replace(bound, spec=with_servers(spec, read_servers(text.mcp, text.written)))
+        return replace(
+            bound, spec=with_servers(spec, read_servers(text.mcp, text.written, lambda spec: self.session(spec).make))
+        )
 
     def sandbox(self, source: Source) -> BoundSandbox:
         """Binds a sandbox, which takes none of the reserved keys; raises what `reward` raises."""

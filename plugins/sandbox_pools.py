@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from grpo.plugins._host.spec_pools import SpecPools
+from grpo.plugins._spec_pools import SpecPools
 from grpo.plugins.host import Host
 from grpo.plugins.sandbox_job import Job, JobResult, SandboxPool
 
-_pools: SpecPools[SandboxPool] = SpecPools(lambda spec: Host.discover().sandbox(spec).make())
+_pools: SpecPools[SandboxPool] = SpecPools()
 
 
 def pool_of(spec: str = "local") -> SandboxPool:
@@ -20,7 +20,7 @@ def pool_of(spec: str = "local") -> SandboxPool:
         UsageError: the SPEC names no sandbox or sets an option that it does not have.
         SandboxUnavailable: this machine cannot run it; the message says what is missing and what to do.
     """
-    return _pools.of(spec)
+    return _pools.of(spec, lambda: Host.discover().sandbox(spec).make())
 
 
 def run_jobs(jobs: Sequence[Job], spec: str = "local") -> list[JobResult]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from grpo.plugins._host.spec_pools import SpecPools
+from grpo.plugins._spec_pools import SpecPools
 from grpo.plugins.host import Host
 from grpo.plugins.session import SessionPool
 
-_pools: SpecPools[SessionPool] = SpecPools(lambda spec: Host.discover().session(spec).make())
+_pools: SpecPools[SessionPool] = SpecPools()
 
 
 def sessions_of(spec: str = "local") -> SessionPool:
@@ -16,7 +16,7 @@ def sessions_of(spec: str = "local") -> SessionPool:
         UsageError: the SPEC names no session or sets an option that it does not have.
         SandboxUnavailable: this machine cannot run it; the message says what is missing and what to do.
     """
-    return _pools.of(spec)
+    return _pools.of(spec, lambda: Host.discover().session(spec).make())
 
 
 def close_sessions() -> None:

@@ -35,7 +35,7 @@ from grpo.core.env.episodes import Episode
 from grpo.core.env.step import take_step
 from grpo.core.text.printable import encodable
 from grpo.plugins._spec.binding import BoundAgent, BoundEnv
-from grpo.plugins.agents import Command, search_path
+from grpo.plugins.agents import Command, package_of, search_path
 from grpo.plugins.errors import GrpoError, SessionError
 from grpo.plugins.session import Process, Session
 
@@ -214,7 +214,7 @@ def _needed(agent: BoundAgent) -> list[str]:
     words = [word for value in agent.options.values() if isinstance(value, str) for word in value.split()]
     programs = (shutil.which(name, path=search_path()) for name in (*agent.spec.programs, *words) if os.sep not in name)
     folders = [*search_path().split(os.pathsep), sys.prefix, sys.base_prefix]
-    folders += [_package(Path(program).resolve()) for program in programs if program]
+    folders += [package_of(Path(program).resolve()) for program in programs if program]
     paths = [*folders, *(os.path.abspath(word) for word in words if Path(word).is_file())]  # noqa: PTH100
     if not agent.spec.command:
         source = inspect.getsourcefile(inspect.unwrap(agent.spec.function))
@@ -222,9 +222,3 @@ def _needed(agent: BoundAgent) -> list[str]:
         imports = [entry for entry in sys.path if entry and Path(entry).resolve() != Path.cwd()]
         paths += [str(Path(grpo.__file__).parent), *own, *imports, *([source] if source else [])]
     return [path for path in dict.fromkeys(paths) if Path(path).is_absolute() and Path(path).exists() and path != "/"]
-
-
-def _package(program: Path) -> str:
-    """Returns the folder of a program's own files: that of all its packages, of one that npm installed."""
-    packages = [parent for parent in program.parents if parent.name == "node_modules"]
-    return str(packages[-1] if packages else program.parent)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from grpo.plugins._host.source_file import source_sha256
@@ -58,9 +57,7 @@ def lock_of(bound: Bound, distribution_version: str) -> dict[str, Any]:
     if getattr(bound, "reads", "turn") != "turn":
         record["reads"] = "rollout"
     if isinstance(bound, BoundEnv) and bound.servers:
-        record["mcp"] = [
-            json.loads(to_json({**asdict(server), "environment": dict(server.environment)})) for server in bound.servers
-        ]
+        record["mcp"] = [json.loads(to_json(server.record())) for server in bound.servers]
     if isinstance(bound, BoundReward):
         names = [name for column in bound.spec.columns for name in column.names]
         record |= {"given": list(bound.options), "columns": None if bound.spec.any_column else names}

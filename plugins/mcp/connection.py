@@ -17,14 +17,16 @@ from typing import Any
 
 from grpo.plugins.errors import TransientError
 from grpo.plugins.mcp.messages import message_streams
-from grpo.plugins.mcp.process import ServerProcess, start_server, write_files
+from grpo.plugins.mcp.process import ServerProcess, start_server
 from grpo.plugins.mcp.results import error_text, text_of
 from grpo.plugins.mcp.servers import ALIVE, STARTING, McpServer
+from grpo.plugins.mcp.session_server import SessionServer, start_in_session
 
 _ENDING = 5.0
 _MOST_PAGES = 100  # of a list of tools
 _LONGEST = 300  # characters of a reason
 
+_Process = ServerProcess | SessionServer
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 _ending: set[asyncio.Task[None]] = set()
@@ -52,7 +54,7 @@ class Connection:
         self.server = server
         self.tools: tuple[Any, ...] = ()
         self._session: Any = None
-        self._process: ServerProcess | None = None
+        self._process: _Process | None = None
         self._dead: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -67,7 +69,7 @@ class Connection:
     def give_files(self, files: Mapping[str, str]) -> None:
         """Writes files into the server's working directory; those of a server at an address have no place."""
         if self._process is not None:
-            write_files(self._process.folder, files)
+            self._process.give_files(files)
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Calls a tool, from any thread, and returns what the policy is shown.
@@ -125,7 +127,8 @@ class Connection:
             async with streamable_http_client(self.server.url) as streams:
                 yield streams
             return
-        starting = asyncio.ensure_future(asyncio.to_thread(start_server, self.server))
+        start = start_in_session if self.server.session else start_server
+        starting: asyncio.Future[_Process] = asyncio.ensure_future(asyncio.to_thread(start, self.server))
         try:
             self._process = await asyncio.shield(starting)
         except asyncio.CancelledError:
@@ -210,13 +213,13 @@ class Connection:
         return TransientError(f"MCP server '{self.server.name}' {what}: {reason}{said}")
 
 
-def _end_started(starting: asyncio.Future[ServerProcess]) -> None:
+def _end_started(starting: asyncio.Future[_Process]) -> None:
     """Ends a process that nobody waits for any more."""
     if starting.exception() is None:
         _ended(starting.result())
 
 
-def _ended(process: ServerProcess) -> asyncio.Task[None]:
+def _ended(process: _Process) -> asyncio.Task[None]:
     """Ends a process; the task has ended when it is dead, with all that it started."""
 
     async def watch() -> None:

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from grpo.plugins.mcp.process import ServerProcess
+from grpo.plugins.mcp.session_server import SessionServer
 
 LARGEST = 4 * 2**20
 """Bytes of one message of a server."""
@@ -54,7 +55,9 @@ class Lines:
 
 
 @asynccontextmanager
-async def message_streams(process: ServerProcess, ended: Callable[[], None]) -> AsyncIterator[tuple[Any, Any]]:
+async def message_streams(
+    process: ServerProcess | SessionServer, ended: Callable[[], None]
+) -> AsyncIterator[tuple[Any, Any]]:
     """Yields the streams of messages from and to a process, as a `ClientSession` of the package mcp takes them.
 
     `ended` is called when the process has closed its output.

@@ -43,6 +43,13 @@ class ServerProcess:
         self._reading = threading.Thread(target=self._read, args=(stderr,), name="grpo-mcp-stderr", daemon=True)
         self._reading.start()
 
+    def give_files(self, files: Mapping[str, str]) -> None:
+        """Writes files below the working directory. Raises OSError."""
+        for path, text in files.items():
+            place = Path(self.folder, path)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(text, encoding="utf-8", errors="surrogatepass", newline="")
+
     def last_lines(self) -> str:
         """Returns the end of what the program wrote to its error output, for messages."""
         return " ".join(line for line in self._lines if line)[-_LONGEST_LINE:]
@@ -130,11 +137,3 @@ def refuse_bad_files(files: Any) -> None:
             raise ValueError(f"the path {path!r} is not that of a file below the working directory")
     if len(files) > _MOST_FILES or sum(map(len, files.values())) > _MOST_TEXT:
         raise ValueError(f"there are more than {_MOST_FILES} files or {_MOST_TEXT} characters")
-
-
-def write_files(folder: str, files: Mapping[str, str]) -> None:
-    """Writes files below a folder. Raises OSError."""
-    for path, text in files.items():
-        place = Path(folder, path)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text, encoding="utf-8", errors="surrogatepass", newline="")

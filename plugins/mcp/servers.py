@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
 
 from grpo.plugins.agents import search_path
 from grpo.plugins.errors import NotInstalled, OptionError, PluginNotFound, did_you_mean
+
+if TYPE_CHECKING:
+    from grpo.plugins.session import SessionPool
 
 EXTRA = "mcp"
 FOLDER = "{folder}"
@@ -35,6 +38,8 @@ class McpServer:
         url: the address of a running server, for streamable HTTP; "" for a program.
         tools: the tools to offer, by the server's names; empty for all.
         prefix: what stands before each name that the policy is shown.
+        session: the SPEC of the session that the program runs in; "": a process of this machine.
+        machines: makes the pool that the SPEC names.
         environment: variables of the program, beside PATH, HOME, LANG and TMPDIR, as pairs.
         variables: the variables of this process that the program gets as well.
         seconds: how long a call may take.
@@ -45,6 +50,8 @@ class McpServer:
     url: str = ""
     tools: tuple[str, ...] = ()
     prefix: str = ""
+    session: str = ""
+    machines: Callable[[], SessionPool] | None = field(default=None, compare=False, repr=False)
     environment: tuple[tuple[str, str], ...] = ()
     variables: tuple[str, ...] = ()
     seconds: float = 30.0
@@ -55,32 +62,40 @@ class McpServer:
         """The most seconds that a call may take: the start of the server, the call, and a last sign of life."""
         return STARTING + self.seconds + ALIVE
 
+    def record(self) -> dict[str, Any]:
+        """Returns what a run keeps of it, by the keys of `mcp`."""
+        return {**{key: getattr(self, key) for key in KEYS}, "environment": dict(self.environment)}
+
     @property
     def name(self) -> str:
         """What messages call it: its address or its command line."""
         return self.url or shlex.join(self.command)
 
 
-KEYS = tuple(field.name for field in fields(McpServer))
+KEYS = tuple(each.name for each in fields(McpServer) if each.name != "machines")
 _MOST_SECONDS, _MOST_SHOWN = 600.0, 20000
 
 
-def read_servers(value: Any, written: str) -> tuple[McpServer, ...]:
+def read_servers(
+    value: Any, written: str, session: Callable[[str], Callable[[], SessionPool]] | None = None
+) -> tuple[McpServer, ...]:
     """Returns the servers that the key `mcp` names, at least one.
 
     Args:
         value: a text, a table, or a list of them.
         written: the SPEC, for errors.
+        session: finds what makes the pool of a session by its SPEC.
 
     Raises:
         OptionError: it names no server, or says something of one that cannot be.
+        UsageError: a server's session is none.
         NotInstalled: a program is not on the PATH.
         PluginNotFound: the package mcp is not installed.
     """
     listed = value if isinstance(value, list | tuple) else [value]
     if not listed:
         raise OptionError(f"'{written}': mcp is an empty list. Name a server, or leave it out.")
-    servers = tuple(_read(each, written) for each in listed)
+    servers = tuple(_read(each, written, session) for each in listed)
     for number, server in enumerate(servers):
         if (server.command, server.url, server.prefix) in [(s.command, s.url, s.prefix) for s in servers[:number]]:
             raise OptionError(f"'{written}': mcp names '{server.name}' twice. Keep one, or give it a prefix.")
@@ -99,7 +114,7 @@ def refuse_missing_package(written: str) -> None:
         )
 
 
-def _read(value: Any, written: str) -> McpServer:
+def _read(value: Any, written: str, session: Callable[[str], Callable[[], SessionPool]] | None) -> McpServer:
     where = f"'{written}': mcp"
     if isinstance(value, str):
         value = {"url" if value.startswith(_ADDRESS) else "command": value}
@@ -114,14 +129,17 @@ def _read(value: Any, written: str) -> McpServer:
     if ("command" in value) == ("url" in value):
         given = "both command and url" if "url" in value else "neither command nor url"
         raise OptionError(f"{where}: a server has {given}. Give it one of them.")
-    idle = [key for key in ("environment", "variables") if key in value and "url" in value]
+    idle = [key for key in ("environment", "variables", "session") if key in value and "url" in value]
     if idle:
         raise OptionError(f"{where}: '{idle[0]}' is for a program that is started, and {value['url']} runs already.")
+    spec = _text(value.get("session", ""), "session", where)
     return McpServer(
         command=_command(value["command"], where) if "command" in value else (),
         url=_url(value["url"], where) if "url" in value else "",
         tools=_texts(value.get("tools", ()), "tools", where),
         prefix=_text(value.get("prefix", ""), "prefix", where),
+        session=spec,
+        machines=session(spec) if session and spec else None,
         environment=_pairs(value.get("environment", {}), where),
         variables=_texts(value.get("variables", ()), "variables", where),
         seconds=_number(value.get("seconds", 30.0), "seconds", _MOST_SECONDS, where),

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from grpo.plugins.errors import OptionError, TransientError, did_you_mean
+from grpo.plugins.errors import OptionError, SessionError, SessionLost, TransientError, did_you_mean
 from grpo.plugins.mcp.connection import Connection
 from grpo.plugins.mcp.pool import pool_of
 from grpo.plugins.mcp.servers import McpServer
@@ -64,7 +64,7 @@ class Seat:
             )
         try:
             connection.give_files(self._files)
-        except OSError as error:
+        except (OSError, SessionError, SessionLost) as error:
             connection.close()
             raise TransientError(f"the files of the task cannot be written: {error}") from error
         return connection

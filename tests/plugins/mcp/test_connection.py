@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from patience import wait_for
 
-from grpo.plugins.errors import OptionError, TransientError
+from grpo.plugins.errors import OptionError, TransientError, UsageError
+from grpo.plugins.host import Host
 from grpo.plugins.mcp import connection
 from grpo.plugins.mcp.connection import Connection, on_loop
 from grpo.plugins.mcp.pool import ServerPool, pool_of
@@ -26,7 +27,11 @@ Call = Callable[..., str]
 
 
 def server_of(*modes: str, **keys: Any) -> McpServer:
-    [server] = read_servers({"command": [sys.executable, str(SERVER), *modes], **keys}, "test")
+    [server] = read_servers(
+        {"command": [sys.executable, str(SERVER), *modes], **keys},
+        "test",
+        lambda spec: Host.discover().session(spec).make,
+    )
     return server
 
 
@@ -209,6 +214,26 @@ def test_a_server_gets_a_folder_and_few_variables(monkeypatch: pytest.MonkeyPatc
     assert Path(folder, "a", "b.txt").read_text() == "text"
     assert (variables["WANTED"], variables["PLACE"], "SECRET" in variables) == ("given", f"{folder}/here", False)
     made.close().result()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the session local needs Linux")
+def test_a_server_in_a_session_sees_its_files_and_nothing_else_and_ends_with_its_episode(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("secret")
+    made = connected(server_of(session="local", environment={"PLACE": "{folder}/here"}, shown=20000))
+    on_loop(_given(made, {"a/b.txt": "text"})).result()
+    folder, *inside = json.loads(made.call("where", {}))
+    assert (folder, inside) == ("/workspace", ["a"])
+    assert json.loads(made.call("variables", {}))["PLACE"] == "/workspace/here"
+    assert [made.call("count", {}), made.call("count", {})] == ["1", "2"]
+    assert made.call("big", {}).startswith('{"error": "the result has more than')
+    with pytest.raises(TransientError, match=r"its process ended.*no such luck"):
+        made.call("crash", {})
+    made.close().result()
+
+
+def test_a_session_that_there_is_not_is_named() -> None:
+    with pytest.raises(UsageError, match="no session 'cellar'"):
+        server_of(session="cellar")
 
 
 async def _given(made: Connection, files: dict[str, str]) -> None:

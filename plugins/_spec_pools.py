@@ -18,20 +18,19 @@ Pool = TypeVar("Pool", bound=Closable)
 
 
 class SpecPools(Generic[Pool]):
-    """The pools of this process by SPEC; a forked process makes its own. `make`: a SPEC to a new pool."""
+    """The pools of this process by SPEC; a forked process makes its own."""
 
-    def __init__(self, make: Callable[[str], Pool]) -> None:
-        self._make = make
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._pools: dict[tuple[int, str], Pool] = {}
         atexit.register(self.close)
 
-    def of(self, spec: str) -> Pool:
-        """Returns the pool of a SPEC."""
+    def of(self, spec: str, make: Callable[[], Pool]) -> Pool:
+        """Returns the pool of a SPEC, which `make` makes where there is none."""
         key = (os.getpid(), spec)
         with self._lock:
             if key not in self._pools:
-                self._pools[key] = self._make(spec)
+                self._pools[key] = make()
             return self._pools[key]
 
     def close(self) -> None:

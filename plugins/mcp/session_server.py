@@ -1,0 +1,118 @@
+"""Starts the program of an MCP server in a session of its own, without a network and with the files that it is given.
+
+A process of a session has streams of bytes; the connection reads and writes descriptors. Two threads copy between them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import threading
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from grpo.plugins._spec_pools import SpecPools
+from grpo.plugins.agents import package_of, search_path
+from grpo.plugins.errors import GrpoError, TransientError
+from grpo.plugins.mcp.servers import FOLDER, McpServer
+from grpo.plugins.session import Process, Session, SessionJob, SessionPool
+
+_PIECE = 1 << 16
+_KEPT = 20  # pieces of the error output
+_LONGEST = 500
+_READING = 0.2  # seconds
+_pools: SpecPools[SessionPool] = SpecPools()
+
+
+class SessionServer:
+    """A program that was started in a session; it is used as `ServerProcess` is.
+
+    Attributes:
+        stdin, stdout: descriptors of pipes to it, open until `end`.
+    """
+
+    def __init__(self, session: Session, process: Process) -> None:
+        self._session, self._process = session, process
+        self._errors: deque[bytes] = deque(maxlen=_KEPT)
+        theirs, self.stdin = os.pipe()
+        self.stdout, ours = os.pipe()
+        self._closing = threading.Thread(target=self._close, name="grpo-mcp-end", daemon=True)
+        self._reading = threading.Thread(target=self._read_errors, name="grpo-mcp-stderr", daemon=True)
+        self._reading.start()
+        to_it, from_it = os.fdopen(theirs, "rb", 0), os.fdopen(ours, "wb", 0)
+        for source, target in ((to_it, process.stdin), (process.stdout, from_it)):
+            threading.Thread(target=_copy, args=(source, target), name="grpo-mcp-copy", daemon=True).start()
+
+    def give_files(self, files: Mapping[str, str]) -> None:
+        """Writes files into the working directory. Raises SessionError, SessionLost."""
+        for path, text in files.items():
+            self._session.write(path, text.encode("utf-8", "surrogatepass"))
+
+    def last_lines(self) -> str:
+        """Returns the end of what the program wrote to its error output, for messages."""
+        return " ".join(b"".join(self._errors).decode("utf-8", "replace").split())[-_LONGEST:]
+
+    def read_errors(self) -> None:
+        """Waits a moment for what a program that has just ended wrote to its error output."""
+        self._reading.join(_READING)
+
+    def end(self) -> None:
+        """Closes the pipes and the session, in a thread."""
+        for descriptor in (self.stdin, self.stdout):
+            with suppress(OSError):
+                os.close(descriptor)
+        self._closing.start()
+
+    def gone(self) -> bool:
+        """Returns whether the session is closed, with all that ran in it."""
+        return not self._closing.is_alive()
+
+    def _close(self) -> None:
+        self._process.close()
+        self._session.close()
+
+    def _read_errors(self) -> None:
+        with suppress(OSError, ValueError, GrpoError):
+            while piece := self._process.stderr.read(_PIECE):
+                self._errors.append(piece)
+
+
+def start_in_session(server: McpServer) -> SessionServer:
+    """Starts the program of a server in a new session.
+
+    It reads this Python, the folder of the program, and the files that its arguments name.
+
+    Raises:
+        TransientError: it cannot be started.
+        SandboxUnavailable: this machine cannot run the session.
+    """
+    assert server.machines is not None
+    program = shutil.which(server.command[0], path=search_path()) or server.command[0]
+    paths = [*search_path().split(os.pathsep), sys.prefix, sys.base_prefix, package_of(Path(program).resolve())]
+    paths += [part for part in server.command[1:] if Path(part).is_absolute()]
+    pool = _pools.of(server.session, server.machines)
+    try:
+        session = pool.open(SessionJob(shared=[path for path in paths if path != "/" and Path(path).exists()]))
+    except GrpoError as error:
+        raise TransientError(f"MCP server '{server.name}': {error}") from error
+    try:
+        argv = [program, *(part.replace(FOLDER, session.directory) for part in server.command[1:])]
+        environment = {name: os.environ[name] for name in server.variables if name in os.environ}
+        environment |= {name: text.replace(FOLDER, session.directory) for name, text in server.environment}
+        return SessionServer(session, session.start(argv, env=environment))
+    except BaseException as error:
+        session.close()
+        if isinstance(error, GrpoError):
+            raise TransientError(f"MCP server '{server.name}': {error}") from error
+        raise
+
+
+def _copy(source: BinaryIO, target: BinaryIO) -> None:
+    """Copies until the end of a stream, and closes the other."""
+    with source, target, suppress(OSError, ValueError, GrpoError):
+        while piece := source.read(_PIECE):
+            target.write(piece)
