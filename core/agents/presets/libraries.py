@@ -38,14 +38,16 @@ def mini_swe_agent(task: AgentTask, access: Access, *, steps: int = 30) -> str |
         access: to the policy.
         steps: the most requests of an episode.
     """
-    library: Any = importlib.import_module("minisweagent")
-    model = library.models.litellm_model.LitellmModel(
+    agents: Any = importlib.import_module("minisweagent.agents.default")
+    environments: Any = importlib.import_module("minisweagent.environments.local")
+    models: Any = importlib.import_module("minisweagent.models.litellm_model")
+    model = models.LitellmModel(
         model_name=f"openai/{access.model}",
         model_kwargs={"api_base": f"{access.url}/v1", "api_key": access.key, "drop_params": True},
     )
-    played = library.agents.default.DefaultAgent(
+    played = agents.DefaultAgent(
         model,
-        library.environments.local.LocalEnvironment(env={"PAGER": "cat", "MANPAGER": "cat", "LESS": "-R"}),
+        environments.LocalEnvironment(env={"PAGER": "cat", "MANPAGER": "cat", "LESS": "-R"}),
         system_template="{{ system }}",
         instance_template=_MINI_TASK,
         step_limit=steps,
