@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 from patience import PATIENCE
 
@@ -19,12 +20,27 @@ from grpo.plugins.host import Host
 
 
 class Gateway(BaseHTTPRequestHandler):
-    """Answers every request with a word."""
+    """Answers a chat first with a call of the tool bash, which writes 42, and every other request with a word."""
 
     def do_GET(self) -> None:
         self.send_response(200)
         self.end_headers()
         self.wfile.write(b"policy")
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        message: dict[str, Any] = {"role": "assistant", "content": "done"}
+        if not any(each["role"] == "assistant" for each in asked["messages"]):
+            function = {"name": "bash", "arguments": json.dumps({"command": "echo 42 > answer.txt"})}
+            message |= {"content": None, "tool_calls": [{"id": "1", "type": "function", "function": function}]}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        answer = {"id": "1", "object": "chat.completion", "created": 0, "model": "policy", "choices": [choice]}
+        body = json.dumps({**answer, "usage": dict.fromkeys(("prompt_tokens", "completion_tokens", "total_tokens"), 1)})
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body.encode())
 
     def log_message(self, format: str, *args: object) -> None:
         pass
@@ -45,7 +61,13 @@ def gateway() -> Iterator[Access]:
 
 
 def played(
-    agent: str, access: Access, folder: Path, grade: str, kill: bool = False, session: str = "local"
+    agent: str,
+    access: Access,
+    folder: Path,
+    grade: str,
+    kill: bool = False,
+    session: str = "local",
+    seconds: float = PATIENCE,
 ) -> AgentExit:
     """Plays an episode of a task by an agent; the grader and the script lie side by side on the host."""
     tasks = folder / "tasks.jsonl"
@@ -65,6 +87,6 @@ def played(
         programs.start(7, episode, access, left.put)
         if kill:
             programs.kill(7)
-        return left.get(timeout=PATIENCE)
+        return left.get(timeout=seconds)
     finally:
         programs.close()

@@ -6,9 +6,11 @@ They run where they are installed: the programs on the PATH, the libraries for t
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
+from session_agents import gateway, played
 
 from grpo.core.check.agent import check_agent
 from grpo.plugins.errors import NotInstalled
@@ -61,3 +63,16 @@ def test_a_langgraph_program_plays_and_nothing_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "graph.py").write_text(LANGGRAPH)
     report = check_agent(f"{tmp_path}/graph.py:run", seconds=300)
     assert not report.findings, str(report)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the session 'local' needs Linux")
+@pytest.mark.parametrize("spec", ["mini-swe-agent:steps=3", "openai-agents", "smolagents:steps=3"])
+def test_a_library_plays_inside_the_session_of_its_episode(spec: str, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    with gateway() as access:
+        try:
+            left = played(spec, access, tmp_path, "test $(cat answer.txt) = 42", seconds=300)
+        except NotInstalled as missing:
+            pytest.skip(str(missing))
+    assert left.graded is not None, (left.problem, left.stderr)
+    assert left.graded.reward == 1.0, (left.problem, left.stderr)
