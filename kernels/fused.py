@@ -79,7 +79,7 @@ class Fused(torch.autograd.Function):
         ctx.save_for_backward(
             hidden, weight, bias, lora_a, lora_b, target, sums.log_total(), sums.missed(), given, rows
         )
-        ctx.settings, ctx.found = (head, tile, gathered), gradients.all()
+        ctx.settings, ctx.gradients = (head, tile, gathered), gradients.all()
         entropies = sums.entropy() if entropy else None
         if entropies is not None:
             ctx.mark_non_differentiable(entropies)
@@ -94,7 +94,7 @@ class Fused(torch.autograd.Function):
             return (None,) * 11
         d_hidden = times(rows, grad_logp)
         factor = _common_factor(grad_logp, given)
-        grads, ctx.found = ctx.found, None  # they become the parameters' own; a second backward pass makes others
+        grads, ctx.gradients = ctx.gradients, None  # the parameters' own now; a second backward pass makes others
         if factor is not None and grads is not None:
             grads = tuple(gradient.mul_(factor) if gradient is not None else None for gradient in grads)
         else:

@@ -54,7 +54,7 @@ def without_end_tokens(text: str) -> str:
     return text if text.endswith(">") else text[:-20] + _CUT_OFF.sub("", text[-20:])
 
 
-def said_after(completion: str) -> str:
+def text_after_answer(completion: str) -> str:
     """Returns what follows the last explicit answer, without tags; "" where there is none."""
     part = _part(completion)
     content = _explicit(part)

@@ -26,7 +26,7 @@ FILES = 20  # changed files are named
 
 
 def agent_page(
-    record: AgentRecord, info: Mapping[str, Any], number: int, answer: str, told: dict[str, str]
+    record: AgentRecord, info: Mapping[str, Any], number: int, answer: str, system_messages: dict[str, str]
 ) -> Iterator[Part]:
     """Yields the lines of an episode.
 
@@ -35,13 +35,13 @@ def agent_page(
         info: of its rollout.
         number: of its rollout.
         answer: what rewards read.
-        told: where system messages were shown; those of this episode are added.
+        system_messages: where each was shown; those of this episode are added.
     """
     failed = "failure" in info
     yield line(_figures(record), "dim")
-    yield from calls_page(record, number, told)
-    said = [call.said.text for call in record.tree if call.said is not None and call.delivered]
-    if not said or answer.strip() != said[-1].strip():
+    yield from calls_page(record, number, system_messages)
+    replies = [call.said.text for call in record.tree if call.said is not None and call.delivered]
+    if not replies or answer.strip() != replies[-1].strip():
         yield line("answer:", "dim")
         yield quoted(answer)
     yield line(ended(record), "" if record.exit == 0 and not record.timed_out else "yellow")
@@ -57,10 +57,10 @@ def agent_page(
     yield from _files(record, info.get("files"))
 
 
-def calls_page(record: AgentRecord, number: int, told: dict[str, str]) -> Iterator[Part]:
+def calls_page(record: AgentRecord, number: int, system_messages: dict[str, str]) -> Iterator[Part]:
     """Yields the lines of an episode's calls."""
     for place, (call, depth) in enumerate(zip(record.tree, depths(record.tree), strict=True)):
-        texts = _texts(call, f"#{number}, call {place}", told)
+        texts = _texts(call, f"#{number}, call {place}", system_messages)
         for kind, text in (_heading(place, call), *texts):
             yield kind.within(depth), text
 
@@ -97,17 +97,17 @@ def _heading(place: int, call: RecordedCall) -> Part:
     return line(f"call {place}, {whence}; {', '.join(marks(call))}", "cyan")
 
 
-def _texts(call: RecordedCall, place: str, told: dict[str, str]) -> Iterator[Part]:
+def _texts(call: RecordedCall, place: str, system_messages: dict[str, str]) -> Iterator[Part]:
     """Yields what was new in a request and what was answered; a system message only where it is new to the page."""
     for turn in call.new:
         role = turn.role if turn.role in ROLES else one_line(turn.role, 40)
-        if turn.role == "system" and turn.text in told:
-            yield line(f"system: as in {told[turn.text]}", "dim")
+        if turn.role == "system" and turn.text in system_messages:
+            yield line(f"system: as in {system_messages[turn.text]}", "dim")
             continue
         yield line(f"{role}:", "dim")
         yield quoted(text_of(turn), "dim" if turn.role == "system" else "")
         if turn.role == "system":
-            told[turn.text] = place
+            system_messages[turn.text] = place
     if call.said is not None:
         yield line("policy:", "dim")
         yield quoted(text_of(call.said))

@@ -34,7 +34,7 @@ RATIO_PARTS = 10_000  # of a nat
 LOWEST = -99.0
 TOKEN_SIZE = 8  # characters
 TOOLS = '"tool_calls"'
-Told = float | None  # a number of a token
+TokenValue = float | None  # a number of a token
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class _Texts:
             self._close()
         return self._starts, self._blocks
 
-    def _tokens(self, row: Mapping[str, Any], trained: TrainedRow | None) -> list[list[Told] | None] | None:
+    def _tokens(self, row: Mapping[str, Any], trained: TrainedRow | None) -> list[list[TokenValue] | None] | None:
         """Returns the tokens, by their places among the pieces of the block, with three numbers for each.
 
         These are its log-probability, in hundredths of a nat; by how much more probable the policy that trained found
@@ -164,11 +164,11 @@ class _Texts:
         if pieces is None:
             return None
         self._size += TOKEN_SIZE * len(pieces)
-        places: list[Told] = [self._pieces.setdefault(piece, len(self._pieces)) for piece in pieces]
-        logprobs: list[Told] = [_hundredths(value) for value in row["logprobs"]]
+        places: list[TokenValue] = [self._pieces.setdefault(piece, len(self._pieces)) for piece in pieces]
+        logprobs: list[TokenValue] = [_hundredths(value) for value in row["logprobs"]]
         if trained is None:
             return [places, logprobs, None, None]
-        ratios: list[Told] = [round(RATIO_PARTS * value) for value in trained.log_ratios]
+        ratios: list[TokenValue] = [round(RATIO_PARTS * value) for value in trained.log_ratios]
         return [places, logprobs, ratios, [float(f"{value:.4g}") for value in trained.advantages]]
 
     def _share(self, text: str) -> int:

@@ -44,7 +44,7 @@ class HeldOut:
 
     Args:
         judge: says of completions whether they are right, None where nobody knows.
-        told: receives step, accuracy and environment ("" for all of them together).
+        on_measured: receives step, accuracy and environment ("" for all of them together).
         so_far: receives how many problems are done, of how many, now and then where it takes long; None: nobody does.
     """
 

@@ -95,7 +95,7 @@ class SessionEnv(gymnasium.Env[str, str]):
         folder = task.directory or machine.directory
         done = machine.run(argv, timeout=self._seconds, directory=folder)
         self._taken += done.seconds
-        return self._told(done)
+        return self._observation(done)
 
     @property
     def session(self) -> Session:
@@ -155,7 +155,7 @@ class SessionEnv(gymnasium.Env[str, str]):
         info = {**info_of(graded), MACHINE_SECONDS: self._taken + time.monotonic() - began}
         return "", graded.reward, not truncated, truncated, info
 
-    def _told(self, done: Exit) -> str:
+    def _observation(self, done: Exit) -> str:
         printed = self._short(done.stdout.decode("utf-8", "replace").strip("\n"))
         if done.timed_out:
             return f"{printed}\nthe command was stopped after {self._seconds:g} s".strip()

@@ -139,8 +139,8 @@ def _text(path: Path) -> str:
 
 def _files(folder: Path) -> dict[str, tuple[bytes, int]]:
     """Returns the files below a folder, by their paths in it, with their modes; no links."""
-    found = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.is_symlink()]
-    return {path.relative_to(folder).as_posix(): (path.read_bytes(), path.stat().st_mode & 0o777) for path in found}
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.is_symlink()]
+    return {path.relative_to(folder).as_posix(): (path.read_bytes(), path.stat().st_mode & 0o777) for path in paths}
 
 
 def _variables(table: Mapping[str, Any], folder: Path) -> dict[str, str]:

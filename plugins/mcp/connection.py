@@ -208,9 +208,9 @@ class Connection:
                 await asyncio.shield(self._dead)
 
     def _failure(self, what: str, reason: str) -> TransientError:
-        said = "" if self._process is None else self._process.last_lines()
-        said = f". The end of its error output: {said}" if said else ""
-        return TransientError(f"MCP server '{self.server.name}' {what}: {reason}{said}")
+        last_lines = "" if self._process is None else self._process.last_lines()
+        last_lines = f". The end of its error output: {last_lines}" if last_lines else ""
+        return TransientError(f"MCP server '{self.server.name}' {what}: {reason}{last_lines}")
 
 
 def _end_started(starting: asyncio.Future[_Process]) -> None:

@@ -120,10 +120,10 @@ def _end_all(server: subprocess.Popen[bytes]) -> None:
 
 def _children() -> list[int]:
     """Returns the direct children of this process; those of a child that ends become children too."""
-    own, found = str(os.getpid()), []
+    own, children = str(os.getpid()), []
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():
             with contextlib.suppress(OSError, IndexError):  # it has just ended
                 if (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[1] == own:
-                    found.append(int(folder.name))
-    return found
+                    children.append(int(folder.name))
+    return children

@@ -35,15 +35,15 @@ class Lines:
 
     def feed(self, piece: bytes) -> list[tuple[bytes, bool]]:
         """Returns the lines that end in the next piece, and for each whether it was cut."""
-        found: list[tuple[bytes, bool]] = []
+        lines: list[tuple[bytes, bool]] = []
         *ends, rest = piece.split(b"\n")
         for end in ends:
             self._take(end)
-            found.append((bytes(self._line), self._dropped))
+            lines.append((bytes(self._line), self._dropped))
             self._line.clear()
             self._dropped = False
         self._take(rest)
-        return found
+        return lines
 
     def _take(self, part: bytes) -> None:
         if self._dropped:

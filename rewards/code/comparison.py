@@ -25,12 +25,15 @@ def agrees(printed: bytes, expected: bytes, comparison: Comparison = "trimmed", 
         return printed == expected
     if comparison == "trimmed":
         return _lines(printed) == _lines(expected)
-    one, two = printed.split(), expected.split()
-    if len(one) != len(two):
+    printed_words, expected_words = printed.split(), expected.split()
+    if len(printed_words) != len(expected_words):
         return False
     if comparison == "tokens":
-        return one == two
-    return all(word == other or _near(word, other, tolerance) for word, other in zip(one, two, strict=True))
+        return printed_words == expected_words
+    return all(
+        word == other or _near(word, other, tolerance)
+        for word, other in zip(printed_words, expected_words, strict=True)
+    )
 
 
 def _lines(text: bytes) -> list[bytes]:
@@ -45,5 +48,5 @@ def _near(word: bytes, expected: bytes, tolerance: float) -> bool:
         return False
     if not _NUMBER.fullmatch(word) or not _NUMBER.fullmatch(expected):
         return False
-    one, two = float(word), float(expected)
-    return math.isfinite(one) and math.isfinite(two) and abs(one - two) <= tolerance * max(1.0, abs(two))
+    value, target = float(word), float(expected)
+    return math.isfinite(value) and math.isfinite(target) and abs(value - target) <= tolerance * max(1.0, abs(target))

@@ -341,12 +341,12 @@ class Instrument(ast.NodeTransformer):
         return self.call("__same__", self.visit(difference.left), number, question, number + 3 * most + _FAR)
 
     def _equal(self, left: ast.expr, right: ast.expr) -> ast.expr:
-        for one, other in ((left, right), (right, left)):
-            place = self._kept(other) if not isinstance(one, ast.Constant) else None
+        for side, other in ((left, right), (right, left)):
+            place = self._kept(other) if not isinstance(side, ast.Constant) else None
             if place is not None:
-                if self._is_made_anew(one) or (isinstance(one, ast.Name) and self._stored.count(one.id) < 2):
-                    self._compared.setdefault(ast.unparse(one), []).append(place)
-                return self.call("__known__", self._direct(one), place)
+                if self._is_made_anew(side) or (isinstance(side, ast.Name) and self._stored.count(side.id) < 2):
+                    self._compared.setdefault(ast.unparse(side), []).append(place)
+                return self.call("__known__", self._direct(side), place)
         return self._compare("__alike__", left, right)
 
     def _compare(self, name: str, left: ast.expr, right: ast.expr) -> ast.expr:

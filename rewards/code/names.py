@@ -70,20 +70,20 @@ def wanted_names(every: Sequence[ast.stmt], setup: Sequence[ast.stmt], entry_poi
     open_names = {name for name in open_names - imported if not (name.startswith("__") and name.endswith("__"))}
     open_names -= {"candidate"} if entry_point else set()
     used = entry_point in free or _has_check(every)
-    found = imported | ({entry_point} if entry_point else set())
+    wanted = imported | ({entry_point} if entry_point else set())
     if (used or imported) and entry_point and not all_of_it:
-        found |= {"Solution"} & open_names
-        found |= _seen_from_outside(every, open_names - _CONSTANTS)
+        wanted |= {"Solution"} & open_names
+        wanted |= _compared_with_literals(every, open_names - _CONSTANTS)
         called = {name for name in open_names & CUSTOMARY.keys() if name not in _CONSTANTS}
-        _refuse_unknown(open_names - found - (CUSTOMARY.keys() - _bare_values(every, called)))
+        _refuse_unknown(open_names - wanted - (CUSTOMARY.keys() - _bare_values(every, called)))
     elif imported and not all_of_it:
-        _refuse_unknown(open_names - found - CUSTOMARY.keys())
+        _refuse_unknown(open_names - wanted - CUSTOMARY.keys())
     else:
         asked = _asked_for_alone(every, open_names)
-        found |= {name for name in open_names if name not in CUSTOMARY or name in asked}
-        found |= _seen_from_outside(every, open_names - _CONSTANTS)
-        _refuse_unknown(_bare_values(every, found - imported - {entry_point}) if len(found) > 1 else set())
-    return found or {name for name in _outermost_called(every) if name != "__near__"}
+        wanted |= {name for name in open_names if name not in CUSTOMARY or name in asked}
+        wanted |= _compared_with_literals(every, open_names - _CONSTANTS)
+        _refuse_unknown(_bare_values(every, wanted - imported - {entry_point}) if len(wanted) > 1 else set())
+    return wanted or {name for name in _outermost_called(every) if name != "__near__"}
 
 
 def _imported_from_solution(every: Sequence[ast.stmt]) -> tuple[set[str], bool]:
@@ -122,7 +122,7 @@ def _refuse_unknown(names: set[str]) -> None:
 def _asked_for_alone(every: Sequence[ast.stmt], names: set[str]) -> set[str]:
     """Returns the names, customary ones, beside which some assertion asks for no other name of these."""
     defined: dict[str, set[str]] = {}
-    found: set[str] = set()
+    alone: set[str] = set()
     for statement in every:
         used, bound = _free_and_defined([statement])
         mentioned = set().union(*(defined.get(name, set()) for name in used)) | (used & names)
@@ -130,8 +130,8 @@ def _asked_for_alone(every: Sequence[ast.stmt], names: set[str]) -> set[str]:
             defined[name] = defined.get(name, set()) | mentioned
         if find(statement, ast.Assert) and mentioned <= CUSTOMARY.keys():
             functions = {name for name in mentioned if name not in _CLASSES and not name[0].isupper()}
-            found |= functions or mentioned
-    return found
+            alone |= functions or mentioned
+    return alone
 
 
 def _bare_values(every: Sequence[ast.stmt], names: set[str]) -> set[str]:
@@ -141,17 +141,17 @@ def _bare_values(every: Sequence[ast.stmt], names: set[str]) -> set[str]:
     return {name for name in names - used if name == name.lower()}
 
 
-def _seen_from_outside(every: Sequence[ast.stmt], names: set[str]) -> set[str]:
+def _compared_with_literals(every: Sequence[ast.stmt], names: set[str]) -> set[str]:
     """Returns the names that tests only compare with values that stand in the tests, as the globals of a solution are.
 
     So a solution gains nothing by them: `assert items == [3]` asks for just that, and `f(3) == expected` is none of it.
     """
-    seen: set[int] = set()
+    compared: set[int] = set()
     for node in find(every, ast.Compare):
         if len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.Is):
             pairs = [(node.left, node.comparators[0]), (node.comparators[0], node.left)]
-            seen |= {id(one) for one, other in pairs if isinstance(one, ast.Name) and literal(other)}
-    return names - {node.id for node in find(every, ast.Name) if id(node) not in seen}
+            compared |= {id(side) for side, other in pairs if isinstance(side, ast.Name) and literal(other)}
+    return names - {node.id for node in find(every, ast.Name) if id(node) not in compared}
 
 
 def missing_imports(every: Sequence[ast.stmt], setup: Sequence[ast.stmt], names: set[str]) -> list[ast.stmt]:

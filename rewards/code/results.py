@@ -106,8 +106,8 @@ class CodeResult:
         if self.outcome != "accepted":
             place = next((n for n, test in enumerate(self.tests, start=1) if not test.passed), len(self.tests) + 1)
             why = self.first_failure
-            told = _SOURCE_LINE.sub(r" (line \1)", why.reason).rstrip(": \n")  # an exception may have no text
-            parts.append(f"test {place} {why.outcome}{': ' + told if told else ''}")
+            reason = _SOURCE_LINE.sub(r" (line \1)", why.reason).rstrip(": \n")  # an exception may have no text
+            parts.append(f"test {place} {why.outcome}{': ' + reason if reason else ''}")
         if self.assurance == "guarded":
             parts.append("assurance guarded")
         if self.degraded:

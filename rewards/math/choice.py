@@ -43,8 +43,8 @@ _EDGE = ".!?\n:;"
 
 def gold_letter(gold: str) -> str | None:
     """Returns the letter of a gold that is one capital letter, such as "B", "(B)" or "\\text{(B)}"; else None."""
-    found = _LETTER.fullmatch(gold)
-    return found[1] if found else None
+    match = _LETTER.fullmatch(gold)
+    return match[1] if match else None
 
 
 def gold_letters(gold: str) -> frozenset[str] | None:
@@ -84,21 +84,21 @@ def chosen_letter(prediction: Statement) -> str | None:
     small = _SMALL.fullmatch(text)
     if small and len(prediction.parts) < 2:
         return small[1].upper()
-    found = [match for match in _CHOICE.finditer(text) if not _unchosen(text, match)]
+    choices = [match for match in _CHOICE.finditer(text) if not _unchosen(text, match)]
     if prediction.parts:
-        letters = {match[1] for match in found}
+        letters = {match[1] for match in choices}
         return letters.pop() if len(letters) == 1 and not re.search(r"\b(?:or|and)\b", text) else None
     cues = list(_CUE.finditer(text))
     small = _SMALL.fullmatch(text, cues[-1].end()) if cues else None
     if small and not prediction.parts:
         return small[1].upper()
-    if cues and any(match.start() >= cues[-1].end() for match in found):
-        after = next(match for match in found if match.start() >= cues[-1].end())
+    if cues and any(match.start() >= cues[-1].end() for match in choices):
+        after = next(match for match in choices if match.start() >= cues[-1].end())
         between = text[cues[-1].end() : after.start()]
         direct = _LEADING.fullmatch(between) and not re.search(r",|\b(?:or|and)\b", between)
         return after[1] if direct and not _OFFERED.match(text, after.end()) else None
-    edges = [match for match in found if match[1] != "I" and _at_edge(text, match)]
-    if not edges or _OFFERED.match(text, edges[-1].end()) or _follows_another(text, edges[-1], found):
+    edges = [match for match in choices if match[1] != "I" and _at_edge(text, match)]
+    if not edges or _OFFERED.match(text, edges[-1].end()) or _follows_another(text, edges[-1], choices):
         return None
     return edges[-1][1]
 
@@ -119,7 +119,7 @@ def _at_edge(text: str, match: re.Match[str]) -> bool:
     return not any(map(str.isalnum, leading)) or not any(map(str.isalnum, after))
 
 
-def _follows_another(text: str, match: re.Match[str], found: list[re.Match[str]]) -> bool:
-    earlier = [other for other in found if other.end() <= match.start() and other[1] != match[1]]
+def _follows_another(text: str, match: re.Match[str], choices: list[re.Match[str]]) -> bool:
+    earlier = [other for other in choices if other.end() <= match.start() and other[1] != match[1]]
     between = text[earlier[-1].end() : match.start()] if earlier else "none"
     return not re.sub(r"\b(?:or|and|vs|versus)\b|[\s,;/|&()*$.:]", "", between)

@@ -81,25 +81,25 @@ def derived(text: str) -> bool:
 
     Equations that say what a name is ("x=1", then "x=2", or "y=2") are answers of their own.
     """
-    shown = [one for groups in _FORMULA.findall(text) for one in (groups[0], groups[2]) if one]
+    shown = [formula for groups in _FORMULA.findall(text) for formula in (groups[0], groups[2]) if formula]
     if len(shown) != len(formulas(text)) or re.sub(r"[\s.]", "", _FORMULA.sub("", text)):
         return False
-    return all(_EQUALS.search(one) and not _ASSIGNED.fullmatch(one) for one in shown[:-1])
+    return all(_EQUALS.search(formula) and not _ASSIGNED.fullmatch(formula) for formula in shown[:-1])
 
 
 def counted_list(clause: str) -> str | None:
     """Returns how many things a clause counts and then lists: "3" of "There are 3 solutions: -1, 0 and 1."."""
-    found = _COUNTED.search(clause[-_LONGEST:])
-    if found is None:
+    match = _COUNTED.search(clause[-_LONGEST:])
+    if match is None:
         return None
-    count = _COUNTS.get(found["count"].lower(), found["count"])
-    return count if len(_JOINED.split(found["list"].strip(" .$"))) == int(count) else None
+    count = _COUNTS.get(match["count"].lower(), match["count"])
+    return count if len(_JOINED.split(match["list"].strip(" .$"))) == int(count) else None
 
 
 def result(text: str) -> str:
     """Returns what a clause comes to: the last formula of it, or all of it, after the last equals sign."""
-    found = formulas(text)
-    text = found[-1] if found else text
+    delimited = formulas(text)
+    text = delimited[-1] if delimited else text
     depth, start = 0, 0
     for match in re.finditer(rf"(?P<brace>[{{}}])|{_EQUALS.pattern}", text):
         if match["brace"]:
@@ -111,10 +111,10 @@ def result(text: str) -> str:
 
 def without_quantifier(text: str) -> str:
     """Returns a text without "for all real x" at its end."""
-    found = _FOR_ALL.search(text, max(0, len(text) - _LONGEST))
-    if found is None:
+    match = _FOR_ALL.search(text, max(0, len(text) - _LONGEST))
+    if match is None:
         return text
-    head = text[: found.start()]
+    head = text[: match.start()]
     return head + "$" if head.count("$") % 2 else head
 
 
@@ -123,13 +123,15 @@ def without_quantifiers(gold: str, text: str) -> tuple[str, str]:
 
     Where these differ, the formulas stay as they are.
     """
-    both = [one.replace("$", "").strip() for one in (gold, text)]
-    found = [_FOR_ALL.search(one, max(0, len(one) - _LONGEST)) for one in both]
-    numbers = [re.findall(r"\d+", match["of"]) if match else None for match in found]
-    heads = [one if match is None else one[: match.start()] for one, match in zip(both, found, strict=True)]
+    both = [formula.replace("$", "").strip() for formula in (gold, text)]
+    matches = [_FOR_ALL.search(formula, max(0, len(formula) - _LONGEST)) for formula in both]
+    numbers = [re.findall(r"\d+", match["of"]) if match else None for match in matches]
+    heads = [
+        formula if match is None else formula[: match.start()] for formula, match in zip(both, matches, strict=True)
+    ]
     closed = all(head.count("{") == head.count("}") and _WORDS.sub("", head).strip() for head in heads)
     same = None in numbers or numbers[0] == numbers[1]
-    return (heads[0], heads[1]) if any(found) and closed and same else (gold, text)
+    return (heads[0], heads[1]) if any(matches) and closed and same else (gold, text)
 
 
 def several(gold: str) -> bool:
@@ -161,12 +163,12 @@ def listed_values(clause: str) -> str | None:
     if start is None:
         return None
     text = clause[-_LONGEST:][start.end() :].strip().rstrip(".").strip()
-    found = [_VALUE.fullmatch(part) for part in _JOINED.split(_THOUSANDS.sub("", text))]
-    read = [one for one in found if one is not None]
-    names = {start["name"], *(one["name"] for one in read)} - {None}
-    if len(read) < max(2, len(found)) or len(names) > 1:
+    matches = [_VALUE.fullmatch(part) for part in _JOINED.split(_THOUSANDS.sub("", text))]
+    read = [match for match in matches if match is not None]
+    names = {start["name"], *(match["name"] for match in read)} - {None}
+    if len(read) < max(2, len(matches)) or len(names) > 1:
         return None
-    return ",".join(one["value"] for one in read)
+    return ",".join(match["value"] for match in read)
 
 
 def is_set(gold: str) -> bool:
@@ -185,8 +187,8 @@ def groups(text: str) -> frozenset[str] | None:
     if len(text) > _LONGEST:
         return None
     text = re.sub(r"\\q?quad(?![a-zA-Z])", " ", re.sub(r"\\text\s?\{\s*(and|or)\s*\}", r" \1 ", text))
-    found = [plain(part) for part in re.split(r";|\b(?:and|or)\b", text)]
-    return frozenset(found) if len(found) > 1 and all(found) else None
+    parts = [plain(part) for part in re.split(r";|\b(?:and|or)\b", text)]
+    return frozenset(parts) if len(parts) > 1 and all(parts) else None
 
 
 def _outside_brackets(text: str) -> str:

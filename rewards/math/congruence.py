@@ -24,21 +24,23 @@ def same_residue(gold: str, text: str) -> bool | None:
     A modulus that one of them leaves out is the other's. Where the gold has none, the answer must be the remainder that
     the gold is.
     """
-    one, other = _read(gold), _read(text)
-    if one is None or other is None or not (one[2] or other[2]):
+    gold_parts, answer_parts = _read(gold), _read(text)
+    if gold_parts is None or answer_parts is None or not (gold_parts[2] or answer_parts[2]):
         return None
-    moduli = {modulus for modulus in (one[3], other[3]) if modulus}
-    wanted, given = _remainders(one[1]), _remainders(other[1])
-    named = other[0] is not None and _LETTER.search(other[0]) is not None
-    if not _reduced(given, other[3]) and ((other[0] and not named) or (given and other[3] and not one[2])):
+    moduli = {modulus for modulus in (gold_parts[3], answer_parts[3]) if modulus}
+    wanted, given = _remainders(gold_parts[1]), _remainders(answer_parts[1])
+    named = answer_parts[0] is not None and _LETTER.search(answer_parts[0]) is not None
+    if not _reduced(given, answer_parts[3]) and (
+        (answer_parts[0] and not named) or (given and answer_parts[3] and not gold_parts[2])
+    ):
         return False
     if len(moduli) > 1 or not wanted or not given:
         return False if len(moduli) > 1 else None
-    if wanted == given or not one[3]:
+    if wanted == given or not gold_parts[3]:
         return wanted == given
-    modulus = int(one[3])
+    modulus = int(gold_parts[3])
     rests = [{value % modulus for value in values} for values in (wanted, given)]
-    return rests[0] == rests[1] and (bool(other[3]) or _reduced(given, one[3]))
+    return rests[0] == rests[1] and (bool(answer_parts[3]) or _reduced(given, gold_parts[3]))
 
 
 def _remainders(text: str) -> frozenset[int]:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from grpo.plugins._pattern import lazy_pattern
-from grpo.rewards.answer_text import said_after
+from grpo.rewards.answer_text import text_after_answer
 from grpo.rewards.math.answer import Statement
 from grpo.rewards.math.ascii import NAMES, latex_of
 from grpo.rewards.math.claim import claim
@@ -170,12 +170,12 @@ def last_words(prediction: Statement) -> tuple[str, ...]:
     verbs = list(_IS.finditer(last))
     colon = last.rfind(":") + 1
     start = colon or (verbs[0].end() if len(verbs) == 1 else len(last))
-    said = _NAMED.sub("", last[start:].strip(" *_:!"), count=1).strip(" *_:\"'")
+    predicate = _NAMED.sub("", last[start:].strip(" *_:!"), count=1).strip(" *_:\"'")
     opening = _LEAD.match(last)
     subject = _SUBJECT.fullmatch(last[opening.end() :] if opening else last)
     denied = subject is not None and _NO_ANSWER.match(subject.string, subject.end(1))
     named = (subject[1],) if subject and not denied else ()
-    return named if not said or len(said.split()) > _FEW else (said, *named)
+    return named if not predicate or len(predicate.split()) > _FEW else (predicate, *named)
 
 
 def words_behind_cue(text: str) -> tuple[str, ...]:
@@ -186,7 +186,7 @@ def words_behind_cue(text: str) -> tuple[str, ...]:
     for lead, sentence, after in _cued(text):
         if _taken_back(after) or _refused(lead) or sentence.endswith("?"):
             return ()
-        remark = next((found for found in _REMARK.finditer(sentence) if found.start() > 0), None)
+        remark = next((match for match in _REMARK.finditer(sentence) if match.start() > 0), None)
         short = remark is not None and not (_HEDGE.search(sentence, remark.start()) or _EITHER.match(sentence))
         return (sentence, sentence[: remark.start()]) if remark is not None and short else (sentence,)
     return ()
@@ -194,7 +194,7 @@ def words_behind_cue(text: str) -> tuple[str, ...]:
 
 def correction(completion: str) -> str | None:
     """Returns what follows an explicit answer and takes it back, without the "No," before it; else None."""
-    after = said_after(completion)
+    after = text_after_answer(completion)
     return _BACK.sub("", after, count=1) if _taken_back(after) else None
 
 
@@ -229,9 +229,9 @@ def _sentences(prediction: Statement) -> Iterator[tuple[str, bool]]:
     yield _stripped(last[opening.end() :]) if opening else last, False
     for part in _CLAUSE.split(last)[1:]:
         opening = _LEAD.match(part)
-        said = _stripped(part[opening.end() :] if opening else part)
-        if _RELATED.search(part) or (known_words(said) is not None and not _REFUSED.search(last.partition(part)[0])):
-            yield said, False
+        clause = _stripped(part[opening.end() :] if opening else part)
+        if _RELATED.search(part) or (known_words(clause) is not None and not _REFUSED.search(last.partition(part)[0])):
+            yield clause, False
     for copula in _COPULA.finditer(last):
         if _REFUSED.search(last, 0, copula.end()):
             return
@@ -308,28 +308,28 @@ def _mathematics(text: str, *, remarks: bool) -> str | None:
         return f"{first} = {second}" if first is not None and second is not None else None
     for tail in _TAIL.finditer(text):
         head = text[: tail.start()]
-        found = _measured(head) or (_listed(head) if _formal(head) else None)
-        if found is not None:
-            return None if _HEDGE.search(text, tail.start()) else found
+        formula = _measured(head) or (_listed(head) if _formal(head) else None)
+        if formula is not None:
+            return None if _HEDGE.search(text, tail.start()) else formula
     return None
 
 
 def _measured(text: str) -> str | None:
     """A quantity: the number and its unit as they stand, or an expression with its unit set in LaTeX."""
-    found = _UNIT.fullmatch(text)
-    if found is None or not _formal(found["size"]):
+    match = _UNIT.fullmatch(text)
+    if match is None or not _formal(match["size"]):
         return None
-    known = unit(f"1 {found['unit']}") is not None or _UNITS.fullmatch(found["unit"]) is not None
-    if not known or (len(found["unit"]) == 1 and not text[: found.start("unit")].endswith(" ")):
+    known = unit(f"1 {match['unit']}") is not None or _UNITS.fullmatch(match["unit"]) is not None
+    if not known or (len(match["unit"]) == 1 and not text[: match.start("unit")].endswith(" ")):
         return None
-    if _PLAIN_SIZE.fullmatch(found["size"].rpartition("=")[2]):
+    if _PLAIN_SIZE.fullmatch(match["size"].rpartition("=")[2]):
         return text.rpartition("=")[2].strip()
-    if len(found["unit"]) == 1:
+    if len(match["unit"]) == 1:
         return None
-    raised = _RAISED_UNIT.match(found["unit"])
+    raised = _RAISED_UNIT.match(match["unit"])
     power = f"^{2 if raised[1] else 3}" if raised else ""
-    name = found["unit"][raised.end() :] if raised else found["unit"]
-    return latex_of(found["size"]) + ("" if _UNITS.fullmatch(name) else f"\\text{{ {name}}}{power}")
+    name = match["unit"][raised.end() :] if raised else match["unit"]
+    return latex_of(match["size"]) + ("" if _UNITS.fullmatch(name) else f"\\text{{ {name}}}{power}")
 
 
 def _formal(text: str) -> bool:

@@ -36,10 +36,10 @@ def is_date(text: str) -> bool:
 def last_date(clause: str) -> str:
     """Returns the last date, or time with its half of the day, in a clause of prose; "" where there is none."""
     text = _usual(clause[-_CLAUSE:])
-    found = [
+    matches = [
         match for form in (*_DATES, _CLOCK) for match in form.finditer(text) if _CLOCK is not form or match["half"]
     ]
-    return max(found, key=lambda match: match.end())[0] if found else ""
+    return max(matches, key=lambda match: match.end())[0] if matches else ""
 
 
 def same_date(gold: str, text: str) -> bool | None:
@@ -52,8 +52,8 @@ def same_date(gold: str, text: str) -> bool | None:
     gold, text = _usual(gold), _usual(text)
     dates = _date(gold), _date(text)
     if dates[0] and dates[1]:
-        one, other = dates[0], dates[1]
-        return one[:2] == other[:2] and (None in (one[2], other[2]) or one[2] == other[2])
+        first, second = dates[0], dates[1]
+        return first[:2] == second[:2] and (None in (first[2], second[2]) or first[2] == second[2])
     clocks = _clock(gold), _clock(text)
     if clocks[0] is None or clocks[1] is None or not (clocks[0][1] or clocks[1][1]):
         return None
@@ -65,18 +65,18 @@ def _usual(text: str) -> str:
 
 
 def _date(text: str) -> tuple[int, int, str | None] | None:
-    found = next(filter(None, (form.fullmatch(text) for form in _DATES)), None)
-    return (_MONTHS[found["month"][:3].lower()], int(found["day"]), found["year"]) if found else None
+    match = next(filter(None, (form.fullmatch(text) for form in _DATES)), None)
+    return (_MONTHS[match["month"][:3].lower()], int(match["day"]), match["year"]) if match else None
 
 
 def _clock(text: str) -> tuple[tuple[int, int], str] | None:
     """Hour and minute as written, and the half of the day: "a", "p", "=" for noon and midnight, or ""."""
     if text.lower() in _TWELVE:
         return _TWELVE[text.lower()], "="
-    found = _CLOCK.fullmatch(text)
-    if found is None or not (found["minute"] or found["half"]):
+    match = _CLOCK.fullmatch(text)
+    if match is None or not (match["minute"] or match["half"]):
         return None
-    hour, minute, half = int(found["hour"]), int(found["minute"] or "0"), (found["half"] or "")[:1].lower()
+    hour, minute, half = int(match["hour"]), int(match["minute"] or "0"), (match["half"] or "")[:1].lower()
     if minute > 59 or hour >= _HOURS or (half and not 1 <= hour <= _HALF):
         return None
     return (hour, minute), half

@@ -55,14 +55,14 @@ def same_argument(gold: str, text: str) -> tuple[str, str] | None:
 def _read(text: str) -> _Definition | None:
     if len(text) > _LONGEST:
         return None
-    found = [_DEFINITION.fullmatch(piece) for piece in _AND.split(text.strip().strip("$"))]
-    read = [match for match in found if match is not None]
+    matches = [_DEFINITION.fullmatch(piece) for piece in _AND.split(text.strip().strip("$"))]
+    read = [match for match in matches if match is not None]
     names = {(match["name"] or "", match["of"] or match["at"] or match["from"]) for match in read}
-    if len(read) < len(found) or len(names) != 1:
+    if len(read) < len(matches) or len(names) != 1:
         return None
     [(name, argument)] = names
     bodies = [match["body"].strip().strip("$").strip() for match in read]
-    doubled = [one for body in bodies for one in _signs(body)]
+    doubled = [signed for body in bodies for signed in _signs(body)]
     return _Definition(name, argument, tuple(doubled))
 
 

@@ -27,7 +27,7 @@ _LIST = re.compile(r",[\s+-]|,\d+,\d{1,2}(?!\d)")
 _REPEATING = re.compile(
     r"(?P<whole>\d{0,9})\.(?P<fixed>\d{0,9})"
     r"(?:\\dot\s?\{?(?P<first>\d)\}?(?P<middle>\d{0,9})\\dot\s?\{?(?P<last>\d)\}?"
-    r"|\\(?:overline|bar|dot)\s?(?:\{(?P<all>\d{1,9})\}|(?P<one>\d)))"
+    r"|\\(?:overline|bar|dot)\s?(?:\{(?P<all>\d{1,9})\}|(?P<digit>\d)))"
 )
 _ARGUMENT = r"(\\(?!frac|dfrac|tfrac|cfrac|sqrt|left|text|mathrm)[a-zA-Z]+|[0-9a-zA-Z])"
 _FIRST_BARE = re.compile(rf"(\\[dtc]?frac)\s*{_ARGUMENT}\s*(?=[{{\\0-9a-zA-Z])")
@@ -70,32 +70,34 @@ def same_mathematics(
     mathematics. False, too, when the stack or the memory did not suffice inside math-verify, which does not say so.
     """
     _silence()
-    gold, statement, core = _one_logarithm(gold, statement, core)
+    gold, statement, core = _unified_logarithms(gold, statement, core)
     sequence = same_sequence(_content(gold), _content(core or statement), _read)
     if sequence is not None:
         return sequence
     kinds = [_kind(text.strip(" $")) for text in (gold, core or statement)]
     if strict and set(kinds) == {"set", "tuple"}:
         return False
-    golds = [one for one in _gold(gold) if not isinstance(one, str)]
+    golds = [reading for reading in _gold(gold) if not isinstance(reading, str)]
     if not golds:
         return None
-    found = _read(statement)
+    answers = _read(statement)
     settings = {"float_rounding": precision, "strict": strict}
-    at_points = _at_points(golds, found) if strict else None
+    at_points = _at_points(golds, answers) if strict else None
     if at_points or (
         at_points is None
-        and all(_verify(list(_gold(gold)), found, **settings, numeric_precision=digits) for digits in _DIGITS)
+        and all(_verify(list(_gold(gold)), answers, **settings, numeric_precision=digits) for digits in _DIGITS)
     ):
-        return _close_enough(golds[0], found, precision)
+        return _close_enough(golds[0], answers, precision)
     angle = _as_radians(gold, core or statement)
     if angle is not None:
         return _verify(_read(angle[0]), _read(angle[1]), **settings)
     sets = same_set(_content(gold), _content(core or statement), _read, relations=relations)
     if sets is not None:
         return sets
-    readings = _otherwise(golds, found)
-    return any(_verify(one, two, **settings) and _close_enough(one[0], two, precision) for one, two in readings)
+    readings = _otherwise(golds, answers)
+    return any(
+        _verify(wanted, given, **settings) and _close_enough(wanted[0], given, precision) for wanted, given in readings
+    )
 
 
 def _kind(text: str) -> str:
@@ -103,40 +105,40 @@ def _kind(text: str) -> str:
     return "set" if _SET.fullmatch(text) else "tuple" if _TUPLE.fullmatch(text) else ""
 
 
-def _one_logarithm(gold: str, *texts: str) -> list[str]:
+def _unified_logarithms(gold: str, *texts: str) -> list[str]:
     """Gold and answer with `\\log` as `\\ln`, where the other one writes that: then there is one logarithm."""
     answer = texts[-1] or texts[0]
     natural = [_NATURAL.search(text) is not None for text in (gold, answer)]
     plain = [_LOGARITHM.search(text) is not None for text in (gold, answer)]
-    one = natural[0] != natural[1] and plain[natural[0]] and not plain[natural[1]]
-    return [_LOGARITHM.sub(r"\\ln ", text) if one else text for text in (gold, *texts)]
+    unified = natural[0] != natural[1] and plain[natural[0]] and not plain[natural[1]]
+    return [_LOGARITHM.sub(r"\\ln ", text) if unified else text for text in (gold, *texts)]
 
 
-def _at_points(golds: list[Any], found: list[Any]) -> bool | None:
+def _at_points(golds: list[Any], answers: list[Any]) -> bool | None:
     """What points say of the gold and each reading of the answer: one that is the same, all others, or None."""
-    readings = [same_at_points(golds[0], one) for one in found if not isinstance(one, str)]
+    readings = [same_at_points(golds[0], answer) for answer in answers if not isinstance(answer, str)]
     return True if True in readings else None if None in readings or not readings else False
 
 
 def _as_radians(gold: str, text: str) -> tuple[str, str] | None:
     """Both angles in radians, where one is in degrees and the other a multiple of pi; else None."""
-    texts = [commands(_content(one)) for one in (gold, text)]
-    in_degrees = [_DEGREE.search(one) is not None for one in texts]
-    multiples = [_PI.search(one) is not None for one in texts]
+    texts = [commands(_content(angle)) for angle in (gold, text)]
+    in_degrees = [_DEGREE.search(angle) is not None for angle in texts]
+    multiples = [_PI.search(angle) is not None for angle in texts]
     if in_degrees[0] == in_degrees[1] or in_degrees != multiples[::-1]:
         return None
-    wanted, found = (_DEGREE.sub(lambda _: r" \cdot \frac{\pi}{180}", one) for one in texts)
-    return f"${wanted}$", f"${found}$"
+    wanted, given = (_DEGREE.sub(lambda _: r" \cdot \frac{\pi}{180}", angle) for angle in texts)
+    return f"${wanted}$", f"${given}$"
 
 
-def _otherwise(golds: list[Any], found: list[Any]) -> Iterator[tuple[list[Any], list[Any]]]:
+def _otherwise(golds: list[Any], answers: list[Any]) -> Iterator[tuple[list[Any], list[Any]]]:
     """Gold and answer in other readings: `i` as the imaginary unit, a column or row as a tuple."""
-    found = [one for one in found if not isinstance(one, str)]
-    if any(map(_has_i, (*golds, *found))):
-        golds, found = list(map(_imaginary, golds)), list(map(_imaginary, found))
-        yield golds, found
-        yield list(map(_polar, golds)), list(map(_polar, found))
-    yield from _as_tuples(golds, found)
+    answers = [answer for answer in answers if not isinstance(answer, str)]
+    if any(map(_has_i, (*golds, *answers))):
+        golds, answers = list(map(_imaginary, golds)), list(map(_imaginary, answers))
+        yield golds, answers
+        yield list(map(_polar, golds)), list(map(_polar, answers))
+    yield from _as_tuples(golds, answers)
 
 
 def _has_i(expression: Any) -> bool:
@@ -157,7 +159,7 @@ def _polar(expression: Any) -> Any:
     return expand(expression.rewrite(exp).rewrite(cos)) if isinstance(expression, Expr) else expression
 
 
-def _as_tuples(golds: list[Any], found: list[Any]) -> Iterator[tuple[list[Any], list[Any]]]:
+def _as_tuples(golds: list[Any], answers: list[Any]) -> Iterator[tuple[list[Any], list[Any]]]:
     """A vector of one column or row beside a tuple, which two entries in round brackets are read as an interval for."""
     from sympy import Interval, MatrixBase, Tuple
 
@@ -167,9 +169,9 @@ def _as_tuples(golds: list[Any], found: list[Any]) -> Iterator[tuple[list[Any], 
         open_pair = isinstance(value, Interval) and value.left_open and value.right_open
         return Tuple(value.start, value.end) if open_pair else value
 
-    kinds = [any(isinstance(one, MatrixBase) for one in side) for side in (golds, found)]
+    kinds = [any(isinstance(expression, MatrixBase) for expression in side) for side in (golds, answers)]
     if kinds[0] != kinds[1]:
-        yield list(map(flat, golds)), list(map(flat, found))
+        yield list(map(flat, golds)), list(map(flat, answers))
 
 
 def _content(text: str) -> str:
@@ -256,15 +258,17 @@ def _read(text: str) -> list[Any]:
     text = _NUMBER_SET.sub(r"\\mathbb{\1}", _EMPTY.sub(r"\\emptyset", text))
     if _ANCHOR.search(text):
         return _parse(commands(text))
-    found = [] if _is_prose(text) else _parse(f"${commands(latex_of(text))}$")
-    if not any(not isinstance(one, str) for one in found) or (_PLAIN.fullmatch(text) and not _LIST.search(text)):
-        found = found + _parse(text)
-    return found
+    readings = [] if _is_prose(text) else _parse(f"${commands(latex_of(text))}$")
+    if not any(not isinstance(reading, str) for reading in readings) or (
+        _PLAIN.fullmatch(text) and not _LIST.search(text)
+    ):
+        readings = readings + _parse(text)
+    return readings
 
 
 def _fraction(match: re.Match[str]) -> str:
     """A repeating decimal as a fraction: 0.1\\overline{6} is (16 - 1) / 90."""
-    repeated = match["all"] or match["one"] or match["first"] + match["middle"] + match["last"]
+    repeated = match["all"] or match["digit"] or match["first"] + match["middle"] + match["last"]
     return repeating(match["whole"], match["fixed"], repeated)
 
 
@@ -285,13 +289,13 @@ def _is_prose(text: str) -> bool:
     return bool(_PRODUCT_OF_WORDS.search(text)) or len(text) > LONGEST
 
 
-def _close_enough(gold: Any, found: list[Any], precision: int) -> bool:
+def _close_enough(gold: Any, answers: list[Any], precision: int) -> bool:
     """False when a gold number is so small that rounding alone made an answer equal to it."""
     value = _value(gold)
     if value is None or abs(value) >= 10.0 ** (2 - precision):
         return True
     allowed = abs(value) * 10.0 ** (1 - precision) if value else _CHOPPED
-    values = [number for number in map(_value, found) if number is not None]
+    values = [number for number in map(_value, answers) if number is not None]
     return not values or any(abs(number - value) <= allowed for number in values)
 
 
@@ -316,22 +320,26 @@ def _parse(text: str, *configs: Any, extraction_mode: Any = "any_match") -> list
 
     if configs:
         return list(parse(text, extraction_config=configs, extraction_mode=extraction_mode, parsing_timeout=None))
-    found = list(parse(text, extraction_mode=extraction_mode, parsing_timeout=None))
-    if all(map(_balanced, found)) and (_WORDED.search(text) or not _has_variables(found)):
-        return found
+    parsed = list(parse(text, extraction_mode=extraction_mode, parsing_timeout=None))
+    if all(map(_balanced, parsed)) and (_WORDED.search(text) or not _has_variables(parsed)):
+        return parsed
     whole = _parse(text, *_without_units(), extraction_mode=extraction_mode)
-    return whole if any(not isinstance(one, str) for one in whole) or not all(map(_balanced, found)) else found
+    return (
+        whole
+        if any(not isinstance(expression, str) for expression in whole) or not all(map(_balanced, parsed))
+        else parsed
+    )
 
 
-def _has_variables(found: list[Any]) -> bool:
+def _has_variables(parsed: list[Any]) -> bool:
     """True for an expression with variables, of which a last letter taken for a unit (abc) would be one."""
-    expressions = [one for one in found if not isinstance(one, str)]
-    return not expressions or any(getattr(one, "free_symbols", None) for one in expressions)
+    expressions = [expression for expression in parsed if not isinstance(expression, str)]
+    return not expressions or any(getattr(expression, "free_symbols", None) for expression in expressions)
 
 
-def _balanced(found: Any) -> bool:
+def _balanced(expression: Any) -> bool:
     """False for an expression that lost a brace with what was taken for a unit, as in \\frac{1}{\\mathrm{m}}."""
-    return not isinstance(found, str) or found.count("{") == found.count("}")
+    return not isinstance(expression, str) or expression.count("{") == expression.count("}")
 
 
 def _without_units() -> tuple[Any, ...]:
@@ -342,7 +350,7 @@ def _without_units() -> tuple[Any, ...]:
     return (replace(latex, normalization_config=normal), ExprExtractionConfig())
 
 
-def _verify(gold: list[Any], found: list[Any], **settings: Any) -> bool:
+def _verify(gold: list[Any], answers: list[Any], **settings: Any) -> bool:
     from math_verify import verify
 
-    return bool(verify(gold, found, timeout_seconds=None, **settings))
+    return bool(verify(gold, answers, timeout_seconds=None, **settings))

@@ -58,10 +58,10 @@ def _read(answer: str | float) -> Gold | None:
     core = marked(text)
     bare = plain(text)
     words = MARKUP.sub(r"\1", text) if _in_words(text) else None
-    found = number_of(answer, text, core)
+    value = number_of(answer, text, core)
     measured = len(amounts(core)) == 1
     return Gold(
-        text, label, bare, core, groups(core), words, gold_letter(bare), letters, found, is_date(core), measured
+        text, label, bare, core, groups(core), words, gold_letter(bare), letters, value, is_date(core), measured
     )
 
 

@@ -63,7 +63,7 @@ _LEAD = lazy_pattern(
     rf"{_FACED}[^{{}}\d]{{0,80}}(?:\b(?:is|are|equals|be)|:|=)\s*\}}\s*(?:\\[ ,;:!]\s*)*(?=\S)", re.IGNORECASE
 )
 _QUANTITY = lazy_pattern(rf"\A{_FACED}[^{{}}\d=]{{1,60}}\}}\s*=\s*(?=[^=\s][^=]*\Z)")
-_SAID = lazy_pattern(r"(?:the\s+)?(?:final\s+)?answer\s*(?:\bis\b\s*:?|:|=)\s*(?=\S)", re.IGNORECASE)
+_ANSWER_PREFIX = lazy_pattern(r"(?:the\s+)?(?:final\s+)?answer\s*(?:\bis\b\s*:?|:|=)\s*(?=\S)", re.IGNORECASE)
 _MINUS = lazy_pattern(
     rf"\A(?:{_FACED}\s*)?(?:minus|negative)(?:\s*\}}|\s)\s*\$?(?=[\d\\(]|[a-zA-Z](?![a-zA-Z]))", re.IGNORECASE
 )
@@ -205,8 +205,10 @@ def _whole(text: str) -> str:
     core = text.strip().strip("$").strip()
     if core.isdecimal():
         return text
-    said = _SAID.match(core)
-    bare = _LAST_COMMA.sub("", core[said.end() :] if said else _LEAD.sub("", _QUANTITY.sub("", core, count=1), count=1))
+    prefix = _ANSWER_PREFIX.match(core)
+    bare = _LAST_COMMA.sub(
+        "", core[prefix.end() :] if prefix else _LEAD.sub("", _QUANTITY.sub("", core, count=1), count=1)
+    )
     bare = _ROUGHLY.sub("", bare, count=1) if _ROUGHLY.match(bare) else bare
     bare = _MINUS.sub("-", bare, count=1)
     listed = _LISTED.fullmatch(bare)

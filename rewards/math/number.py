@@ -44,50 +44,50 @@ def term(gold: str) -> str | None:
     A letter right behind the number, or in LaTeX, is a variable; set apart in a text ("2 m") it is a unit where it can
     be one, and so it is in `\\text{}`. A gold that is a product is not the number in it.
     """
-    found = _PRODUCT.fullmatch(gold)
-    if found is None or (found[3] and not found[1] and not _TERM.search(gold)):
+    match = _PRODUCT.fullmatch(gold)
+    if match is None or (match[3] and not match[1] and not _TERM.search(gold)):
         return None
-    return f"{found[2]}{{{found[4]}}}"
+    return f"{match[2]}{{{match[4]}}}"
 
 
 def number_of(answer: object, gold: str, core: str) -> Number | None:
     """The gold as a number, unless it is a term with a variable, or several answers."""
     if _TERM.search(gold) or term(gold) is not None or several(core):
         return None
-    found = gold_number(answer)
-    return found if found is not None or not isinstance(answer, str) else gold_number(magnitude(gold))
+    number = gold_number(answer)
+    return number if number is not None or not isinstance(answer, str) else gold_number(magnitude(gold))
 
 
 def same_number(prediction: Statement, number: Number, gold: str, precision: int) -> bool | None:
     """Whether a statement is the gold number, to `precision` decimals, or None when that takes algebra to say."""
     if not prediction.parts:
-        found = last_number(prediction.text)
-        if found is None:
+        answer = last_number(prediction.text)
+        if answer is None:
             return None
-        left, equals, outcome = found.text.rpartition("=")
+        left, equals, outcome = answer.text.rpartition("=")
         worked = equals and _POWERS.fullmatch(left)
-        if re.search(r"[\\^_]", outcome if worked else found.text):
+        if re.search(r"[\\^_]", outcome if worked else answer.text):
             return None
-        if not found.numbers:
+        if not answer.numbers:
             return False
         outcome = _ORDINAL.sub("", outcome.replace("**", ""))
-        plain = len(found.numbers) == 1 and found.numbers[0].factor == number.factor == 1
-        if plain and not _FORMULA.search(outcome) and not formulas(found.text):
-            scale = unit_ratio(found.text, gold) or Fraction(0)
-            same = scale == 1 and is_right(found, number)
-            return same or _rounded(found.numbers[0].value * scale, number.value, precision)
-        if len(found.numbers) == 1 and is_right(found, number):
+        plain = len(answer.numbers) == 1 and answer.numbers[0].factor == number.factor == 1
+        if plain and not _FORMULA.search(outcome) and not formulas(answer.text):
+            scale = unit_ratio(answer.text, gold) or Fraction(0)
+            same = scale == 1 and is_right(answer, number)
+            return same or _rounded(answer.numbers[0].value * scale, number.value, precision)
+        if len(answer.numbers) == 1 and is_right(answer, number):
             return True
-        percent = len(found.numbers) == 1 and found.numbers[0].factor < 1 == number.factor
-        other = percent and number.value.denominator == 1 and not formulas(found.text)
-        return False if found.numbers[0].said_twice or other else _hedged(found)
+        percent = len(answer.numbers) == 1 and answer.numbers[0].factor < 1 == number.factor
+        other = percent and number.value.denominator == 1 and not formulas(answer.text)
+        return False if answer.numbers[0].restated or other else _hedged(answer)
     left, equals, right = prediction.parts[0].rpartition("=")
     if equals and _EQUATION.fullmatch(left) and read_number(right, units=True) is not None:
         return same_number(replace(prediction, parts=(right,)), number, gold, precision)
     offered = last_number(f"<answer>{prediction.parts[0]}</answer>") if len(prediction.parts) == 1 else None
     corrected = _CORRECTED.match(prediction.parts[0]) is not None
     total = labelled(plain_text(prediction.parts[0])) is not None
-    twice = offered is not None and len(offered.numbers) == 1 and offered.numbers[0].said_twice
+    twice = offered is not None and len(offered.numbers) == 1 and offered.numbers[0].restated
     if offered is not None and (corrected or twice or total or len(offered.numbers) > 1) and is_right(offered, number):
         return True
     content = without_parts(plain_text(prediction.parts[0].strip().strip("$")))
@@ -117,11 +117,11 @@ def unclear(prediction: Statement) -> bool:
             return False
         values = labelled(plain_text(prediction.parts[0]))
         return names_none(prediction.parts[0]) or (values is not None and len(values) > 1)
-    found = last_number(prediction.text)
-    if found is None or not found.numbers:
-        return found is not None
-    several = len({number.value for number in found.numbers}) > 1 and not _thousands(found)
-    return several and _CALCULATED.search(found.text) is None
+    answer = last_number(prediction.text)
+    if answer is None or not answer.numbers:
+        return answer is not None
+    several = len({number.value for number in answer.numbers}) > 1 and not _thousands(answer)
+    return several and _CALCULATED.search(answer.text) is None
 
 
 def same_digits(content: str, core: str, number: Number, precision: int) -> tuple[bool | None, str]:
@@ -147,10 +147,10 @@ def is_list(content: str) -> bool:
 
 def _with_comma(content: str, number: Number, precision: int) -> bool | None:
     """True for the gold with a decimal comma, where the gold is no whole number: 3,14 is 3.14, and 12,345 is not."""
-    found = _DECIMAL_COMMA.fullmatch(content)
-    if found is None or number.value.denominator == 1:
+    match = _DECIMAL_COMMA.fullmatch(content)
+    if match is None or number.value.denominator == 1:
         return None
-    value = Fraction(f"{found[1].replace(chr(0x2212), '-')}.{found[2]}") if len(found[2]) != 3 else None
+    value = Fraction(f"{match[1].replace(chr(0x2212), '-')}.{match[2]}") if len(match[2]) != 3 else None
     return (value is not None and (value == number.value or _rounded(value, number.value, precision))) or None
 
 
@@ -163,14 +163,14 @@ def _rounded(value: Fraction, gold: Fraction, precision: int) -> bool:
     return round(value, precision) == round(gold, precision)
 
 
-def _hedged(found: Answer | None) -> bool | None:
+def _hedged(answer: Answer | None) -> bool | None:
     """False for several numbers that are no arithmetic: joined by words, commas or blanks alone."""
-    if found is None or len({number.value for number in found.numbers}) < 2:
+    if answer is None or len({number.value for number in answer.numbers}) < 2:
         return None
-    return None if _thousands(found) or re.search(r"[-+*/^=:\u00d7\u00b7\u00f7\\]|\d,\d", found.text) else False
+    return None if _thousands(answer) or re.search(r"[-+*/^=:\u00d7\u00b7\u00f7\\]|\d,\d", answer.text) else False
 
 
-def _thousands(found: Answer) -> bool:
+def _thousands(answer: Answer) -> bool:
     """True for numbers that blanks part into thousands: "1 080"."""
-    groups = sorted(found.numbers, key=lambda number: number.start)[1:]
+    groups = sorted(answer.numbers, key=lambda number: number.start)[1:]
     return all(re.fullmatch(r"\d{3}(?:\.\d+)?", number.text) for number in groups)

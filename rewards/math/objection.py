@@ -55,7 +55,7 @@ def objection(
     question, where the row has it. `evaluated`: a problem left to compute is no answer.
     """
     clause = claim(prediction)
-    one = number is not None or not (several(gold) or is_set(gold))
+    single = number is not None or not (several(gold) or is_set(gold))
     if clause.rstrip("$ \\])}").endswith("?") and "?" not in gold:
         return "a question is no answer"
     if len(prediction.text) <= _SHORT and UNKNOWN.search(prediction.text):
@@ -64,7 +64,7 @@ def objection(
         return "the answer and its contrary are stated"
     if (_denies(prediction, clause, number) or _NO_ANSWER.search(clause)) and not _DENIAL.match(gold):
         return "the answer is denied"
-    if one and _offers(prediction, clause) and not (_OR.search(gold) or _names_only(clause, number)):
+    if single and _offers(prediction, clause) and not (_OR.search(gold) or _names_only(clause, number)):
         return "several answers where one is asked"
     if number is not None and any(map(_RELATION.search, prediction.parts)) and not _RELATION.search(gold):
         return "a relation where a number is asked"
@@ -109,8 +109,8 @@ def _denies(prediction: Statement, clause: str, number: Number | None) -> bool:
         return False
     if not prediction.parts and not _DENIED.search(clause):
         return False
-    found = final_answer(clause, terms=True) if number is not None and not _WRONG.search(clause) else None
-    return found is None or not found.numbers
+    answer = final_answer(clause, terms=True) if number is not None and not _WRONG.search(clause) else None
+    return answer is None or not answer.numbers
 
 
 def _offers(prediction: Statement, clause: str) -> bool:

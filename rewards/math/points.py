@@ -15,7 +15,7 @@ _POINTS = ("3712897/9999991", "18234561/9999991", "-6180217/9999991", "27034519/
 _CONSTANTS = {"i", "e", "pi"}
 
 
-def same_at_points(gold: Any, found: Any) -> bool | None:
+def same_at_points(gold: Any, answer: Any) -> bool | None:
     """Whether two answers are equal, None where their values cannot tell.
 
     `gold`: the gold, as a sympy object: an expression, or a tuple, an interval, a set or a matrix of them. Returns
@@ -26,44 +26,44 @@ def same_at_points(gold: Any, found: Any) -> bool | None:
     from sympy import Expr, Float, Rational, Symbol, gamma
     from sympy.functions.combinatorial.factorials import CombinatorialFunction
 
-    if not (is_assignment_relation(gold) and is_assignment_relation(found)):
-        gold, found = unwrap_eq(gold), unwrap_eq(found)
-    elements = _elements(gold), _elements(found)
+    if not (is_assignment_relation(gold) and is_assignment_relation(answer)):
+        gold, answer = unwrap_eq(gold), unwrap_eq(answer)
+    elements = _elements(gold), _elements(answer)
     if elements[0] and elements[1]:
-        return _elementwise(gold, found)
-    if not (isinstance(gold, Expr) and isinstance(found, Expr)):
+        return _elementwise(gold, answer)
+    if not (isinstance(gold, Expr) and isinstance(answer, Expr)):
         return None
-    if not gold.free_symbols and {str(symbol) for symbol in found.free_symbols} - _CONSTANTS:
+    if not gold.free_symbols and {str(symbol) for symbol in answer.free_symbols} - _CONSTANTS:
         return False
-    if isinstance(gold, Symbol) or isinstance(found, Symbol) or _computes(gold) or _computes(found):
+    if isinstance(gold, Symbol) or isinstance(answer, Symbol) or _computes(gold) or _computes(answer):
         return None
-    gaps = _gaps(gold, found, _FEW)
-    rounded = gold.has(Float) or found.has(Float)
+    gaps = _gaps(gold, answer, _FEW)
+    rounded = gold.has(Float) or answer.has(Float)
     if not gaps or min(gaps) > (_ROUGH if rounded else _FAR):
         return False if gaps else None
     if max(gaps) or rounded:
         return None
-    if gold.free_symbols | found.free_symbols:
-        slow = gold.has(gamma, CombinatorialFunction) or found.has(gamma, CombinatorialFunction)
-        gaps = _gaps(gold, found, _MORE if slow else MANY)
+    if gold.free_symbols | answer.free_symbols:
+        slow = gold.has(gamma, CombinatorialFunction) or answer.has(gamma, CombinatorialFunction)
+        gaps = _gaps(gold, answer, _MORE if slow else MANY)
         return True if len(gaps) == len(_POINTS) and not max(gaps) else None
-    ratio = (gold / found).doit() if found != 0 else None
-    return bool(ratio == 1) if isinstance(ratio, Rational) else _gaps(gold, found, MANY) == [0.0]
+    ratio = (gold / answer).doit() if answer != 0 else None
+    return bool(ratio == 1) if isinstance(ratio, Rational) else _gaps(gold, answer, MANY) == [0.0]
 
 
-def _elementwise(gold: Any, found: Any) -> bool | None:
+def _elementwise(gold: Any, answer: Any) -> bool | None:
     """The same of what the two consist of: False where an element of the gold is none of the answer's."""
     from sympy import FiniteSet, Interval
 
-    wanted, given = _elements(gold), _elements(found)
-    if type(gold) is not type(found) or getattr(gold, "shape", ()) != getattr(found, "shape", ()):
+    wanted, given = _elements(gold), _elements(answer)
+    if type(gold) is not type(answer) or getattr(gold, "shape", ()) != getattr(answer, "shape", ()):
         return None
-    if len(wanted) != len(given) or (isinstance(gold, Interval) and gold.args[2:] != found.args[2:]):
+    if len(wanted) != len(given) or (isinstance(gold, Interval) and gold.args[2:] != answer.args[2:]):
         return None
     if isinstance(gold, FiniteSet):
-        verdicts = [[same_at_points(one, other) for other in given] for one in wanted]
+        verdicts = [[same_at_points(element, other) for other in given] for element in wanted]
         return False if any(set(row) == {False} for row in verdicts) else None
-    each = [same_at_points(one, other) for one, other in zip(wanted, given, strict=True)]
+    each = [same_at_points(element, other) for element, other in zip(wanted, given, strict=True)]
     return False if False in each else None if None in each else True
 
 
@@ -75,7 +75,7 @@ def _elements(value: Any) -> list[Any]:
     return list(value) if isinstance(value, FiniteSet | MatrixBase | Tuple) else []
 
 
-def _gaps(gold: Any, found: Any, digits: int) -> list[float]:
+def _gaps(gold: Any, answer: Any, digits: int) -> list[float]:
     """How far apart the two are at the points where both are numbers, relative to the larger one; 0 within errors.
 
     What is not a number has no distance.
@@ -83,7 +83,7 @@ def _gaps(gold: Any, found: Any, digits: int) -> list[float]:
     from sympy import Rational
 
     error = Rational(1, 10 ** (digits - digits // _MARGIN))
-    symbols = sorted(gold.free_symbols | found.free_symbols, key=str)
+    symbols = sorted(gold.free_symbols | answer.free_symbols, key=str)
     gaps = []
     for start in range(len(_POINTS) if symbols else 1):
         place = {
@@ -91,8 +91,8 @@ def _gaps(gold: Any, found: Any, digits: int) -> list[float]:
             for at, symbol in enumerate(symbols)
         }
         try:
-            one, other = (expression.evalf(digits, subs=place) for expression in (gold, found))
-            gap = abs(one - other) / max(abs(one), abs(other), error)
+            wanted, given = (expression.evalf(digits, subs=place) for expression in (gold, answer))
+            gap = abs(wanted - given) / max(abs(wanted), abs(given), error)
             gaps.append(0.0 if gap < 10 * error else max(float(gap), 1e-300))
         except (TypeError, ValueError, ArithmeticError, AttributeError, NotImplementedError):
             continue

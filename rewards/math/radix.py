@@ -41,12 +41,12 @@ def same_numeral(gold: str, text: str) -> bool | None:
     A base that one of them leaves out is the other's: `1011` is as good as `1011_2` where the base is known from the
     question, and the value in another base is no answer to a question that asks for one. A letter is no base.
     """
-    one, other = numeral(gold), numeral(text)
+    wanted, given = numeral(gold), numeral(text)
     if _OPEN_BASE.fullmatch(text) and not _OPEN_BASE.fullmatch(gold):
         return False
-    if one is None and other is None:
+    if wanted is None and given is None:
         return None
-    if one is not None and other is not None:
-        return one == other
-    known, bare = (one, _BARE.fullmatch(text)) if one is not None else (other, _BARE.fullmatch(gold))
+    if wanted is not None and given is not None:
+        return wanted == given
+    known, bare = (wanted, _BARE.fullmatch(text)) if wanted is not None else (given, _BARE.fullmatch(gold))
     return None if bare is None or known is None else known[0] == (bare[1].upper().lstrip("0") or "0")

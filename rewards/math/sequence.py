@@ -35,13 +35,15 @@ def same_sequence(gold: str, text: str, read: Callable[[str], Sequence[Any]]) ->
     pieces = _pieces(gold), _pieces(text)
     if not any(_DOTS.fullmatch(piece) for _kind, items in pieces for piece in items):
         return None
-    one, other = (_terms(kind, items, read) for kind, items in pieces)
-    if one is None or other is None or one.kind != other.kind:
+    wanted, given = (_terms(kind, items, read) for kind, items in pieces)
+    if wanted is None or given is None or wanted.kind != given.kind:
         return False
-    if bool(one.tail) != bool(other.tail):
-        short, whole = (one, other) if one.tail else (other, one)
+    if bool(wanted.tail) != bool(given.tail):
+        short, whole = (wanted, given) if wanted.tail else (given, wanted)
         return _DOTS.search(gold + text) is not None and not whole.tail and _spelt_out(short, whole)
-    return _alike(one.head, other.head, one.tail or other.tail) and _alike(one.tail[::-1], other.tail[::-1], [])
+    return _alike(wanted.head, given.head, wanted.tail or given.tail) and _alike(
+        wanted.tail[::-1], given.tail[::-1], []
+    )
 
 
 def _pieces(text: str) -> tuple[str, list[str]]:
@@ -72,13 +74,13 @@ def _terms(kind: str, pieces: list[str], read: Callable[[str], Sequence[Any]]) -
     return None if None in values or not at else _Terms(kind, values[:at], values[at:])
 
 
-def _same(one: Any, other: Any) -> bool:
-    return bool(one == other) or same_at_points(one, other) is True
+def _same(left: Any, right: Any) -> bool:
+    return bool(left == right) or same_at_points(left, right) is True
 
 
-def _alike(one: list[Any], other: list[Any], tail: list[Any]) -> bool:
+def _alike(left: list[Any], right: list[Any], tail: list[Any]) -> bool:
     """Whether two heads agree as far as both go, and the longer one goes on as the shorter one."""
-    short, long = sorted((one, other), key=len)
+    short, long = sorted((left, right), key=len)
     if not all(map(_same, short, long)):
         return False
     return len(short) == len(long) or any(

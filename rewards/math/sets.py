@@ -65,18 +65,18 @@ def same_set(gold: str, text: str, read: Callable[[str], Sequence[Any]], *, rela
     if not (_SETLIKE.search(gold) and _SETLIKE.search(text)):
         return None
     wanted = _reading(gold, read)
-    found = _reading(text, read) if wanted is not None else None
-    if wanted is None or found is None:
+    given = _reading(text, read) if wanted is not None else None
+    if wanted is None or given is None:
         return None
-    if found.relation and not (found.solved and (wanted.relation or relations)):
+    if given.relation and not (given.solved and (wanted.relation or relations)):
         return False
-    if found.variable and wanted.variable and found.variable != wanted.variable:
+    if given.variable and wanted.variable and given.variable != wanted.variable:
         return False
-    return bool(wanted.points == found.points or _no_difference(wanted.points, found.points))
+    return bool(wanted.points == given.points or _no_difference(wanted.points, given.points))
 
 
-def _no_difference(one: Any, other: Any) -> bool:
-    return bool((one - other).is_empty and (other - one).is_empty)
+def _no_difference(left: Any, right: Any) -> bool:
+    return bool((left - right).is_empty and (right - left).is_empty)
 
 
 def _reading(text: str, read: Callable[[str], Sequence[Any]]) -> _Reading | None:
@@ -88,7 +88,7 @@ def _reading(text: str, read: Callable[[str], Sequence[Any]]) -> _Reading | None
     known = [branch for branch in branches if branch is not None]
     if len(known) < len(branches) or _overlap([branch.points for branch in known]):
         return None
-    return _together(known, lambda one, other: one.union(other))
+    return _together(known, lambda left, right: left.union(right))
 
 
 def _branch(text: str, read: Callable[[str], Sequence[Any]]) -> _Reading | None:
@@ -105,16 +105,16 @@ def _branch(text: str, read: Callable[[str], Sequence[Any]]) -> _Reading | None:
         if apart or listed or len(pieces) == 1:
             parts = pieces
     known = [_atom(part.strip(" ,;"), read) for part in parts]
-    found = [atom for atom in known if atom is not None]
-    if not found or len(found) < len(known):
+    atoms = [atom for atom in known if atom is not None]
+    if not atoms or len(atoms) < len(known):
         return None
-    both = _together(found, lambda one, other: one.intersect(other))
+    both = _together(atoms, lambda left, right: left.intersect(right))
     if not listed or both is None:
         return both
-    points = [atom.points for atom in found]
+    points = [atom.points for atom in atoms]
     if not both.points.is_empty:
         return None if both.points in points else both
-    return None if _overlap(points) else _together(found, lambda one, other: one.union(other))
+    return None if _overlap(points) else _together(atoms, lambda left, right: left.union(right))
 
 
 def _side(match: re.Match[str]) -> str:
@@ -151,7 +151,7 @@ def _together(readings: list[_Reading], join: Callable[[Any, Any], Any]) -> _Rea
 
 def _overlap(sets: list[Any]) -> bool:
     """True when alternatives have more than single points in common: that is a hedge and no union of cases."""
-    return any(one.intersect(other).is_finite_set is not True for one, other in combinations(sets, 2))
+    return any(left.intersect(right).is_finite_set is not True for left, right in combinations(sets, 2))
 
 
 def _atom(text: str, read: Callable[[str], Sequence[Any]]) -> _Reading | None:
@@ -162,28 +162,33 @@ def _atom(text: str, read: Callable[[str], Sequence[Any]]) -> _Reading | None:
 
     if not text:
         return None
-    found = next((one for one in read(text) if not isinstance(one, str)), None)
-    if isinstance(found, Tuple):
+    expression = next((value for value in read(text) if not isinstance(value, str)), None)
+    if isinstance(expression, Tuple):
         return None
-    if found is None:
+    if expression is None:
         return None
-    absent = isinstance(found, Not)
-    found = found.args[0] if absent else found
-    if isinstance(found, Equality) and isinstance(found.rhs, Set) and isinstance(found.lhs, Symbol):
-        return _set(found.rhs, found.lhs.name, absent=absent)
-    if isinstance(found, Set):
-        return _set(found, "", absent=absent)
-    if isinstance(found, Equality) and isinstance(found.lhs, Symbol) and found.rhs.is_real is True and not absent:
-        return _Reading(FiniteSet(found.rhs), found.lhs.name, relation=True)
-    if absent or isinstance(found, Equality) or not isinstance(found, Relational | And):
+    absent = isinstance(expression, Not)
+    expression = expression.args[0] if absent else expression
+    if isinstance(expression, Equality) and isinstance(expression.rhs, Set) and isinstance(expression.lhs, Symbol):
+        return _set(expression.rhs, expression.lhs.name, absent=absent)
+    if isinstance(expression, Set):
+        return _set(expression, "", absent=absent)
+    if (
+        isinstance(expression, Equality)
+        and isinstance(expression.lhs, Symbol)
+        and expression.rhs.is_real is True
+        and not absent
+    ):
+        return _Reading(FiniteSet(expression.rhs), expression.lhs.name, relation=True)
+    if absent or isinstance(expression, Equality) or not isinstance(expression, Relational | And):
         return None
-    found = found.xreplace({call: Symbol(str(call), real=True) for call in found.atoms(AppliedUndef)})
-    if len(found.free_symbols) != 1 or found.count_ops() > _MOST_OPERATIONS:
+    expression = expression.xreplace({call: Symbol(str(call), real=True) for call in expression.atoms(AppliedUndef)})
+    if len(expression.free_symbols) != 1 or expression.count_ops() > _MOST_OPERATIONS:
         return None
-    exact = found.xreplace({number: Rational(str(number)) for number in found.atoms(Float)})
+    exact = expression.xreplace({number: Rational(str(number)) for number in expression.atoms(Float)})
     if isinstance(exact, And) and any(not isinstance(part, Relational) for part in exact.args):
         return None
-    variable = next(iter(found.free_symbols))
+    variable = next(iter(expression.free_symbols))
     try:
         points = exact.as_set()
     except (NotImplementedError, TypeError, ValueError, AttributeError):

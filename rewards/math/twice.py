@@ -40,7 +40,7 @@ class Twice:
     places: int | None  # decimals to which the second is meant, where it is said to be about the value; else None
 
 
-def said_twice(prediction: Statement, gold: str) -> Twice | None:
+def equivalent_forms(prediction: Statement, gold: str) -> Twice | None:
     """Returns what stands before and behind the one "or", "i.e." or bracket of a statement; None for other statements.
 
     `prediction`: the statement, in prose or with one marked content.
@@ -64,17 +64,17 @@ def said_twice(prediction: Statement, gold: str) -> Twice | None:
 
 def measured_formula(text: str) -> str | None:
     """Returns the formula that a text ends in with the unit behind it as LaTeX; None where no known unit follows."""
-    found = _FORMULA_AND_UNIT.search(text[-_LONGEST:])
-    if found is None or not found["unit"] or unit(f"1 {found['unit'].strip()}") is None:
+    match = _FORMULA_AND_UNIT.search(text[-_LONGEST:])
+    if match is None or not match["unit"] or unit(f"1 {match['unit'].strip()}") is None:
         return None
-    return f"{found[1]}\\text{{ {found['unit'].strip()}}}"
+    return f"{match[1]}\\text{{ {match['unit'].strip()}}}"
 
 
 def _value(text: str, gold: str) -> str | None:
     if "$" in text:
-        found = _FORMULA_AND_UNIT.search(text)
-        if found is None:
+        match = _FORMULA_AND_UNIT.search(text)
+        if match is None:
             return None
-        return measured_formula(text) or (None if found["unit"] else found[1])
+        return measured_formula(text) or (None if match["unit"] else match[1])
     stated = behind_cue(Statement(text, "prose"), gold).parts
     return stated[0] if stated else None

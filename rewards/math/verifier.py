@@ -37,7 +37,7 @@ from grpo.rewards.math.objection import objection, repeats
 from grpo.rewards.math.process import SECONDS, Undecided, Unreadable, compare
 from grpo.rewards.math.radix import same_numeral
 from grpo.rewards.math.ratio import proportion
-from grpo.rewards.math.twice import Twice, measured_formula, said_twice
+from grpo.rewards.math.twice import Twice, equivalent_forms, measured_formula
 from grpo.rewards.numbers.adjuncts import main_clause
 from grpo.rewards.numbers.quantity import magnitude, same_amount, turns, unit, unit_ratio
 from grpo.rewards.words import says
@@ -202,8 +202,8 @@ def _judged(
     moment = None
     if gold.moment:
         claimed = last_date(claim(prediction))
-        said = [_said(prediction)] if prediction.parts else [*words_behind_cue(prediction.text)[:1], claimed]
-        moment = next((found for found in (same_date(gold.text, text) for text in said) if found is not None), None)
+        stated = [_in_words(prediction)] if prediction.parts else [*words_behind_cue(prediction.text)[:1], claimed]
+        moment = next((equal for equal in (same_date(gold.text, text) for text in stated) if equal is not None), None)
     if moment is not None:
         return Verdict(moment, extracted, f"{'the' if moment else 'not the'} time or date of the gold")
     if gold.moment and gold.number is None and not prediction.parts:
@@ -218,7 +218,7 @@ def _judged(
         return Verdict(letters == gold.letters, "".join(sorted(letters)), f"the letters chosen ({prediction.form})")
     if gold.words is not None:
         readings = () if prediction.parts else words_behind_cue(prediction.text) or last_words(prediction)
-        same = any(says(reading, gold.words) for reading in (_said(prediction), *readings))
+        same = any(says(reading, gold.words) for reading in (_in_words(prediction), *readings))
         return Verdict(same, extracted, "the words of the gold" if same else "other words than the gold's")
     if gold.letter:
         chosen = chosen_letter(prediction)
@@ -245,7 +245,7 @@ def _judged(
     options: dict[str, Any] = {"precision": precision, "strict": strict, "relations": relations, "limit": limit}
     if wrong is None and right is None:
         verdict = _algebra(gold, prediction, extracted, **options)
-    twice = said_twice(prediction, gold.text) if verdict.ok is False and not several(gold.core) else None
+    twice = equivalent_forms(prediction, gold.text) if verdict.ok is False and not several(gold.core) else None
     return verdict if twice is None else _either(twice, answer, verdict, evaluated=evaluated, **options)
 
 
@@ -345,7 +345,7 @@ def _last_formula(prediction: Statement) -> str:
     return (formulas(clause) or [clause])[-1]
 
 
-def _said(prediction: Statement) -> str:
+def _in_words(prediction: Statement) -> str:
     """A statement in words: its marked content, or what follows its last "answer is", or all of it."""
     if prediction.parts:
         return MARKUP.sub(r"\1", prediction.parts[0]) if len(prediction.parts) == 1 else ""

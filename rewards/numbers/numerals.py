@@ -113,7 +113,7 @@ class Number:
     end: int  # where they end; further on where the same quantity is said twice, of which `factor` is the other reading
 
     @property
-    def said_twice(self) -> bool:
+    def restated(self) -> bool:
         """True where more was read than the number alone: "72 hours, or 3 days"."""
         return self.end - self.start > len(self.text)
 

@@ -44,13 +44,13 @@ _PACKAGE_PROBE = """
 import importlib, json, os, sys
 names, folders = json.loads(sys.argv[1])
 sys.path += folders
-said = os.dup(1)
+output = os.dup(1)
 os.dup2(2, 1)
 for name in names:
     importlib.import_module(name)
 with open("/proc/self/maps") as maps:
     mapped = sorted({line.split(None, 5)[5].strip() for line in maps if line.count("/")})
-os.write(said, json.dumps([path for path in mapped if ".so" in os.path.basename(path)]).encode())
+os.write(output, json.dumps([path for path in mapped if ".so" in os.path.basename(path)]).encode())
 """
 
 

@@ -42,13 +42,13 @@ class _Child:
     Attributes:
         answers: the socket for what is said about it.
         program: it is one of the session's, and not a fork of process 1.
-        told: the descriptor on which the fork of a program says why it could not become it; else -1.
+        fault_reader: the descriptor on which the fork of a program says why it could not become it; else -1.
         over: why it was ended, as the answer says.
     """
 
     answers: socket.socket
     program: bool
-    told: int = -1
+    fault_reader: int = -1
     over: dict[str, bool] = field(default_factory=dict)
 
 
@@ -141,17 +141,17 @@ class _ProcessOne:
             send(answers, {"expired": True})
             answers.close()
             return
-        told, tell = os.pipe()
+        fault_reader, fault_writer = os.pipe()
         pid = os.fork()
         if pid == 0:
-            self._become_program(request, streams, tell)
-        os.close(tell)
-        self._watch(pid, _Child(answers, program=True, told=told))
+            self._become_program(request, streams, fault_writer)
+        os.close(fault_writer)
+        self._watch(pid, _Child(answers, program=True, fault_reader=fault_reader))
         if request["confirm"]:
-            fault = os.read(told, _LONGEST_FAULT)  # nothing, when the program has taken the place of its fork
+            fault = os.read(fault_reader, _LONGEST_FAULT)  # nothing, when the program has taken the place of its fork
             send(answers, {"error": fault.decode(errors="replace")} if fault else {"started": pid})
 
-    def _become_program(self, request: Any, streams: list[int], tell: int) -> NoReturn:
+    def _become_program(self, request: Any, streams: list[int], fault_writer: int) -> NoReturn:
         try:
             signal.set_wakeup_fd(-1)
             for handled in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGINT):
@@ -172,7 +172,7 @@ class _ProcessOne:
         except (OSError, ValueError) as error:
             name = request["argv"][0] if isinstance(error, FileNotFoundError | PermissionError) else "it"
             why = error.strerror if isinstance(error, OSError) else str(error)
-            os.write(tell, f"{name!r:.200} cannot be started: {why}".encode(errors="replace"))
+            os.write(fault_writer, f"{name!r:.200} cannot be started: {why}".encode(errors="replace"))
         finally:
             os._exit(127)
 
@@ -281,9 +281,9 @@ class _ProcessOne:
         if child is None:
             return  # an orphan
         fault = b""
-        if child.told >= 0:
-            fault = os.read(child.told, _LONGEST_FAULT)
-            os.close(child.told)
+        if child.fault_reader >= 0:
+            fault = os.read(child.fault_reader, _LONGEST_FAULT)
+            os.close(child.fault_reader)
         if child.answers.fileno() >= 0:
             self._selector.unregister(child.answers)
             if child.program:

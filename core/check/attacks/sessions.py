@@ -17,7 +17,7 @@ from grpo.core.check.attacks.kernel_calls import FORBIDDEN, SETUP
 from grpo.plugins.errors import SessionError
 from grpo.plugins.session import Exit, Session, SessionJob, SessionLimits, SessionPool
 
-Told = Callable[[str], None]
+NoteFinding = Callable[[str], None]
 _PATIENCE = 60.0
 _BRIEF = 5.0
 SMALL = SessionLimits(memory_bytes=256 * 2**20, disk_bytes=32 * 2**20, processes=64, output_bytes=1 << 16)
@@ -131,7 +131,7 @@ class SessionAttack:
     """
 
     name: str
-    tried: Callable[[SessionPool, Told], None]
+    tried: Callable[[SessionPool, NoteFinding], None]
 
 
 def all_session_attacks() -> tuple[SessionAttack, ...]:
@@ -149,10 +149,12 @@ def all_session_attacks() -> tuple[SessionAttack, ...]:
         SessionAttack("links and pipes in the place of files", _links),
         SessionAttack("killing everything", _killing),
         SessionAttack("fork bomb", _fork_bomb),
-        SessionAttack("memory", lambda pool, told: _memory(pool, told, _MEMORY)),
-        SessionAttack("memory split over children", lambda pool, told: _memory(pool, told, _FAMILY)),
-        SessionAttack("filling the disk", lambda pool, told: _disk(pool, told, _FILL, SMALL.disk_bytes * 2)),
-        SessionAttack("200,000 files", lambda pool, told: _disk(pool, told, _MANY, 100_000)),
+        SessionAttack("memory", lambda pool, note_finding: _memory(pool, note_finding, _MEMORY)),
+        SessionAttack("memory split over children", lambda pool, note_finding: _memory(pool, note_finding, _FAMILY)),
+        SessionAttack(
+            "filling the disk", lambda pool, note_finding: _disk(pool, note_finding, _FILL, SMALL.disk_bytes * 2)
+        ),
+        SessionAttack("200,000 files", lambda pool, note_finding: _disk(pool, note_finding, _MANY, 100_000)),
         SessionAttack("output flood", _flood),
     )
 
@@ -170,22 +172,22 @@ def _python(session: Session, program: str, timeout: float = _PATIENCE) -> Exit:
     return session.run(["python3", "-c", program], timeout=timeout)
 
 
-def _breaches(left: Exit, told: Told) -> None:
+def _breaches(left: Exit, note_finding: NoteFinding) -> None:
     """Tells what a program got; one that did not come to its end tried nothing."""
     for line in left.stdout.split(b"\n"):
         if BREACH in line:
-            told(f"it got through: {line[:300].decode(errors='replace')}")
+            note_finding(f"it got through: {line[:300].decode(errors='replace')}")
     if not left.stdout.rstrip().endswith(b"tried"):
         why = left.problem or left.stderr.decode(errors="replace")[-200:]
-        told(f"the attack did not come to its end: {left.code} {why}")
+        note_finding(f"the attack did not come to its end: {left.code} {why}")
 
 
-def _goes_on(session: Session, told: Told) -> None:
+def _goes_on(session: Session, note_finding: NoteFinding) -> None:
     """Tells where an honest command suffers in the session of the attack."""
     session.stop()
     left = session.run(["sh", "-c", "echo honest"], timeout=_PATIENCE)
     if left.stdout != b"honest\n":
-        told(f"an honest command suffered: {left.code} {left.problem or left.stderr[-120:]!r}")
+        note_finding(f"an honest command suffered: {left.code} {left.problem or left.stderr[-120:]!r}")
 
 
 def _with_mark(mark: str) -> list[str]:
@@ -199,7 +201,7 @@ def _with_mark(mark: str) -> list[str]:
     return held
 
 
-def _daemon(pool: SessionPool, told: Told) -> None:
+def _daemon(pool: SessionPool, note_finding: NoteFinding) -> None:
     """What a session leaves, each of several leaves: other programs of this machine mount and unmount meanwhile."""
     mark = f"mark-{secrets.token_hex(8)}"
     mounts = []
@@ -212,9 +214,9 @@ def _daemon(pool: SessionPool, told: Told) -> None:
     while (_with_mark(mark) or _left_by_each(mounts)) and time.monotonic() < end:
         time.sleep(0.05)
     if left := _with_mark(mark):
-        told(f"{len(left)} processes outlive their session")
+        note_finding(f"{len(left)} processes outlive their session")
     if more := _left_by_each(mounts):
-        told(f"{len(more)} mounts are left: {more[0]}")
+        note_finding(f"{len(more)} mounts are left: {more[0]}")
 
 
 def _left_by_each(mounts: Sequence[set[str]]) -> list[str]:
@@ -229,17 +231,17 @@ def _mounts() -> set[str]:
     return {line.split()[4] for line in path.read_text(encoding="utf-8").splitlines()} if path.exists() else set()
 
 
-def _files_left(pool: SessionPool, told: Told) -> None:
+def _files_left(pool: SessionPool, note_finding: NoteFinding) -> None:
     write = "for d in . ~ /tmp /var/tmp /dev/shm /run /opt; do echo x > $d/left 2>/dev/null; done; true"
     with _opened(pool) as session:
         session.run(["sh", "-c", write], timeout=_PATIENCE)
     with _opened(pool) as session:
         look = "for d in . ~ /tmp /var/tmp /dev/shm /run /opt; do ls -a $d; done"
         if b"left" in session.run(["sh", "-c", look], timeout=_PATIENCE).stdout:
-            told("files of one session are in the next")
+            note_finding("files of one session are in the next")
 
 
-def _another_session(pool: SessionPool, told: Told) -> None:
+def _another_session(pool: SessionPool, note_finding: NoteFinding) -> None:
     mark = f"mark-{secrets.token_hex(8)}"
     serve = (
         "import os, socket, sys, time\n"
@@ -255,26 +257,26 @@ def _another_session(pool: SessionPool, told: Told) -> None:
         f"    if os.path.exists(d + '/{mark}'): print('BREACH', d)\n"
     )
     attempts = (f"connect(socket.AF_UNIX, '\\0{mark}')", "connect(socket.AF_INET, ('127.0.0.1', 45789))")
-    with _opened(pool) as one, _opened(pool) as other:
-        server = one.start(["python3", "-c", serve])
+    with _opened(pool) as first, _opened(pool) as second:
+        server = first.start(["python3", "-c", serve])
         try:
             if server.stdout.read(5) != b"ready":
-                told(f"the first session's server did not start: {server.stderr.read(300)!r}")
-            _breaches(_python(other, look + tried(f"{_LOOK}\nimport socket", *attempts)), told)
+                note_finding(f"the first session's server did not start: {server.stderr.read(300)!r}")
+            _breaches(_python(second, look + tried(f"{_LOOK}\nimport socket", *attempts)), note_finding)
         finally:
             server.close()
 
 
-def _secrets(pool: SessionPool, told: Told) -> None:
+def _secrets(pool: SessionPool, note_finding: NoteFinding) -> None:
     with _opened(pool) as session:
         own = _OF_AN_IMAGE if pool.capabilities().get("container") else ()
         attempts = [f"look({path!r})" for path in _SECRETS if path not in own]
         canary = "[open(p, 'rb').read() for p in __import__('glob').glob('/proc/[0-9]*/environ')]"
         attempts.append(f"b'GRPO_CANARY' in b''.join({canary}) or None.x")
-        _breaches(_python(session, tried(_LOOK, *attempts)), told)
+        _breaches(_python(session, tried(_LOOK, *attempts)), note_finding)
 
 
-def _host_files(pool: SessionPool, told: Told) -> None:
+def _host_files(pool: SessionPool, note_finding: NoteFinding) -> None:
     """A folder of the host, such as a run's, with a file that everybody may read, and one that is shared but hidden."""
     places = [None, *(place for place in (Path.cwd(), Path.home()) if os.access(place, os.W_OK))]
     with _opened(pool) as session, contextlib.ExitStack() as stack:
@@ -283,14 +285,14 @@ def _host_files(pool: SessionPool, told: Told) -> None:
             folder.chmod(0o755)
             (folder / "metrics.jsonl").write_text("secret of the run", encoding="utf-8")
             attempts = (f"look({str(folder)!r})", f"look({str(folder / 'metrics.jsonl')!r})")
-            _breaches(_python(session, tried(_LOOK, *attempts)), told)
+            _breaches(_python(session, tried(_LOOK, *attempts)), note_finding)
             if pool.capabilities().get("shared paths"):
                 with _opened(pool, shared=[str(folder)], hidden=[str(folder / "metrics.jsonl")]) as other:
                     hidden = f"open({str(folder / 'metrics.jsonl')!r}).read() or None.x"
-                    _breaches(_python(other, tried(_LOOK, hidden)), told)
+                    _breaches(_python(other, tried(_LOOK, hidden)), note_finding)
 
 
-def _network(pool: SessionPool, told: Told) -> None:
+def _network(pool: SessionPool, note_finding: NoteFinding) -> None:
     name = f"grpo-{secrets.token_hex(8)}"
     with socket.create_server(("127.0.0.1", 0)) as listener, contextlib.ExitStack() as stack:
         attempts = [f"connect(socket.AF_INET, ('127.0.0.1', {listener.getsockname()[1]}))"]
@@ -305,17 +307,17 @@ def _network(pool: SessionPool, told: Told) -> None:
             "connect(socket.AF_INET, ('1.1.1.1', 53))",
         ]
         with _opened(pool) as session:
-            _breaches(_python(session, tried(f"{_LOOK}\nimport socket", *attempts)), told)
+            _breaches(_python(session, tried(f"{_LOOK}\nimport socket", *attempts)), note_finding)
 
 
-def _reach(pool: SessionPool, told: Told) -> None:
+def _reach(pool: SessionPool, note_finding: NoteFinding) -> None:
     if not pool.capabilities().get("reach"):
         return
     with socket.create_server(("127.0.0.1", 0)) as gateway, socket.create_server(("127.0.0.1", 0)) as other:
         ports = [each.getsockname()[1] for each in (gateway, other)]
         with _opened(pool, reach={ports[0]: f"127.0.0.1:{ports[0]}"}) as session:
             attempt = f"connect(socket.AF_INET, ('127.0.0.1', {ports[1]}))"
-            _breaches(_python(session, tried(f"{_LOOK}\nimport socket", attempt)), told)
+            _breaches(_python(session, tried(f"{_LOOK}\nimport socket", attempt)), note_finding)
             ask = f"import socket; s = socket.create_connection(('127.0.0.1', {ports[0]}), 30)"
             ask += "; s.send(b'hi'); print(s.recv(9))"
             process = session.start(["python3", "-c", ask])
@@ -326,23 +328,23 @@ def _reach(pool: SessionPool, told: Told) -> None:
                     caller.settimeout(_PATIENCE)
                     caller.sendall(caller.recv(2).upper())
                     if process.stdout.read(5) != b"b'HI'":
-                        told("the address that may be reached does not answer")
+                        note_finding("the address that may be reached does not answer")
             finally:
                 process.close()
 
 
-def _calls(pool: SessionPool, told: Told) -> None:
+def _calls(pool: SessionPool, note_finding: NoteFinding) -> None:
     with _opened(pool) as session:
         for name, text in FORBIDDEN.items():
             if name not in _HARMLESS:
                 left = _python(session, tried(SETUP, text))
                 if BREACH in left.stdout:
-                    told(f"{name} got through: {left.stdout[:200]!r}")
+                    note_finding(f"{name} got through: {left.stdout[:200]!r}")
         limits = "import resource\ndef raised(kind): resource.setrlimit(kind, (-1, -1)); return 'raised'"
-        _breaches(_python(session, tried(limits, "raised(resource.RLIMIT_NPROC)")), told)
+        _breaches(_python(session, tried(limits, "raised(resource.RLIMIT_NPROC)")), note_finding)
 
 
-def _writing(pool: SessionPool, told: Told) -> None:
+def _writing(pool: SessionPool, note_finding: NoteFinding) -> None:
     """What a session changes of its own system must be its own: the next session and the host do not have it."""
     name = f"grpo-{secrets.token_hex(8)}"
     with _opened(pool) as session:
@@ -351,17 +353,17 @@ def _writing(pool: SessionPool, told: Told) -> None:
             ["sh", "-c", f"for d in {folders}; do echo x > $d/{name}; done 2>/dev/null; true"], timeout=_PATIENCE
         )
         attempts = ("write('/proc/sys/kernel/core_pattern')", "write('/proc/sys/user/max_user_namespaces', b'9')")
-        _breaches(_python(session, tried(_LOOK, *attempts)), told)
+        _breaches(_python(session, tried(_LOOK, *attempts)), note_finding)
     host = [folder for folder in _SYSTEM.split() if os.access(Path(folder, name), os.F_OK)]
     if host:
-        told(f"a session wrote to the host's {host[0]}")
+        note_finding(f"a session wrote to the host's {host[0]}")
     with _opened(pool) as session:
         left = session.run(["sh", "-c", f"for d in {_SYSTEM}; do ls $d/{name}; done 2>/dev/null"], timeout=_PATIENCE)
         if left.stdout:
-            told(f"a session wrote to what the next one sees: {left.stdout!r}")
+            note_finding(f"a session wrote to what the next one sees: {left.stdout!r}")
 
 
-def _links(pool: SessionPool, told: Told) -> None:
+def _links(pool: SessionPool, note_finding: NoteFinding) -> None:
     with tempfile.TemporaryDirectory() as folder, _opened(pool) as session:
         secret = Path(folder, "secret")
         secret.write_text("secret", encoding="utf-8")
@@ -370,56 +372,56 @@ def _links(pool: SessionPool, told: Told) -> None:
         )
         for path in ("link", "folder/secret", "pipe"):
             with contextlib.suppress(SessionError):
-                told(f"reading {path!r} gave {session.read(path)[:40]!r}")
+                note_finding(f"reading {path!r} gave {session.read(path)[:40]!r}")
         with contextlib.suppress(SessionError):
             session.write("link", b"changed")
         if secret.read_text(encoding="utf-8") != "secret":
-            told("writing through a link changed a file of the host")
+            note_finding("writing through a link changed a file of the host")
         with session.tar() as packed:
             if b"secret" in packed.read().replace(str(secret).encode(), b"").replace(b"folder", b""):
-                told("an archive has what a link points to")
+                note_finding("an archive has what a link points to")
 
 
-def _killing(pool: SessionPool, told: Told) -> None:
+def _killing(pool: SessionPool, note_finding: NoteFinding) -> None:
     program = "import os\nfor n in (9, 15, 19, 2, 1):\n    try: os.kill(1, n)\n    except OSError: pass\n"
     with _opened(pool) as session:
         _python(session, f"{program}os.kill(-1, 9)", _BRIEF)
-        _goes_on(session, told)
+        _goes_on(session, note_finding)
 
 
-def _fork_bomb(pool: SessionPool, told: Told) -> None:
+def _fork_bomb(pool: SessionPool, note_finding: NoteFinding) -> None:
     with _opened(pool) as session:
         left = _python(session, _FORK_BOMB, _BRIEF)
         if not left.timed_out:
-            told(f"a fork bomb ended by itself: {left.code} {left.stderr[-120:]!r}")
-        _goes_on(session, told)
+            note_finding(f"a fork bomb ended by itself: {left.code} {left.stderr[-120:]!r}")
+        _goes_on(session, note_finding)
         most = _python(session, _COUNT, _PATIENCE).stdout.split()
         if not most or int(most[0]) > SMALL.processes + 32:
-            told(f"{most} processes live at once where {SMALL.processes} may")
+            note_finding(f"{most} processes live at once where {SMALL.processes} may")
 
 
-def _memory(pool: SessionPool, told: Told, program: str) -> None:
+def _memory(pool: SessionPool, note_finding: NoteFinding, program: str) -> None:
     with _opened(pool) as session:
         left = _python(session, program)
         held = session.run(["sh", "-c", "cat held 2>/dev/null"], timeout=_PATIENCE).stdout
         if left.code == 0 and len(held) > 4:
-            told(f"programs held more than the limit of {SMALL.memory_bytes >> 20} MB: {held!r}")
-        _goes_on(session, told)
+            note_finding(f"programs held more than the limit of {SMALL.memory_bytes >> 20} MB: {held!r}")
+        _goes_on(session, note_finding)
 
 
-def _disk(pool: SessionPool, told: Told, program: str, most: int) -> None:
+def _disk(pool: SessionPool, note_finding: NoteFinding, program: str, most: int) -> None:
     if not pool.capabilities().get("disk limit"):
         return
     with _opened(pool) as session:
         left = _python(session, program)
         if left.code == 0 and int(left.stdout or b"0") > most:
-            told(f"it wrote {left.stdout!r}, and at most {most} were expected")
-        _goes_on(session, told)
+            note_finding(f"it wrote {left.stdout!r}, and at most {most} were expected")
+        _goes_on(session, note_finding)
 
 
-def _flood(pool: SessionPool, told: Told) -> None:
+def _flood(pool: SessionPool, note_finding: NoteFinding) -> None:
     with _opened(pool) as session:
         left = session.run(["sh", "-c", "cat /dev/zero"], timeout=1.0)
         if len(left.stdout) > SMALL.output_bytes or not left.omitted:
-            told(f"{len(left.stdout)} bytes of a flood are kept, {left.omitted} are omitted")
-        _goes_on(session, told)
+            note_finding(f"{len(left.stdout)} bytes of a flood are kept, {left.omitted} are omitted")
+        _goes_on(session, note_finding)

@@ -145,7 +145,7 @@ def _become(old: Any, new: Any) -> None:
     if type(old) is not type(new):
         raise Malformed("an argument of another type")
     if isinstance(old, list):
-        kept = [_merged(one, two) for one, two in zip(old, new, strict=False)]
+        kept = [_merged(before, after) for before, after in zip(old, new, strict=False)]
         old[:] = [*kept, *new[len(kept) :]]
     elif isinstance(old, bytearray):
         old[:] = new

@@ -134,9 +134,9 @@ class Channel:
                 raise Gone
             pieces.append(piece)
             missing -= len(piece)
-        found = b"".join(pieces)
-        self._held = found[count:]
-        return found[:count]
+        data = b"".join(pieces)
+        self._held = data[count:]
+        return data[:count]
 
     def _wait(self, reading: list[int], writing: list[int]) -> None:
         left = self._deadline - time.monotonic()

@@ -55,14 +55,14 @@ def customary(code: types.CodeType) -> dict[str, Any]:
     mentioned = mentions(code)
     if "stack_size" in mentioned:
         _offer_stacks()
-    found: dict[str, Any] = {}
+    namespace: dict[str, Any] = {}
     for name in mentioned:
         if name not in NAMES:
             continue
         module, attribute = NAMES[name]
         loaded = importlib.import_module(module)
-        found[name] = getattr(loaded, attribute) if attribute else loaded
-    return found
+        namespace[name] = getattr(loaded, attribute) if attribute else loaded
+    return namespace
 
 
 def run_main(source: str) -> None:

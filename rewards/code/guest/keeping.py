@@ -101,11 +101,11 @@ class Keeper:
             return self._fault
         return "an assertion was left out" if set(self._given.required[unit]) - self._known else ""
 
-    def _compared(self, place: int, found: Any, tolerance: float | None) -> bool:
+    def _compared(self, place: int, value: Any, tolerance: float | None) -> bool:
         """Returns whether plain data equals the expected value of that place."""
         self._known.add(place)
         expected = self._literals[place]
-        ok = bool(found == expected if tolerance is None else same(found, expected, tolerance))
+        ok = bool(value == expected if tolerance is None else same(value, expected, tolerance))
         if not ok:
             self._fault = "another value than expected"
         return ok

@@ -63,35 +63,35 @@ def questions(module: types.ModuleType, say: Say, faults: list[str], any_value: 
             raise error
         return bool(value == other)
 
-    def alike(two: Any, one: Any, *others: Callable[[Any, Any], Any]) -> Any:
-        result = one == two
+    def alike(right: Any, left: Any, *others: Callable[[Any, Any], Any]) -> Any:
+        result = left == right
         if _is_true(result):
-            suspect(one, two, *others)
+            suspect(left, right, *others)
         return result
 
-    def compared(two: Any, one: Any, *others: Callable[[Any, Any], Any]) -> Any:
+    def compared(right: Any, left: Any, *others: Callable[[Any, Any], Any]) -> Any:
         """Compares within an assertion, where the result may be anything, such as a query or an array."""
-        result = one == two
+        result = left == right
         if type(result) in _COUNTING and result:
-            suspect(one, two, *others)
+            suspect(left, right, *others)
         return result
 
-    def differ(two: Any, one: Any) -> Any:
-        result = one != two
+    def differ(right: Any, left: Any) -> Any:
+        result = left != right
         if type(result) in _COUNTING and not result:
-            suspect(one, two)
+            suspect(left, right)
         return result
 
-    def suspect(one: Any, two: Any, *others: Callable[[Any, Any], Any]) -> None:
+    def suspect(left: Any, right: Any, *others: Callable[[Any, Any], Any]) -> None:
         """Asks the objects by which two values are equal whether they equal other things too."""
         if others:
             everything = "an object that equals whatever is made like it"
-            doubt(everything, lambda: all(other(one, two) for other in others), one, two)
-        for own, other in _pairs(one, two):
+            doubt(everything, lambda: all(other(left, right) for other in others), left, right)
+        for own, other in _pairs(left, right):
             if any_value and own is getattr(sys.modules.get("unittest.mock"), "ANY", None):
                 continue
             with _without_trace(module, own):
-                if own is not one and own is not two and not _is_true(own == other):
+                if own is not left and own is not right and not _is_true(own == other):
                     continue  # a part, which the comparison of the whole asked in another way
             try:
                 encode(other)
@@ -129,24 +129,24 @@ def questions(module: types.ModuleType, say: Say, faults: list[str], any_value: 
         return value
 
     def order(names: tuple[str, ...], *values: Any) -> bool:
-        for name, one, two in zip(names, values, values[1:], strict=False):
+        for name, left, right in zip(names, values, values[1:], strict=False):
             ask, against = getattr(operator, name), getattr(operator, _AGAINST[name])
-            if not ask(one, two):
+            if not ask(left, right):
                 return False
-            if _is_own(one) or _is_own(two):
+            if _is_own(left) or _is_own(right):
                 opposites: list[Callable[[], Any]] = [
-                    lambda: against(one, two),  # noqa: B023
-                    lambda: not ask(one, two),  # noqa: B023
-                    lambda: name in ("lt", "gt") and ask(two, one),  # noqa: B023
+                    lambda: against(left, right),  # noqa: B023
+                    lambda: not ask(left, right),  # noqa: B023
+                    lambda: name in ("lt", "gt") and ask(right, left),  # noqa: B023
                 ]
                 for opposite in opposites:
-                    doubt("an object that gives an order and its opposite", opposite, one, two)
+                    doubt("an object that gives an order and its opposite", opposite, left, right)
         return True
 
     def contains(item: Any, holder: Any) -> Any:
         result = item in holder
         if result:
-            found(item, holder)
+            suspect_item(item, holder)
         if result and _is_own(holder) and hasattr(type(holder), "__contains__"):  # else asking may read it to its end
             asked: list[Callable[[], Any]] = [
                 lambda: _word() in holder and (type(item) is str or object() in holder),
@@ -156,7 +156,7 @@ def questions(module: types.ModuleType, say: Say, faults: list[str], any_value: 
                 doubt("an object that contains everything", question, holder)
         return result
 
-    def found(item: Any, holder: Any) -> None:
+    def suspect_item(item: Any, holder: Any) -> None:
         """Suspects what an item of a container of the interpreter said when it was asked whether it is the one."""
         if type(holder) in _SCANNED or (type(holder) in _CONTAINERS and len(holder) <= _MOST_PAIRS):
             suspect(item, next((each for each in holder if item is each or item == each), item))
@@ -164,7 +164,7 @@ def questions(module: types.ModuleType, say: Say, faults: list[str], any_value: 
     def lookup(holder: Any, name: str, item: Any, *others: Any) -> Any:
         result = holder[item] if name == "[]" else getattr(holder, name)(item, *others)
         if type(holder) is dict or name != "[]":
-            found(item, holder)
+            suspect_item(item, holder)
         return result
 
     def kind(value: Any, kinds: Any) -> bool:
@@ -204,9 +204,9 @@ def _asked(value: Any, place: int, expected: Any, say: Say) -> tuple[Any, Except
     return values[right], raised.get(right)
 
 
-def _pairs(one: Any, two: Any) -> Iterator[tuple[Any, Any]]:
+def _pairs(first: Any, second: Any) -> Iterator[tuple[Any, Any]]:
     """Yields the objects that decide whether two values are equal, each with what it is compared with."""
-    waiting = [(one, two)]
+    waiting = [(first, second)]
     for _ in range(_MOST_PAIRS):
         if not waiting:
             return
@@ -268,8 +268,8 @@ def _word() -> str:
     return "".join(chr(0x2500 + byte) for byte in os.urandom(16))
 
 
-def _differs(one: Any, two: Any) -> bool:
-    return type(one) is not type(two) or one != two
+def _differs(left: Any, right: Any) -> bool:
+    return type(left) is not type(right) or left != right
 
 
 @contextlib.contextmanager

@@ -138,7 +138,7 @@ def _near(result: Any, expected: Any, tolerance: float) -> bool:
     """Returns whether two values are equal, tuples as lists, floats within a tolerance of what is expected or 1."""
     if isinstance(result, list | tuple) and type(expected) is list:
         pairs = zip(result, expected, strict=False)
-        return len(result) == len(expected) and all(_near(one, two, tolerance) for one, two in pairs)
+        return len(result) == len(expected) and all(_near(item, wanted, tolerance) for item, wanted in pairs)
     if type(result) is dict and type(expected) is dict:
         if all(type(key) is int for key in result) and all(type(key) is str for key in expected):
             result = {str(key): value for key, value in result.items()}  # JSON has no numbers as keys
