@@ -2,8 +2,8 @@
 
 An environment whose episodes have a session takes the option `session`, a SPEC, and its instances have the method
 `open_session(**fields) -> Session`. An agent that runs in the session calls it after `reset` and before any command,
-with the fields of `SessionJob` that its program needs, `reach` and `shared`. `step` then kills every process that is
-left and grades. Its info may have `MACHINE_SECONDS`, so that a run warns of a busy machine.
+with fields of `SessionJob`: `reach`, `shared` and `hidden`. `step` then kills every process that is left and grades.
+Its info may have `MACHINE_SECONDS`, so that a run warns of a busy machine.
 
 A session begins with a few files and lives until it is closed. Commands run in it one after the other or at the same
 time, servers are started in it, and files are read from it. Trouble of the session itself is a `SessionLost`, which is

@@ -53,10 +53,11 @@ class SessionPrograms:
     Args:
         agent: what to run.
         envs: the environments whose episodes have a session.
+        hidden: paths of this machine that the agents must not see.
     """
 
-    def __init__(self, agent: BoundAgent, envs: Sequence[BoundEnv]) -> None:
-        self._agent = agent
+    def __init__(self, agent: BoundAgent, envs: Sequence[BoundEnv], hidden: Sequence[str] = ()) -> None:
+        self._agent, self._hidden = agent, hidden
         self._envs = {env.name: env for env in envs}
         self._lock = threading.Lock()
         self._running: dict[int, _Program] = {}
@@ -67,7 +68,7 @@ class SessionPrograms:
 
     def start(self, number: int, episode: Episode, access: Access, ended: Ended) -> None:
         """Starts the agent of an episode; what keeps it from starting is handed over as any end is."""
-        program = _Program(self._agent, self._envs[episode.env], episode, access)
+        program = _Program(self._agent, self._envs[episode.env], episode, access, self._hidden)
         with self._lock:
             self._running[number] = program
 
@@ -100,8 +101,11 @@ class SessionPrograms:
 class _Program:
     """One agent in the session of its episode."""
 
-    def __init__(self, agent: BoundAgent, env: BoundEnv, episode: Episode, access: Access) -> None:
+    def __init__(
+        self, agent: BoundAgent, env: BoundEnv, episode: Episode, access: Access, hidden: Sequence[str]
+    ) -> None:
         self._agent, self._env, self._episode, self._access = agent, env, episode, access
+        self._hidden = hidden
         self._ending = threading.Event()
         self._process: Process | None = None
         self.thread = threading.Thread()
@@ -121,7 +125,8 @@ class _Program:
             inner = getattr(env, "unwrapped", env)
             port = urlsplit(self._access.url).port or 80
             shared = _needed(self._agent)
-            session: Session = inner.open_session(reach={port: f"127.0.0.1:{port}"}, shared=shared)
+            reach = {port: f"127.0.0.1:{port}"}
+            session: Session = inner.open_session(reach=reach, shared=shared, hidden=self._hidden)
             left = self._run(session, getattr(inner, "working_directory", "") or session.directory)
             session.stop()
             left = replace(left, seconds=time.monotonic() - began, answer=self._answer(session, left))

@@ -63,11 +63,13 @@ def open_agents(
     tokenizer: PreTrainedTokenizerBase,
     context: int | None,
     warned: Callable[[str], None],
+    hidden: Sequence[str] = (),
 ) -> Iterator[AgentSide | None]:
     """Starts what an agent needs, while it lasts; None without an agent.
 
     Args:
         envs: what gives tasks.
+        hidden: paths of this machine that a program in a session must not see: the run directory.
 
     Raises:
         UsageError: the agent cannot be imported.
@@ -78,7 +80,8 @@ def open_agents(
     from grpo.core.rollout.agents.open import AgentSide
     from grpo.core.rollout.players import known_response_template
 
-    with closing(AgentSide(agent, envs, rollout, tokenizer, context, known_response_template, warned)) as side:
+    known = known_response_template
+    with closing(AgentSide(agent, envs, rollout, tokenizer, context, known, warned, hidden)) as side:
         yield side
 
 

@@ -235,6 +235,7 @@ def _train(
             plan.tokenizer,
             context_length(plan.model_config),
             progress.warned,
+            [str(run_dir.path.resolve())],
         ) as agents,
         Scoring(plan, progress.warned) as scoring,
         closing(Parts(plan, host, run_dir, progress, hold, scoring)) as parts,

@@ -120,7 +120,7 @@ class Grade:
     output: str = ""
 
 
-def open_machine(pool: SessionPool, task: SessionTask, **fields: Any) -> Session:
+def open_machine(pool: SessionPool, task: SessionTask, *, hidden: Sequence[str] = (), **fields: Any) -> Session:
     """Returns a new machine for a task, made by its commands, with further fields of a `SessionJob`.
 
     Raises:
@@ -130,7 +130,7 @@ def open_machine(pool: SessionPool, task: SessionTask, **fields: Any) -> Session
     job = SessionJob(
         task.image,
         network=task.network,
-        hidden=task.hidden,
+        hidden=[*task.hidden, *hidden],
         environment=task.environment,
         limits=task.limits,
         **fields,

@@ -6,7 +6,7 @@ import contextlib
 import json
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -68,6 +68,7 @@ def played(
     kill: bool = False,
     session: str = "local",
     seconds: float = PATIENCE,
+    hidden: Sequence[str] = (),
 ) -> AgentExit:
     """Plays an episode of a task by an agent; the grader and the script lie side by side on the host."""
     tasks = folder / "tasks.jsonl"
@@ -81,7 +82,7 @@ def played(
     prompt = ({"role": "user", "content": "Write 42 into answer.txt."},)
     episode = Episode(0, prompt, rows[0], None, {"options": {"row": rows[0]}}, env=env.name)  # type: ignore[arg-type]
     left: queue.Queue[AgentExit] = queue.Queue()
-    programs = SessionPrograms(host.agent(agent), [env])
+    programs = SessionPrograms(host.agent(agent), [env], hidden)
     assert programs.takes(episode)
     try:
         programs.start(7, episode, access, left.put)

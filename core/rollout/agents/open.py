@@ -32,6 +32,7 @@ class AgentSide:
     Args:
         envs: what they are episodes of; where one opens sessions, the program runs in them.
         warned: is told what a user should know of this machine.
+        hidden: paths of this machine that programs in sessions must not see.
 
     Raises:
         UsageError: the agent cannot be imported.
@@ -46,6 +47,7 @@ class AgentSide:
         context: int | None,
         known: Callable[[PreTrainedTokenizerBase], Any],
         warned: Callable[[str], None],
+        hidden: Sequence[str] = (),
     ) -> None:
         from grpo.core.gateway.serving import gateway_server
 
@@ -56,7 +58,7 @@ class AgentSide:
             context=context,
         )
         self._desk = AgentDesk(MODEL, Splice(deepcopy(tokenizer), known), limits)
-        self._programs = _Programs(agent, envs, warned)
+        self._programs = _Programs(agent, envs, warned, hidden)
         try:
             self._server = gateway_server(self._desk)
             self._server.start()
@@ -81,8 +83,10 @@ class AgentSide:
 class _Programs:
     """The runner of programs for several batches at once: each knows its episodes by numbers of its own."""
 
-    def __init__(self, agent: BoundAgent, envs: Sequence[BoundEnv], warned: Callable[[str], None]) -> None:
-        self._in_sessions = SessionPrograms(agent, [env for env in envs if env.spec.in_session])
+    def __init__(
+        self, agent: BoundAgent, envs: Sequence[BoundEnv], warned: Callable[[str], None], hidden: Sequence[str]
+    ) -> None:
+        self._in_sessions = SessionPrograms(agent, [env for env in envs if env.spec.in_session], hidden)
         self._lock = threading.Lock()
         self._numbers = itertools.count()
         self._callbacks: dict[int, Callable[[AgentExit], None]] = {}

@@ -77,6 +77,20 @@ def test_no_program_sees_the_tasks_though_the_folder_around_them_is_shared(
     assert (left.answer, left.stderr) == ("nothing", "")
 
 
+def test_no_program_sees_the_run_though_the_folder_around_it_is_shared(
+    access: Access, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o755)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "config.json").write_text("{}")
+    path = tmp_path / "mine.py"
+    path.write_text(f"import os\n\n\ndef run(task, access):\n    return str(os.listdir({str(run)!r}))\n")
+    left = played(f"python:{path}:run", access, tmp_path, "true", hidden=[str(run)])
+    assert (left.answer, left.stderr) == ("[]", "")
+
+
 def test_files_that_a_program_changed_are_read_back(access: Access, tmp_path: Path) -> None:
     agent = script(
         tmp_path,
