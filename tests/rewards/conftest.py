@@ -283,5 +283,5 @@ def _judged(
 
 @pytest.fixture(scope="session")
 def judged() -> Callable[..., CodeResult]:
-    """Judges a program by the tests of a row, in the real sandbox."""
+    """Judges a program by the tests of a row, in the real sandbox; with a `pool` of the test's own, once."""
     return _judged

@@ -9,6 +9,7 @@ import pytest
 from machine_trouble import MARK, busy, killing
 
 from grpo.plugins.errors import TransientError
+from grpo.plugins.sandbox_pools import pool_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("sandbox_pools")]
 _SLOW = f"{MARK}import time\ndef double(x):\n    time.sleep(0.4)\n    return 2 * x\n"
@@ -20,13 +21,13 @@ _IN_TWO_SANDBOXES = ["four = double(2)\nassert four == 4"]
 def test_a_kill_from_outside_blames_nobody(judged: Callable[..., Any], marked: bool) -> None:
     with killing(1, marked=marked) as ended:
         try:
-            result = judged(_SLOW, tests=_IN_TWO_SANDBOXES)
+            result = judged(_SLOW, pool=pool_of(), tests=_IN_TWO_SANDBOXES)
         except TransientError:  # it was killed before it had read its job; nobody is blamed either
             return
     assert len(ended) == 1
     assert result.outcome == "accepted"
     with killing(2, marked=marked), pytest.raises(TransientError, match="outside"):
-        judged(_SLOW, tests=_IN_TWO_SANDBOXES)
+        judged(_SLOW, pool=pool_of(), tests=_IN_TWO_SANDBOXES)
 
 
 def test_kills_from_outside_of_a_program_that_answers_known_calls_blame_nobody(judged: Callable[..., Any]) -> None:
@@ -38,7 +39,7 @@ def test_kills_from_outside_of_a_program_that_answers_known_calls_blame_nobody(j
 def test_a_kill_from_outside_of_a_program_that_prints_blames_nobody(judged: Callable[..., Any]) -> None:
     row = {"inputs": [""], "outputs": ["4"]}
     with killing(2, marked=True), pytest.raises(TransientError, match="outside"):
-        judged(f"{MARK}import time\ntime.sleep(0.4)\nprint(4)", **row)
+        judged(f"{MARK}import time\ntime.sleep(0.4)\nprint(4)", pool=pool_of(), **row)
 
 
 @pytest.mark.parametrize("kill", ["os.kill(os.getpid(), 9)", "os.kill(0, 9)", "signal.raise_signal(9)"])
