@@ -8,6 +8,7 @@ import socket
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from grpo.rewards.session.relay import Streams, join
@@ -24,6 +25,9 @@ class Port:
         self._loop, self._listener = loop, listener
         self._tasks: set[asyncio.Task[None]] = set()
         self._free = asyncio.Semaphore(_MOST)
+        self._untaken: set[socket.socket] = (
+            set()
+        )  # callers whose task has not begun, and may be cancelled before it does
 
     async def listen(self, connect: Callable[[], Awaitable[Streams]]) -> None:
         """Connects whoever comes with what `connect` opens, until it is cancelled."""
@@ -36,7 +40,8 @@ class Port:
                 self._free.release()
                 await asyncio.sleep(_PAUSE)
                 continue
-            self.add(self._meet(caller, connect)).add_done_callback(lambda _: self._free.release())
+            self._untaken.add(caller)
+            self.add(self._meet(caller, connect)).add_done_callback(partial(self._leave, caller))
 
     def add(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
@@ -56,8 +61,14 @@ class Port:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._listener.close()
 
-    @staticmethod
-    async def _meet(caller: socket.socket, connect: Callable[[], Awaitable[Streams]]) -> None:
+    def _leave(self, caller: socket.socket, _: asyncio.Task[None]) -> None:
+        if caller in self._untaken:
+            self._untaken.discard(caller)
+            caller.close()
+        self._free.release()
+
+    async def _meet(self, caller: socket.socket, connect: Callable[[], Awaitable[Streams]]) -> None:
+        self._untaken.discard(caller)
         try:
             reader, writer = await asyncio.open_connection(sock=caller)
         except BaseException:
