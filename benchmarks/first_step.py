@@ -86,9 +86,9 @@ def first_step(command: list[str]) -> tuple[float, float]:
         for line in child.stdout:
             lines.append(line)
             if line.startswith("step 1 ") or line == "step 1\n":
-                found = processor_seconds(child.pid), time.perf_counter() - began
+                seconds = processor_seconds(child.pid), time.perf_counter() - began
                 os.killpg(child.pid, signal.SIGKILL)
-                return found
+                return seconds
     raise SystemExit(f"{' '.join(command)} made no step:\n{''.join(lines)}")
 
 
@@ -110,9 +110,9 @@ def main() -> None:
             out = str(folder / f"run-{number}")
             commands = {OURS: [*ours, "--out", out], TRL: [*script, f"{out}-trl", "lora" if options.lora else "full"]}
             for side, command in commands.items():
-                found = first_step(command)
+                seconds = first_step(command)
                 if number:  # the first round fills the disk cache and writes the bytecode
-                    taken[side].append(found)
+                    taken[side].append(seconds)
     shortest = {side: [min(column) for column in zip(*runs, strict=True)] for side, runs in taken.items()}
     print(f"{'to the end of the first step':<30}{'processor s':>12}{'wall s':>9}   shortest of {options.rounds}")
     for side, (busy, wall) in shortest.items():

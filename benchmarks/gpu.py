@@ -32,7 +32,8 @@ from pathlib import Path
 from typing import Any
 
 import gpu_parts
-from gpu_parts import FULL, PARTS, TINY, Figures, NotHere
+from gpu_figures import Figures
+from gpu_parts import FULL, PARTS, TINY, NotHere
 
 ROOT = Path(__file__).resolve().parent.parent
 BUSY = 5  # times the limits of a GPU, for a small machine that does other work meanwhile

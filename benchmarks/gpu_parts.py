@@ -38,6 +38,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gpu_figures import Figures
+
 ROOT = Path(__file__).resolve().parent.parent
 KERNEL_TESTS = ("fused", "jacobian", "logp", "recompute", "linear", "launch")
 LIBRARIES = ("torch", "triton", "transformers", "trl", "peft", "accelerate", "datasets", "numpy", "liger-kernel")
@@ -45,44 +47,6 @@ LIBRARIES = ("torch", "triton", "transformers", "trl", "peft", "accelerate", "da
 
 class NotHere(Exception):
     """This machine lacks what the part measures."""
-
-
-class Figures:
-    """The results of a part in a file, which is whole after each of them."""
-
-    def __init__(self, path: Path, values: dict[str, Any] | None = None) -> None:
-        self._path = path
-        self._values: dict[str, Any] = {"state": None, "problem": ""} if values is None else values
-
-    @classmethod
-    def read(cls, path: Path) -> Figures:
-        """Returns what a file holds; a new one where there is none."""
-        return cls(path, json.loads(path.read_text()) if path.is_file() else None)
-
-    @property
-    def state(self) -> str | None:
-        """How the part ended; None while it runs."""
-        state: str | None = self._values["state"]
-        return state
-
-    def add(self, name: str, value: Any) -> None:
-        self._values[name] = value
-        self._write()
-
-    def end(self, state: str, problem: str = "") -> None:
-        self._values |= {"state": state, "problem": problem}
-        self._write()
-
-    def line(self) -> str:
-        """Returns what is printed of a part: why it ended, or how many figures it has."""
-        count = len(self._values.keys() - {"state", "problem", "seconds"})
-        return f"{self._values.get('seconds', 0):6.1f} s  {self._values['problem'] or f'{count} figures'}"
-
-    def _write(self) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = self._path.with_suffix(".part")
-        unfinished.write_text(json.dumps(self._values, indent=2) + "\n")
-        unfinished.replace(self._path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,13 +138,13 @@ def machine(figures: Figures, sizes: Sizes, folder: Path) -> None:
     import torch
 
     figures.add("python", sys.version.split()[0])
-    found: dict[str, str | None] = {}
+    versions: dict[str, str | None] = {}
     for name in LIBRARIES:
         try:
-            found[name] = importlib.metadata.version(name)
+            versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            found[name] = None
-    figures.add("libraries", found)
+            versions[name] = None
+    figures.add("libraries", versions)
     if device() == "cuda":
         card = torch.cuda.get_device_properties(0)
         about = {"name": card.name, "bytes": card.total_memory, "capability": [card.major, card.minor]}
@@ -210,18 +174,18 @@ def kernels(figures: Figures, sizes: Sizes, folder: Path) -> None:
                         logp, entropy = given.run(linear_logp, mode=mode, entropy="value", coefficients=coefficients)
                         exact, exact_entropy = given.run(naive_logp)
                         pairs = zip(gradients(given, logp, None), gradients(given, exact, None), strict=True)
-                        found = {
+                        shares = {
                             "logp": error(logp, exact) / (3 * LOGP_TOLERANCE[dtype]),
                             "entropy": error(entropy, exact_entropy) / (3 * LOGP_TOLERANCE[dtype]),
                             "gradients": max(error(a, b) for a, b in pairs) / TOLERANCE[dtype],
                         }
                     except Exception as problem_of_case:  # one case must not hide the others
-                        found = {}
+                        shares = {}
                         wrong.append(f"{name}: {words_of(problem_of_case)}")
                     wrong += [
-                        f"{name}: {what} is {part:.1f} times its tolerance" for what, part in found.items() if part > 1
+                        f"{name}: {what} is {part:.1f} times its tolerance" for what, part in shares.items() if part > 1
                     ]
-                    figures.add(name, found)
+                    figures.add(name, shares)
                     del given
                     gc.collect()
     figures.add("passes", "triton" if device() == "cuda" and backend.HAS_TRITON else "torch")
@@ -260,7 +224,7 @@ for trained in (False, True):
 
 
 def sanitizer(figures: Figures, sizes: Sizes, folder: Path) -> None:
-    """Raises AssertionError: it found something."""
+    """Raises AssertionError: it reports an error."""
     tool = shutil.which("compute-sanitizer")
     if tool is None or device() != "cuda":
         raise NotHere("compute-sanitizer and a GPU are needed")
@@ -538,12 +502,12 @@ def delta(figures: Figures, sizes: Sizes, folder: Path) -> None:
         changes = changes_between(old, new)
         assert changes is not None
         assert torch.equal(applied(old, changes), new)
-        found = {
+        speeds = {
             "compared, GB/s": gigabytes / seconds_of(partial(changes_between, old, new)),
             "applied, GB/s": gigabytes / seconds_of(partial(applied, old, changes)),
             "bytes sent, share": changes.bytes / old.nbytes,
         }
-        figures.add(f"{share:.1%} changed", found)
+        figures.add(f"{share:.1%} changed", speeds)
 
 
 def group(figures: Figures, sizes: Sizes, folder: Path) -> None:

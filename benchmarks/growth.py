@@ -56,10 +56,10 @@ def processes_of(leader: int) -> list[Path]:
         except (FileNotFoundError, ProcessLookupError):
             continue
         parents.setdefault(int(after_name[1]), []).append(int(stat.parent.name))
-    found = [leader]
-    for process in found:
-        found += parents.get(process, [])
-    return [Path(f"/proc/{process}") for process in found]
+    family = [leader]
+    for process in family:
+        family += parents.get(process, [])
+    return [Path(f"/proc/{process}") for process in family]
 
 
 def used(leader: int) -> tuple[float, float]:

@@ -120,8 +120,8 @@ def gradient_error(hidden: Any, weight: Any, target: Any, advantages: Any) -> fl
     logps = torch.log_softmax(some @ weight.detach().double().t(), dim=-1)
     logps = logps.gather(-1, target[:rows, None])[:, 0]
     (-logps.sum() * advantages[0].double() / len(target)).backward()
-    found = hidden.grad[:rows].double()
-    return float((found - some.grad).norm() / some.grad.norm())
+    ours = hidden.grad[:rows].double()
+    return float((ours - some.grad).norm() / some.grad.norm())
 
 
 def measure(side: str, options: argparse.Namespace) -> dict[str, float]:
@@ -195,16 +195,16 @@ def main() -> None:
         # With a frozen head recomputing is no more than a slower way.
         left_out = {"jacobian", "fused"} if options.trainable else {*MODES}
         sides = [side for side, module in SIDES.items() if side not in left_out and importlib.util.find_spec(module)]
-        found: dict[str, list[dict[str, float]]] = {side: [] for side in sides}
+        measured: dict[str, list[dict[str, float]]] = {side: [] for side in sides}
         for _ in range(options.rounds):
             for side in sides:
                 result = in_a_process(side, shape)
                 if result is not None:
-                    found[side].append(result)
+                    measured[side].append(result)
         print(f"\nN x H x V = {shape}\n{'':<10}{'seconds':>10}{'x ours':>8}{'peak MiB':>10}{'x ours':>8}{'error':>10}")
-        for side, results in found.items():
+        for side, results in measured.items():
             if results:
-                print_side(side, results, found["ours"])
+                print_side(side, results, measured["ours"])
 
 
 def print_side(side: str, results: list[dict[str, float]], ours: list[dict[str, float]]) -> None:

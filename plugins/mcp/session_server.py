@@ -72,8 +72,10 @@ class SessionServer:
         return not self._closing.is_alive()
 
     def _close(self) -> None:
-        self._process.close()
-        self._session.close()
+        try:
+            self._process.close()
+        finally:
+            self._session.close()
 
     def _read_errors(self) -> None:
         with suppress(OSError, ValueError, GrpoError):

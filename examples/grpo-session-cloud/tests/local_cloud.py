@@ -8,13 +8,23 @@ from pathlib import Path
 from harbor.environments.base import BaseEnvironment, ExecResult
 from harbor.environments.capabilities import EnvironmentCapabilities, EnvironmentResourceCapabilities
 
-FOLDERS = ("/workspace", "/home", "/opt", "/tmp")
-OWN = "mount --make-rprivate / && " + " && ".join(f"mkdir -p {at} && mount -t tmpfs none {at}" for at in FOLDERS)
-OWN += " && chmod 1777 /tmp && mount -t proc none /proc && echo up && exec sleep 2147483647"
+OWN = """set -e
+mount --make-rprivate /
+mount -t tmpfs -o mode=755 none /mnt
+cd /mnt
+mkdir -m 1777 tmp && mkdir opt home proc dev
+for path in /usr /etc /bin /sbin /lib /lib64; do
+  if [ -L $path ]; then cp -P $path .; elif [ -d $path ]; then mkdir .$path && mount --bind $path .$path; fi
+done
+mount --rbind /dev dev
+mount -t proc none proc
+echo up
+exec chroot . sleep 2147483647"""
+"""Makes a root in memory that shows the programs of this machine."""
 
 
 class LocalCloud(BaseEnvironment):  # type: ignore[misc]
-    """A machine with a process table and a few folders of its own; `fails` names what it cannot do."""
+    """A machine with a process table and a root of its own; `fails` names what it cannot do."""
 
     def __init__(self, *arguments: object, fails: str = "", **settings: object) -> None:
         self.fails = fails
@@ -54,7 +64,7 @@ class LocalCloud(BaseEnvironment):  # type: ignore[misc]
     async def _inside(self, *argv: str, stdin: bytes | None = None) -> tuple[int, bytes, bytes]:
         if self.first.poll() is not None:
             raise RuntimeError("the machine is gone")
-        inside = ("nsenter", "--target", self.pid, "--mount", "--pid", "--net", *argv)
+        inside = ("nsenter", "--target", self.pid, "--mount", "--pid", "--net", "--root", *argv)
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(*inside, stdin=pipe, stdout=pipe, stderr=pipe)
         out, err = await process.communicate(stdin)

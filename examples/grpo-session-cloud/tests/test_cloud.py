@@ -1,5 +1,6 @@
 """The session does what every session does, on a stand-in for a cloud; no real cloud was reached."""
 
+import json
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 from grpo_session_cloud import cloud
 
 from grpo import Host, SandboxUnavailable, SessionError, SessionJob, SessionLost, SessionPool, check_session
+from grpo.plugins.session_pools import close_sessions
 
 PYTHON = os.environ.get("GRPO_HARBOR_PYTHON", "")
 needs_harbor = pytest.mark.skipif(
@@ -39,6 +41,22 @@ def pool(machines: Path) -> Iterator[SessionPool]:
 def test_it_keeps_what_a_session_promises(machines: Path) -> None:
     report = check_session(f"cloud:provider={CLOUD['provider']},python={PYTHON}", attacks=[])
     assert report.ok, str(report)
+
+
+@needs_harbor
+def test_a_task_in_a_shell_is_played_and_graded(machines: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    tasks = tmp_path_factory.mktemp("tasks") / "tasks.jsonl"
+    row = {"instruction": "Copy a.txt.", "files": {"a.txt": "42\n"}, "grader": '[ "$(cat b.txt)" = 42 ]'}
+    tasks.write_text(f"{json.dumps({**row, 'solution': 'cp a.txt b.txt'})}\n" * 2)
+    session = f"cloud:provider={CLOUD['provider']},python={PYTHON}"
+    env: Any = Host.discover().env({"name": f"shell:{tasks}", "options": {"session": session}}).make()
+    for command, paid in (("cp a.txt b.txt", 1.0), ("true", 0.0)):
+        env.reset(options={"row": json.loads(tasks.read_text().splitlines()[0])})
+        [bash] = env.unwrapped.tools
+        bash(command)
+        assert env.step("Done.")[1] == paid
+    env.close()
+    close_sessions()
 
 
 @needs_harbor

@@ -28,6 +28,7 @@ class Link:
         self._lock = threading.Lock()
         self._waiting: dict[int, Future[Mapping[str, Any]]] = {}
         self._sent = 0
+        self._ended = ""  # why there will be no more answers
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         worker = Path(__file__).with_name("worker.py")
         try:
@@ -59,6 +60,8 @@ class Link:
         """
         future: Future[Mapping[str, Any]] = Future()
         with self._lock:
+            if self._ended:
+                raise SessionLost(f"session cloud: {self._ended}")
             self._sent += 1
             number = self._sent
             self._waiting[number] = future
@@ -103,9 +106,10 @@ class Link:
     def _end(self) -> None:
         """Answers every request with the worker's end."""
         with self._lock:
+            self._ended = self._ended or f"its worker ended: {self._last_line()}"
             waiting, self._waiting = [*self._waiting.values()], {}
         for future in waiting:
-            future.set_result({"fault": "lost", "text": f"its worker ended: {self._last_line()}"})
+            future.set_result({"fault": "lost", "text": self._ended})
 
     def _last_line(self) -> str:
         self._log.seek(0)

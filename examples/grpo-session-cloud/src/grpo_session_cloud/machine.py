@@ -22,7 +22,7 @@ DIRECTORY, HOME = "/workspace", "/home/agent"
 CAPABILITIES = {"image": True, "network": True}
 _GUEST = Path(__file__).with_name("guest.sh").read_bytes()
 _VARIABLES = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": HOME, "LANG": "C.UTF-8", "TMPDIR": "/tmp"}
-_PREPARED = f"mkdir -p /opt/grpo {DIRECTORY} {HOME} && chown 61000:61000 {DIRECTORY} {HOME}"
+_PREPARED = f"mkdir -p /opt/grpo {DIRECTORY} {HOME} && chown 61000:61000 {DIRECTORY} {HOME} && chmod 1777 /"
 _LIFE = "(sleep %d; sh /opt/grpo/guest.sh stop) >/dev/null 2>&1 &"
 _ONE_FILE = '[ -f "$1" ] && [ "$(stat -f -c %T -- "$1")" != proc ] && cat -- "$1"'
 _WRITE = 'mkdir -p -- "$(dirname -- "$1")" && cat >"$1" && chmod "$2" "$1"'
