@@ -12,8 +12,16 @@ from typing import Any
 import pytest
 from grpo_session_cloud import cloud
 
-from grpo import Host, SandboxUnavailable, SessionError, SessionJob, SessionLost, SessionPool, check_session
-from grpo.plugins.session_pools import close_sessions
+from grpo import (
+    Host,
+    SandboxUnavailable,
+    SessionError,
+    SessionJob,
+    SessionLost,
+    SessionPool,
+    check_session,
+    sessions_of,
+)
 
 PYTHON = os.environ.get("GRPO_HARBOR_PYTHON", "")
 needs_harbor = pytest.mark.skipif(
@@ -56,7 +64,7 @@ def test_a_task_in_a_shell_is_played_and_graded(machines: Path, tmp_path_factory
         bash(command)
         assert env.step("Done.")[1] == paid
     env.close()
-    close_sessions()
+    sessions_of(session).close()
 
 
 @needs_harbor
