@@ -50,5 +50,5 @@ def lowest_metrics(reward: BoundReward, outcomes: Sequence[Outcome]) -> Mapping[
     slow = bool(others) and mean(lowest) >= SLOW if lowest else False
     return {
         f"rewards/{reward.name}/lowest": len(lowest) / len(scored),
-        f"rewards/{reward.name}/lowest_time": mean(lowest) / max(mean(others), 1e-6) if slow else math.nan,
+        f"time/lowest/{reward.name}": mean(lowest) / max(mean(others), 1e-6) if slow else math.nan,
     }

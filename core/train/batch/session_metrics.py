@@ -20,6 +20,6 @@ def session_metrics(completions: Sequence[Completion]) -> dict[str, float]:
         return {}
     return {
         "sessions/zeros": mean([not any(info.get("rewards") or ()) for info in graded]),
-        "sessions/seconds": mean([info[MACHINE_SECONDS] for info in graded]),
-        "sessions/load": os.getloadavg()[0] / (os.cpu_count() or 1),
+        "time/sessions": mean([info[MACHINE_SECONDS] for info in graded]),
+        "time/load": os.getloadavg()[0] / (os.cpu_count() or 1),
     }
