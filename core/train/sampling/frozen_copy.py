@@ -9,26 +9,24 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 
+@dataclass(eq=False)
 class FrozenCopies:
-    """Copies of a policy.
+    """Copies of a policy."""
 
-    Args:
-        attach: gives a copy the way to be called that belongs to one model object (core/train/update/head.py).
-    """
-
-    def __init__(self, policy: Callable[[], Any], attach: Callable[[Any], None]) -> None:
-        self._policy = policy
-        self._attach = attach
-        self._free: deque[Any] = deque()
+    policy: Callable[[], Any]
+    # gives a copy the way to be called that belongs to one model object (core/train/update/head.py)
+    attach: Callable[[Any], None]
+    _free: deque[Any] = field(default_factory=deque, init=False)
 
     def take(self) -> Any:
         """Returns a copy with the weights that the policy has now, in evaluation mode."""
-        policy = self._policy()
+        policy = self.policy()
         copy = self._free.pop() if self._free else self._made(policy)
         with torch.no_grad():
             for own, new in zip(copy.parameters(), policy.parameters(), strict=True):
@@ -45,6 +43,6 @@ class FrozenCopies:
         made = deepcopy(policy, kept)
         for module in {made, made.get_base_model() if hasattr(made, "peft_config") else made}:
             module.__dict__.pop("forward", None)  # what stands around the policy's own computes with the policy
-        self._attach(made)
+        self.attach(made)
         made.eval()
         return made

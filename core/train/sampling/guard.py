@@ -8,6 +8,7 @@ prompts are completed again and the step catches up. When that does not help, th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import InitVar, dataclass
 from typing import Protocol
 
 import torch
@@ -37,20 +38,17 @@ class Cursor(Protocol):
         ...
 
 
+@dataclass(eq=False)
 class StepGuard:
-    """Lets a step go by only when its completions came from the policy.
+    """Lets a step go by only when its completions came from the policy."""
 
-    Args:
-        differing: names the parameters that the engine has other values of.
-    """
+    tolerance: InitVar[float]
+    cursor: Cursor
+    differing: Callable[[], Sequence[str]]  # names the parameters that the engine has other values of
+    gather: Gather
 
-    def __init__(
-        self, tolerance: float, cursor: Cursor, differing: Callable[[], Sequence[str]], gather: Gather
-    ) -> None:
+    def __post_init__(self, tolerance: float) -> None:
         self._apart = Mismatch(tolerance)
-        self._cursor = cursor
-        self._differing = differing
-        self._gather = gather
 
     def micro_batch(self, backward: Callable[[], torch.Tensor]) -> tuple[torch.Tensor, Mapping[str, float]]:
         """Makes one backward pass, and the whole step so far again where its completions came from other weights.
@@ -64,7 +62,7 @@ class StepGuard:
         Raises:
             RunError: completions that were sampled again came from other weights, too.
         """
-        passes = self._cursor.done + 1
+        passes = self.cursor.done + 1
         if passes == 1:
             self._apart.clear()
         loss = backward()
@@ -72,16 +70,16 @@ class StepGuard:
             return loss, {}
         before = self._apart.mean, self._apart.largest
         self._apart.clear()
-        self._cursor.rewind()
+        self.cursor.rewind()
         for _ in range(passes):
             loss = backward()
             if self._apart.too_far:
-                raise RunError(mismatch_text(self._cursor.step, before, self._apart, self._differing()))
+                raise RunError(mismatch_text(self.cursor.step, before, self._apart, self.differing()))
         return loss, {"sync/steps_again": 1.0}
 
     def compare(self, train: torch.Tensor, sampled: torch.Tensor, mask: torch.Tensor) -> Mapping[str, float]:
         """Notes how far the log-probabilities [B, T] of training and sampling are apart where the mask is not 0."""
-        self._apart.add(self._gather(difference_sums(train, sampled, mask)))
+        self._apart.add(self.gather(difference_sums(train, sampled, mask)))
         return difference_metrics(self._apart.mean, self._apart.largest)
 
 

@@ -8,6 +8,7 @@ without it, and where that agrees, dropout is the reason and the differences say
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import torch
 
@@ -16,24 +17,20 @@ from grpo.core.train.sampling.guard import Cursor, Gather, difference_metrics
 from grpo.plugins.errors import RunError
 
 
+@dataclass(eq=False)
 class LogprobCheck:
-    """Lets a step go by only when the policy computes in training what it computed when it sampled.
+    """Lets a step go by only when the policy computes in training what it computed when it sampled."""
 
-    Args:
-        tolerance: mean difference in nats over a step that rounding explains.
-        without_dropout: the [n, 3] `difference_sums` of the step's micro batches, computed in evaluation mode.
-    """
+    tolerance: float  # mean difference in nats over a step that rounding explains
+    cursor: Cursor
+    # the [n, 3] `difference_sums` of the step's micro batches, computed in evaluation mode
+    without_dropout: Callable[[], torch.Tensor]
+    gather: Gather
+    kind: str
+    _drops: bool = field(default=False, init=False)
 
-    def __init__(
-        self, tolerance: float, cursor: Cursor, without_dropout: Callable[[], torch.Tensor], gather: Gather, kind: str
-    ) -> None:
-        self._tolerance = tolerance
-        self._apart = Mismatch(tolerance)
-        self._cursor = cursor
-        self._without_dropout = without_dropout
-        self._gather = gather
-        self._kind = kind
-        self._drops = False
+    def __post_init__(self) -> None:
+        self._apart = Mismatch(self.tolerance)
 
     def micro_batch(self, backward: Callable[[], torch.Tensor]) -> tuple[torch.Tensor, Mapping[str, float]]:
         """Makes one backward pass, and after the last one of a step looks at how far both sides are apart.
@@ -44,19 +41,19 @@ class LogprobCheck:
         Raises:
             RunError: they are too far apart, and it is not for dropout.
         """
-        if self._cursor.done == 0:
+        if self.cursor.done == 0:
             self._apart.clear()
         loss = backward()
-        if self._cursor.done == 0 and not self._drops and self._apart.mean > self._tolerance:
-            again = Mismatch(self._tolerance)
-            again.add(self._gather(self._without_dropout()))
-            if again.mean > self._tolerance:
-                raise RunError(_apart_text(self._cursor.step, self._kind, again.mean))
+        if self.cursor.done == 0 and not self._drops and self._apart.mean > self.tolerance:
+            again = Mismatch(self.tolerance)
+            again.add(self.gather(self.without_dropout()))
+            if again.mean > self.tolerance:
+                raise RunError(_apart_text(self.cursor.step, self.kind, again.mean))
             self._drops = True
         return loss, {}
 
     def compare(self, train: torch.Tensor, sampled: torch.Tensor, mask: torch.Tensor) -> Mapping[str, float]:
-        self._apart.add(self._gather(difference_sums(train, sampled, mask)))
+        self._apart.add(self.gather(difference_sums(train, sampled, mask)))
         return difference_metrics(self._apart.mean, self._apart.largest)
 
 

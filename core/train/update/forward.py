@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -77,35 +78,29 @@ def completion_logps(
     return Predicted(predicted["logps"][:, where], entropies, padding, attention_mask.numel())
 
 
+@dataclass(eq=False)
 class LogProbs:
-    """Log-probabilities under a policy that is not trained on them.
+    """Log-probabilities under a policy that is not trained on them."""
 
-    Args:
-        pack_for: the hidden size of a model that takes packed rows, else None.
-    """
-
-    def __init__(
-        self, pack_for: int | None, rollouts: int, autocast: Callable[[], AbstractContextManager[Any]]
-    ) -> None:
-        self._pack_for = pack_for
-        self._rollouts = rollouts
-        self._autocast = autocast
+    pack_for: int | None  # the hidden size of a model that takes packed rows, else None
+    rollouts: int
+    autocast: Callable[[], AbstractContextManager[Any]]
 
     def __call__(self, model: Any, tensors: Tensors) -> torch.Tensor:
         """Returns [N, T] float32 without a gradient; `model` is what `attach_logps` was given, possibly wrapped."""
         ids, mask, length = whole_ids(tensors), whole_mask(tensors), tensors["completion_ids"].shape[1]
-        with torch.no_grad(), self._autocast(), faster_layers(model):
+        with torch.no_grad(), self.autocast(), faster_layers(model):
             parts = [
                 completion_logps(
                     model,
                     ids[rows],
                     mask[rows],
                     length,
-                    pack_for=self._pack_for,
+                    pack_for=self.pack_for,
                     entropy="none",
                     trees=OWNER in tensors,
                 ).logps
-                for rows in rows_of(tensors, self._rollouts)
+                for rows in rows_of(tensors, self.rollouts)
             ]
         return torch.cat(parts)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from typing import Any
 
 import torch
@@ -37,35 +37,22 @@ class PolicyLossValue:
     names: tuple[str, ...] = ()  # of the M metrics of the loss
 
 
+@dataclass(eq=False)
 class PolicyLoss:
-    """What a run minimises.
+    """What a run minimises."""
 
-    Args:
-        correction: how tokens are weighed that engine and policy find differently probable.
-        longest: the most tokens that the policy chooses in one rollout.
-    """
+    loss: InitVar[BoundLoss]
+    settings: LossSection
+    correction: Correction  # how tokens are weighed that engine and policy find differently probable
+    longest: int  # the most tokens that the policy chooses in one rollout
+    accumulation: int
+    processes: int
+    pack_for: int | None
+    autocast: Callable[[], AbstractContextManager[Any]]
 
-    def __init__(
-        self,
-        loss: BoundLoss,
-        settings: LossSection,
-        correction: Correction,
-        *,
-        longest: int,
-        accumulation: int,
-        processes: int,
-        pack_for: int | None,
-        autocast: Callable[[], AbstractContextManager[Any]],
-    ) -> None:
-        self._objective = Objective(loss, settings.beta, settings.use_bias_correction_kl)
-        self._settings = settings
-        self._per_token = is_per_token(loss, correction)
-        self._correction = correction
-        self._longest = longest
-        self._accumulation = accumulation
-        self._processes = processes
-        self._pack_for = pack_for
-        self._autocast = autocast
+    def __post_init__(self, loss: BoundLoss) -> None:
+        self._objective = Objective(loss, self.settings.beta, self.settings.use_bias_correction_kl)
+        self._per_token = is_per_token(loss, self.correction)
 
     def __call__(self, model: Any, batch: Tensors, *, first_pass: bool) -> PolicyLossValue:
         """Makes a forward pass.
@@ -75,7 +62,7 @@ class PolicyLoss:
             first_pass: before any optimizer step on this batch.
         """
         wanted = self._objective.loss.spec
-        every = self._settings.beta != 0.0 or wanted.every_row
+        every = self.settings.beta != 0.0 or wanted.every_row
         part, whole = trained_rows(batch, every_token=every), counted(batch)
         tensors = part.tensors
         loss = PassLoss(
@@ -83,33 +70,33 @@ class PolicyLoss:
             Counts(
                 rollouts=rollouts_in(batch),
                 tokens=whole.sum(),
-                batch_tokens=batch["num_items_in_batch"] / self._processes,
-                longest=self._longest,
-                accumulation=self._accumulation,
+                batch_tokens=batch["num_items_in_batch"] / self.processes,
+                longest=self.longest,
+                accumulation=self.accumulation,
             ),
             mask=part.loss_mask(),
             advantages=tensors["advantages"],
             old_logps=None if first_pass else tensors["old_per_token_logps"],
             ref_logps=tensors.get("ref_per_token_logps"),
             sampled=tensors["sampling_per_token_logps"],
-            correction=self._correction,
-            cap=self._settings.rollout_correction_cap,
-            floor=self._settings.rollout_correction_floor,
+            correction=self.correction,
+            cap=self.settings.rollout_correction_cap,
+            floor=self.settings.rollout_correction_floor,
             owner=part.owner,
         )
-        with self._autocast():
+        with self.autocast():
             predicted = completion_logps(
                 model,
                 part.input_ids(),
                 part.attention_mask(),
                 part.width,
-                pack_for=self._pack_for,
+                pack_for=self.pack_for,
                 entropy="grad" if wanted.entropies == "gradient" else "value",
                 trees=part.owner is not None,
                 coefficients=loss.coefficients if self._per_token else None,
             )
         logps, entropies = predicted.logps, predicted.entropies
-        if first_pass and self._settings.num_iterations > 1:
+        if first_pass and self.settings.num_iterations > 1:
             batch["old_per_token_logps"] = torch.zeros_like(batch["completion_mask"], dtype=logps.dtype)
             batch["old_per_token_logps"][part.kept, : part.width] = logps.detach()
         value, importance = loss(logps, None if wanted.entropies == "none" else entropies)
@@ -130,4 +117,4 @@ class PolicyLoss:
 
     def figures(self) -> UpdateFigures:
         """Returns what adds up the figures of its steps."""
-        return UpdateFigures(kl=self._settings.beta != 0.0, weighted=self._correction != "none")
+        return UpdateFigures(kl=self.settings.beta != 0.0, weighted=self.correction != "none")
