@@ -1,12 +1,14 @@
-"""Binds the agent of a run, and refuses what cannot be trained with one."""
+"""Binds the agent of a run, refuses what cannot be trained with one, and says what is not known of its prompts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from grpo.core.config.schema import RunConfig
 from grpo.core.config.section import PluginRef
-from grpo.core.train.trees import refuse_trees
+from grpo.core.train.update.objective import refuse_trees
 from grpo.plugins._spec.binding import BoundAdvantage, BoundAgent, BoundEnv, BoundLoss
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
@@ -59,3 +61,16 @@ def decide_agent(
     partial = bool(config.rollout.partial)
     refuse_trees(loss, advantage, own_head=config.train.head == "grpo", partial=partial)
     return agent
+
+
+def own_prompt(source: str | Mapping[str, Any]) -> str:
+    """Returns a note for a run with an agent.
+
+    Args:
+        source: the agent as the user named it, a SPEC or a table with its name.
+    """
+    spec = source if isinstance(source, str) else source["name"]
+    return (
+        "an agent sends prompts of its own, and their length is not known before a run; this measures the first: "
+        f"grpo plugins check {shlex.quote(f'agent:{spec}')}"
+    )

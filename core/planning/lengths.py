@@ -11,18 +11,22 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from grpo.core.config.defaults import default_completion
 from grpo.core.config.schema import RunConfig
 from grpo.core.config.settings import SectionName
 from grpo.core.env.episodes import Episode, Episodes, sample_of
 from grpo.core.env.mixture import RunEnv
-from grpo.core.env.prompts import encode_episodes
+from grpo.core.env.prompts import encode_episodes, tokens_of
 from grpo.core.planning.facts import Facts, ModelFacts
-from grpo.core.planning.tool_length import long_tools
 from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import DatasetError, UsageError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from grpo.core.env.mixture import RunEnv
 
 LONGEST = 2048  # prompts by their characters that are counted in tokens, of environments with many rows
 _BLOCK = 1024  # prompts that are rendered at once
@@ -242,3 +246,26 @@ def _measured(
             f"{vocabulary}: the two do not belong together. Name a folder that has both from one model."
         )
     return measured
+
+
+LONG = 1000
+"""Tokens from which a run says so."""
+
+
+def long_tools(part: RunEnv, tokenizer: PreTrainedTokenizerBase) -> str:
+    """Returns a note for an environment whose tools take many tokens of every prompt, else ""."""
+    tools = part.train[0].tools
+    texts = {tool["function"]["name"]: json.dumps(tool, ensure_ascii=False) for tool in tools}
+    tokens = len(tokens_of(tokenizer, "\n".join(texts.values()), plain=True))
+    if tokens < LONG:
+        return ""
+    longest = max(texts, key=lambda name: len(texts[name]))
+    less = (
+        'Pick the tools that the task needs, as in mcp={"command": ..., "tools": [...]}.'
+        if part.env.servers
+        else "Shorten their docstrings, or offer fewer."
+    )
+    return (
+        f"env '{part.name}': every prompt begins with the descriptions of {len(tools)} tools, about {tokens:,} tokens "
+        f"({sum(map(len, texts.values())):,} characters; the longest, '{longest}', has {len(texts[longest]):,}). {less}"
+    )

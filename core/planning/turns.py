@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from grpo.core.config.defaults import AGENT_CALLS, AGENT_TOKENS, OBSERVED
 from grpo.core.config.sections import RolloutSection
 from grpo.core.config.settings import RolloutSettings, SectionName
-from grpo.core.planning.lengths import LengthsPart
-from grpo.core.planning.tool_length import long_tools
+from grpo.core.planning.lengths import LengthsPart, long_tools
 from grpo.core.rollout.players import players_of
 from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import UsageError

@@ -13,7 +13,7 @@ from dataclasses import InitVar, dataclass
 from typing import Any, TypeVar, cast
 
 from grpo.core.rollout.draws import draws
-from grpo.core.rollout.together import end_together, faulty_anywhere
+from grpo.core.rollout.sync.fault import end_together, faulty_anywhere
 from grpo.core.rollout.types import Rollouts
 
 T = TypeVar("T")

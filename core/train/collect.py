@@ -22,14 +22,12 @@ from grpo.core.rollout.turns.play import Trajectory
 from grpo.core.train.batch.batch import (
     Batch,
     advantages_of,
-    batch_metrics,
-    length_metrics,
-    sampling_metrics,
     trained_of,
 )
+from grpo.core.train.batch.metrics import batch_metrics, length_metrics, sampling_metrics
 from grpo.core.train.batch.tensors import Tensors, counted, of_tokens, padded, rollouts_in, spread
-from grpo.core.train.trees import refuse_trees
 from grpo.core.train.types import BatchScoring, Generation, Sampler, Wasted
+from grpo.core.train.update.objective import refuse_trees
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from typing import Any
 import torch
 
 from grpo.core.config.sections import LoraSection
-from grpo.core.policy.cache_names import output_cache
 from grpo.core.policy.load import add_lora, empty_model
+from grpo.core.policy.modules import output_cache
 from grpo.plugins.errors import UsageError
 
 _PROBE = 64  # tokens; what is saved is a straight line in them

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from grpo.core.policy.cache_names import cache_argument
+from grpo.core.policy.modules import cache_argument
 from grpo.core.policy.prompt_keys import PromptKeys
 from grpo.core.rollout.hf.states import Carried, carried
 

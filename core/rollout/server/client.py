@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 import torch
 
 from grpo.core.rollout.server.capabilities import TOKEN, ServerCapabilities, card_from_json, misfits
-from grpo.core.rollout.server.protocol import (
+from grpo.core.rollout.server.wire import (
     BYTES,
     CLAIM,
     HANDED,
@@ -32,9 +32,9 @@ from grpo.core.rollout.server.protocol import (
     KEEP,
     RANK,
     SILENCE,
+    frames,
     sampled_from_json,
 )
-from grpo.core.rollout.server.wire import frames
 from grpo.core.rollout.sync.delta import Announced, LastWeights, Sender, whole_of
 from grpo.core.rollout.sync.fault import EngineLost, SyncFault
 from grpo.core.rollout.sync.group import OpenMeeting, TransferGroup, own_address

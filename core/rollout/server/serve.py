@@ -33,18 +33,19 @@ from starlette.types import Receive
 from grpo.core.http.serving import Callers, HttpServer, bound, is_loopback, routed
 from grpo.core.rollout.engine.link import ServedEngine
 from grpo.core.rollout.server.capabilities import TOKEN, ServerCapabilities, card_to_json
-from grpo.core.rollout.server.protocol import (
+from grpo.core.rollout.server.wire import (
     BYTES,
     CLAIM,
     HANDED,
     INCARNATION,
     KEEP,
+    LARGEST,
     LARGEST_BODY,
     LIMITS,
     RANK,
+    Unframed,
     sampled_to_json,
 )
-from grpo.core.rollout.server.wire import LARGEST, Unframed
 from grpo.core.rollout.sync.delta import HeldWeights
 from grpo.core.rollout.sync.group import Meeting
 from grpo.core.rollout.sync.payload import Adapter

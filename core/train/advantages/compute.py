@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import torch
 
-from grpo.core.train.advantages.moments import deviation
+from grpo.core.train.advantages.estimators import deviation
 from grpo.plugins.errors import PluginError
 from grpo.plugins.training import GroupScores
 

@@ -1,7 +1,7 @@
 """Samples several batches ahead, so that the policy rarely waits for rollouts.
 
 Theory of operation. When the batch of a step is about to train, the batch that is k steps later is put into a queue,
-with a frozen copy of the weights as they are (core/train/sampling/frozen_copy.py). One thread takes batch after batch
+with a frozen copy of the weights as they are. One thread takes batch after batch
 from it: hands the copy over to the engine, with every proof of a sync, samples, and compares some of the rollouts with
 what the copy computes. Further apart than rounding, and everything is handed over anew and the batch is sampled again;
 a second time ends the run. So the engine may finish a batch long after the optimizer has gone on, and a slow batch
@@ -19,8 +19,10 @@ Scoring begins on the thread that trains, while the batch before trains.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +37,6 @@ from grpo.core.rollout.mismatch import Mismatch
 from grpo.core.train.batch.tensors import Tensors
 from grpo.core.train.sampling.ahead import probed
 from grpo.core.train.sampling.ahead_state import AheadRecord, read_ahead, write_ahead
-from grpo.core.train.sampling.frozen_copy import FrozenCopies
 from grpo.core.train.sampling.guard import difference_metrics, mismatch_text
 from grpo.core.train.sampling.sampler import PolicySampler
 from grpo.core.train.types import EpisodesOf, Generation
@@ -233,3 +234,40 @@ class AheadQueue:
         sums = probed(generation, lambda tensors: self.probe(model, tensors), self.tokenizer.pad_token_id, self.device)
         apart.add(sums)
         return generation, apart, generation.metrics
+
+
+@dataclass(eq=False)
+class FrozenCopies:
+    """Copies of the policy with the weights of an earlier step, each for as long as it is sampled from.
+
+    Only what trains is copied; the frozen weights of an adapter's base are the policy's own. A copy that is given back
+    is written over for the next one, so there are no more of them than were in use at a time.
+    """
+
+    policy: Callable[[], Any]
+    # gives a copy the way to be called that belongs to one model object (core/train/update/head.py)
+    attach: Callable[[Any], None]
+    _free: deque[Any] = field(default_factory=deque, init=False)
+
+    def take(self) -> Any:
+        """Returns a copy with the weights that the policy has now, in evaluation mode."""
+        policy = self.policy()
+        copy = self._free.pop() if self._free else self._made(policy)
+        with torch.no_grad():
+            for own, new in zip(copy.parameters(), policy.parameters(), strict=True):
+                if own is not new:
+                    own.copy_(new)
+        return copy
+
+    def give_back(self, copy: Any) -> None:
+        """Takes a copy back; threads may."""
+        self._free.append(copy)
+
+    def _made(self, policy: Any) -> Any:
+        kept = {id(parameter): parameter for parameter in policy.parameters() if not parameter.requires_grad}
+        made = deepcopy(policy, kept)
+        for module in {made, made.get_base_model() if hasattr(made, "peft_config") else made}:
+            module.__dict__.pop("forward", None)  # what stands around the policy's own computes with the policy
+        self.attach(made)
+        made.eval()
+        return made

@@ -13,35 +13,106 @@ those that go on among them. Further apart than rounding, and the part is taken 
 it is sampled again; a second time ends the run.
 
 Nothing here depends on who is how fast: where a part ends is counted in tokens. A checkpoint holds the rollouts that
-are under way (core/train/sampling/partial_state.py), and a run that is killed resumes to the same tokens. An
+are under way, and a run that is killed resumes to the same tokens. An
 environment cannot be written down: before a checkpoint, rollouts whose environments are stepped are played to their
 end.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from grpo.core.env.episodes import Episode
 from grpo.core.env.prompts import encode_episodes
 from grpo.core.env.replacement_rows import Place
+from grpo.core.record.run_dir import read_json, whole_file
 from grpo.core.rollout.draws import keys_of
 from grpo.core.rollout.mismatch import Mismatch, difference_sums
 from grpo.core.rollout.turns.partial import TO_THE_END, PartialRollout, PartialRollouts
+from grpo.core.rollout.turns.play import Trajectory
 from grpo.core.rollout.types import Rollouts
 from grpo.core.scoring.early import nothing_begun
 from grpo.core.train.batch.tensors import counted, padded
 from grpo.core.train.sampling.ahead import PROBED, Probe
+from grpo.core.train.sampling.ahead_state import restored_rollout, written_rollout
 from grpo.core.train.sampling.guard import difference_metrics, mismatch_text
-from grpo.core.train.sampling.partial_state import GroupRecord, read_partial, write_partial
 from grpo.core.train.sampling.sampler import PolicySampler
 from grpo.core.train.types import EpisodesOf, Generation
 from grpo.plugins.errors import RunError, UsageError
+
+FILE = "partial.json"
+Begun = Callable[[Sequence[Episode], Sequence[Sequence[int]]], list[PartialRollout]]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    """A group as it was written.
+
+    A rollout that has ended is written as batches that are sampled ahead are (core/train/sampling/ahead_state.py).
+    """
+
+    place: Place
+    prompt: Sequence[int]
+    # of each rollout what it was `sampled_by`, and `tokens` and `logprobs` so far or what it is `whole`
+    members: Sequence[Mapping[str, Any]]
+
+    @classmethod
+    def of(cls, group: Sequence[PartialRollout], ended: Callable[[PartialRollout], Trajectory | None]) -> GroupRecord:
+        """Returns the record of a group; `ended` returns a rollout that has ended, and None for others."""
+        members = []
+        for rollout in group:
+            whole = ended(rollout)
+            so_far = {"tokens": rollout.state.tokens, "logprobs": rollout.state.logprobs}
+            members.append(
+                {"sampled_by": rollout.sampled_by, **(so_far if whole is None else {"whole": written_rollout(whole)})}
+            )
+        start = group[0].start
+        return cls((start.env, start.index), list(group[0].prompt), members)
+
+    def restored(self, begun: Begun, start: Episode, prompts: Sequence[Sequence[int]]) -> list[PartialRollout]:
+        """Returns the group; one whose prompt is another now begins again."""
+        group = begun([start] * len(self.members), prompts)
+        if list(prompts[0]) != list(self.prompt):
+            return group
+        for rollout, member in zip(group, self.members, strict=True):
+            rollout.sampled_by = [(step, tokens) for step, tokens in member["sampled_by"]]
+            if "whole" in member:
+                rollout.whole = restored_rollout(start, member["whole"])
+            else:
+                rollout.state.tokens = list(member["tokens"])
+                rollout.state.logprobs = list(member["logprobs"])
+                rollout.state.sampled = [True] * len(rollout.state.tokens)
+                rollout.state.chosen = list(zip(rollout.state.tokens, rollout.state.logprobs, strict=True))
+        return group
+
+
+def write_partial(folder: Path, begun: int, groups: Sequence[GroupRecord]) -> None:
+    """Writes the groups that no step has trained on into a checkpoint, and the last step whose prompts were begun."""
+    record = {"begun": begun, "groups": [asdict(group) for group in groups]}
+    with whole_file(folder / FILE) as unfinished:
+        unfinished.write_text(json.dumps(record), encoding="utf-8")
+
+
+def read_partial(folder: Path) -> tuple[int, list[GroupRecord]]:
+    """Reads what `write_partial` wrote; 0 and nothing where a checkpoint has none.
+
+    Raises:
+        UsageError: the file was damaged.
+    """
+    record = read_json(folder / FILE) or {"begun": 0, "groups": []}
+    groups = [
+        GroupRecord((group["place"][0], group["place"][1]), group["prompt"], group["members"])
+        for group in record["groups"]
+    ]
+    return record["begun"], groups
+
 
 PARTS = 2**20  # from the numbers of random draws of one part of a step to those of the next
 

@@ -17,8 +17,8 @@ from grpo.core.env.prompts import encode_episodes
 from grpo.core.policy.chat_template import texts_of
 from grpo.core.processes.rank import rank
 from grpo.core.rollout.draws import keys_of
+from grpo.core.rollout.sync.fault import faulty_anywhere
 from grpo.core.rollout.synced import SyncedRollouts
-from grpo.core.rollout.together import faulty_anywhere
 from grpo.core.rollout.turns.play import Plays, Trajectory, completed
 from grpo.core.rollout.types import Rollouts, Sampled, SamplingParams
 from grpo.core.scoring.early import EarlyCalls

@@ -1,4 +1,4 @@
-"""Implements AdamW for 16-bit weights, and keeps the rounding errors of each update.
+"""Implements AdamW for 16-bit weights with the rounding errors of each update, and schedules that rise from above zero.
 
 Theory of operation. A bfloat16 number has 8 significant bits, so a weight w only changes when it is moved by more than
 about |w| / 512. At a learning rate of 1e-6 that is next to no weight: full fine-tuning would run, and learn nothing.
@@ -14,6 +14,7 @@ that is here is enough, and some rows at a time, so that its float32 copies stay
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -135,3 +136,22 @@ def compensated_for(model: Any, args: Any) -> tuple[type[torch.optim.Optimizer],
         "betas": (args.adam_beta1, args.adam_beta2),
         "eps": args.adam_epsilon,
     }
+
+
+def rise_from_above_zero(scheduler: Any, steps: int) -> None:
+    """Changes a schedule with so many steps of rise in place, so that its first step is not lost.
+
+    It would have a rate of 0: its completions would be sampled and scored, and teach nothing. Here step s, from 0, has
+    (s + 1) / (steps + 1) of the rate.
+    """
+    scheduler.lr_lambdas = [partial(_risen, factor, steps) for factor in scheduler.lr_lambdas]
+    at = scheduler.last_epoch
+    for group, base, factor in zip(
+        scheduler.optimizer.param_groups, scheduler.base_lrs, scheduler.lr_lambdas, strict=True
+    ):
+        group["lr"] = base * factor(at)
+    scheduler._last_lr = [group["lr"] for group in scheduler.optimizer.param_groups]
+
+
+def _risen(factor: Any, steps: int, step: int) -> float:
+    return (step + 1) / (steps + 1) if step < steps else float(factor(step))

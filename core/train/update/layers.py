@@ -15,9 +15,8 @@ from typing import Any
 
 import torch
 
-from grpo.core.policy.layers import is_its_own, is_plain
-from grpo.kernels.linear import adapted_linear, linear
-from grpo.kernels.products import LEAST
+from grpo.core.policy.modules import is_its_own, is_plain
+from grpo.kernels.linear import LEAST, adapted_linear, linear
 
 
 @contextmanager
