@@ -28,10 +28,7 @@ Gradient = torch.Tensor | None
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     """Returns x W^T + b.
 
-    Args:
-        x: [..., in].
-        weight: [out, in], of the same dtype.
-        bias: [out] or None.
+    `x`: [..., in]. `weight`: [out, in], of the same dtype. `bias`: [out] or None.
     """
     output: torch.Tensor = _Linear.apply(x.reshape(-1, x.shape[-1]), weight, bias)  # type: ignore[no-untyped-call]
     return output.view(*x.shape[:-1], len(weight))
@@ -47,10 +44,7 @@ def adapted_linear(
 ) -> torch.Tensor:
     """Returns x W^T + b + s (x A^T) B^T.
 
-    Args:
-        x, weight, bias: as for `linear`.
-        lora_a, lora_b: [r, in] and [out, r], of the same dtype.
-        scale: s.
+    `x`, `weight`, `bias`: as for `linear`. `lora_a`, `lora_b`: [r, in] and [out, r], of the same dtype. `scale`: s.
     """
     output: torch.Tensor = _Adapted.apply(x.reshape(-1, x.shape[-1]), weight, bias, lora_a, lora_b, scale)  # type: ignore[no-untyped-call]
     return output.view(*x.shape[:-1], len(weight))

@@ -20,8 +20,7 @@ AGENT_LIMITS = ("agent_seconds", "agents_at_once", "agent_trains", "agent_window
 def bound_agent(source: PluginRef | None, host: Host, envs: Sequence[BoundEnv]) -> BoundAgent | None:
     """Returns an agent that can answer the tasks of environments; None where none was named.
 
-    Raises:
-        UsageError: it does not exist or cannot start, or an environment gives no single task.
+    Raises UsageError: it does not exist or cannot start, or an environment gives no single task.
     """
     if source is None:
         return None
@@ -43,8 +42,7 @@ def decide_agent(
 ) -> BoundAgent | None:
     """Returns the agent that answers the environments' tasks; None: the policy answers itself.
 
-    Raises:
-        UsageError: it does not exist or cannot start, or does not go with other settings; says what to change.
+    Raises UsageError: it does not exist or cannot start, or does not go with other settings; says what to change.
     """
     agent = bound_agent(config.agent, host, envs)
     if agent is None:
@@ -66,8 +64,7 @@ def decide_agent(
 def own_prompt(source: str | Mapping[str, Any]) -> str:
     """Returns a note for a run with an agent.
 
-    Args:
-        source: the agent as the user named it, a SPEC or a table with its name.
+    `source`: the agent as the user named it, a SPEC or a table with its name.
     """
     spec = source if isinstance(source, str) else source["name"]
     return (

@@ -36,12 +36,9 @@ from grpo.plugins.host import Host
 def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool = True) -> Plan:
     """Decides and checks everything that can be decided without weights.
 
-    Args:
-        fresh: the run directory must not exist yet; False for a run that resumes.
-        served: rollout servers are there and are asked whether they fit; False for a plan that is only looked at.
-
-    Raises:
-        UsageError: something cannot work; the message names it and the remedy.
+    `fresh`: the run directory must not exist yet; False for a run that resumes. `served`: rollout servers are there and
+    are asked whether they fit; False for a plan that is only looked at. Raises UsageError: something cannot work; the
+    message names it and the remedy.
     """
     facts = gather_facts(config, host)
     loss, advantage = bind_objective(config, host)
@@ -115,10 +112,8 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
 def context_of(config: RunConfig, host: Host) -> int:
     """Returns the most tokens of a prompt and what follows it, over the rows of a run.
 
-    Raises:
-        UsageError: the environments, the rewards or the model's tokenizer cannot be used so.
-        DatasetError: the rows cannot be used, or a prompt is too long.
-        PluginError: an environment breaks the contract.
+    Raises UsageError: the environments, the rewards or the model's tokenizer cannot be used so; DatasetError: the rows
+    cannot be used, or a prompt is too long; PluginError: an environment breaks the contract.
     """
     facts = gather_facts(config, host)
     rows = read_rows(config, facts)

@@ -73,9 +73,8 @@ class _Measured:
 def longest_of(config: RunConfig, envs: Sequence[RunEnv], model: ModelFacts, lengths: LengthsPart) -> int:
     """Checks the prompts of all environments of a run and returns the length of the longest one in tokens.
 
-    Raises:
-        DatasetError: names the row and what to set.
-        UsageError: the tokenizer belongs to another model, or its template shows no message.
+    Raises DatasetError: names the row and what to set; UsageError: the tokenizer belongs to another model, or its
+    template shows no message.
     """
     rollout, taught = config.rollout, config.train.warmup_steps > 0
     limits = Limits(
@@ -98,16 +97,10 @@ def longest_prompt(
 ) -> int:
     """Checks every prompt of some environments against the limits, and says at once what would make all of them fit.
 
-    Args:
-        model: whose context they have to fit, and whose tokens they become.
-        envs: each with its episodes by the name of their split.
-
-    Returns:
-        The length of the longest prompt in tokens; of many rows the most that it can be.
-
-    Raises:
-        DatasetError: names the row and what to set.
-        UsageError: the tokenizer belongs to another model, or its template shows no message.
+    `model`: whose context they have to fit, and whose tokens they become. `envs`: each with its episodes by the name of
+    their split. Returns the length of the longest prompt in tokens; of many rows the most that it can be. Raises
+    DatasetError: names the row and what to set; UsageError: the tokenizer belongs to another model, or its template
+    shows no message.
     """
     lengths: list[_Measured] = []
     most = 0
@@ -145,8 +138,7 @@ def sample_notes(envs: Iterable[RunEnv]) -> Iterator[str]:
 def refuse_too_long(measured: Sequence[_Measured], limits: Limits, context: int | None) -> None:
     """Refuses prompts that are over a limit, with all that has to change.
 
-    Raises:
-        DatasetError: names the longest and how many there are.
+    Raises DatasetError: names the longest and how many there are.
     """
     room = math.inf if context is None else context
     most = limits.prompt or math.inf
@@ -198,8 +190,7 @@ def _longest_of_many(
 ) -> tuple[list[_Measured], int]:
     """Counts the prompts of many rows that can be the longest.
 
-    Returns:
-        Those that were counted beside the sample, and the most tokens that any other prompt can have.
+    Returns those that were counted beside the sample, and the most tokens that any other prompt can have.
     """
     import numpy
 

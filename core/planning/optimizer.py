@@ -27,8 +27,7 @@ class OptimizerPart:
 def decide_optimizer(config: RunConfig, facts: Facts) -> OptimizerPart:
     """Chooses the data type of the weights and the learning rates.
 
-    Raises:
-        UsageError: quantised weights without what they need, or float16 where Adam cannot work in it.
+    Raises UsageError: quantised weights without what they need, or float16 where Adam cannot work in it.
     """
     train, lora = config.train, config.lora
     refuse_impossible_lora(lora)

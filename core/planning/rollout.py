@@ -27,8 +27,7 @@ class RolloutPart:
 def decide_rollout(config: RunConfig, processes: int) -> RolloutPart:
     """Chooses how tokens are weighed that engine and policy find differently probable.
 
-    Raises:
-        UsageError: the backend is not there, or could not serve what trains; names the setting and the remedy.
+    Raises UsageError: the backend is not there, or could not serve what trains; names the setting and the remedy.
     """
     refuse_impossible_rollouts(config, processes)
     refuse_impossible_partial(config, processes)
@@ -139,12 +138,8 @@ def refuse_impossible_partial(config: RunConfig, processes: int) -> None:
 def refuse_idle_partial(tokens: int, longest: int) -> None:
     """Refuses parts that hold every rollout.
 
-    Args:
-        tokens: of a part; 0: rollouts are sampled whole.
-        longest: the most tokens that the policy samples in one rollout.
-
-    Raises:
-        UsageError: no rollout would be continued.
+    `tokens`: of a part; 0: rollouts are sampled whole. `longest`: the most tokens that the policy samples in one
+    rollout. Raises UsageError: no rollout would be continued.
     """
     if tokens >= longest and tokens:
         raise UsageError(

@@ -37,8 +37,7 @@ def decide_steps(config: RunConfig, facts: Facts, rows: Mapping[str, Sequence[Ep
     Where its only environment makes its own episodes, their number is recorded as the limit, so that a resumed run
     makes as many whatever its steps.
 
-    Args:
-        rows: the episodes of the environments that have rows, by name.
+    `rows`: the episodes of the environments that have rows, by name.
     """
     train, iterations = config.train, config.loss.num_iterations
     made = episodes_to_make(config, train.limit, train.steps or EMBEDDED_STEPS)
@@ -65,9 +64,7 @@ Rows = Mapping[str, Sequence[Episode]]  # an environment's name to its training 
 def read_rows(config: RunConfig, facts: Facts) -> Rows:
     """Starts the training episodes of the environments that have rows.
 
-    Raises:
-        DatasetError: the rows cannot be used, or there are none.
-        PluginError: an environment breaks the contract.
+    Raises DatasetError: the rows cannot be used, or there are none; PluginError: an environment breaks the contract.
     """
     seconds, count, limit = config.rollout.step_timeout, config.rollout.env_processes, config.train.limit
     return {
@@ -80,13 +77,9 @@ def read_rows(config: RunConfig, facts: Facts) -> Rows:
 def start_envs(config: RunConfig, facts: Facts, rows: Rows, steps: StepsPart) -> tuple[tuple[RunEnv, ...], list[str]]:
     """Starts the episodes of the other environments, and gives each environment its rewards, verifier and test rows.
 
-    Returns:
-        The environments, and notes on what is held out.
-
-    Raises:
-        UsageError: a reward cannot be used, an environment has none, or rows lack what one reads.
-        DatasetError: the rows cannot be used, or there are none.
-        PluginError: an environment breaks the contract.
+    Returns the environments, and notes on what is held out. Raises UsageError: a reward cannot be used, an environment
+    has none, or rows lack what one reads; DatasetError: the rows cannot be used, or there are none; PluginError: an
+    environment breaks the contract.
     """
     seconds, size, count = config.rollout.step_timeout, config.evaluation.size, config.rollout.env_processes
     places = {env.name: starting_place(env, count, seconds) for env in facts.envs}

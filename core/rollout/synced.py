@@ -40,8 +40,7 @@ class SyncedRollouts:
     def sync(self) -> Mapping[str, float]:
         """Hands the weights over, and returns what that says about itself.
 
-        Raises:
-            RunError: the backend cannot be brought to serve them.
+        Raises RunError: the backend cannot be brought to serve them.
         """
         with self._turn, self.policy() as model:
             return self.rollouts.sync(model)
@@ -49,15 +48,9 @@ class SyncedRollouts:
     def roll_out(self, sample: Callable[[Rollouts], T], *, again: bool = False) -> tuple[T, dict[str, float]]:
         """Syncs and samples; a backend that lost its weights in between is synced, and all of it is done once more.
 
-        Args:
-            sample: samples from the backend, as often as it wants.
-            again: whatever was handed over before is in doubt: hand everything over anew.
-
-        Returns:
-            What `sample` returned, and what the sync says about itself.
-
-        Raises:
-            RunError: the backend cannot be brought to serve the policy.
+        `sample`: samples from the backend, as often as it wants. `again`: whatever was handed over before is in doubt:
+        hand everything over anew. Returns what `sample` returned, and what the sync says about itself. Raises RunError:
+        the backend cannot be brought to serve the policy.
         """
         with self._turn, self.policy() as model:
             metrics = dict(self.rollouts.sync(model, again=again))

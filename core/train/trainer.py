@@ -342,8 +342,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
     def refuse_unsharded(self) -> None:
         """Refuses to train otherwise than the launcher asked for; the policy is wrapped by now.
 
-        Raises:
-            RunError: nothing was trained.
+        Raises RunError: nothing was trained.
         """
         refuse_unsharded(asked_sharding(), self.model_wrapped, sharded=is_sharded(self.model))
 

@@ -26,8 +26,7 @@ from grpo.core.rollout.hf.faster_layers import Product, gains, joined, one_of, p
 def folded(model: Any, *, packs: bool = False) -> Iterator[None]:
     """Adds the adapter of a model to its weights while this lasts; gradients are not needed meanwhile.
 
-    Args:
-        packs: also lay weights out for products of few rows, and make fewer calls of many small ones.
+    `packs`: also lay weights out for products of few rows, and make fewer calls of many small ones.
     """
     packs = packs and not hasattr(model, "_original_forward")  # of accelerate, whose forward rounds
     adapters = {adapter.base_layer: adapter for adapter in _foldable(model)}

@@ -96,14 +96,10 @@ def sample(
 ) -> list[Sampled]:
     """Samples one completion for each prompt.
 
-    Args:
-        model: a causal language model; it is put into evaluation mode and back.
-        prompts: token ids, one sequence per completion; equal neighbours share their prefill.
-        kept: keeps what was computed of the prompts and completions for the next turn, and has what was kept last.
-
-    Raises:
-        UsageError: a prompt is empty, or does not fit the context together with `max_tokens`.
-        RunError: the model computes NaN.
+    `model`: a causal language model; it is put into evaluation mode and back. `prompts`: token ids, one sequence per
+    completion; equal neighbours share their prefill. `kept`: keeps what was computed of the prompts and completions for
+    the next turn, and has what was kept last. Raises UsageError: a prompt is empty, or does not fit the context
+    together with `max_tokens`; RunError: the model computes NaN.
     """
     if not prompts:
         return []

@@ -97,8 +97,7 @@ class Unframed:
     def announced(self) -> Iterator[Announced]:
         """Yields the announcements that are left.
 
-        Raises:
-            ConnectionError: the stream broke off, or is none of announcements.
+        Raises ConnectionError: the stream broke off, or is none of announcements.
         """
         for item in self._all():
             if not isinstance(item, Announced):

@@ -56,11 +56,8 @@ def listed(names: Sequence[str]) -> str:
 def faulty_anywhere(error: Exception | None, what: str) -> bool:
     """Returns whether an engine of any process lost its weights; each process has to call this.
 
-    Args:
-        what: was done, as in "waited for ...".
-
-    Raises:
-        Exception: the error of this process, or that of another one, where it is another than a `SyncFault`.
+    `what`: was done, as in "waited for ...". Raises Exception: the error of this process, or that of another one, where
+    it is another than a `SyncFault`.
     """
     outcomes = gathered((isinstance(error, SyncFault), None if error is None else _message(error)), what)
     fatal = [text for fault, text in outcomes if text is not None and not fault]
@@ -74,8 +71,7 @@ def faulty_anywhere(error: Exception | None, what: str) -> bool:
 def end_together(error: Exception | None, what: str) -> None:
     """Ends the run on every process where it has to end on one; each process has to call this.
 
-    Raises:
-        Exception: the error of this process, or that of another one.
+    Raises Exception: the error of this process, or that of another one.
     """
     texts = [text for text in gathered(None if error is None else _message(error), what) if text is not None]
     if error is not None:

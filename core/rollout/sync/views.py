@@ -86,8 +86,7 @@ def adapter_fingerprints(
 ) -> dict[str, int]:
     """Returns the fingerprints of the adapter that the engine's LoRA layers hold, from their stacked tensors.
 
-    Args:
-        ranks: PEFT name of each tensor to its rank; the stacked ones are padded to the largest.
+    `ranks`: PEFT name of each tensor to its rank; the stacked ones are padded to the largest.
     """
     if number not in manager.lora_index_to_id:
         return {}

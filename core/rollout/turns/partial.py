@@ -109,10 +109,8 @@ class PartialRollouts:
     def advance(self, members: Sequence[PartialRollout], rollouts: Rollouts, most: int, keys: Any = None) -> None:
         """Samples the next part of rollouts; called again after it raised, it goes on.
 
-        Args:
-            members: those that have not ended; each has begun its part.
-            most: tokens of a part; a turn that was begun is finished.
-            keys: of the random numbers of each member, where it has its own.
+        `members`: those that have not ended; each has begun its part. `most`: tokens of a part; a turn that was begun
+        is finished. `keys`: of the random numbers of each member, where it has its own.
         """
         params = replace(self.params, keys=keys)
         for name, player in self.players.items():

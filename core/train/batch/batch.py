@@ -62,9 +62,7 @@ def advantages_of(
 
     They are no numbers where rewards overflow, see `refuse_overflow`.
 
-    Args:
-        outcomes: reward name to N outcomes.
-        turns: how many each rollout has; None: they do not count.
+    `outcomes`: reward name to N outcomes. `turns`: how many each rollout has; None: they do not count.
     """
     columns = [score_column(outcomes[reward.name]) for reward in rewards]
     kinds = zip(*([outcome.kind for outcome in outcomes[reward.name]] for reward in rewards), strict=True)
@@ -99,8 +97,7 @@ def _each_turn(
 def refuse_overflow(batch: Batch, rewards: Sequence[BoundReward], advantage: BoundAdvantage) -> None:
     """Stops a run whose advantages are no numbers, mostly because rewards are so large that their squares overflow.
 
-    Raises:
-        RunError: names the largest score, or the plugin that makes no numbers of scores that can be squared.
+    Raises RunError: names the largest score, or the plugin that makes no numbers of scores that can be squared.
     """
     advantages = batch.advantages
     overflow = advantages.totals.isinf().any() or not advantages.group_std.isfinite().all()
@@ -137,12 +134,9 @@ def score_column(outcomes: Sequence[Outcome]) -> list[float]:
 def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float) -> None:
     """Stops a run whose environment or rewards fail too often.
 
-    Args:
-        rewards: those that scored it; the components of rubrics are looked at too, and named before their rubric.
-        limit: the share of rollouts that the environment may fail on, and of those that came to an end, one reward.
-
-    Raises:
-        RunError: names the environment or the reward, its distribution and the first reason.
+    `rewards`: those that scored it; the components of rubrics are looked at too, and named before their rubric.
+    `limit`: the share of rollouts that the environment may fail on, and of those that came to an end, one reward.
+    Raises RunError: names the environment or the reward, its distribution and the first reason.
     """
     sampled = batch.sampled
     ended = [number for number, completion in enumerate(sampled) if completion.finish_reason != "error"]

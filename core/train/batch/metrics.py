@@ -68,11 +68,8 @@ def parts_of_differences(
 
     The shares add up to 1; one is negative where its reward goes against the total.
 
-    Args:
-        scores: [N, R], NaN where a reward abstained, which adds nothing.
-        weights: [R].
-        trained: [N] bool, which completions are compared.
-        group_size: members of a group are adjacent.
+    `scores`: [N, R], NaN where a reward abstained, which adds nothing. `weights`: [R]. `trained`: [N] bool, which
+    completions are compared. `group_size`: members of a group are adjacent.
     """
     parts = (scores.nan_to_num(0.0) * weights).view(-1, group_size, len(weights))
     known = trained.view(-1, group_size, 1)
@@ -183,9 +180,7 @@ def _moments(scores: torch.Tensor) -> tuple[float, float]:
 def length_metrics(lengths: Sequence[int], ended: Sequence[bool]) -> dict[str, float]:
     """Returns what a batch says about the lengths of its completions, under TRL's names.
 
-    Args:
-        lengths: tokens that the policy chose, of each rollout.
-        ended: whether its last token is one that ends.
+    `lengths`: tokens that the policy chose, of each rollout. `ended`: whether its last token is one that ends.
     """
     every, whole = torch.tensor(lengths), torch.tensor(ended)
     terminated = every[whole] if whole.any() else torch.zeros(1)

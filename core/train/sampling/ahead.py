@@ -137,8 +137,7 @@ class AheadSampler:
     def settle(self, step: int) -> Mapping[str, float]:
         """Waits for the batch, and samples it again where it did not come from the policy.
 
-        Raises:
-            RunError: again it did not.
+        Raises RunError: again it did not.
         """
         if self._sampling is None:
             return {}
@@ -228,11 +227,7 @@ def probed(generation: Generation, probe: Probe, pad_id: int, device: torch.devi
 def refuse_unfit_policy(model: Any, *, corrects: bool) -> None:
     """Refuses a policy that draws random numbers while it trains, or whose loss does not correct.
 
-    Args:
-        corrects: its loss weighs rollouts of earlier steps.
-
-    Raises:
-        UsageError: names what it is.
+    `corrects`: its loss weighs rollouts of earlier steps. Raises UsageError: names what it is.
     """
     if not corrects:
         raise UsageError(

@@ -134,8 +134,7 @@ class AheadQueue:
     def settle(self, step: int) -> Mapping[str, float]:
         """Waits for the next batch alone: others have weights of their own, and the policy may go on.
 
-        Raises:
-            RunError: it did not come from its version of the policy, and neither when it was sampled again.
+        Raises RunError: it did not come from its version of the policy, and neither when it was sampled again.
         """
         if step + 1 not in self._queue:
             return {}
@@ -195,11 +194,8 @@ class AheadQueue:
     ) -> _Proven:
         """Samples a batch from a version of the policy, in the thread, and proves that it came from that.
 
-        Args:
-            staleness: how many optimizer steps lie between.
-
-        Raises:
-            RunError: it did not come from it, and neither when it was sampled again.
+        `staleness`: how many optimizer steps lie between. Raises RunError: it did not come from it, and neither when it
+        was sampled again.
         """
         try:
             sampler = self.sampler_of(version.model)

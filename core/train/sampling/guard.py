@@ -53,14 +53,9 @@ class StepGuard:
     def micro_batch(self, backward: Callable[[], torch.Tensor]) -> tuple[torch.Tensor, Mapping[str, float]]:
         """Makes one backward pass, and the whole step so far again where its completions came from other weights.
 
-        Args:
-            backward: makes a pass, in which `compare` may be called, and moves the cursor; returns the loss.
-
-        Returns:
-            The loss of the last pass, and what there is to tell.
-
-        Raises:
-            RunError: completions that were sampled again came from other weights, too.
+        `backward`: makes a pass, in which `compare` may be called, and moves the cursor; returns the loss. Returns the
+        loss of the last pass, and what there is to tell. Raises RunError: completions that were sampled again came from
+        other weights, too.
         """
         passes = self.cursor.done + 1
         if passes == 1:
@@ -126,11 +121,7 @@ class LogprobCheck:
     def micro_batch(self, backward: Callable[[], torch.Tensor]) -> tuple[torch.Tensor, Mapping[str, float]]:
         """Makes one backward pass, and after the last one of a step looks at how far both sides are apart.
 
-        Returns:
-            The loss, and nothing to tell.
-
-        Raises:
-            RunError: they are too far apart, and it is not for dropout.
+        Returns the loss, and nothing to tell. Raises RunError: they are too far apart, and it is not for dropout.
         """
         if self.cursor.done == 0:
             self._apart.clear()

@@ -103,8 +103,7 @@ def write_partial(folder: Path, begun: int, groups: Sequence[GroupRecord]) -> No
 def read_partial(folder: Path) -> tuple[int, list[GroupRecord]]:
     """Reads what `write_partial` wrote; 0 and nothing where a checkpoint has none.
 
-    Raises:
-        UsageError: the file was damaged.
+    Raises UsageError: the file was damaged.
     """
     record = read_json(folder / FILE) or {"begun": 0, "groups": []}
     groups = [
@@ -224,11 +223,8 @@ class PartialSampler:
     ) -> Mapping[str, float]:
         """Samples a part, and once more where it did not come from the policy.
 
-        Args:
-            first: the first number of its random draws among those of the step.
-
-        Raises:
-            RunError: it did not come from the policy, and neither when it was sampled again.
+        `first`: the first number of its random draws among those of the step. Raises RunError: it did not come from the
+        policy, and neither when it was sampled again.
         """
         metrics, apart = self._tried(going, step, most, first, again=again)
         if apart.too_far:
@@ -308,8 +304,7 @@ class PartialSampler:
 def refuse_uncorrected(*, corrects: bool) -> None:
     """Refuses a policy whose loss does not weigh tokens of earlier steps.
 
-    Raises:
-        UsageError: it is a mixture of experts.
+    Raises UsageError: it is a mixture of experts.
     """
     if not corrects:
         raise UsageError(

@@ -102,8 +102,7 @@ class Refiller:
     def filled(self, generation: Generation, step: int, sample: SampleMore) -> Generation:
         """Returns the batch with its outcomes, and with what was sampled in vain.
 
-        Args:
-            generation: this process's own part of the batch; as many on each process.
+        `generation`: this process's own part of the batch; as many on each process.
         """
         filling = _Filling([], self._size, sample)
         filling.members = self._scored(filling, generation)
@@ -175,8 +174,7 @@ class Refiller:
     ) -> bool:
         """Samples these episodes for these members, in whose place they come; returns False where that cannot be.
 
-        Args:
-            scored: at once, or with their groups, in which some rewards compare them.
+        `scored`: at once, or with their groups, in which some rewards compare them.
         """
         filling.rounds += 1
         count = len(filling.members) * processes()

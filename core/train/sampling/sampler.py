@@ -54,8 +54,7 @@ class PolicySampler:
     def filled(self, generation: Generation, step: int, *, unsynced: bool = False) -> Generation:
         """Fills a batch up from the weights that sampled it.
 
-        Args:
-            unsynced: these weights were handed over last, and the policy is not to be touched.
+        `unsynced`: these weights were handed over last, and the policy is not to be touched.
         """
         if self.fill is None:
             return generation

@@ -47,11 +47,8 @@ def taught_rows(
 ) -> Dataset:
     """Returns `wanted` worked answers in order, with a share from each environment that has some.
 
-    Args:
-        warned: told of worked answers that an environment failed at; others of it take their place.
-
-    Raises:
-        PluginError: an environment fails at all of its worked answers that were to be learned from.
+    `warned`: told of worked answers that an environment failed at; others of it take their place. Raises PluginError:
+    an environment fails at all of its worked answers that were to be learned from.
     """
     players = players_of(plan.envs, plan.config.rollout, tokenizer)
     taught = [(part, _taught(part.train, wanted, plan.config.seed)) for part in plan.envs]
@@ -97,14 +94,9 @@ def worked_answers(
 ) -> tuple[Dataset, dict[int, str]]:
     """Tokenises demonstrations: the prompt's tokens, then the answer's and the end token, which alone are learned.
 
-    Args:
-        player: plays the environment for what stands between several turns; None: it is not stepped.
-
-    Returns:
-        The rows, and the places of episodes whose environment failed, on any process, with the reason: they have none.
-
-    Raises:
-        PluginError: it failed at all of them.
+    `player`: plays the environment for what stands between several turns; None: it is not stepped. Returns the rows,
+    and the places of episodes whose environment failed, on any process, with the reason: they have none. Raises
+    PluginError: it failed at all of them.
     """
     if player is not None:
         return _played(episodes, player, turn_tokens)
@@ -156,8 +148,7 @@ def _failed_note(env: BoundEnv, episodes: Sequence[Episode], failed: Mapping[int
 def unfinished_note(masks: Iterable[Sequence[int]], limit: int) -> str | None:
     """Returns what a user should know of worked answers that the policy is too tightly cut to give, or None.
 
-    Args:
-        masks: of each row, 1 for the tokens to be learned; what stands together is a turn.
+    `masks`: of each row, 1 for the tokens to be learned; what stands together is a turn.
     """
     turns = [max((sum(run) for learned, run in groupby(mask) if learned), default=0) for mask in masks]
     longer = sum(turn > limit for turn in turns)
@@ -179,8 +170,7 @@ def demonstrated(player: Player, episodes: Sequence[Episode], turn_tokens: int) 
     The environment is stepped and its tools are called where and within the limits that rollouts have
     (core/env/worked.py). A demonstration ends where a rollout of the run would.
 
-    Args:
-        turn_tokens: what a turn of the policy may have; the next turn begins only where that fits.
+    `turn_tokens`: what a turn of the policy may have; the next turn begins only where that fits.
     """
     # Nobody reads what becomes of the last action.
     wanted = [(episode, episode.actions[: player.limits.turns][:-1]) for episode in episodes]

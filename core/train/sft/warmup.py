@@ -48,11 +48,9 @@ def warm_up(
 ) -> bool:
     """Trains and saves the policy on the environment's worked answers, before GRPO; returns whether it got to the end.
 
-    Args:
-        plan: `train.warmup_steps` steps of `prompts_per_step * group_size` answers each.
-        output_dir: a folder for what the trainer insists on writing.
-        folder: where the policy goes when it got to the end.
-        warned: told of worked answers that completions are too short for, or that an environment failed at.
+    `plan`: `train.warmup_steps` steps of `prompts_per_step * group_size` answers each. `output_dir`: a folder for what
+    the trainer insists on writing. `folder`: where the policy goes when it got to the end. `warned`: told of worked
+    answers that completions are too short for, or that an environment failed at.
     """
     train, longest = plan.config.train, plan.config.rollout.max_completion_length
     rows = taught_rows(plan, tokenizer, train.warmup_steps * plan.batch_size, warned)
@@ -88,12 +86,9 @@ def without_prefix(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
     computed once, with their gradient, and every row attends to their keys and values. The loss is that of the whole
     rows, up to rounding.
 
-    Args:
-        inputs: of the model: `input_ids`, `labels` and `attention_mask`, [B, L] each, padded on the right.
-
-    Returns:
-        The inputs as they are, where the rows share too little or the model does not attend fully in every layer; else
-        `input_ids` and `labels` [B, L - P], with the cache of the first P tokens.
+    `inputs`: of the model: `input_ids`, `labels` and `attention_mask`, [B, L] each, padded on the right. Returns the
+    inputs as they are, where the rows share too little or the model does not attend fully in every layer; else
+    `input_ids` and `labels` [B, L - P], with the cache of the first P tokens.
     """
     ids, labels = inputs["input_ids"], inputs["labels"]
     shared = common_length(ids, labels)
@@ -108,9 +103,7 @@ def without_prefix(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
 def common_length(ids: torch.Tensor, labels: torch.Tensor) -> int:
     """Returns how many tokens all rows begin with, without the one that predicts the first label.
 
-    Args:
-        ids: [B, L] int64, padded on the right.
-        labels: [B, L] int64, -100 where nothing is to be learned.
+    `ids`: [B, L] int64, padded on the right. `labels`: [B, L] int64, -100 where nothing is to be learned.
     """
     alike = (ids == ids[:1]).all(dim=0) & (labels == IGNORED).all(dim=0)
     return max(int(alike.cumprod(dim=0).sum()) - 1, 0)

@@ -28,11 +28,9 @@ _PIECE = 1 << 22  # elements
 class CompensatedAdamW(torch.optim.Optimizer):
     """AdamW whose bfloat16 weights add up updates that are smaller than their rounding; others are as in torch.
 
-    Args:
-        params: as of any optimizer of torch; floating point, on any device.
-        betas: decay of the mean gradient and of the mean squared one.
-        eps: added to the root of the latter.
-        weight_decay: decoupled, per unit of the learning rate.
+    `params`: as of any optimizer of torch; floating point, on any device. `betas`: decay of the mean gradient and of
+    the mean squared one. `eps`: added to the root of the latter. `weight_decay`: decoupled, per unit of the learning
+    rate.
     """
 
     def __init__(
@@ -96,9 +94,8 @@ def _update_rows(
 def joined(high: torch.Tensor, low: torch.Tensor | None) -> torch.Tensor:
     """Returns the float32 numbers whose upper halves, rounded, are `high` and whose lower halves are `low`.
 
-    Args:
-        high: bfloat16, or any floating point without `low`.
-        low: of the same shape: 16 bits each that stand for an integer, whatever number they make in bfloat16.
+    `high`: bfloat16, or any floating point without `low`. `low`: of the same shape: 16 bits each that stand for an
+    integer, whatever number they make in bfloat16.
     """
     if low is None:
         return high.float()
@@ -125,8 +122,7 @@ def _rows(tensor: Any) -> torch.Tensor:
 def compensated_for(model: Any, args: Any) -> tuple[type[torch.optim.Optimizer], dict[str, Any]] | None:
     """Returns the optimizer class and arguments for a model that trains weights in bfloat16; None for any other.
 
-    Args:
-        args: of transformers' trainer. DeepSpeed holds exact weights of its own, and None is returned.
+    `args`: of transformers' trainer. DeepSpeed holds exact weights of its own, and None is returned.
     """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if args.deepspeed_plugin is not None or not any(parameter.dtype == torch.bfloat16 for parameter in trained):

@@ -23,8 +23,7 @@ from grpo.kernels.linear import LEAST, adapted_linear, linear
 def faster_layers(model: Any) -> Iterator[None]:
     """Lets the layers of a model compute faster while this lasts, forwards and backwards.
 
-    Args:
-        model: a model of transformers, or of PEFT around one, possibly wrapped, whose weights are whole.
+    `model`: a model of transformers, or of PEFT around one, possibly wrapped, whose weights are whole.
     """
     changed = list(_faster(model))
     for layer, faster in changed:

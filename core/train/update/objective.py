@@ -109,11 +109,8 @@ AVERAGES: Mapping[Average, Averaged] = {
 def policy_loss(objective: Objective, tokens: Tokens, counts: Counts) -> LossValue:
     """Computes the loss of one forward pass.
 
-    Args:
-        objective: what tokens cost, and the weight of the KL term.
-
-    Raises:
-        PluginError: the loss returned what are no costs of these tokens.
+    `objective`: what tokens cost, and the weight of the KL term. Raises PluginError: the loss returned what are no
+    costs of these tokens.
     """
     mask = tokens.mask.to(tokens.logps.dtype)
     outside = mask == 0
@@ -166,14 +163,9 @@ def importance_weights(
     it (truncate), or takes its tokens out of the loss (mask). Masked per token with a floor it is IcePop (arXiv
     2510.18855).
 
-    Args:
-        logps: [B, T] under the policy that sampled, computed by training; no gradient flows through it.
-        sampled: [B, T] as the engine reported them; NaN where it did not, which corrects nothing.
-        mask: [B, T].
-        owner: [B] the number of each row's completion; None: each row is one.
-
-    Returns:
-        [B, T] or [B, 1], or None for no correction.
+    `logps`: [B, T] under the policy that sampled, computed by training; no gradient flows through it. `sampled`: [B, T]
+    as the engine reported them; NaN where it did not, which corrects nothing. `mask`: [B, T]. `owner`: [B] the number
+    of each row's completion; None: each row is one. Returns [B, T] or [B, 1], or None for no correction.
     """
     if correction == "none":
         return None
@@ -227,8 +219,7 @@ class PassLoss:
 def try_loss(loss: BoundLoss) -> None:
     """Calls a loss on two made-up completions.
 
-    Raises:
-        Exception: what it raises, or a PluginError where it returns no costs of them.
+    Raises Exception: what it raises, or a PluginError where it returns no costs of them.
     """
     logps = torch.full((2, 4), -0.5)
     entropies = torch.ones_like(logps) if loss.spec.entropies != "none" else None

@@ -65,12 +65,8 @@ def trained_rows(inputs: Tensors, *, every_token: bool) -> MiniBatch:
     A completion without an advantage has a gradient of exactly zero unless the loss has a KL term, and one that is
     masked has none at all. Leaving them out changes no gradient as long as averages still count them.
 
-    Args:
-        inputs: a micro batch (core/train/batch/tensors.py), with advantages.
-        every_token: the loss has a term that is no multiple of the advantage (beta).
-
-    Returns:
-        At least one row, so that every process makes a backward pass.
+    `inputs`: a micro batch (core/train/batch/tensors.py), with advantages. `every_token`: the loss has a term that is
+    no multiple of the advantage (beta). Returns at least one row, so that every process makes a backward pass.
     """
     learns = inputs["completion_mask"].any(dim=1)
     if not every_token:
@@ -128,9 +124,8 @@ class PolicyLoss:
     def __call__(self, model: Any, batch: Tensors, *, first_pass: bool) -> PolicyLossValue:
         """Makes a forward pass.
 
-        Args:
-            batch: a micro batch; the first of several passes leaves `old_per_token_logps` in it.
-            first_pass: before any optimizer step on this batch.
+        `batch`: a micro batch; the first of several passes leaves `old_per_token_logps` in it. `first_pass`: before any
+        optimizer step on this batch.
         """
         wanted = self._objective.loss.spec
         every = self.settings.beta != 0.0 or wanted.every_row
