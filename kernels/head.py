@@ -75,11 +75,8 @@ class Head:
     ) -> torch.Tensor:
         """Writes y of the vocabulary entries first..last-1 into the beginning of a buffer.
 
-        Args:
-            hidden: [n, H] in the dtype of the products.
-            adapted: [n, r] from `adapted`.
-            first, last: the columns.
-            out: from `buffer`.
+        `hidden`: [n, H] in the dtype of the products. `adapted`: [n, r] from `adapted`. `first`, `last`: the columns.
+        `out`: from `buffer`.
         """
         y = laid_out(out, len(hidden), last - first)
         product(y, hidden, self.rows(first, last).t(), scale=self.scale)

@@ -85,10 +85,10 @@ def planned(
 ) -> tuple[str, list[str]]:
     """Returns what is printed, and notes; UsageError for settings that cannot work or rows that cannot be read."""
     from grpo.core.cli.cluster import cluster_plan
-    from grpo.core.planning.agent_prompt import own_prompt
+    from grpo.core.planning.agent import own_prompt
     from grpo.core.planning.batch import decide_batch
     from grpo.core.planning.cluster.hardware import device_of, gpu_of
-    from grpo.core.planning.context import context_of
+    from grpo.core.planning.decide import context_of
     from grpo.core.planning.facts import Facts
     from grpo.core.planning.memory.budget import GIB, Given, Job, best_fit, this_device
     from grpo.core.planning.memory.estimate import shape

@@ -45,11 +45,8 @@ class Answer:
 class ServedEnv:
     """An environment for one client; use it as a context manager.
 
-    Args:
-        env: the environment.
-        episodes: its tasks.
-        rewards, verifier: what scores and judges.
-        seconds: for one call of the environment.
+    `env`: the environment. `episodes`: its tasks. `rewards`, `verifier`: what scores and judges. `seconds`: for one
+    call of the environment.
     """
 
     def __init__(

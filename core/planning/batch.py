@@ -25,8 +25,7 @@ class BatchPart:
 def decide_batch(config: RunConfig, facts: Facts) -> BatchPart:
     """Chooses how many completions go through the model at once.
 
-    Raises:
-        UsageError: a generation is too large, or cannot be divided so; names what can.
+    Raises UsageError: a generation is too large, or cannot be divided so; names what can.
     """
     train, processes = config.train, facts.processes
     total = train.prompts_per_step * train.group_size
@@ -57,9 +56,7 @@ def decide_batch(config: RunConfig, facts: Facts) -> BatchPart:
 def decide_agent_batch(config: RunConfig, batch: BatchPart, context: int) -> BatchPart:
     """Returns the division for the rows of an agent, which are several times as long as an answer.
 
-    Args:
-        batch: that for answers.
-        context: tokens of the longest row.
+    `batch`: that for answers. `context`: tokens of the longest row.
     """
     if config.train.micro_batch_size is not None:
         return batch

@@ -19,13 +19,10 @@ from grpo.core.planning.facts import gather_facts, read_model
 from grpo.core.planning.lengths import decide_lengths, longest_of, sample_notes
 from grpo.core.planning.memory.fit import Load, decide_memory
 from grpo.core.planning.objective import bind_objective, refuse_replacing_what_teaches
-from grpo.core.planning.optimizer import decide_optimizer
+from grpo.core.planning.optimizer import decide_optimizer, slips
 from grpo.core.planning.output import decide_output, disk_bytes
-from grpo.core.planning.partial import refuse_idle_partial
-from grpo.core.planning.rollout import decide_rollout, refuse_unfit_server
-from grpo.core.planning.rows import read_rows, refuse_no_demonstrations, start_envs
-from grpo.core.planning.slips import slips
-from grpo.core.planning.steps import decide_steps
+from grpo.core.planning.rollout import decide_rollout, refuse_idle_partial, refuse_unfit_server
+from grpo.core.planning.rows import decide_steps, read_rows, refuse_no_demonstrations, start_envs
 from grpo.core.planning.sync import decide_sync
 from grpo.core.planning.turns import decide_turns, short_of_turns, turn_notes
 from grpo.core.policy.load import count_parameters, refuse_unknown_targets
@@ -39,12 +36,9 @@ from grpo.plugins.host import Host
 def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool = True) -> Plan:
     """Decides and checks everything that can be decided without weights.
 
-    Args:
-        fresh: the run directory must not exist yet; False for a run that resumes.
-        served: rollout servers are there and are asked whether they fit; False for a plan that is only looked at.
-
-    Raises:
-        UsageError: something cannot work; the message names it and the remedy.
+    `fresh`: the run directory must not exist yet; False for a run that resumes. `served`: rollout servers are there and
+    are asked whether they fit; False for a plan that is only looked at. Raises UsageError: something cannot work; the
+    message names it and the remedy.
     """
     facts = gather_facts(config, host)
     loss, advantage = bind_objective(config, host)
@@ -113,3 +107,20 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
     if served:
         refuse_unfit_server(plan)
     return plan
+
+
+def context_of(config: RunConfig, host: Host) -> int:
+    """Returns the most tokens of a prompt and what follows it, over the rows of a run.
+
+    Raises UsageError: the environments, the rewards or the model's tokenizer cannot be used so; DatasetError: the rows
+    cannot be used, or a prompt is too long; PluginError: an environment breaks the contract.
+    """
+    facts = gather_facts(config, host)
+    rows = read_rows(config, facts)
+    envs, _ = start_envs(config, facts, rows, decide_steps(config, facts, rows))
+    model = read_model(facts.source.path, facts.source.tokenizer, config.chat_template_kwargs)
+    lengths = decide_lengths(config, facts)
+    longest = longest_of(config, envs, model, lengths)
+    agent = config.agent is not None
+    turns = decide_turns(config.rollout, facts.envs, lengths, model.room(longest), agent=agent)
+    return longest + settle(RolloutSettings, config.rollout, lengths, turns).length

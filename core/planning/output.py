@@ -32,11 +32,8 @@ class OutputPart:
 def decide_output(config: RunConfig, *, fresh: bool) -> OutputPart:
     """Chooses how many steps there are from one checkpoint to the next.
 
-    Args:
-        fresh: the run directory must not exist yet.
-
-    Raises:
-        UsageError: a tracker is not installed, the folder cannot be used, or a checkpoint could not resume.
+    `fresh`: the run directory must not exist yet. Raises UsageError: a tracker is not installed, the folder cannot be
+    used, or a checkpoint could not resume.
     """
     refuse_missing_trackers(config.output.report_to)
     if fresh and config.out is not None:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from grpo.core.config.defaults import AGENT_CALLS, AGENT_TOKENS, OBSERVED
 from grpo.core.config.sections import RolloutSection
 from grpo.core.config.settings import RolloutSettings, SectionName
-from grpo.core.planning.lengths import LengthsPart
-from grpo.core.planning.tool_length import long_tools
+from grpo.core.planning.lengths import LengthsPart, long_tools
 from grpo.core.rollout.players import players_of
 from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import UsageError
@@ -42,12 +41,9 @@ def decide_turns(
 
     Of several environments that with the most turns decides; the others keep to their own.
 
-    Args:
-        room: tokens of the model's context beside the longest prompt, or None when nobody knows the context.
-        agent: a program answers the tasks; a turn is a call of the policy then.
-
-    Raises:
-        UsageError: a budget that cannot work, or one that would do nothing.
+    `room`: tokens of the model's context beside the longest prompt, or None when nobody knows the context. `agent`: a
+    program answers the tasks; a turn is a call of the policy then. Raises UsageError: a budget that cannot work, or one
+    that would do nothing.
     """
     env = max(envs, key=lambda candidate: candidate.spec.max_turns)
     most, turn = env.spec.max_turns, lengths.max_completion_length
@@ -100,8 +96,7 @@ def short_of_turns(rollout: RolloutSection, part: TurnsPart, lengths: LengthsPar
 def turn_notes(rollout: RolloutSettings, envs: Sequence[RunEnv], tokenizer: PreTrainedTokenizerBase) -> list[str]:
     """Returns what a user should know of the chat template and the tools in rollouts of several turns.
 
-    Raises:
-        UsageError: the chat template cannot go on with a conversation.
+    Raises UsageError: the chat template cannot go on with a conversation.
     """
     players = players_of(envs, rollout, tokenizer).values()
     one_turn = [part.name for part in envs if not part.env.spec.played]

@@ -89,15 +89,9 @@ class Rollouts(Protocol):
     def sync(self, model: Any, *, again: bool = False) -> Mapping[str, float]:
         """Makes the backend sample from a model as its weights are now.
 
-        Args:
-            model: the policy, unwrapped.
-            again: whatever was synced before is in doubt: hand everything over anew.
-
-        Returns:
-            Metrics of this sync.
-
-        Raises:
-            RunError: the backend cannot be brought to serve these weights; names the parameters that differ.
+        `model`: the policy, unwrapped. `again`: whatever was synced before is in doubt: hand everything over anew.
+        Returns metrics of this sync. Raises RunError: the backend cannot be brought to serve these weights; names the
+        parameters that differ.
         """
         ...
 
@@ -106,11 +100,8 @@ class Rollouts(Protocol):
     ) -> list[Sampled]:
         """Samples one completion for each prompt; equal neighbours share the work on their prompt.
 
-        Args:
-            on_done: told of completions as they end, in any order, each of them once.
-
-        Raises:
-            UsageError: a prompt is empty, or does not fit the context together with the new tokens.
+        `on_done`: told of completions as they end, in any order, each of them once. Raises UsageError: a prompt is
+        empty, or does not fit the context together with the new tokens.
         """
         ...
 
@@ -141,8 +132,7 @@ def context_length(config: Any) -> int | None:
 def refuse_unsafe_rope(config: Any) -> None:
     """Refuses RoPE variants whose frequencies depend on the longest row of a batch.
 
-    Raises:
-        UsageError: dynamic or longrope scaling: log-probabilities would differ between sampling and training.
+    Raises UsageError: dynamic or longrope scaling: log-probabilities would differ between sampling and training.
     """
     text = config.get_text_config()
     scaling = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {}
@@ -170,8 +160,7 @@ def refuse_no_decoder(config: Any) -> None:
 def refuse_miscomputed(config: Any) -> None:
     """Refuses a model that does not compute one thing in a batch, from a cache and alone.
 
-    Raises:
-        UsageError: what it would be trained on is not what it sampled.
+    Raises UsageError: what it would be trained on is not what it sampled.
     """
     if config.model_type in MISCOMPUTED:
         raise UsageError(

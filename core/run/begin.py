@@ -30,7 +30,7 @@ from grpo.core.processes.sharding import (
 from grpo.core.record.checkpoint import damage, seal
 from grpo.core.record.run_dir import ORIGIN, Hold, RunDir, exclusive, write_json
 from grpo.core.record.versions import installed_versions
-from grpo.core.run.resize import sharded_as
+from grpo.core.run.continuing import sharded_as
 from grpo.core.train.stop import StopRequest
 from grpo.plugins._spec.binding import (
     BoundAdvantage,

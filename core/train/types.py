@@ -69,10 +69,8 @@ class Sampler(Protocol):
     def next(self, episodes: Sequence[Episode], step: int, *, again: bool = False) -> Generation:
         """Returns a rollout for each of these episodes.
 
-        Args:
-            episodes: the members of a group are adjacent.
-            step: the optimizer step that is about to begin, from 1.
-            again: the weights that the rollout backend was handed are in doubt.
+        `episodes`: the members of a group are adjacent. `step`: the optimizer step that is about to begin, from 1.
+        `again`: the weights that the rollout backend was handed are in doubt.
         """
         ...
 

@@ -104,11 +104,7 @@ class Placement:
 def place(shape: Shape, work: Work, cluster: Cluster, share: Share | None = None) -> Placement:
     """Returns the placement with the shortest step.
 
-    Args:
-        share: of the published figures that is reached.
-
-    Raises:
-        UsageError: it fits nowhere.
+    `share`: of the published figures that is reached. Raises UsageError: it fits nowhere.
     """
     placements = list(_placements(shape, work, cluster, share or Share()))
     if not placements:

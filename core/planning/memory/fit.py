@@ -53,8 +53,7 @@ class Load:
 def decide_memory(config: RunConfig, load: Load, model_config: Any) -> MemoryPart:
     """Chooses the mode of checkpointing; a model that cannot be counted keeps everything and is let through.
 
-    Raises:
-        UsageError: this machine's memory cannot hold the run; names both sizes, and the settings that would fit.
+    Raises UsageError: this machine's memory cannot hold the run; names both sizes, and the settings that would fit.
     """
     train = config.train
     device = this_device()

@@ -71,8 +71,7 @@ def built_in(model: str) -> str | None:
 def policy_shape(model: str | None) -> Any:
     """Returns the configuration of the model that a run names; None is the embedded one.
 
-    Raises:
-        UsageError: there is none.
+    Raises UsageError: there is none.
     """
     if model is None:
         return shape_of(training_source(None).path)
@@ -86,8 +85,7 @@ def shape_of(model: str) -> Any:
 
     A run and an adapter have that of the model that they are of.
 
-    Raises:
-        UsageError: there is none.
+    Raises UsageError: there is none.
     """
     from transformers import AutoConfig
 

@@ -27,8 +27,7 @@ class EngineLink(Protocol):
     def put_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> int | None:
         """Replaces the weights, one tensor at a time; from then on no adapter is served.
 
-        Returns:
-            How many bytes travelled for that, or None where the tensors themselves were handed over.
+        Returns how many bytes travelled for that, or None where the tensors themselves were handed over.
         """
         ...
 

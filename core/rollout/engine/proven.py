@@ -35,7 +35,7 @@ from grpo.core.processes.group import agreed, any_of, gathered
 from grpo.core.rollout.engine.link import EngineLink, GuestLink
 from grpo.core.rollout.engine.spread import Seats, Spread
 from grpo.core.rollout.engine.weight_fanout import hand_out
-from grpo.core.rollout.sync.fault import EngineLost, SyncFault, naming_failures
+from grpo.core.rollout.sync.fault import EngineLost, SyncFault, end_together, faulty_anywhere, naming_failures
 from grpo.core.rollout.sync.lora_choice import LoraChoice, LoraSync
 from grpo.core.rollout.sync.payload import (
     NOTHING,
@@ -48,7 +48,6 @@ from grpo.core.rollout.sync.payload import (
     weight_stream,
 )
 from grpo.core.rollout.sync.self_test import open_prompt, perturbed, spread
-from grpo.core.rollout.together import end_together, faulty_anywhere
 from grpo.core.rollout.types import OnDone, Sampled, SamplingParams, evaluating
 from grpo.plugins.errors import RunError
 

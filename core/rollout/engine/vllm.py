@@ -49,7 +49,7 @@ class EngineSettings:
     lora_rank: int | None = None  # the largest rank to serve, or None to serve no adapters
     lora_modules: tuple[str, ...] = ()  # last parts of the names of the adapted modules
     sleeps: bool = False  # the memory can be given up between rollouts (GPU only)
-    tensor_parallel: int = 1  # devices that share each layer (core/rollout/engine/sharded.py)
+    tensor_parallel: int = 1  # devices that share each layer (`ShardedEngine`)
 
 
 class VllmEngine:
@@ -282,3 +282,29 @@ def sampled_of(completion: Any) -> Sampled:
         tuple((token, candidate.logprob) for token, candidate in step.items()) for step in completion.logprobs
     )
     return Sampled(ids, logprobs, reason, others)
+
+
+class ShardedEngine(VllmEngine):
+    """A `VllmEngine` on several devices, with a process for each (tensor parallel).
+
+    A stream of weights cannot go to other processes, so they are sent one by one within a session, whole, and each rank
+    keeps its part. Fingerprints are of the whole, put together by the ranks.
+    """
+
+    def put_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """Loads weights one by one; a broken stream leaves an engine that can be loaded again."""
+        with preserved_randomness():
+            self._call("grpo_begin")
+            try:
+                for name, tensor in weights:
+                    self._call("grpo_receive", name, tensor.detach().to("cpu"))
+            finally:
+                self._call("grpo_finish")
+        self._request = None
+
+    def generate(
+        self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None = None
+    ) -> list[Sampled]:
+        """Samples completions; this process's seed becomes that of every rank."""
+        self._call("grpo_seed", params.seeded())
+        return super().generate(prompts, params, on_done)

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 import torch
 
 from grpo.core.rollout.server.capabilities import TOKEN, ServerCapabilities, card_from_json, misfits
-from grpo.core.rollout.server.protocol import (
+from grpo.core.rollout.server.wire import (
     BYTES,
     CLAIM,
     HANDED,
@@ -32,9 +32,9 @@ from grpo.core.rollout.server.protocol import (
     KEEP,
     RANK,
     SILENCE,
+    frames,
     sampled_from_json,
 )
-from grpo.core.rollout.server.wire import frames
 from grpo.core.rollout.sync.delta import Announced, LastWeights, Sender, whole_of
 from grpo.core.rollout.sync.fault import EngineLost, SyncFault
 from grpo.core.rollout.sync.group import OpenMeeting, TransferGroup, own_address
@@ -51,15 +51,10 @@ GONE = (502, 503, 504)  # what a proxy answers in the place of a server that is 
 class ServerLink:
     """An `EngineLink` to a server.
 
-    Args:
-        patience: seconds to wait for a server that is gone.
-        warned: told when it is gone, and when it is back.
-        last: the weights as they went out last, which all links of a run share, so that what changed is all that
-            travels; None: everything does.
-        broadcasts: weights go by a group of their own, which the server joins, and not by HTTP.
-
-    Raises:
-        UsageError: there is none, or it is not what the run needs.
+    `patience`: seconds to wait for a server that is gone. `warned`: told when it is gone, and when it is back. `last`:
+    the weights as they went out last, which all links of a run share, so that what changed is all that travels; None:
+    everything does. `broadcasts`: weights go by a group of their own, which the server joins, and not by HTTP. Raises
+    UsageError: there is none, or it is not what the run needs.
     """
 
     def __init__(
@@ -91,8 +86,7 @@ class ServerLink:
     def epoch(self) -> int:
         """Waits until the server answers; another number means that it no longer holds what was handed over.
 
-        Raises:
-            RunError: it did not come back in time, or as one that does not fit.
+        Raises RunError: it did not come back in time, or as one that does not fit.
         """
         state = self._await_state()
         if self._doubted or not _same(state, self._known):
@@ -271,10 +265,8 @@ class ServerLink:
     ) -> Any:
         """Calls the server and returns the result.
 
-        Raises:
-            EngineLost: it went away meanwhile.
-            SyncFault: it holds other weights, or failed.
-            UsageError: it refuses what was asked.
+        Raises EngineLost: it went away meanwhile; SyncFault: it holds other weights, or failed; UsageError: it refuses
+        what was asked.
         """
         headers = {
             "Content-Type": BYTES,
@@ -306,8 +298,7 @@ class ServerLink:
 def fitting_server_state(url: str, wanted: ServerCapabilities, command: str) -> dict[str, Any]:
     """Returns the state of a server that fits a run.
 
-    Raises:
-        UsageError: there is none, or it does not fit; with the command that starts one.
+    Raises UsageError: there is none, or it does not fit; with the command that starts one.
     """
     remedy = f"Start one that fits with: {command}"
     try:
@@ -326,9 +317,7 @@ def fitting_server_state(url: str, wanted: ServerCapabilities, command: str) -> 
 def state_of(url: str) -> dict[str, Any]:
     """Asks a server what it is and which weights it holds.
 
-    Raises:
-        OSError: nobody answers.
-        UsageError: it wants another token, or is no such server.
+    Raises OSError: nobody answers; UsageError: it wants another token, or is no such server.
     """
     connection = _connection(url, LOOK_SECONDS)
     try:

@@ -33,18 +33,19 @@ from starlette.types import Receive
 from grpo.core.http.serving import Callers, HttpServer, bound, is_loopback, routed
 from grpo.core.rollout.engine.link import ServedEngine
 from grpo.core.rollout.server.capabilities import TOKEN, ServerCapabilities, card_to_json
-from grpo.core.rollout.server.protocol import (
+from grpo.core.rollout.server.wire import (
     BYTES,
     CLAIM,
     HANDED,
     INCARNATION,
     KEEP,
+    LARGEST,
     LARGEST_BODY,
     LIMITS,
     RANK,
+    Unframed,
     sampled_to_json,
 )
-from grpo.core.rollout.server.wire import LARGEST, Unframed
 from grpo.core.rollout.sync.delta import HeldWeights
 from grpo.core.rollout.sync.group import Meeting
 from grpo.core.rollout.sync.payload import Adapter
@@ -106,13 +107,9 @@ class Call:
 class RolloutServer:
     """Serves one engine.
 
-    Args:
-        address: host and port to listen on; taken at once, answered on from `serve`.
-        largest: bytes of one tensor, at most, with what says where it changed.
-
-    Raises:
-        OSError: the address is taken.
-        UsageError: other machines reach it, and there is no token.
+    `address`: host and port to listen on; taken at once, answered on from `serve`. `largest`: bytes of one tensor, at
+    most, with what says where it changed. Raises OSError: the address is taken; UsageError: other machines reach it,
+    and there is no token.
     """
 
     def __init__(self, address: tuple[str, int], token: str | None, largest: int = LARGEST) -> None:
@@ -203,8 +200,7 @@ class RolloutServer:
     def refuse_stale(self, incarnation: str, handed: int) -> None:
         """Refuses a call that thinks of other weights.
 
-        Raises:
-            Stale: the server was restarted, or another caller handed weights over.
+        Raises Stale: the server was restarted, or another caller handed weights over.
         """
         if incarnation != self.incarnation:
             raise Stale("the rollout server was restarted and holds the weights of its file")
@@ -279,8 +275,7 @@ class _Body:
     def read(self, size: int, /) -> bytes:
         """Returns up to `size` bytes, and none at the end; waits for no more than that.
 
-        Raises:
-            ConnectionError: the request broke off.
+        Raises ConnectionError: the request broke off.
         """
         if not self._part:
             self._part = asyncio.run_coroutine_threadsafe(self._next(size), self._loop).result()

@@ -41,8 +41,7 @@ def perturbed(model: Any) -> Iterator[list[str]]:
     The embedding is among them because a tied head is served from a copy of its own. Of a sharded policy all processes
     step together, and each keeps its own part of what is changed (core/policy/whole.py).
 
-    Yields:
-        The names of what is changed.
+    Yields the names of what is changed.
     """
     named = dict(model.named_parameters())
     if has_adapter(model):

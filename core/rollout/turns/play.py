@@ -118,12 +118,9 @@ class Player:
     ) -> list[Trajectory]:
         """Plays one rollout of each episode.
 
-        Args:
-            episodes: one per rollout; members of a group repeat theirs, and start from the same state.
-            prompts: the tokens of their prompts.
-            sample: token ids in, one completion each out.
-            params: how to choose tokens; `max_tokens` is for one turn.
-            on_ended: told the number of a rollout when it ends, and what rewards see of it.
+        `episodes`: one per rollout; members of a group repeat theirs, and start from the same state. `prompts`: the
+        tokens of their prompts. `sample`: token ids in, one completion each out. `params`: how to choose tokens;
+        `max_tokens` is for one turn. `on_ended`: told the number of a rollout when it ends, and what rewards see of it.
         """
         rollouts = [PlayedRollout(*given) for given in zip(range(len(episodes)), episodes, prompts, strict=True)]
         with self.envs() as envs:
@@ -155,8 +152,7 @@ class Player:
     def turn(self, alive: Sequence[PlayedRollout], sample: Sample, params: SamplingParams, envs: EnvBatch) -> None:
         """Plays one turn of rollouts that have not ended, and releases the environments of those that end with it.
 
-        Args:
-            alive: the rollouts; the turns that they have had may differ.
+        `alive`: the rollouts; the turns that they have had may differ.
         """
         self._speak(alive, sample, params)
         callers = self._called(alive, envs)

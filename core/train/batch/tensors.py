@@ -104,16 +104,10 @@ def rows_of(tensors: Tensors, count: int) -> list[slice]:
 def of_tokens(turns: torch.Tensor, counted: torch.Tensor, numbers: Sequence[int]) -> torch.Tensor:
     """Spreads what turns are worth over their tokens.
 
-    Args:
-        turns: [N, S] a number for each turn.
-        counted: [N, T], 1 for tokens that the policy chose; a turn is a run of them.
-        numbers: how many turns each of N rollouts has; one without a counted token may have any.
-
-    Returns:
-        [N, T], 0 for all other tokens.
-
-    Raises:
-        RunError: turns cannot be told apart by their tokens, so that some would learn from another's advantage.
+    `turns`: [N, S] a number for each turn. `counted`: [N, T], 1 for tokens that the policy chose; a turn is a run of
+    them. `numbers`: how many turns each of N rollouts has; one without a counted token may have any. Returns [N, T], 0
+    for all other tokens. Raises RunError: turns cannot be told apart by their tokens, so that some would learn from
+    another's advantage.
     """
     chosen = counted > 0
     begins = chosen & ~torch.nn.functional.pad(chosen, (1, 0))[:, :-1]

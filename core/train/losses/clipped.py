@@ -29,11 +29,9 @@ def clipped(
 ) -> TokenCosts:
     """Returns the clipped costs of ratios.
 
-    Args:
-        ratio: [B, T] or [B, 1].
-        advantages: [B, 1].
-        epsilon, epsilon_high: the clip range, 1 - epsilon to 1 + epsilon_high; None: the same above as below.
-        delta: the largest ratio where the advantage is negative; None: no bound.
+    `ratio`: [B, T] or [B, 1]. `advantages`: [B, 1]. `epsilon`, `epsilon_high`: the clip range, 1 - epsilon to 1 +
+    epsilon_high; None: the same above as below. `delta`: the largest ratio where the advantage is negative; None: no
+    bound.
     """
     high = epsilon if epsilon_high is None else epsilon_high
     bounded = ratio.clamp(1 - epsilon, 1 + high)
@@ -49,8 +47,7 @@ def clipped(
 def refuse_idle_delta(*, epsilon: float, epsilon_high: float | None, delta: float | None, **others: object) -> None:
     """Refuses a bound that the clip leaves nothing to do, whatever other options a loss has.
 
-    Raises:
-        OptionError: delta is not above the clip range.
+    Raises OptionError: delta is not above the clip range.
     """
     high = epsilon if epsilon_high is None else epsilon_high
     if delta is not None and delta <= 1 + high:

@@ -83,8 +83,7 @@ class Prompts:
 
         They are fewer than `prompts_per_step` where the sampler chooses fewer.
 
-        Args:
-            step: the optimizer step, from 1; what was seen from it on does not count.
+        `step`: the optimizer step, from 1; what was seen from it on does not count.
         """
         first = (step - 1) // self._passes * self._count
         asked = [self._train[number] for number in self._order[first : first + self._count]]
@@ -107,8 +106,7 @@ class Prompts:
     def chosen(self, env: str, count: int, step: int, taken: Collection[int]) -> list[int]:
         """Returns the rows of an environment that the sampler chooses; as many as there are.
 
-        Args:
-            step: the optimizer step that they are for.
+        `step`: the optimizer step that they are for.
         """
         assert self._sampler is not None
         self._forget(step)

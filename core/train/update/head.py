@@ -42,9 +42,8 @@ def attach_logps(model: Any, temperature: float, gather: Gather = already_whole)
     for "grad", None for "none". A label stands at the position that predicts it. `logp_coefficients` are those of
     `linear_logp` for the labelled positions, row by row.
 
-    Args:
-        model: a causal language model of transformers, not wrapped by PEFT.
-        gather: given parameters, a context in which they are whole (ZeRO-3).
+    `model`: a causal language model of transformers, not wrapped by PEFT. `gather`: given parameters, a context in
+    which they are whole (ZeRO-3).
     """
     if can_pack(model.config):
         attend_in_blocks(model.config)
@@ -113,8 +112,7 @@ def logit_shape(config: Any) -> tuple[float | None, float]:
 def head_parameters(layer: Any) -> tuple[torch.Tensor, torch.Tensor | None, Adapter | None]:
     """Returns weight, bias and active adapter of an output layer.
 
-    Raises:
-        UsageError: the layer computes something else than a matrix product and a plain adapter.
+    Raises UsageError: the layer computes something else than a matrix product and a plain adapter.
     """
     from peft.tuners.lora import LoraLayer
     from peft.tuners.tuners_utils import BaseTunerLayer

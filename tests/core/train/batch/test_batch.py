@@ -12,7 +12,7 @@ import torch
 from grpo import Completion, reward
 from grpo.core.config.sections import LossSection
 from grpo.core.scoring.outcome import Outcome
-from grpo.core.train.advantages.baselines import group_mean
+from grpo.core.train.advantages.estimators import group_mean
 from grpo.core.train.batch.batch import (
     Batch,
     advantages_of,
@@ -21,7 +21,7 @@ from grpo.core.train.batch.batch import (
     stop_on_failures,
     trained_of,
 )
-from grpo.core.train.batch.session_metrics import session_metrics
+from grpo.core.train.batch.metrics import session_metrics
 from grpo.plugins._spec.binding import BoundAdvantage, BoundReward
 from grpo.plugins.errors import RunError
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from grpo.core.train.batch.tensors import Tensors
-from grpo.core.train.update.reference import REFERENCE, Reference
+from grpo.core.train.update.forward import REFERENCE, Reference
 
 IDS = torch.tensor([[5, 9, 30, 7]])
 
