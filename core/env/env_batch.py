@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from functools import partial
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from grpo.core.env.episodes import Episode, prompt_of
@@ -42,11 +41,9 @@ class LocalEnvBatch:
         self._tools.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._tools.__exit__(kind, error, trace)
-        self._envs.__exit__(kind, error, trace)
+    def __exit__(self, *exception: object) -> None:
+        self._tools.__exit__(*exception)
+        self._envs.__exit__(*exception)
 
     def start(self, episodes: Mapping[int, Episode]) -> dict[int, Any]:
         answers = self._envs.call({number: partial(_start, episode) for number, episode in episodes.items()})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
 from typing import Any, Literal, Self
 
 from grpo.core.env.env_batch import EnvBatch
@@ -23,13 +22,11 @@ class EnvShards:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         places = {id(place): place for place in self._place_of.values()}
         self._place_of.clear()
         for place in places.values():
-            place.__exit__(kind, error, trace)
+            place.__exit__(*exception)
 
     def start(self, episodes: Mapping[int, Episode]) -> dict[int, Any]:
         """Makes environments and starts their episodes, in a place of their own."""

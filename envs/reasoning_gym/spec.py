@@ -109,7 +109,7 @@ def resolve(member: str) -> EnvSpec:
 
 
 def _classes(member: str) -> tuple[Any, Any]:
-    from grpo.envs.extras import imported
+    from grpo.envs.imports import imported
 
     imported("reasoning_gym", EXTRA, f"reasoning_gym:{member}")
     from reasoning_gym.factory import DATASETS

@@ -83,7 +83,7 @@ def resolve(member: str) -> EnvSpec:
 
 
 def _registered(member: str) -> Any:
-    from grpo.envs.extras import imported
+    from grpo.envs.imports import imported
 
     registry = imported("textarena.envs.registration", EXTRA, f"textarena:{member}").ENV_REGISTRY
     if member not in registry:

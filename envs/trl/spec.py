@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from grpo.envs.named_module import named_module
+from grpo.envs.imports import named_module
 from grpo.plugins.errors import DatasetError, OptionError, PluginNotFound, did_you_mean
 from grpo.plugins.factory_decorators import env
 from grpo.plugins.specs import EnvSpec

@@ -112,7 +112,7 @@ def resolve(member: str) -> EnvSpec:
 
 
 def _config_class(member: str) -> Any:
-    from grpo.envs.extras import imported
+    from grpo.envs.imports import imported
 
     imported("verifiers.v1.utils.loaders", EXTRA, f"verifiers:{member}")
     from grpo.envs.verifiers.tasks import config_class
