@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -184,13 +184,9 @@ def slurm_script(
     ]
     shell = Environment(trim_blocks=True, undefined=StrictUndefined, keep_trailing_newline=True)
     return shell.from_string(SCRIPT).render(
+        **asdict(machines),
         asked=asked,
-        nodes=machines.nodes,
-        server_nodes=machines.server_nodes,
         servers_each=machines.servers_each,
-        processes=machines.processes,
-        gpus=machines.gpus,
-        split=machines.split,
         python=shlex.quote(python),
         out=shlex.quote(str(config.out)),
         arguments=arguments,
