@@ -94,8 +94,7 @@ def make(
 def resolve(member: str) -> EnvSpec:
     """Returns the spec of one environment.
 
-    Raises:
-        PluginNotFound: nobody has registered that id, or what it needs is not installed.
+    Raises PluginNotFound: nobody has registered that id, or what it needs is not installed.
     """
     spec = _registered(member)
     own = {option.name for option in GYM.options}

@@ -64,11 +64,7 @@ def rows(member: str, split: str, **_: Any) -> Sequence[Mapping[str, Any]]:
 
 
 def resolve(member: str) -> EnvSpec:
-    """Returns the spec of the environment behind an address.
-
-    Raises:
-        PluginNotFound: it is not an address.
-    """
+    """Returns the spec of the environment behind an address. Raises PluginNotFound: it is not an address."""
     from urllib.parse import urlsplit
 
     from grpo.envs.openenv.tasks import offers_tasks

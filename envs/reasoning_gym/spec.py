@@ -85,8 +85,7 @@ def rows(
 def resolve(member: str) -> EnvSpec:
     """Returns the spec of one dataset.
 
-    Raises:
-        PluginNotFound: there is no such dataset, or reasoning-gym is not installed.
+    Raises PluginNotFound: there is no such dataset, or reasoning-gym is not installed.
     """
     from grpo.envs.reasoning_gym.known_exploits import warning
 

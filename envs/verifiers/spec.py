@@ -85,11 +85,7 @@ def rows(
 
 
 def resolve(member: str) -> EnvSpec:
-    """Returns the spec of one taskset.
-
-    Raises:
-        PluginNotFound: verifiers or the taskset is not installed.
-    """
+    """Returns the spec of one taskset. Raises PluginNotFound: verifiers or the taskset is not installed."""
     config = _config_class(member)
     from grpo.envs.verifiers.tasks import takes_turns
 
