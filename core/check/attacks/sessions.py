@@ -23,14 +23,9 @@ _BRIEF = 5.0
 SMALL = SessionLimits(memory_bytes=256 * 2**20, disk_bytes=32 * 2**20, processes=64, output_bytes=1 << 16)
 _HARMLESS = (
     *("ptrace", "process_vm_readv", "chroot", "SysV shared memory", "SysV semaphores", "SysV messages", "inotify"),
-    *(
-        "POSIX messages",
-        "memfd_create",
-        "pidfd_open",
-        "another namespace's capabilities",
-        "a seccomp filter of its own",
-    ),
-    *("flock on a shared file", "a lock on a shared file", "an open-file lock on a shared file", "nice"),
+    *("POSIX messages", "memfd_create", "pidfd_open", "another namespace's capabilities", "nice"),
+    *("a seccomp filter of its own", "flock on a shared file", "a lock on a shared file"),
+    *("an open-file lock on a shared file",),
     *("a lease on a shared file", "setuid root", "setresuid root", "setgroups", "chown", "new mount namespace"),
 )
 """What a sandbox refuses and a session need not: it reaches nothing but the session."""
@@ -123,15 +118,10 @@ _SYSTEM = "/usr /usr/bin /usr/lib /etc / /bin /lib /opt /srv /root"
 
 @dataclass(frozen=True, slots=True)
 class SessionAttack:
-    """Something hostile that is done in sessions.
+    """Something hostile that is done in sessions."""
 
-    Attributes:
-        name: what it tries.
-        tried: does it in sessions of a pool, and tells what got through, a line each.
-    """
-
-    name: str
-    tried: Callable[[SessionPool, NoteFinding], None]
+    name: str  # what it tries
+    tried: Callable[[SessionPool, NoteFinding], None]  # does it, and tells what got through, a line each
 
 
 def all_session_attacks() -> tuple[SessionAttack, ...]:
@@ -348,10 +338,8 @@ def _writing(pool: SessionPool, note_finding: NoteFinding) -> None:
     """What a session changes of its own system must be its own: the next session and the host do not have it."""
     name = f"grpo-{secrets.token_hex(8)}"
     with _opened(pool) as session:
-        folders = "/usr /usr/bin /usr/lib /etc / /bin /lib /opt /srv /root"
-        session.run(
-            ["sh", "-c", f"for d in {folders}; do echo x > $d/{name}; done 2>/dev/null; true"], timeout=_PATIENCE
-        )
+        write = f"for d in {_SYSTEM}; do echo x > $d/{name}; done 2>/dev/null; true"
+        session.run(["sh", "-c", write], timeout=_PATIENCE)
         attempts = ("write('/proc/sys/kernel/core_pattern')", "write('/proc/sys/user/max_user_namespaces', b'9')")
         _breaches(_python(session, tried(_LOOK, *attempts)), note_finding)
     host = [folder for folder in _SYSTEM.split() if os.access(Path(folder, name), os.F_OK)]
