@@ -89,10 +89,8 @@ class Slot:
         limits = job.limits
         processes = max(limits.processes, self._least_processes)
         self._limit_group(limits)
-        sizes, threads = (
-            (limits.memory_bytes, limits.output_bytes, limits.disk_bytes),
-            min(limits.threads, _MOST_THREADS),
-        )
+        sizes = limits.memory_bytes, limits.output_bytes, limits.disk_bytes
+        threads = min(limits.threads, _MOST_THREADS)
         request = wire.Request(limits.cpu_seconds, limits.wall_seconds, *sizes, processes, threads)
         program = job.program.encode("utf-8", "surrogatepass")
         sent: list[int] = []

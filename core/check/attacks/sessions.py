@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from grpo.core.check.attacks import BREACH, tried
-from grpo.core.check.attacks.kernel_calls import FORBIDDEN, SETUP
+from grpo.core.check.attacks import BREACH, kernel_calls, tried
 from grpo.plugins.errors import SessionError
 from grpo.plugins.session import Exit, Session, SessionJob, SessionLimits, SessionPool
 
@@ -325,9 +324,10 @@ def _reach(pool: SessionPool, note_finding: NoteFinding) -> None:
 
 def _calls(pool: SessionPool, note_finding: NoteFinding) -> None:
     with _opened(pool) as session:
-        for name, text in FORBIDDEN.items():
+        setup, calls = kernel_calls()
+        for name, text in calls.items():
             if name not in _HARMLESS:
-                left = _python(session, tried(SETUP, text))
+                left = _python(session, tried(setup, text))
                 if BREACH in left.stdout:
                     note_finding(f"{name} got through: {left.stdout[:200]!r}")
         limits = "import resource\ndef raised(kind): resource.setrlimit(kind, (-1, -1)); return 'raised'"
