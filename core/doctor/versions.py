@@ -15,47 +15,22 @@ import grpo
 from grpo.core.doctor.lines import Line
 from grpo.core.rollout.engine.release import FIRST, LAST, vllm_version
 
-TRIED: Final[Mapping[str, Mapping[str, str]]] = {
-    "oldest": {
-        "torch": "2.11.0",
-        "transformers": "5.15.0",
-        "trl": "1.16.0",
-        "peft": "0.20.0",
-        "accelerate": "1.10.1",
-        "datasets": "4.7.0",
-        "gymnasium": "1.2.0",
-        "numpy": "2.0.0",
-        "sympy": "1.13.3",
-        "math-verify": "0.9.0",
-        "openai": "2.0.0",
-    },
-    "locked": {
-        "torch": "2.13.0",
-        "transformers": "5.19.0",
-        "trl": "1.16.0",
-        "peft": "0.21.2",
-        "accelerate": "1.15.0",
-        "datasets": "5.2.0",
-        "gymnasium": "1.4.0",
-        "numpy": "2.3.5",
-        "sympy": "1.14.0",
-        "math-verify": "0.9.0",
-        "openai": "3.57.0",
-    },
-    "newest": {
-        "torch": "2.15.0",
-        "transformers": "5.24.0",
-        "trl": "1.16.0",
-        "peft": "0.21.2",
-        "accelerate": "1.15.0",
-        "datasets": "5.2.0",
-        "gymnasium": "1.4.0",
-        "numpy": "2.5.5",
-        "sympy": "1.14.0",
-        "math-verify": "0.9.0",
-        "openai": "3.57.0",
-    },
-}
+_SETS = """
+                    oldest   locked   newest
+    torch           2.11.0   2.13.0   2.15.0
+    transformers    5.15.0   5.19.0   5.24.0
+    trl             1.16.0   1.16.0   1.16.0
+    peft            0.20.0   0.21.2   0.21.2
+    accelerate      1.10.1   1.15.0   1.15.0
+    datasets        4.7.0    5.2.0    5.2.0
+    gymnasium       1.2.0    1.4.0    1.4.0
+    numpy           2.0.0    2.3.5    2.5.5
+    sympy           1.13.3   1.14.0   1.14.0
+    math-verify     0.9.0    0.9.0    0.9.0
+    openai          2.0.0    3.57.0   3.57.0
+"""
+_HEADS, *_ROWS = (line.split() for line in _SETS.strip().splitlines())
+TRIED: Final = {head: {name: versions[at] for name, *versions in _ROWS} for at, head in enumerate(_HEADS)}
 LIBRARIES: Final = tuple(TRIED["locked"])
 
 

@@ -42,7 +42,7 @@ def tried(setup: str, *expressions: str, end: str = "print('tried')") -> str:
 def all_attacks() -> tuple[Attack, ...]:
     """Returns every attack, in the order in which they are tried."""
     setup, calls = kernel_calls()
-    beside = _table("kernel_calls")["several"]
+    beside = table_of("kernel_calls")["several"]
     return (
         *attacks_in("resources"),
         # What TOML cannot hold, or would make long.
@@ -58,13 +58,13 @@ def all_attacks() -> tuple[Attack, ...]:
 
 def kernel_calls() -> tuple[str, Mapping[str, str]]:
     """Returns what defines `call`, and the calls of the kernel that no program needs, by name."""
-    table = _table("kernel_calls")
+    table = table_of("kernel_calls")
     return table["setup"], table["calls"]
 
 
 def attacks_in(name: str) -> Iterator[Attack]:
     """Yields the attacks of a file; one that names another under `several` is tried with several processes, too."""
-    table = _table(name)
+    table = table_of(name)
     known = {"several": SEVERAL, **{limits: Limits(**given) for limits, given in table.get("limits", {}).items()}}
     for given in table["attacks"]:
         program = given.get("program")
@@ -85,5 +85,6 @@ def attacks_in(name: str) -> Iterator[Attack]:
 
 
 @cache
-def _table(name: str) -> dict[str, Any]:
+def table_of(name: str) -> dict[str, Any]:
+    """Returns what a file beside this one holds."""
     return tomllib.loads((Path(__file__).parent / f"{name}.toml").read_text(encoding="utf-8"))
