@@ -34,36 +34,11 @@ def grpo_rewards() -> list[RewardSpec]:
     from grpo.rewards.shape.repetition import repetition
     from grpo.rewards.text_match import text_match
 
-    return [
-        arithmetic,
-        passing,
-        format,
-        correctness,
-        integer,
-        soft_format,
-        strict_format,
-        xmlcount,
-        length,
-        accuracy,
-        proximity,
-        check_numbers,
-        match_format_approximately,
-        match_format_exactly,
-        judge,
-        email,
-        email_parts.keywords,
-        email_parts.exact,
-        email_parts.length,
-        email_parts.recipient,
-        email_parts.signature,
-        countdown_score,
-        knights_and_knaves_score,
-        repetition,
-        overlong,
-        cosine,
-        text_match,
-        environment,
-    ]
+    rewards: list[RewardSpec] = [arithmetic, passing, format, correctness, integer, soft_format, strict_format]
+    rewards += [xmlcount, length, accuracy, proximity, check_numbers, match_format_approximately, match_format_exactly]
+    rewards += [judge, email, email_parts.keywords, email_parts.exact, email_parts.length, email_parts.recipient]
+    rewards += [email_parts.signature, countdown_score, knights_and_knaves_score, repetition, overlong, cosine]
+    return [*rewards, text_match, environment]
 
 
 @hookimpl

@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 from pins import pins_of
 
-from grpo.core.doctor.tried import LIBRARIES, compare_with_tried
+from grpo.core.doctor.versions import LIBRARIES, compare_with_tried
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = "constraints.txt"

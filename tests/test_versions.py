@@ -1,6 +1,6 @@
 """The version sets that were tried, and that pyproject.toml, constraints.txt and this environment agree on them.
 
-Tried: the tests of this project ran on each set of core/doctor/tried.py, the lock with the CPU build of torch and on
+Tried: the tests of this project ran on each set of core/doctor/versions.py, the lock with the CPU build of torch and on
 Python 3.11 and 3.12. With the recorded vLLM releases that are not accepted the metadata was read: which torch,
 transformers and numpy each of them accepts.
 """
@@ -18,7 +18,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from grpo.core.doctor.tried import LIBRARIES, TRIED, compare_with_tried
+from grpo.core.doctor.versions import LIBRARIES, TRIED, compare_with_tried
 from grpo.core.rollout.engine.release import FIRST, LAST
 
 ROOT = Path(__file__).resolve().parent.parent

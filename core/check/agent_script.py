@@ -29,15 +29,10 @@ _EXAMPLES = {"string": "text", "integer": 1, "number": 1, "boolean": False, "arr
 
 @dataclass(slots=True)
 class Arrival:
-    """A request as it came over HTTP.
+    """A request as it came over HTTP."""
 
-    Attributes:
-        api: the last part of its path, "completions", "responses" or "messages".
-        size: bytes of its body.
-    """
-
-    api: str
-    size: int = 0
+    api: str  # the last part of its path, "completions", "responses" or "messages"
+    size: int = 0  # bytes of its body
 
 
 ARRIVED: ContextVar[Arrival] = ContextVar("ARRIVED")
@@ -46,14 +41,7 @@ ARRIVED: ContextVar[Arrival] = ContextVar("ARRIVED")
 
 @dataclass(slots=True)
 class Asked:
-    """A request and its answer.
-
-    Attributes:
-        arrival: how it came.
-        ask: what it asked.
-        replies: what it was answered.
-        was_delivered: whether the answer reached the agent.
-    """
+    """A request and its answer."""
 
     arrival: Arrival
     ask: Ask
@@ -67,29 +55,19 @@ class Asked:
 
 @dataclass(slots=True)
 class ScriptedDesk:
-    """Answers the requests of several episodes, each by its script.
+    """Answers the requests of several episodes, each by its script."""
 
-    Attributes:
-        markers: the key of each episode, and what its shell tool is to print.
-        asked: the requests of each episode.
-        refused: the requests of each episode that were refused because it had too many.
-    """
-
-    markers: Mapping[str, str]
+    markers: Mapping[str, str]  # the key of each episode, and what its shell tool is to print
     model: str = MODEL
-    asked: dict[str, list[Asked]] = field(default_factory=dict)
-    refused: dict[str, int] = field(default_factory=dict)
+    asked: dict[str, list[Asked]] = field(default_factory=dict)  # the requests of each episode
+    refused: dict[str, int] = field(default_factory=dict)  # how many of them, because it had too many
 
     def known(self, key: str) -> bool:
         """Returns whether an episode has this key."""
         return key in self.markers
 
     async def ask(self, key: str, ask: Ask) -> Asked:
-        """Answers a request.
-
-        Raises:
-            Refused: the episode had too many.
-        """
+        """Answers a request. Raises Refused: the episode had too many."""
         asked = self.asked.setdefault(key, [])
         if len(asked) >= MOST_CALLS:
             self.refused[key] = self.refused.get(key, 0) + 1

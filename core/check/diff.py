@@ -84,13 +84,9 @@ def compare(
     new_weights: Mapping[str, float],
     advantage: Advantage = group_mean,
 ) -> Difference:
-    """Compares two sets of rewards on the same completions.
+    """Compares two sets of rewards, by their names, on the same completions, whose groups need not stand together.
 
-    Args:
-        groups: the group of each completion; members need not stand together.
-        old, new: reward name to one outcome per completion.
-        old_weights, new_weights: reward name to its weight.
-        advantage: what makes the scores of a group advantages; each group is one batch to it.
+    Each group is one batch to `advantage`.
     """
     members: dict[Hashable, list[int]] = {}
     for index, group in enumerate(groups):

@@ -49,15 +49,7 @@ class EnvFinding(NamedTuple):
 
 
 class EnvRelations:
-    """The relations of one environment.
-
-    Args:
-        bound: the environment with its options.
-        instances: how many are started and stepped side by side.
-
-    Attributes:
-        names: the relations, in the order to try them in.
-    """
+    """The relations of one environment, by `names` in the order to try them in; `instances` step side by side."""
 
     def __init__(self, bound: BoundEnv, instances: int) -> None:
         self._bound = bound

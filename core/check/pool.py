@@ -11,15 +11,9 @@ from grpo.plugins.errors import SandboxUnavailable, UsageError
 
 
 def try_pool(make: Callable[[], Any], kind: type[Any], use: Callable[[Any], None], findings: Findings) -> None:
-    """Makes a pool and uses it; what it raises is a finding. A variable of this process has a secret meanwhile.
+    """Makes a pool of that protocol and uses it; a variable of this process has a secret meanwhile.
 
-    Args:
-        kind: the protocol that it must keep.
-        use: what is tried of it.
-
-    Raises:
-        SandboxUnavailable: this machine cannot run it.
-        UsageError: an option has a value that cannot be used.
+    What it raises is a finding, but for SandboxUnavailable and UsageError.
     """
     canary = f"GRPO_CANARY_{os.getpid()}"
     os.environ[canary] = "a secret of the host"

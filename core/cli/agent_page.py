@@ -30,12 +30,8 @@ def agent_page(
 ) -> Iterator[Part]:
     """Yields the lines of an episode.
 
-    Args:
-        record: of it.
-        info: of its rollout.
-        number: of its rollout.
-        answer: what rewards read.
-        system_messages: where each was shown; those of this episode are added.
+    `info`, `number`: of its rollout. `answer`: what rewards read. `system_messages`: where each was shown; those of
+    this episode are added.
     """
     failed = "failure" in info
     yield line(_figures(record), "dim")

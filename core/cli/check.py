@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import click
 
@@ -90,44 +91,20 @@ def _all(host: Host) -> Iterator[Report]:
 
 def _checked(host: Host, kind: Kind, spec: str, env: str | None = None) -> Report:
     """Checks a plugin; each kind loads its own modules, because those of losses and advantages need torch."""
+    given: dict[str, object] = {}
     if kind in ("reward", "verifier"):
-        from grpo.core.check.reward import check_reward, check_verifier
-
-        return (
-            check_reward(host.reward(spec), env=env)
-            if kind == "reward"
-            else check_verifier(host.verifier(spec), env=env)
-        )
-    if env is not None:
+        given["env"] = env
+    elif env is not None:
         raise UsageError(f"--env is for rewards and verifiers, and '{spec}' is {with_article(kind)}. Leave it out.")
-    if kind == "env":
-        from grpo.core.check.reward import check_env
-
-        return check_env(host.env(spec))
-    if kind == "loss":
-        from grpo.core.check.loss import check_loss
-
-        return check_loss(host.loss(spec))
-    if kind == "advantage":
-        from grpo.core.check.advantage import check_advantage
-
-        return check_advantage(host.advantage(spec))
-    if kind == "sampler":
-        from grpo.core.check.sampler import check_sampler
-
-        return check_sampler(host.sampler(spec))
-    if kind == "agent":
-        from grpo.core.check.agent import check_agent
-
-        return check_agent(host.agent(spec))
-    from grpo.core.check.sandbox import check_sandbox
-    from grpo.core.check.session import check_session
-
+    elif kind in ("sandbox", "session"):
+        given["attacks"] = ()
+    module = importlib.import_module(f"grpo.core.check.{'reward' if kind == 'verifier' else kind}")
+    check_plugin: Callable[..., Report] = getattr(module, f"check_{kind}")
     try:
-        if kind == "session":
-            return check_session(host.session(spec), attacks=())
-        return check_sandbox(host.sandbox(spec), attacks=())
+        return check_plugin(getattr(host, kind)(spec), **given)
     except SandboxUnavailable as error:
+        if kind not in ("sandbox", "session"):
+            raise
         return _skipped(host.find(kind, spec), str(error))
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from grpo.core.cli.agent_page import agent_page
-from grpo.core.cli.page import DETAIL, LINE, Part, print_page, quoted
+from grpo.core.cli.page import DETAIL, Part, line, print_page, quoted
 from grpo.core.cli.table import print_table
 from grpo.core.cli.traces import trace_page, write_traces
 from grpo.core.text.printable import counted, one_line
@@ -47,24 +47,24 @@ def runs(folder: Path | None, as_json: bool) -> None:
     """
     from grpo.core.record.list import list_runs
 
-    lines = list_runs(folder or RUNS) if folder is not None or RUNS.is_dir() else []
+    listed = list_runs(folder or RUNS) if folder is not None or RUNS.is_dir() else []
     if as_json:
-        click.echo(json.dumps([{**asdict(line), "path": str(line.path)} for line in lines], indent=2))
+        click.echo(json.dumps([{**asdict(row), "path": str(row.path)} for row in listed], indent=2))
         return
-    if not lines:
+    if not listed:
         click.echo(f"no runs in {folder or RUNS}. Start one with: grpo run --env gsm8k")
         return
     print_table(
         HEADINGS,
-        [_cells(line) for line in lines],
+        [_cells(row) for row in listed],
         long=(1, 2, 3),
         state=4,
         style=lambda status: STATUS_STYLE.get(status.partition(",")[0], "red"),
     )
-    for line in lines:
-        if line.problem:
-            click.echo(f"unreadable: {one_line(line.problem, 500)}", err=True)
-    resumable = next((line.path for line in lines if line.resumes), None)
+    for row in listed:
+        if row.problem:
+            click.echo(f"unreadable: {one_line(row.problem, 500)}", err=True)
+    resumable = next((row.path for row in listed if row.resumes), None)
     if resumable:
         click.echo(f"\nContinue one with: grpo run --resume {shlex.quote(_named(resumable))}", err=True)
 
@@ -139,53 +139,49 @@ def show(
         )
 
 
-def _cells(line: RunLine) -> tuple[str, ...]:
-    steps = f"{line.step}/{line.steps}" if line.steps else "-"
-    reward = "-" if line.reward is None else f"{line.reward:.3g}"
-    held_out = "-" if line.before is None else f"{line.before:.1%}"
-    if line.after is not None:
-        held_out += f" -> {line.after:.1%}"
-    own = [f"{env}: {', '.join(rewards)}" for env, rewards in line.env_rewards.items()]
-    shared = ", ".join(line.rewards) or ("defaults" if line.defaults else "")
+def _cells(row: RunLine) -> tuple[str, ...]:
+    steps = f"{row.step}/{row.steps}" if row.steps else "-"
+    reward = "-" if row.reward is None else f"{row.reward:.3g}"
+    held_out = "-" if row.before is None else f"{row.before:.1%}"
+    if row.after is not None:
+        held_out += f" -> {row.after:.1%}"
+    own = [f"{env}: {', '.join(rewards)}" for env, rewards in row.env_rewards.items()]
+    shared = ", ".join(row.rewards) or ("defaults" if row.defaults else "")
     rewards = "; ".join(filter(None, [shared, *own])) or "-"
-    status = f"{line.status}, resumes" if line.resumes else line.status
-    time = duration(line.seconds) if line.seconds else "-"
-    named = (str(line.path), line.env or "-", line.model or "-", rewards)
-    texts = (*named, status, day_and_time(line.started), time, steps, reward, held_out)
+    status = f"{row.status}, resumes" if row.resumes else row.status
+    time = duration(row.seconds) if row.seconds else "-"
+    named = (str(row.path), row.env or "-", row.model or "-", rewards)
+    texts = (*named, status, day_and_time(row.started), time, steps, reward, held_out)
     return tuple(one_line(text, 200) for text in texts)
 
 
 def _page(run: Path, step: int, recorded: Sequence[Rollout], shown: Sequence[Rollout]) -> Iterator[Part]:
     """Yields the page as (kind, text), one line or block at a time."""
-    from rich.text import Text
-
     from grpo.core.record.browse import by_group, worth_showing
 
     groups = len({rollout.group for rollout in recorded})
     count = f"{len(shown)} of {len(recorded)}" if len(shown) < len(recorded) else str(len(recorded))
-    yield LINE, Text(f"{_named(run)}, step {step}: {count} completions, {counted(groups, 'group')}", style="bold")
+    yield line(f"{_named(run)}, step {step}: {count} completions, {counted(groups, 'group')}", "bold")
     shown_systems: set[str] = set()  # a system message that all groups share is shown once
     agents: dict[str, str] = {}  # and one that agents share
     for members in by_group(shown):
-        yield LINE, Text(f"\ngroup {members[0].group}", style="bold cyan")
+        yield line(f"\ngroup {members[0].group}", "bold cyan")
         for message in members[0].prompt:
             role, content = message["role"], message["content"]
             if role == "system" and content in shown_systems:
                 continue
-            yield LINE, Text(f"{role if role in ROLES else f'role {one_line(role, 40)}'}:", style="dim")
+            yield line(f"{role if role in ROLES else f'role {one_line(role, 40)}'}:", "dim")
             yield quoted(content, "dim" if role == "system" else "")
             if role == "system":
                 shown_systems.add(content)
         if row := worth_showing(members[0]):
-            yield LINE, Text("row:", style="dim")
+            yield line("row:", "dim")
             yield quoted("\n".join(f"{one_line(name)}: {one_line(value)}" for name, value in row.items()), "dim")
         for rollout in members:
             yield from _completion(rollout, agents)
 
 
 def _completion(rollout: Rollout, agents: dict[str, str]) -> Iterator[Part]:
-    from rich.text import Text
-
     from grpo.core.record.agent_calls import agent_of
     from grpo.core.record.browse import FINISHED
 
@@ -194,10 +190,10 @@ def _completion(rollout: Rollout, agents: dict[str, str]) -> Iterator[Part]:
     head = (
         f"\n#{rollout.number}  reward {reward}  advantage {rollout.advantage:+.3g}  {rollout.tokens} tokens, {finish}"
     )
-    yield LINE, Text(head, style="bold")
+    yield line(head, "bold")
     if len(rollout.sampled_by) > 1:
         parts = ", ".join(f"{step} ({tokens} tokens)" for step, tokens in rollout.sampled_by)
-        yield LINE, Text(f"sampled by the policies of the steps {parts}", style="dim")
+        yield line(f"sampled by the policies of the steps {parts}", "dim")
     if (agent := agent_of(rollout.info)) is not None:
         yield from agent_page(agent, rollout.info, rollout.number, rollout.completion, agents)
     elif rollout.info:
@@ -206,7 +202,7 @@ def _completion(rollout: Rollout, agents: dict[str, str]) -> Iterator[Part]:
         yield quoted(rollout.completion)
     graded = [rollout.info.get(name) for name in ("reason", "graded")]
     if texts := [text for text in graded if isinstance(text, str) and text.strip()]:
-        yield LINE, Text("the grader:", style="dim")
+        yield line("the grader:", "dim")
         yield quoted("\n".join(texts))
     width = max((len(name) for name in rollout.outcomes), default=0)
     for name, outcome in rollout.outcomes.items():
@@ -215,8 +211,6 @@ def _completion(rollout: Rollout, agents: dict[str, str]) -> Iterator[Part]:
 
 def _turns(rollout: Rollout) -> Iterator[Part]:
     """Yields what the policy said, what the environment answered, and what each turn got and was worth."""
-    from rich.text import Text
-
     turn_rewards = rollout.info.get("rewards")
     rewards = rollout.turn_rewards or (turn_rewards if isinstance(turn_rewards, list) else ())
     worth = rollout.turn_advantages or ()
@@ -226,12 +220,12 @@ def _turns(rollout: Rollout) -> Iterator[Part]:
             earned = f"  reward {_figure(rewards[turn])}" if turn < len(rewards) else ""
             earned += f"  advantage {worth[turn]:+.3g}" if turn < len(worth) else ""
             turn += 1
-            yield LINE, Text(f"turn {turn}{earned}", style="dim")
+            yield line(f"turn {turn}{earned}", "dim")
         else:
-            yield LINE, Text("tool:" if message["role"] == "tool" else "environment:", style="dim")
+            yield line("tool:" if message["role"] == "tool" else "environment:", "dim")
         yield quoted(message["content"])
     if "failure" in rollout.info:
-        yield LINE, Text("the environment failed:", style="red")
+        yield line("the environment failed:", "red")
         yield quoted(str(rollout.info["failure"]), "red")
 
 

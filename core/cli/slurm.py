@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,65 +29,7 @@ PROMPT = 1024  # tokens that are assumed before a completion
 SAVING = 120  # seconds before the end of its time at which a run is asked to stop and save
 
 # SLURM signals the steps of a job, and torchrun hands that on to the run, which saves; bash must not end before.
-SCRIPT = """\
-#!/bin/bash
-{% for option in asked %}
-#SBATCH {{ option }}
-{% endfor %}
-# {{ nodes }} x {{ processes }} processes train
-{%- if server_nodes %}, {{ server_nodes }} x {{ servers_each }} servers sample{% endif %}.
-# Submitted again, it continues the run.
-set -euo pipefail
-
-export PYTHON={{ python }}
-RUN={{ out }}
-mapfile -t NODES < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
-with_commas() { local IFS=,; echo "$*"; }
-address() { scontrol --oneliner show node "$1" | sed -n 's/.* NodeAddr=\\([^ ]*\\).*/\\1/p'; }
-export TORCH_ELASTIC_SHUTDOWN_TIMEOUT={{ saving - 10 }}
-{% if server_nodes %}
-
-GRPO_SERVER_TOKEN=$("$PYTHON" -c 'import secrets; print(secrets.token_urlsafe(32))')
-export GRPO_SERVER_TOKEN
-serve() {  # a server on one node, started again whenever it ends: serve NODE NUMBER
-  while true; do
-{% if gpus %}
-    CUDA_VISIBLE_DEVICES=$(seq -s, $(($2 * {{ split }})) $(($2 * {{ split }} + {{ split - 1 }}))) \\
-{% endif %}
-    srun --overlap --nodes=1 --ntasks=1 --nodelist="$1" --export=ALL \\
-      "$PYTHON" -m grpo serve-rollouts {{ served }} --port $(({{ port }} + $2)) || true
-    sleep 2
-  done
-}
-URLS=()
-for node in "${NODES[@]:{{ nodes }}}"; do
-  for ((number = 0; number < {{ servers_each }}; number++)); do
-    serve "$node" "$number" &
-    URLS+=("http://$(address "$node"):$(({{ port }} + number))")
-  done
-done
-trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
-{% endif %}
-
-WHAT=({{ arguments }})
-if [ -e "$RUN/versions.json" ]; then WHAT=(--resume "$RUN"); fi
-{% if server_nodes %}
-WHAT+=(--server-url "$(with_commas "${URLS[@]}")")
-{% endif %}
-{% for name, value in variables.items() %}
-export {{ name }}={{ value }}
-{% endfor %}
-HEAD=$(address "${NODES[0]}")
-TRAIN=(--nnodes={{ nodes }} --nproc-per-node={{ processes }})
-TRAIN+=(--master-addr="$HEAD" --master-port=$(({{ rendezvous }} + SLURM_JOB_ID % 1000)))
-srun --overlap --nodes={{ nodes }} --ntasks={{ nodes }} --export=ALL \\
-  --nodelist="$(with_commas "${NODES[@]:0:{{ nodes }}}")" \\
-  bash -c 'exec "$PYTHON" -m torch.distributed.run --node-rank="$SLURM_PROCID" "$@"' - \\
-  "${TRAIN[@]}" -m grpo run "${WHAT[@]}" &
-TRAINING=$!
-trap : TERM
-wait "$TRAINING" || wait "$TRAINING"
-"""
+SCRIPT = Path(__file__).with_name("slurm.sh.jinja")
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,14 +125,10 @@ def slurm_script(
         *options,
     ]
     shell = Environment(trim_blocks=True, undefined=StrictUndefined, keep_trailing_newline=True)
-    return shell.from_string(SCRIPT).render(
+    return shell.from_string(SCRIPT.read_text(encoding="utf-8")).render(
+        **asdict(machines),
         asked=asked,
-        nodes=machines.nodes,
-        server_nodes=machines.server_nodes,
         servers_each=machines.servers_each,
-        processes=machines.processes,
-        gpus=machines.gpus,
-        split=machines.split,
         python=shlex.quote(python),
         out=shlex.quote(str(config.out)),
         arguments=arguments,

@@ -25,28 +25,7 @@ MARGINS = {"left": 0.11, "right": 0.985, "top": 0.95, "bottom": 0.09, "hspace": 
 """Shares of the picture and of its panels, fixed: to have them worked out takes as long as the drawing."""
 STYLES = ("-", "--", "-.", ":")  # one for each round through the colours
 PRINT_DPI, SCREEN_DPI = 160, 100
-STYLE = {
-    "axes.axisbelow": True,
-    "axes.edgecolor": "#555555",
-    "axes.grid": True,
-    "axes.labelsize": 9,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlelocation": "left",
-    "axes.titlesize": 10,
-    "axes.titleweight": "bold",
-    "font.size": 9,
-    "grid.alpha": 0.25,
-    "grid.linewidth": 0.6,
-    "legend.fontsize": 8,
-    "legend.edgecolor": "none",
-    "legend.framealpha": 0.8,
-    "lines.linewidth": 1.6,
-    "lines.markersize": 4,
-    "text.parse_math": False,  # a dollar sign in a reward's name begins no formula
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-}
+STYLE = Path(__file__).with_name("plot.mplstyle")  # a dollar sign in a reward's name begins no formula there
 
 
 class Curves(Figure):
@@ -69,7 +48,7 @@ def curves(rows: Sequence[Mapping[str, Any]]) -> Curves:
 
     Of a run with one reward, whose mean is the total already, the entropy of the policy is drawn in its place.
     """
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(matplotlib.rc_params_from_file(STYLE, use_default_template=False)):
         return _drawn(rows)
 
 

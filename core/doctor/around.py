@@ -12,6 +12,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -81,12 +82,8 @@ def hub() -> Iterator[Line]:
         failure = error.headers.get("Date")  # it answers, if not with that page
     except OSError as error:
         why = getattr(error, "reason", None) or error
-        yield Line(
-            "hub",
-            "warning",
-            f"{constants.ENDPOINT} does not answer: {why}",
-            "name models and datasets by local folders, or set HF_ENDPOINT to a mirror",
-        )
+        advice = "name models and datasets by local folders, or set HF_ENDPOINT to a mirror"
+        yield Line("hub", "warning", f"{constants.ENDPOINT} does not answer: {why}", advice)
         return
     yield Line("hub", "ok", f"{constants.ENDPOINT} answers")
     if failure is not None:
@@ -100,9 +97,7 @@ def plugins() -> Iterator[Line]:
     for problem in host.problems:
         name = f"plugin {problem.distribution}"
         yield Line(name, "error", problem.line, f"grpo plugins check --all, or: pip uninstall {problem.distribution}")
-    kinds: dict[str, int] = {}
-    for known in host.registrations():
-        kinds[known.kind] = kinds.get(known.kind, 0) + 1
+    kinds = Counter(known.kind for known in host.registrations())
     packages = {known.distribution for known in host.registrations()}
     counts = ", ".join(f"{kind}: {number}" for kind, number in kinds.items())
     yield Line("plugins", "ok", f"{counts}; of {', '.join(sorted(packages))}")
@@ -132,6 +127,5 @@ def training() -> Iterator[Line]:
             yield Line("training", "ok", f"two steps of the embedded model in {took:.0f} s, with all imports")
             return
         lines = [line for line in done.stderr.strip().splitlines() if line.strip()] or [f"exit code {done.returncode}"]
-        yield Line(
-            "training", "error", lines[-1], "see all of it with: grpo run --env gsm8k --reward proximity --steps 2"
-        )
+        advice = "see all of it with: grpo run --env gsm8k --reward proximity --steps 2"
+        yield Line("training", "error", lines[-1], advice)

@@ -31,6 +31,11 @@ class Line:
         return asdict(self)
 
 
+def line_of(about: str, text: str, advice: str, *, wrong: bool, state: State = "warning") -> Line:
+    """Returns a line that is ok, or what it is where something is wrong, with advice."""
+    return Line(about, state, text, advice) if wrong else Line(about, "ok", text)
+
+
 Look = Callable[[], Iterable[Line]]
 
 

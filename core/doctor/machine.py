@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from grpo.core.doctor.lines import Line
+from grpo.core.doctor.lines import Line, line_of
 from grpo.core.scoring.executors import processors
 
 GIB = 2**30
@@ -28,20 +28,10 @@ def machine(folder: Path) -> Iterator[Line]:
     from grpo.core.planning.memory.budget import host_memory
 
     count, memory = processors(), host_memory()
-    few = count < 2
-    yield Line(
-        "processors",
-        "warning" if few else "ok",
-        f"{count} for this process",
-        "scoring and training share one processor: give the process another" if few else "",
-    )
-    short = memory < LITTLE_MEMORY
-    yield Line(
-        "memory",
-        "warning" if short else "ok",
-        f"{memory / GIB:.1f} GiB for this process",
-        "see what fits with: grpo plan" if short else "",
-    )
+    advice = "scoring and training share one processor: give the process another"
+    yield line_of("processors", f"{count} for this process", advice, wrong=count < 2)
+    text = f"{memory / GIB:.1f} GiB for this process"
+    yield line_of("memory", text, "see what fits with: grpo plan", wrong=memory < LITTLE_MEMORY)
     yield disk("disk", folder, LITTLE_DISK, "runs are written here; free some, or use --out")
     yield disk("temporary files", Path(tempfile.gettempdir()), LITTLE_DISK // 4, "free some, or set TMPDIR")
     if SHARED.exists():
@@ -58,23 +48,21 @@ def disk(about: str, folder: Path, least: int, next_step: str, *, whole: bool = 
     usage = shutil.disk_usage(there)
     room, what = (usage.total, "in all") if whole else (usage.free, "free")
     text = f"{room / GIB:.1f} GiB {what} in {there}"
-    return Line(about, "warning", text, next_step) if room < least else Line(about, "ok", text)
+    return line_of(about, text, next_step, wrong=room < least)
 
 
 def clock(now: float) -> Line:
     """Returns the line about the time of day, in seconds since 1970."""
     text = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(now))
-    if now < RELEASED:
-        return Line("clock", "error", text, "set the clock: certificates and file times depend on it")
-    return Line("clock", "ok", text)
+    advice = "set the clock: certificates and file times depend on it"
+    return line_of("clock", text, advice, wrong=now < RELEASED, state="error")
 
 
 def encoding(files: str, texts: str) -> Line:
     """Returns the line about the encodings of file names and of texts."""
     text = f"{texts} for texts, {files} for file names"
-    if {files.lower().replace("-", ""), texts.lower().replace("-", "")} == {"utf8"}:
-        return Line("locale", "ok", text)
-    return Line("locale", "warning", text, "export LC_ALL=C.UTF-8, or PYTHONUTF8=1")
+    usual = {files.lower().replace("-", ""), texts.lower().replace("-", "")} == {"utf8"}
+    return line_of("locale", text, "export LC_ALL=C.UTF-8, or PYTHONUTF8=1", wrong=not usual)
 
 
 def accelerator() -> Iterator[Line]:
@@ -85,29 +73,18 @@ def accelerator() -> Iterator[Line]:
     if torch.cuda.is_available():
         for number in range(torch.cuda.device_count()):
             gpu = torch.cuda.get_device_properties(number)
-            yield Line(
-                f"GPU {number}",
-                "ok",
-                f"{gpu.name}, {gpu.total_memory / GIB:.0f} GiB, sm_{gpu.major}{gpu.minor}; {build}",
-            )
+            text = f"{gpu.name}, {gpu.total_memory / GIB:.0f} GiB, sm_{gpu.major}{gpu.minor}; {build}"
+            yield Line(f"GPU {number}", "ok", text)
         return
     driver = driver_of()
     if driver is None:
         yield Line("GPU", "ok", f"none; {build}. Training and sampling use the processors")
     elif torch.version.cuda is None:
-        yield Line(
-            "GPU",
-            "error",
-            f"{driver}, and {build} cannot use it",
-            "install a build for CUDA: https://pytorch.org/get-started/locally",
-        )
+        advice = "install a build for CUDA: https://pytorch.org/get-started/locally"
+        yield Line("GPU", "error", f"{driver}, and {build} cannot use it", advice)
     else:
-        yield Line(
-            "GPU",
-            "error",
-            f"{driver}, and {build} does not see it",
-            "compare the driver's CUDA version with torch's, and CUDA_VISIBLE_DEVICES",
-        )
+        advice = "compare the driver's CUDA version with torch's, and CUDA_VISIBLE_DEVICES"
+        yield Line("GPU", "error", f"{driver}, and {build} does not see it", advice)
 
 
 def driver_of() -> str | None:

@@ -1,17 +1,60 @@
-"""Compares each installed library with the versions that were tried together."""
+"""Compares each installed library with the sets that were tried together; tests/test_versions.py checks these."""
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib import metadata
+from typing import Final
 
 from packaging.requirements import Requirement
+from packaging.version import Version
 
 import grpo
 from grpo.core.doctor.lines import Line
-from grpo.core.doctor.tried import LIBRARIES, compare_with_tried
 from grpo.core.rollout.engine.release import FIRST, LAST, vllm_version
+
+_SETS = """
+                    oldest   locked   newest
+    torch           2.11.0   2.13.0   2.15.0
+    transformers    5.15.0   5.19.0   5.24.0
+    trl             1.16.0   1.16.0   1.16.0
+    peft            0.20.0   0.21.2   0.21.2
+    accelerate      1.10.1   1.15.0   1.15.0
+    datasets        4.7.0    5.2.0    5.2.0
+    gymnasium       1.2.0    1.4.0    1.4.0
+    numpy           2.0.0    2.3.5    2.5.5
+    sympy           1.13.3   1.14.0   1.14.0
+    math-verify     0.9.0    0.9.0    0.9.0
+    openai          2.0.0    3.57.0   3.57.0
+"""
+_HEADS, *_ROWS = (line.split() for line in _SETS.strip().splitlines())
+TRIED: Final = {head: {name: versions[at] for name, *versions in _ROWS} for at, head in enumerate(_HEADS)}
+LIBRARIES: Final = tuple(TRIED["locked"])
+
+
+def compare_with_tried(installed: Mapping[str, str]) -> str:
+    """Returns which tried set the installed versions are, or how they differ from all of them."""
+    versions = {name: _public(installed[name]) for name in LIBRARIES if name in installed}
+    for label, tried in TRIED.items():
+        if all(version == Version(tried[name]) for name, version in versions.items()):
+            return f"the {label} set"
+    newest = {name: max(Version(tried[name]) for tried in TRIED.values()) for name in versions}
+    oldest = {name: min(Version(tried[name]) for tried in TRIED.values()) for name in versions}
+    newer = [f"{name} {version} (to {newest[name]})" for name, version in versions.items() if version > newest[name]]
+    older = [f"{name} {version} (from {oldest[name]})" for name, version in versions.items() if version < oldest[name]]
+    if newer:
+        return f"newer than any tried set: {', '.join(newer)}"
+    if older:
+        return f"older than any tried set: {', '.join(older)}"
+    return "between tried sets"
+
+
+def _public(version: str) -> Version:
+    """Drops the build suffix, so that the CPU build and the CUDA build of torch are one version."""
+    return Version(Version(version).public)
+
 
 DISTRIBUTION = "grpo-kit"
 TOLD = ("torch", "transformers", "trl", "peft")  # named one by one even where all is well
@@ -37,7 +80,11 @@ def versions() -> Iterator[Line]:
             what = f"grpo-kit[{extra}]" if extra else f"{name}{range_}"
             text = f"{version} is installed; tried together was {range_}"
             yield Line(name, "warning" if extra else "error", text, f"pip install '{what}'")
-    yield Line("libraries", "ok", f"{', '.join(fitting)}: {compare_with_tried(_installed(LIBRARIES))}")
+    installed: dict[str, str] = {}
+    for name in LIBRARIES:
+        with suppress(metadata.PackageNotFoundError):
+            installed[name] = metadata.version(name)
+    yield Line("libraries", "ok", f"{', '.join(fitting)}: {compare_with_tried(installed)}")
     yield _vllm()
 
 
@@ -47,26 +94,9 @@ def _required() -> list[Requirement]:
         given = [Requirement(line) for line in metadata.requires(DISTRIBUTION) or []]
     except metadata.PackageNotFoundError:
         given = []
-    always = [
-        requirement for requirement in given if requirement.marker is None or requirement.marker.evaluate({"extra": ""})
-    ]
-    extras = [
-        requirement
-        for name in EXTRAS
-        for requirement in given
-        if requirement.name == name and requirement not in always
-    ]
+    always = [wanted for wanted in given if wanted.marker is None or wanted.marker.evaluate({"extra": ""})]
+    extras = [wanted for name in EXTRAS for wanted in given if wanted.name == name and wanted not in always]
     return [*always, *dict.fromkeys(extras)]
-
-
-def _installed(names: Iterable[str]) -> dict[str, str]:
-    versions: dict[str, str] = {}
-    for name in names:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions
 
 
 def _vllm() -> Line:
@@ -76,9 +106,5 @@ def _vllm() -> Line:
     release = tuple(int(part) for part in version.split("+")[0].split(".")[:2])
     if FIRST <= release <= LAST:
         return Line("vLLM", "ok", f"{version}, whose sync of weights was proven")
-    return Line(
-        "vLLM",
-        "warning",
-        f"{version}; weight sync was proven with 0.{FIRST[1]} to 0.{LAST[1]}, and --rollout vllm refuses others",
-        "pip install 'grpo-kit[vllm]'",
-    )
+    text = f"{version}; weight sync was proven with 0.{FIRST[1]} to 0.{LAST[1]}, and --rollout vllm refuses others"
+    return Line("vLLM", "warning", text, "pip install 'grpo-kit[vllm]'")

@@ -1,12 +1,12 @@
-"""Steps the environments of one batch of rollouts, in threads of this process, and calls their tools beside them."""
+"""Steps environments by the number of their rollout, in threads of this process, and calls their tools beside them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from functools import partial
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
 from grpo.core.env.episodes import Episode, prompt_of
 from grpo.core.env.threads import Call, EnvCalls, EnvThreads, Raised
@@ -42,11 +42,9 @@ class LocalEnvBatch:
         self._tools.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._tools.__exit__(kind, error, trace)
-        self._envs.__exit__(kind, error, trace)
+    def __exit__(self, *exception: object) -> None:
+        self._tools.__exit__(*exception)
+        self._envs.__exit__(*exception)
 
     def start(self, episodes: Mapping[int, Episode]) -> dict[int, Any]:
         answers = self._envs.call({number: partial(_start, episode) for number, episode in episodes.items()})
@@ -85,3 +83,55 @@ def _start(episode: Episode, env: Any) -> Functions:
 
 def _same(row: dict[str, Any], other: dict[str, Any]) -> bool:
     return repr(row) == repr(other) or bool(row == other)
+
+
+class EnvShards:
+    """Environments by the number of their rollout, see `EnvBatch`; a number is never used again."""
+
+    def __init__(self, opened: Callable[[], EnvBatch]) -> None:
+        self._opened = opened
+        self._place_of: dict[int, EnvBatch] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        places = {id(place): place for place in self._place_of.values()}
+        self._place_of.clear()
+        for place in places.values():
+            place.__exit__(*exception)
+
+    def start(self, episodes: Mapping[int, Episode]) -> dict[int, Any]:
+        """Makes environments and starts their episodes, in a place of their own."""
+        if not episodes:
+            return {}
+        place = self._opened().__enter__()
+        self._place_of |= dict.fromkeys(episodes, place)
+        return place.start(episodes)
+
+    def call(self, calls: Mapping[int, Call]) -> dict[int, Any]:
+        """Makes one call for each environment, in all places at once."""
+        return self._asked("call", calls)
+
+    def use(self, calls: Mapping[int, ToolCall]) -> dict[int, Any]:
+        return self._asked("use", calls)
+
+    def release(self, number: int) -> None:
+        """Has an environment closed, and its place with the last one."""
+        place = self._place_of.pop(number)
+        place.release(number)
+        if not any(other is place for other in self._place_of.values()):
+            place.__exit__(None, None, None)
+
+    def _asked(self, verb: Literal["call", "use"], calls: Mapping[int, Any]) -> dict[int, Any]:
+        shares: dict[int, dict[int, Any]] = {}
+        for number, call in calls.items():
+            shares.setdefault(id(self._place_of[number]), {})[number] = call
+        parts = [(self._place_of[next(iter(share))], share) for share in shares.values()]
+        if len(parts) < 2:
+            answers = [getattr(place, verb)(share) for place, share in parts]
+        else:
+            with ThreadPoolExecutor(len(parts), "grpo-cohort") as threads:
+                answers = list(threads.map(lambda part: getattr(part[0], verb)(part[1]), parts))
+        results = {number: result for answer in answers for number, result in answer.items()}
+        return {number: results[number] for number in calls}

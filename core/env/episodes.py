@@ -66,15 +66,11 @@ class Episode:
 
 
 class Episodes(Sequence[Episode]):
-    """The episodes of many rows, each started when it is asked for.
+    """The episodes of many rows, each started when it is asked for, in a place that `opened` returns.
 
-    Args:
-        opened: returns a place where they are started.
-
-    Attributes:
-        sample: episodes that were started at once: those spread evenly, and of each set of columns one.
-        sizes: characters of the prompt of each row, or something like it.
-        asked: the same number in this process for rows that ask the same; None where the rows do not know.
+    `sample`: episodes that were started at once: those spread evenly, and of each set of columns one. `sizes`:
+    characters of the prompt of each row, or something like it. `asked`: the same number in this process for rows that
+    ask the same; None where the rows do not know.
     """
 
     def __init__(self, env: BoundEnv, rows: _Rows, *, describe_tools: bool, opened: Opened) -> None:
@@ -354,15 +350,9 @@ def in_groups(starts: Sequence[Episode], size: int, first: int = 0) -> list[Epis
 def start_episode(
     name: str, instance: Any, index: int, how: dict[str, Any], row: Mapping[str, Any], place: str
 ) -> Episode:
-    """Starts one episode and returns what it shows.
+    """Starts one episode and returns what it shows; raises whatever the environment raises.
 
-    Args:
-        index: the episode's number among those of its split.
-        row: the row among them, or an empty one.
-        place: where the row was written, or what the episode is made from.
-
-    Raises:
-        Exception: whatever the environment raises.
+    `place`: where the row was written, or what the episode is made from.
     """
     observation, info = instance.reset(**deepcopy(how))  # it may write into the row
     return Episode(

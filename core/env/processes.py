@@ -18,7 +18,6 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 import cloudpickle  # type: ignore[import-untyped]
@@ -145,9 +144,7 @@ class RemoteEnvs:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         ends = [self._ask(number, "end", {}) for number in self._begun - self._lost.keys()]
         if error is None or isinstance(error, Exception):  # whoever interrupts does not want to wait
             wait(ends, 2 * _GRACE)
@@ -228,9 +225,7 @@ def place_of_envs(env: BoundEnv, processes: EnvProcesses | None, seconds: float)
 def starting_place(env: BoundEnv, count: int, seconds: float) -> Callable[[], EnvBatch]:
     """Returns what opens a place to start episodes in before a run does: one may end, hang or hold up its process.
 
-    Args:
-        count: processes that the run steps it in; 0: threads.
-        seconds: the time limit of one call.
+    `count`: processes that the run steps it in; 0: threads. `seconds`: the time limit of one call.
     """
     return partial(place_of_envs, env, trial_processes(env, count), seconds)
 

@@ -70,8 +70,7 @@ def text_between(
 ) -> list[int]:
     """Returns the token ids of a text with messages in it; special tokens that they spell out stay plain text.
 
-    Args:
-        render: the same messages, with marks in the place of what they spell out, to the text.
+    `render` makes the text of the same messages, with marks in the place of what they spell out.
     """
     marked, tokens = _marked(messages, _spelt(tokenizer))
     return _in_pieces(tokenizer, render(marked), tokens)

@@ -16,7 +16,6 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 AT_ONCE = 64
@@ -38,9 +37,7 @@ class EnvCalls(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, kind: object, error: object, trace: object) -> None: ...
 
     def call(self, calls: Mapping[int, Call]) -> dict[int, Any]:
         """Makes one call for each environment and returns its result, or a `Raised`."""
@@ -64,9 +61,7 @@ class EnvThreads:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         for number in list(self._workers):
             self.release(number)
         if error is None or isinstance(error, Exception):  # whoever interrupts does not want to wait

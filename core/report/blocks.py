@@ -180,12 +180,8 @@ class _Texts:
     def _close(self) -> None:
         prompts = {text: self._prompts[text] for text in self._shared if text in self._prompts}
         earlier = [prompts.get(text) for text in self._shared]
-        block = {
-            "shared": list(self._shared),
-            "seen": earlier,
-            "pieces": list(self._pieces),
-            "rollouts": self._rollouts,
-        }
+        pieces = list(self._pieces)
+        block = {"shared": list(self._shared), "seen": earlier, "pieces": pieces, "rollouts": self._rollouts}
         self._blocks.append(packed_json(block))
         self.length += len(self._blocks[-1])
         self._rollouts, self._shared, self._prompts, self._pieces, self._size = [], {}, {}, {}, 0

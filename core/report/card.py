@@ -25,21 +25,12 @@ CONFIG_FILE = "grpo_config.json"
 REPORT_FILE = "report.html"
 MOST_ALARMS = 20
 LONGEST = 300  # characters of anything that a run says
-SETTINGS = (
-    ("train", "lr"),
-    ("train", "lr_schedule"),
-    ("train", "prompts_per_step"),
-    ("train", "group_size"),
-    ("train", "dtype"),
-    ("train", "warmup_steps"),
-    ("loss", "type"),
-    ("loss", "advantage"),
-    ("loss", "beta"),
-    ("rollout", "temperature"),
-    ("rollout", "max_completion_length"),
-    ("rollout", "max_turns"),
-)
-LORA = (("lora", "rank"), ("lora", "alpha"), ("lora", "targets"), ("lora", "bits"))
+SETTINGS = {
+    "train": ("lr", "lr_schedule", "prompts_per_step", "group_size", "dtype", "warmup_steps"),
+    "loss": ("type", "advantage", "beta"),
+    "rollout": ("temperature", "max_completion_length", "max_turns"),
+    "lora": ("rank", "alpha", "targets", "bits"),
+}
 # Words of ours; the text of the others quotes what a policy wrote or what a plugin raised.
 UNQUOTED = ("health", "canary", "state")
 
@@ -188,11 +179,11 @@ def _plugin_row(plugin: Mapping[str, Any], weight: str) -> Sequence[str]:
 
 
 def _setting_rows(config: Mapping[str, Any]) -> Iterator[Sequence[str]]:
-    lora = LORA if _section(config, "lora").get("enabled") else ()
-    for section, name in (*SETTINGS, *lora):
-        value = _section(config, section).get(name)
-        if value is not None:
-            yield code(f"{section}.{name}"), code(f"{value:.6g}" if isinstance(value, float) else value)
+    for section, names in SETTINGS.items():
+        values = _section(config, section)
+        for name in names if section != "lora" or values.get("enabled") else ():
+            if (value := values.get(name)) is not None:
+                yield code(f"{section}.{name}"), code(f"{value:.6g}" if isinstance(value, float) else value)
 
 
 def _alarms(alarms: Sequence[Alarm], *, report: bool) -> Iterator[str]:

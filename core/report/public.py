@@ -50,19 +50,10 @@ _SHARE = re.compile(rf"(?<![\w\\}}])(?:\\\\){{1,2}}[\w.-]{{2,}}\\{{1,2}}{_REST_W
 _PLACES = {"out", "server_url", "report_to", "project", "run_name", "run_group", "tags"}
 _VERSION = re.compile(r"[0-9][\w.+!-]{0,60}")
 # What the lock of a plugin says, by plugins/_host/lock.py.
-_LOCKED: tuple[str, ...] = (
-    "kind",
-    "name",
-    "plugin",
-    "version",
-    "distribution",
-    "distribution_version",
-    "options",
-    "weight",
-    "reads",
-    "mcp",
+_LOCKED = (
+    *("kind", "name", "plugin", "version", "distribution", "distribution_version", "options", "weight", "reads", "mcp"),
+    *("sha256", "combine", "gate", "passes", "given", "columns", "scope"),
 )
-_LOCKED += ("sha256", "combine", "gate", "passes", "given", "columns", "scope")
 
 
 def public_text(text: str) -> str:

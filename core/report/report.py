@@ -67,6 +67,11 @@ class _Read:
     changes: Sequence[Change] | None = None
     public: bool = False
 
+    @property
+    def missing(self) -> str | None:
+        """Why prompts are not shown as the model read them, or None."""
+        return public_value(self.tokenizer.missing) if self.public else self.tokenizer.missing
+
     def publish(self, settings: Mapping[str, Any]) -> None:
         """Takes out what belongs to this machine, here and in the rollouts that are packed later."""
         self.public = True
@@ -87,14 +92,10 @@ def write_report(
 ) -> Written:
     """Writes the page of some runs.
 
-    Args:
-        limit: bytes that the page should not exceed; it does where failures alone take more.
-        new: SPECs of rewards that everything is scored with again, to be compared with the runs' own.
-        public: the settings of a single run as `public_config` returns them; then the page names no folder, address or
-            secret of this machine around the rollouts.
-
-    Raises:
-        UsageError: a path is no run, a file of a run was damaged, or the page cannot be written.
+    `limit`: bytes that the page should not exceed; it does where failures alone take more. `new`: SPECs of rewards that
+    everything is scored with again, to be compared with the runs' own. `public`: the settings of a single run as
+    `public_config` returns them; then the page names no folder, address or secret of this machine around the rollouts.
+    Raises UsageError: a path is no run, a file of a run was damaged, or the page cannot be written.
     """
     made = report_of(paths, limit=limit, new=new, public=public)
     try:
@@ -194,7 +195,7 @@ def _ratio(runs: Sequence[_Read]) -> float:
 
 def _held(runs: Sequence[_Read], chosen: Sequence[PackedRollouts]) -> Report:
     summaries = [
-        {**run.summary, **rollouts_summary(run.scan, packed, run.cases, _missing(run))}
+        {**run.summary, **rollouts_summary(run.scan, packed, run.cases, run.missing)}
         for run, packed in zip(runs, chosen, strict=True)
     ]
     blocks: list[Named] = []
@@ -204,10 +205,6 @@ def _held(runs: Sequence[_Read], chosen: Sequence[PackedRollouts]) -> Report:
         blocks += [(f"run{number}-texts{place}", text) for place, text in enumerate(packed.texts)]
     held, recorded = sum(place.count for place in chosen), sum(len(run.scan) for run in runs)
     return Report(packed_json({"runs": summaries}), blocks, held, recorded)
-
-
-def _missing(run: _Read) -> str | None:
-    return public_value(run.tokenizer.missing) if run.public else run.tokenizer.missing
 
 
 def names_of(paths: Sequence[Path]) -> list[str]:

@@ -41,11 +41,7 @@ _log = logging.getLogger("grpo.interop")
 class LentReward:
     """A bound reward with a scorer that starts with the first completion; it may be pickled and is safe in threads.
 
-    Args:
-        source: a SPEC, its table, what `@reward` or `rubric` returned, or a bound reward.
-
-    Raises:
-        UsageError: a SPEC that names no reward, or options that it does not take.
+    Raises UsageError: a SPEC that names no reward, or options that it does not take.
     """
 
     def __init__(self, source: Source) -> None:
@@ -86,8 +82,7 @@ class LentReward:
     def refuse_groups(self, library: str) -> None:
         """Refuses a reward that scores groups, for a library that shows it one completion.
 
-        Raises:
-            UsageError: with what works.
+        Raises UsageError: with what works.
         """
         if self.bound.grouped:
             raise UsageError(

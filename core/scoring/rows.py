@@ -90,10 +90,8 @@ def to_completion(values: dict[str, Any]) -> Completion:
 def trace_row(line: int, values: Mapping[str, Any]) -> RecordedRow:
     """Returns the row of a rollout that is recorded as OpenEnv's TrainingTrace.
 
-    Its completion is the conversation of the last turn that trains, from the first answer on.
-
-    Raises:
-        ValueError: it is not of the schema, or does not say what was asked and answered.
+    Its completion is the conversation of the last turn that trains, from the first answer on. Raises ValueError: it is
+    not of the schema, or does not say what was asked and answered.
     """
     trace = read_trace(values)
     turns = conversation_of(trace)

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
@@ -24,7 +25,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.id_generator import IdGenerator
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback, TrainerState
 
 from grpo.core.config.settings import OutputSettings
 from grpo.core.monitor.hacking.signals import Suspicion
@@ -81,9 +82,7 @@ class StepSpans(TrainerCallback):  # type: ignore[misc]  # transformers is not t
         self._tracer: Any = None
         self._alarms: dict[int, list[dict[str, str]]] = {}
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **rest: Any) -> None:
         if not state.is_world_process_zero or self._tracer is not None:
             return
         try:
@@ -96,14 +95,7 @@ class StepSpans(TrainerCallback):  # type: ignore[misc]  # transformers is not t
         self._until.callback(self._close, provider, self._exporter)
         self._tracer = provider.get_tracer("grpo")
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: Mapping[str, Any] | None = None,
-        **rest: Any,
-    ) -> None:
+    def on_log(self, args: Any, state: TrainerState, control: Any, logs: Any = None, **rest: Any) -> None:
         if self._tracer is not None and logs and "loss" in logs:
             row = metrics_row(state.global_step, logs)
             for span in step_spans(row, time.time_ns(), self._alarms.pop(state.global_step, [])):
@@ -149,16 +141,16 @@ class StepSpans(TrainerCallback):  # type: ignore[misc]  # transformers is not t
         self._look()
 
 
+@dataclass(slots=True)
 class Span:
-    """A span to be made. `start`: nanoseconds since the epoch."""
+    """A span to be made."""
 
-    def __init__(self, name: str, start: int, seconds: float, attributes: Mapping[str, Any] | None = None) -> None:
-        self.name = name
-        self.start = start
-        self.seconds = seconds
-        self.attributes = dict(attributes or {})
-        self.parts: list[Span] = []
-        self.events: list[tuple[str, Mapping[str, Any]]] = []
+    name: str
+    start: int  # nanoseconds since the epoch
+    seconds: float
+    attributes: dict[str, Any] = field(default_factory=dict)
+    parts: list[Span] = field(default_factory=list)
+    events: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
 
     @property
     def end(self) -> int:

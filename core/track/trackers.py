@@ -19,7 +19,7 @@ from textwrap import shorten
 from typing import Any
 from uuid import uuid4
 
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback, TrainerState, TrainingArguments
 from transformers.integrations import TensorBoardCallback, WandbCallback
 
 from grpo.core.config.settings import OutputSettings
@@ -112,9 +112,7 @@ class WandbChart(WandbCallback):  # type: ignore[misc]  # transformers is not ty
 
     def __init__(self, output: OutputSettings, run: RunDir, until: ExitStack) -> None:
         super().__init__()
-        self._output = output
-        self._run_dir = run
-        self._until = until
+        self._output, self._run_dir, self._until = output, run, until
 
     def setup(self, args: TrainingArguments, state: TrainerState, model: Any, **rest: Any) -> None:
         if state.is_world_process_zero and self._wandb.run is None:
@@ -142,13 +140,9 @@ class MlflowRun(TrainerCallback):  # type: ignore[misc]  # transformers is not t
         import mlflow
 
         self._mlflow = mlflow
-        self._output = output
-        self._run_dir = run
-        self._until = until
+        self._output, self._run_dir, self._until = output, run, until
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **rest: Any) -> None:
         if not state.is_world_process_zero or self._mlflow.active_run() is not None:
             return
         experiment = experiment_of(self._output)
@@ -167,14 +161,7 @@ class MlflowRun(TrainerCallback):  # type: ignore[misc]  # transformers is not t
             settings = flat(read_json(self._run_dir.config) or {})
             self._mlflow.log_params({name: value[:LONGEST] for name, value in settings.items()})
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: Mapping[str, Any] | None = None,
-        **rest: Any,
-    ) -> None:
+    def on_log(self, args: Any, state: TrainerState, control: Any, logs: Any = None, **rest: Any) -> None:
         if state.is_world_process_zero and self._mlflow.active_run() is not None:
             numbers = {name: float(value) for name, value in (logs or {}).items() if isinstance(value, (int, float))}
             known = {name: value for name, value in numbers.items() if not math.isnan(value)}
@@ -199,13 +186,9 @@ class TrackioRun(TrainerCallback):  # type: ignore[misc]  # transformers is not 
         import trackio
 
         self._trackio = trackio
-        self._output = output
-        self._run_dir = run
-        self._until = until
+        self._output, self._run_dir, self._until = output, run, until
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **rest: Any) -> None:
         if not state.is_world_process_zero or self._active() is not None:
             return
         known = self._run_dir.trackio.is_file()
@@ -220,14 +203,7 @@ class TrackioRun(TrainerCallback):  # type: ignore[misc]  # transformers is not 
             )
         self._until.callback(self._finish)
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: Mapping[str, Any] | None = None,
-        **rest: Any,
-    ) -> None:
+    def on_log(self, args: Any, state: TrainerState, control: Any, logs: Any = None, **rest: Any) -> None:
         if state.is_world_process_zero and (run := self._active()) is not None:
             numbers = {name: float(value) for name, value in (logs or {}).items() if isinstance(value, (int, float))}
             run.log({name: value for name, value in numbers.items() if math.isfinite(value)}, step=state.global_step)

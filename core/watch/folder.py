@@ -48,8 +48,7 @@ class WatchedFolder:
     def watched(self, names: Sequence[str]) -> WatchedRuns:
         """Returns what a page of some runs holds.
 
-        Raises:
-            UsageError: there is no such run, or a file of it was damaged.
+        Raises UsageError: there is no such run, or a file of it was damaged.
         """
         runs = [self._run(name) for name in names]
         with self._opening:

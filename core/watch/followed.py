@@ -50,14 +50,10 @@ class _Reading:
 
 
 class FollowedRun:
-    """A run directory, looked at again and again.
+    """A run directory, looked at again and again; `line` is what the list of runs says of it.
 
-    Attributes:
-        line: what the list of runs says of it.
-        alarms: what to look at, by step; of runs that are still being read the first time, none.
-
-    Raises:
-        UsageError: it is no run, or a file of it was damaged.
+    `alarms`: what to look at, by step; of runs that are still being read the first time, none. Raises UsageError: it is
+    no run, or a file of it was damaged.
     """
 
     def __init__(self, run: RunDir) -> None:
@@ -108,8 +104,7 @@ class FollowedRun:
     def renew(self, seconds: float) -> bool:
         """Reads what is new, for about so long; returns whether anything was.
 
-        Raises:
-            UsageError: the directory is gone, or a file of it was damaged.
+        Raises UsageError: the directory is gone, or a file of it was damaged.
         """
         if self.unchanged:
             return False
@@ -187,8 +182,7 @@ class FollowedRun:
 def _read(path: Path) -> Mapping[str, Any]:
     """Reads the settings of a run, or the versions of what it ran with.
 
-    Raises:
-        UsageError: the file holds something else.
+    Raises UsageError: the file holds something else.
     """
     record = read_json(path, longest=LONGEST_SETTINGS)
     if not isinstance(record, dict):

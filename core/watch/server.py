@@ -39,14 +39,9 @@ HEADERS = {
 
 
 class WatchServer(HttpServer):
-    """Serves the runs of a folder.
+    """Serves the runs of a folder; with `edit`, readers may label, hide and delete them.
 
-    Args:
-        port: where to listen; 0: any free one.
-        edit: readers may label, hide and delete runs.
-
-    Raises:
-        RunError: the port is taken.
+    Raises RunError: the port is taken; 0 is any free one.
     """
 
     def __init__(self, folder: WatchedFolder, port: int, *, edit: bool = False) -> None:

@@ -104,8 +104,7 @@ class WatchedRuns:
     def state(self) -> State:
         """Returns the newest state, after some reading at most.
 
-        Raises:
-            UsageError: a run is gone, or a file of it was damaged.
+        Raises UsageError: a run is gone, or a file of it was damaged.
         """
         with self._reading:
             if self._state is None or not self.unchanged:

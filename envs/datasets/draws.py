@@ -23,6 +23,10 @@ class Draws:
         """Returns a whole number from `low` to `high`, both included."""
         return low + int(self._random() * (high - low + 1))
 
+    def chance(self, share: float) -> bool:
+        """Returns True in so large a share of all cases."""
+        return self._random() < share
+
     def pick(self, values: Sequence[T]) -> T:
         return values[self.whole(0, len(values) - 1)]
 

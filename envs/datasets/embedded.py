@@ -15,16 +15,10 @@ _MOST_ROUNDS = 20
 
 
 def read_embedded(level: str, size: int, seed: int, split: str) -> list[Placed]:
-    """Returns the rows of a split with their places.
+    """Returns the rows of a split with their places; `seed` is of the train split, and the test split has one of it.
 
-    Args:
-        level: "easy", "medium", "mixed" or "hard".
-        size: the number of rows, at least 1.
-        seed: seeds the train split, at least 0; the test split has a seed derived from it.
-
-    Raises:
-        OptionError: `size` is too small or too large, or `seed` too small.
-        DatasetError: another split, or the level has too few different questions for a test split of that size.
+    Raises OptionError for a size or a seed that cannot be; DatasetError: another split, or the level has too few
+    different questions for a test split of that size.
     """
     refuse_size(size, "the embedded rows")
     if seed < 0:

@@ -33,8 +33,7 @@ HELD_OUT_MOST = 500
 def held_out(rows: T, split: str, where: str) -> T:
     """Divides rows that come without splits: the last tenth, at least 1 and at most 500 rows, is the test split.
 
-    Raises:
-        DatasetError: there are no rows, only one row for the split `train`, or the split has another name.
+    Raises DatasetError: there are no rows, only one row for the split `train`, or the split has another name.
     """
     if split not in ("train", "test"):
         raise DatasetError(f"{where}: no split '{split}'; rows without splits have 'train' and 'test'.")
@@ -58,9 +57,8 @@ def read_file(path: Path) -> StoredRows:
 def open_file(path: Path) -> Store:
     """Opens one file of rows.
 
-    Raises:
-        DatasetError: the file is missing, of an unknown kind, or broken (with the line or row).
-        OSError: the system refuses to read it.
+    Raises DatasetError: the file is missing, of an unknown kind, or broken (with the line or row); OSError: the system
+    refuses to read it.
     """
     if not path.is_file():
         raise DatasetError(

@@ -23,13 +23,8 @@ def read_split(path: Path, split: str, subset: str | None = None) -> StoredRows:
 
     A folder has one file per split, `train.jsonl` or `train.parquet` (or numbered, `train-00000-of-00002.parquet`), or
     is what `save_to_disk` wrote, or a clone of a repository of the hub. A single file, and a folder without `test`, is
-    divided by `held_out`.
-
-    Args:
-        subset: the configuration of a clone; None for its only one.
-
-    Raises:
-        DatasetError: no such file, an unknown kind of file, a broken line, an empty split, an unknown split.
+    divided by `held_out`. `subset`: the configuration of a clone; None for its only one. Raises DatasetError: no such
+    file, an unknown kind of file, a broken line, an empty split, an unknown split.
     """
     try:
         return _read_split(path, split, subset)
@@ -46,7 +41,8 @@ def _read_split(path: Path, split: str, subset: str | None) -> StoredRows:
         return held_out(read_file(path), split, str(path))
     files = {} if subset is not None else {name: _files_of(path, name) for name in ("train", "test")}
     if not any(files.values()):
-        return _read_folder(path, split, subset)
+        saved = (path / "dataset_dict.json").is_file() or (path / "state.json").is_file()
+        return _read_saved(path, split) if saved else _read_clone(path, split, subset)
     return _chosen(split, files, _of_files, str(path))
 
 
@@ -55,12 +51,7 @@ def _chosen(
 ) -> StoredRows:
     """Returns the rows of a split, of those that a folder or a data set has; without `test`, `train` is divided.
 
-    Args:
-        splits: what can be read, by name; what is empty is not there.
-        train: the name of the split that stands for `train`.
-
-    Raises:
-        DatasetError: there is no such split, or it is empty.
+    A split without anything to read is not there. `train`: the name of the split that stands for it.
     """
     if split in splits and splits[split] and (split == "test" or splits.get("test")):
         return some(read(splits[split]), f"{where} ({split})")
@@ -87,17 +78,6 @@ def _files_of(folder: Path, split: str) -> list[Path]:
             "Keep one of them, or one numbered series."
         )
     return files
-
-
-def _read_folder(path: Path, split: str, subset: str | None) -> StoredRows:
-    """Returns the rows of a split with their places.
-
-    Raises:
-        DatasetError: the folder holds no rows that can be read, or several configurations and none is named.
-    """
-    if (path / "dataset_dict.json").is_file() or (path / "state.json").is_file():
-        return _read_saved(path, split)
-    return _read_clone(path, split, subset)
 
 
 def _read_saved(path: Path, split: str) -> StoredRows:

@@ -24,16 +24,9 @@ def generated_split(
 ) -> list[Placed]:
     """Returns `size` rows of a split with their places; a question may come again where there are few.
 
-    Args:
-        draw: makes a row, which has a column `question`; it is told how far down the split the row stands, from 0 to
-            below 1.
-        size: rows, at least 1.
-        seed: at least 0.
-        name: what is made up, for places and errors.
-
-    Raises:
-        OptionError: the size is too small or too large, or the seed too small.
-        DatasetError: another split, or the options leave too few different questions for both splits.
+    `draw` makes a row, which has a column `question`; it is told how far down the split the row stands, from 0 to below
+    1. Raises OptionError for a size or a seed that cannot be; DatasetError: another split, or the options leave too few
+    different questions for both splits.
     """
     refuse_size(size, name)
     if seed < 0:

@@ -17,13 +17,9 @@ _DEFAULT_SUBSETS = {"openai/gsm8k": "main", "google-research-datasets/mbpp": "fu
 def read_hub(name: str, subset: str | None, split: str) -> StoredRows:
     """Returns the rows of a split with their places.
 
-    A dataset without a split `test` is divided by `held_out`, as a local file is.
-
-    Args:
-        subset: the configuration of the dataset, or None for its only one ("main" for openai/gsm8k, "full" for MBPP).
-
-    Raises:
-        DatasetError: the hub cannot be reached, or has no such dataset, subset or split, or the split is empty.
+    A dataset without a split `test` is divided by `held_out`, as a local file is. `subset`: None for the only one
+    ("main" of openai/gsm8k, "full" of MBPP). Raises DatasetError: the hub cannot be reached, or has no such dataset,
+    subset or split, or the split is empty.
     """
     import datasets
 

@@ -24,13 +24,10 @@ _BLANKS = b" \t\r\n"
 
 
 class JsonLines:
-    """The rows of an open file.
+    """The rows of an open file, whose descriptor is copied, so that it may be closed.
 
-    Args:
-        file: of JSON lines; its descriptor is copied, so it may be closed.
-        path: the name of the file that they are from, for messages.
-        unit: what a row is there, "line" or "row".
-        numbers: the number of each row there; None: those of the lines.
+    For messages: `path`, the file that they are from; `unit`, what a row is there, "line" or "row"; `numbers`, those of
+    the rows there, by default of the lines.
     """
 
     def __init__(self, file: IO[bytes], path: Path, unit: str = "line", numbers: array[int] | None = None) -> None:
@@ -100,14 +97,7 @@ class JsonLines:
 
 
 def spooled(rows: Iterable[tuple[int, Any]], path: Path, unit: str) -> JsonLines:
-    """Writes numbered rows to a temporary file and returns them.
-
-    Args:
-        rows: each with its number in the file that it is from.
-
-    Raises:
-        OSError: there is no room for it.
-    """
+    """Writes rows, numbered as in the file that they are from, to a temporary file and returns them."""
     numbers = array("q")
     with tempfile.TemporaryFile() as file:
         for number, row in rows:

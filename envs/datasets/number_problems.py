@@ -17,13 +17,8 @@ _USED_BY = {"subset": "local hub", "level": "embedded", "size": "embedded", "dat
 def read_number_problems(split: str, options: Sequence[Option], given: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
     """Returns the checked rows of a split, each with the columns `question`, `answer` and `solution`.
 
-    Args:
-        options: those of the environment, `dataset`, `subset`, `level`, `size`, `data_seed`, `question` and `answer`
-            among them.
-
-    Raises:
-        OptionError: an option has a value that cannot be used.
-        DatasetError: the dataset, or one of its rows (named by file and line), cannot be used.
+    Raises OptionError: an option has a value that cannot be used; DatasetError: the dataset, or one of its rows (named
+    by file and line), cannot be used.
     """
     from grpo.envs.datasets.embedded import read_embedded
     from grpo.envs.datasets.sources import dataset_kind, read_placed, refuse_unused

@@ -22,8 +22,7 @@ _HUB_ID = lazy_pattern(r"[\w.-]+/[\w.-]+")
 def dataset_kind(dataset: str) -> DatasetKind:
     """Tells where a dataset is: what exists here, or is written like a path, is local; "owner/name" is a hub id.
 
-    Raises:
-        DatasetError: none of these, or a path that cannot be looked at.
+    Raises DatasetError: none of these, or a path that cannot be looked at.
     """
     if dataset == "embedded":
         return "embedded"
@@ -44,14 +43,7 @@ def dataset_kind(dataset: str) -> DatasetKind:
 def refuse_unused(
     options: Sequence[Option], given: Mapping[str, Any], used_by: Mapping[str, str], kind: DatasetKind
 ) -> None:
-    """Refuses options that mean nothing for a kind of dataset.
-
-    Args:
-        used_by: option to the kinds that it is for, set apart by blanks; an option that is missing is for all.
-
-    Raises:
-        OptionError: one of them was set.
-    """
+    """Refuses options that mean nothing for a kind of dataset and were set; `used_by` has the kinds of some options."""
     for option in options:
         kinds = used_by.get(option.name, kind).split()
         if kind not in kinds and given[option.name] != option.default:
@@ -64,8 +56,7 @@ def refuse_unused(
 def read_placed(dataset: str, subset: str | None, split: str, kind: DatasetKind) -> StoredRows:
     """Returns the rows of a split of a local or a hub dataset, with their places.
 
-    Raises:
-        DatasetError: it cannot be read.
+    Raises DatasetError: it cannot be read.
     """
     if kind == "local":
         return read_split(Path(dataset).expanduser(), split, subset)

@@ -102,13 +102,10 @@ class StoredRows(Sequence[Placed]):
 
 
 class ReadRows(Sequence[dict[str, Any]]):
-    """The rows of a split as rewards read them, each made when it is asked for.
+    """The rows of a split as rewards read them, each made when it is asked for, by `read`, of a row and its place.
 
-    Args:
-        read: makes one of a row and its place.
-        sizes: characters of the prompt of each row.
-        asked: the same number in this process for rows that ask the same.
-        kinds: numbers of rows that between them have every set of columns.
+    `sizes`: characters of the prompt of each row. `asked`: the same number in this process for rows that ask the same.
+    `kinds`: numbers of rows that between them have every set of columns.
     """
 
     def __init__(
@@ -159,9 +156,7 @@ def checked_rows(
 ) -> ReadRows:
     """Reads every row once, in which `read` refuses those that cannot be used, and returns them as they stay on disk.
 
-    Args:
-        read: makes a row of one of these and its place.
-        asks: returns what a row asks, as text; default: its column `question`.
+    `asks` returns what a row asks, as text.
     """
     sizes, asked, kinds = array("q"), array("q"), dict[tuple[str, ...], int]()
     for index, (where, row) in enumerate(placed):

@@ -25,9 +25,7 @@ _SPEAKERS = ("role", "from")
 class TableRows:
     """The rows of a `.parquet` or `.arrow` file.
 
-    Raises:
-        DatasetError: it is damaged.
-        OSError: the system refuses to read it.
+    Raises DatasetError: it is damaged; OSError: the system refuses to read it.
     """
 
     def __init__(self, path: Path) -> None:

@@ -5,8 +5,10 @@ Mailboxes are in the reserved domain `example`, telephone numbers in ranges that
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from grpo.envs.datasets.draws import Draws
@@ -32,74 +34,19 @@ _DAYS = _names("Monday Tuesday Wednesday Thursday Friday Saturday")
 _SIGN_OFFS = ("Kind regards", "Best regards", "Best wishes", "Many thanks")
 
 
-@dataclass(frozen=True, slots=True)
-class _Occasion:
-    """What an e-mail is about: `{n}` is a number, `{day}` a day, `{other}` another day."""
-
-    task: str  # what the e-mail has to say, after "Tell them that"
-    text: str  # its ideal wording
-    keywords: tuple[str, ...]  # what it must hold
-
-
-_OCCASIONS = (
-    _Occasion(
-        "the refund of order {n} was sent today and arrives by {day}",
-        "We sent the refund of order {n} today. It arrives by {day}.",
-        ("refund", "order {n}", "{day}"),
-    ),
-    _Occasion(
-        "the meeting about budget {n} moves from {other} to {day}",
-        "The meeting about budget {n} moves from {other} to {day}. I hope that the new day suits you.",
-        ("meeting", "budget {n}", "{day}"),
-    ),
-    _Occasion(
-        "invoice {n} is still open, and payment is due on {day}",
-        "Invoice {n} is still open. Please note that payment is due on {day}.",
-        ("invoice {n}", "payment", "{day}"),
-    ),
-    _Occasion(
-        "parcel {n} is late and will come on {day}",
-        "I am sorry that parcel {n} is late. It will come on {day}.",
-        ("sorry", "parcel {n}", "{day}"),
-    ),
-    _Occasion(
-        "room {n} is booked for them on {day}",
-        "Room {n} is booked for you on {day}. We look forward to your visit.",
-        ("room {n}", "booked", "{day}"),
-    ),
-    _Occasion(
-        "their interview for post {n} is on {day}, and they should bring their certificates",
-        "Your interview for post {n} is on {day}. Please bring your certificates.",
-        ("interview", "post {n}", "{day}", "certificates"),
-    ),
-    _Occasion(
-        "report {n} is finished, and comments are welcome until {day}",
-        "Report {n} is finished. Your comments are welcome until {day}.",
-        ("report {n}", "comments", "{day}"),
-    ),
-    _Occasion(
-        "the lift at number {n} will be repaired on {day} and not on {other}",
-        "The lift at number {n} will be repaired on {day} and not on {other}. Thank you for your patience.",
-        ("lift", "number {n}", "repaired", "{day}"),
-    ),
-    _Occasion(
-        "ticket {n} is solved, and they should restart the computer before {day}",
-        "Ticket {n} is solved. Please restart your computer before {day}.",
-        ("ticket {n}", "restart", "{day}"),
-    ),
-    _Occasion(
-        "course {n} is full, and there is a free place on {day}",
-        "I am sorry to say that course {n} is full. There is a free place on {day}.",
-        ("course {n}", "free place", "{day}"),
-    ),
-)
+@cache
+def _occasions() -> Sequence[Mapping[str, Any]]:
+    """Returns what e-mails are about: `task`, `text` and `keywords`."""
+    occasions: list[dict[str, Any]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))["occasions"]
+    return occasions
 
 
 def draw_occasion(draws: Draws) -> dict[str, Any]:
     """Returns a row: `question`, the columns that the rubric `email` reads, and `letter`, the ideal e-mail."""
-    occasion = draws.pick(_OCCASIONS)
+    occasion = draws.pick(_occasions())
     days = list(_DAYS)
     facts = {"n": str(draws.whole(100, 9999)), "day": draws.take(days), "other": draws.take(days)}
+    task = occasion["task"].format(**facts)
     recipient = f"{draws.pick(_FIRST)} {draws.pick(_LAST)}"
     first, last = draws.pick(_FIRST), draws.pick(_LAST)
     address = f"{draws.whole(1, 99)} {draws.pick(_STREETS)}, {draws.pick(_TOWNS)}"
@@ -109,16 +56,16 @@ def draw_occasion(draws: Draws) -> dict[str, Any]:
     closing = f"{draws.pick(_SIGN_OFFS)},\n{first} {last}\n{address}\n{phone}\n{email}"
     return {
         "question": (
-            f"Write a short e-mail to {recipient}. Tell them that {occasion.task.format(**facts)}. Greet them by name. "
+            f"Write a short e-mail to {recipient}. Tell them that {task}. Greet them by name. "
             f"Sign as {first} {last}, with the address {address}, the phone number {phone} and the e-mail address "
             f"{email}."
         ),
-        "keywords": [keyword.format(**facts) for keyword in occasion.keywords],
+        "keywords": [keyword.format(**facts) for keyword in occasion["keywords"]],
         "recipient": recipient,
         "phone": phone,
         "email": email,
         "address": address,
-        "letter": f"{opening}\n\n{occasion.text.format(**facts)}\n\n{closing}",
+        "letter": f"{opening}\n\n{occasion['text'].format(**facts)}\n\n{closing}",
     }
 
 

@@ -38,20 +38,11 @@ class LimitedProcess:
 
     def run(self, job: Job) -> JobResult:
         """Runs one job; its files, its profile and its peer are not known here. Raises TransientError."""
-        limits = job.limits
-        request = (
-            job.program,
-            job.stdin,
-            limits.cpu_seconds,
-            limits.wall_seconds,
-            limits.memory_bytes,
-            limits.output_bytes,
-        )
-        data = pickle.dumps(request, protocol=5)
+        data = pickle.dumps((job.program, job.stdin, job.limits), protocol=5)
         with self._lock:
             channel = self._started()
             try:
-                channel.settimeout(limits.wall_seconds + _SLACK)
+                channel.settimeout(job.limits.wall_seconds + _SLACK)
                 send_message(channel, data)
                 answer = receive_message(channel)
             except OSError as error:

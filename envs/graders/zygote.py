@@ -23,12 +23,13 @@ import time
 from typing import NoReturn
 
 from grpo.plugins.child_process import receive_message, send_message
+from grpo.plugins.sandbox_job import Limits
 
 ANSWER = struct.Struct(">i?dd")  # status as of waitpid, ended for its time, seconds of processor, seconds on the clock
 READY = b"ready"
 _READ = 65536
 
-Request = tuple[str, bytes, float, float, int, int]  # program, stdin, processor and clock seconds, memory, output
+Request = tuple[str, bytes, Limits]  # program, stdin, limits
 
 
 def main(descriptor: int, package: str) -> None:
@@ -44,7 +45,7 @@ def main(descriptor: int, package: str) -> None:
 
 
 def _run(request: Request, descriptor: int) -> bytes:
-    _, _, _, wall, _, most = request
+    limits = request[2]
     began = time.monotonic()
     reading, writing = os.pipe()
     child = os.fork()
@@ -54,8 +55,8 @@ def _run(request: Request, descriptor: int) -> bytes:
     os.close(writing)
     printed, late = bytearray(), False
     while not late:
-        left = began + wall - time.monotonic()
-        late = left <= 0 or len(printed) > most
+        left = began + limits.wall_seconds - time.monotonic()
+        late = left <= 0 or len(printed) > limits.output_bytes
         if not late and select.select([reading], [], [], left)[0]:
             piece = os.read(reading, _READ)
             if not piece:
@@ -68,19 +69,19 @@ def _run(request: Request, descriptor: int) -> bytes:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)  # what it started; it led a session
     cpu = usage.ru_utime + usage.ru_stime
-    return ANSWER.pack(status, late, cpu, time.monotonic() - began) + bytes(printed[:most])
+    return ANSWER.pack(status, late, cpu, time.monotonic() - began) + bytes(printed[: limits.output_bytes])
 
 
 def _become(request: Request, writing: int, descriptor: int) -> NoReturn:
     """Runs the program in a forked child and ends the process."""
     code = 1
     try:
-        program, given, cpu, _, memory, _ = request
+        program, given, limits = request
         os.setsid()
         os.close(descriptor)
         os.dup2(writing, 1)
-        _limit(resource.RLIMIT_CPU, int(cpu) + 1)
-        _limit(resource.RLIMIT_AS, memory)
+        _limit(resource.RLIMIT_CPU, int(limits.cpu_seconds) + 1)
+        _limit(resource.RLIMIT_AS, limits.memory_bytes)
         _limit(resource.RLIMIT_FSIZE, 0)
         _limit(resource.RLIMIT_CORE, 0)
         sys.stdin = io.TextIOWrapper(io.BytesIO(given))

@@ -6,28 +6,23 @@ import random
 import re
 from typing import Any
 
-import gymnasium
-from gymnasium.error import ResetNeeded
-
-from grpo.envs.text.spaces import AnyText
+from grpo.envs.text.text_env import TextEnv
 
 _NUMBER = re.compile(r"(?<![\d.,-])[0-9]{1,9}(?!\d|[.,]\d)")
 _READ = 100_000  # characters of an action, from its end
 _TRIES = 100
 
 
-class NumberGame(gymnasium.Env[str, str]):
+class NumberGame(TextEnv):
     """One number to find. `turns`: how many guesses there are."""
 
     def __init__(self, lowest: int, highest: int, turns: int, *, reminds: bool) -> None:
-        self.observation_space = AnyText()
-        self.action_space = AnyText()
+        super().__init__()
         self._range = (lowest, highest)
         self._turns = turns
         self._reminds = reminds
-        self._open = (lowest, highest)
-        self._number: int | None = None
-        self._left = 0
+        self._fitting = (lowest, highest)
+        self._number = self._left = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Thinks of a number, by `seed` or the one in `options["row"]`; ValueError where that is outside the range."""
@@ -38,20 +33,16 @@ class NumberGame(gymnasium.Env[str, str]):
         number = ((options or {}).get("row") or {}).get("number", drawn)
         if type(number) is not int or not low <= number <= high:
             raise ValueError(f"the number {number!r} is not a whole number from {low} to {high}.")
-        self._number, self._left, self._open = number, self._turns, (low, high)
+        self._number, self._left, self._fitting, self._open = number, self._turns, (low, high), True
         plays = "1 guess" if self._turns == 1 else f"{self._turns} guesses"
         question = f"Guess a number from {low} to {high}. You have {plays}."
         return question, {"row": {"number": number}, "demonstration": self._lucky(number, random.Random(luck))}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Takes a guess. Raises ResetNeeded if no game is open; TypeError if the action is not text."""
-        if self._number is None:
-            raise ResetNeeded("no number to guess: call reset() first, and again after a game has ended.")
-        if not isinstance(action, str):
-            raise TypeError(f"the action must be the completion's text, not {type(action).__name__}.")
+        matches = _NUMBER.findall(self._checked(action)[-_READ:])
         self._left -= 1
         low, high = self._range
-        matches = _NUMBER.findall(action[-_READ:])
         guess = int(matches[-1]) if matches else None
         readable = guess is not None and low <= guess <= high
         won = guess == self._number
@@ -65,15 +56,14 @@ class NumberGame(gymnasium.Env[str, str]):
         else:
             assert guess is not None
             answer = self._hint(guess, self._number)
-        if ended:
-            self._number = None
+        self._open = not ended
         return answer, float(won), ended, False, {"readable": readable, "success": won}
 
     def _hint(self, guess: int, number: int) -> str:
-        low, high = self._open
-        self._open = (max(low, guess + 1), high) if guess < number else (low, min(high, guess - 1))
+        low, high = self._fitting
+        self._fitting = (max(low, guess + 1), high) if guess < number else (low, min(high, guess - 1))
         hint = f"It is {'higher' if guess < number else 'lower'} than {guess}."
-        return f"{hint} So it is from {self._open[0]} to {self._open[1]}." if self._reminds else hint
+        return f"{hint} So it is from {self._fitting[0]} to {self._fitting[1]}." if self._reminds else hint
 
     def _lucky(self, number: int, luck: random.Random) -> list[str]:
         """Returns the guesses of somebody who keeps to the hints, guesses anything that is left, and wins in time."""

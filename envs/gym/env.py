@@ -6,18 +6,16 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import gymnasium
-from gymnasium.error import ResetNeeded
 
 from grpo.envs.gym.actions import described_actions, read_action
-from grpo.envs.gym.goal import Goal, reached
-from grpo.envs.gym.known import Known
+from grpo.envs.gym.known import Goal, Known, reached
 from grpo.envs.gym.text import drawn, shortened, written
-from grpo.envs.text.spaces import AnyText
+from grpo.envs.text.text_env import TextEnv
 
 Unreadable = Literal["again", "end"]
 
 
-class TextGame(gymnasium.Env[str, str]):
+class TextGame(TextEnv):
     """Plays an environment by text; after an unreadable completion the policy tries "again", or the episode "end"s."""
 
     def __init__(
@@ -33,8 +31,7 @@ class TextGame(gymnasium.Env[str, str]):
         penalty: float,
         goal: Goal | None,
     ) -> None:
-        self.observation_space = AnyText()
-        self.action_space = AnyText()
+        super().__init__()
         self._inner = inner
         self._known = known
         self._draws = draws
@@ -48,7 +45,6 @@ class TextGame(gymnasium.Env[str, str]):
         self._total = 0.0
         self._rewards: list[float] = []
         self._shown = ""
-        self._open = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Starts an episode; `options` go to the environment, without `row`."""
@@ -67,12 +63,8 @@ class TextGame(gymnasium.Env[str, str]):
         return self._shown, {"prompt": messages, "row": {"env_id": spec.id if spec else ""}}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        if not self._open:
-            raise ResetNeeded("no episode is open: call reset() before step().")
-        if not isinstance(action, str):
-            raise TypeError(f"the action must be the completion's text, not {type(action).__name__}.")
+        chosen = read_action(self._checked(action), self._inner.action_space, self._actions)
         self._turns += 1
-        chosen = read_action(action, self._inner.action_space, self._actions)
         if chosen is None:
             shown, reward, ended, cut = self._missing()
             success: bool | None = False

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from grpo.envs.named_module import named_module
+from grpo.envs.imports import named_module
 from grpo.plugins._spec.signature import RESERVED_OPTIONS
 from grpo.plugins.errors import OptionError, PluginNotFound
 from grpo.plugins.factory_decorators import env
@@ -94,8 +94,7 @@ def make(
 def resolve(member: str) -> EnvSpec:
     """Returns the spec of one environment.
 
-    Raises:
-        PluginNotFound: nobody has registered that id, or what it needs is not installed.
+    Raises PluginNotFound: nobody has registered that id, or what it needs is not installed.
     """
     spec = _registered(member)
     own = {option.name for option in GYM.options}

@@ -18,11 +18,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 from gymnasium.error import ResetNeeded
 
 from grpo.envs.isolated.child import ASK, FORK, KILL, NUMBER, ORDER
-from grpo.envs.text.spaces import AnyText
+from grpo.envs.text.text_env import TextEnv
 from grpo.plugins import errors
 from grpo.plugins.child_process import ChildProcess, receive_exactly, receive_message, send_message
 from grpo.plugins.errors import PluginError
@@ -128,12 +127,11 @@ class ForkServer:
         return channel
 
 
-class IsolatedEnv(gymnasium.Env[str, str]):
+class IsolatedEnv(TextEnv):
     """An environment of texts in a fork of `fork_server`, which is ended when a call takes longer than `seconds`."""
 
     def __init__(self, fork_server: ForkServer, seconds: float) -> None:
-        self.observation_space = AnyText()
-        self.action_space = AnyText()
+        super().__init__()
         self._fork_server = fork_server
         self._seconds = seconds
         self._number = 0

@@ -8,7 +8,6 @@ refused start is tried again shortly, since a session that has just ended may st
 from __future__ import annotations
 
 import json
-import re
 import time
 import urllib.error
 import urllib.request
@@ -18,13 +17,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import gymnasium
-from gymnasium.error import ResetNeeded
-
-from grpo.envs.text.spaces import AnyText
+from grpo.envs.text.text_env import TextEnv, stated_action
 from grpo.plugins.errors import OptionError, TransientError
 
-_TAG = re.compile(r"<(action|answer)>(.*?)</\1>", re.IGNORECASE | re.DOTALL)
 _ASKING = 10.0  # seconds
 _LARGEST = 16 * 2**20  # bytes of one message
 _UNREAD = "VALIDATION_ERROR"
@@ -82,14 +77,13 @@ def _type(field: Any, named: Mapping[str, Any]) -> str:
     return next((str(kind["type"]) for kind in kinds if "type" in kind), "object")
 
 
-class RemoteEnv(gymnasium.Env[str, str]):
+class RemoteEnv(TextEnv):
     """Plays an environment on a server; a last reward of `success` or more reached its goal."""
 
     def __init__(
         self, url: str, field: Field, *, show: str | None, system: str, most_turns: int, success: float, seconds: float
     ) -> None:
-        self.observation_space = AnyText()
-        self.action_space = AnyText()
+        super().__init__()
         self._url = url.rstrip("/")
         self._field = field
         self._show = show
@@ -100,7 +94,6 @@ class RemoteEnv(gymnasium.Env[str, str]):
         self._session: Any = None
         self._connection = ExitStack()  # leaving it ends the session
         self._turns = 0
-        self._open = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Starts an episode by seed and task; TransientError without a server, ServerError for a bad answer."""
@@ -117,12 +110,8 @@ class RemoteEnv(gymnasium.Env[str, str]):
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Sends the action: what stands in the last `<action>` or `<answer>`, or else the whole completion."""
-        if not self._open:
-            raise ResetNeeded("no episode is open: call reset() before step().")
-        if not isinstance(action, str):
-            raise TypeError(f"the action must be the completion's text, not {type(action).__name__}.")
+        data = self._fields(self._checked(action))
         self._turns += 1
-        data = self._fields(action)
         shown, reward, ended = "", 0.0, False
         if data is not None:
             try:
@@ -146,8 +135,7 @@ class RemoteEnv(gymnasium.Env[str, str]):
 
     def _fields(self, completion: str) -> dict[str, Any] | None:
         """Returns the fields of the action that a completion is, or None."""
-        tagged = _TAG.findall(completion)
-        text = (tagged[-1][1] if tagged else completion).strip()
+        text = stated_action(completion)
         try:
             value = text if self._field.type == "string" else json.loads(text)
             json.dumps(value, ensure_ascii=False).encode()  # half of a character cannot be sent

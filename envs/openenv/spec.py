@@ -46,7 +46,7 @@ def make(
         PluginNotFound: the package websockets is not installed.
         OptionError: nobody answers there, or the action has no field to put a completion into.
     """
-    from grpo.envs.extras import imported
+    from grpo.envs.imports import imported
     from grpo.envs.openenv.env import RemoteEnv, action_field
 
     imported("websockets", EXTRA, f"openenv:{member}")
@@ -56,17 +56,7 @@ def make(
     )
 
 
-def rows(
-    member: str,
-    split: str,
-    *,
-    field: str | None = None,
-    show: str | None = None,
-    system: str = "",
-    turns: int = MOST_TURNS,
-    success: float = 1.0,
-    seconds: float = 30.0,
-) -> Sequence[Mapping[str, Any]]:
+def rows(member: str, split: str, **_: Any) -> Sequence[Mapping[str, Any]]:
     """Returns the tasks of a split, of a server that has some. Raises DatasetError."""
     from grpo.envs.openenv.tasks import task_rows
 
@@ -74,11 +64,7 @@ def rows(
 
 
 def resolve(member: str) -> EnvSpec:
-    """Returns the spec of the environment behind an address.
-
-    Raises:
-        PluginNotFound: it is not an address.
-    """
+    """Returns the spec of the environment behind an address. Raises PluginNotFound: it is not an address."""
     from urllib.parse import urlsplit
 
     from grpo.envs.openenv.tasks import offers_tasks

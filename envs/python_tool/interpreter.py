@@ -69,10 +69,7 @@ class Interpreter:
 class InterpreterEnv(QuestionEnv):
     """Asks a question with one right answer and offers the tool `python`; an answer ends the episode.
 
-    Args:
-        template: the system message, and how an answer is laid out.
-        rows: returns the rows to pick from when `reset` is given none.
-        calls: how many turns may call the tool; a later call is told to answer.
+    So many `calls` of the tool may be made; a later one is told to answer.
     """
 
     def __init__(
@@ -111,8 +108,7 @@ class InterpreterEnv(QuestionEnv):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Starts the episode of one row, as `QuestionEnv` does; the demonstration calls the tool first.
 
-        Raises:
-            DatasetError: the row, or the dataset to pick one from, cannot be used.
+        Raises DatasetError: the row, or the dataset to pick one from, cannot be used.
         """
         question, info = super().reset(seed=seed, options=options)
         self._used = 0

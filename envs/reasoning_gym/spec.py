@@ -85,8 +85,7 @@ def rows(
 def resolve(member: str) -> EnvSpec:
     """Returns the spec of one dataset.
 
-    Raises:
-        PluginNotFound: there is no such dataset, or reasoning-gym is not installed.
+    Raises PluginNotFound: there is no such dataset, or reasoning-gym is not installed.
     """
     from grpo.envs.reasoning_gym.known_exploits import warning
 
@@ -109,7 +108,7 @@ def resolve(member: str) -> EnvSpec:
 
 
 def _classes(member: str) -> tuple[Any, Any]:
-    from grpo.envs.extras import imported
+    from grpo.envs.imports import imported
 
     imported("reasoning_gym", EXTRA, f"reasoning_gym:{member}")
     from reasoning_gym.factory import DATASETS

@@ -67,9 +67,8 @@ class Rows:
     def rows(self, split: str) -> Sequence[dict[str, Any]]:
         """Returns the rows of a split, each of which was checked, with their columns as they are.
 
-        Raises:
-            OptionError: no dataset is named.
-            DatasetError: the dataset, or one of its rows (named by file and line), cannot be used.
+        Raises OptionError: no dataset is named; DatasetError: the dataset, or one of its rows (named by file and line),
+        cannot be used.
         """
         from grpo.envs.datasets.stored import MOST_KINDS, ReadRows
         from grpo.envs.rows.row import is_plain, read_pair
@@ -96,9 +95,7 @@ class Rows:
     def settled(self, spec: EnvSpec) -> EnvSpec:
         """Returns a spec with the verifier and the rewards that fit the rows, and a note of what was guessed.
 
-        Raises:
-            OptionError: no dataset is named.
-            DatasetError: the dataset, or its first row, cannot be used.
+        Raises OptionError: no dataset is named; DatasetError: the dataset, or its first row, cannot be used.
         """
         from grpo.envs.rows.row import unused_columns
 

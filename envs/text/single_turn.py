@@ -6,12 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import gymnasium
-from gymnasium.error import ResetNeeded
-
 from grpo.envs.datasets.problem import read_problem
-from grpo.envs.text.spaces import AnyText
 from grpo.envs.text.templates import Template
+from grpo.envs.text.text_env import TextEnv
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +24,7 @@ class Asked:
     messages: Sequence[Mapping[str, Any]] = ()
 
 
-class OneTurnEnv(gymnasium.Env[str, str]):
+class OneTurnEnv(TextEnv):
     """Asks one question; any text answers it.
 
     `ask`: makes a row into what is shown; raises `DatasetError` for a row that cannot be used. `rows`: returns the rows
@@ -35,12 +32,10 @@ class OneTurnEnv(gymnasium.Env[str, str]):
     """
 
     def __init__(self, ask: Callable[[object], Asked], rows: Callable[[], Sequence[Mapping[str, Any]]]) -> None:
-        self.observation_space = AnyText()
-        self.action_space = AnyText()
+        super().__init__()
         self._ask = ask
         self._read_rows = rows
         self._rows: Sequence[Mapping[str, Any]] | None = None
-        self._open = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Starts the episode of one row.
@@ -66,10 +61,7 @@ class OneTurnEnv(gymnasium.Env[str, str]):
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Takes the completion and ends the episode, unscored."""
-        if not self._open:
-            raise ResetNeeded("no question is open: call reset() before each step().")
-        if not isinstance(action, str):
-            raise TypeError(f"the action must be the completion's text, not {type(action).__name__}.")
+        self._checked(action)
         self._open = False
         return "", 0.0, True, False, {}
 

@@ -7,18 +7,14 @@ what it cannot stand there has lost it.
 from __future__ import annotations
 
 import pickle
-import re
 import traceback
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-import gymnasium
-from gymnasium.error import ResetNeeded
-
 from grpo.envs.graders.remote import PROCESS, Graders, runner
 from grpo.envs.own_numbers import SEEDS, OwnNumbers
-from grpo.envs.text.spaces import AnyText
+from grpo.envs.text.text_env import TextEnv, stated_action
 from grpo.envs.textarena import guest
 from grpo.envs.textarena.guest import output_of
 from grpo.plugins.errors import OptionError, TransientError
@@ -26,7 +22,6 @@ from grpo.plugins.errors import OptionError, TransientError
 _MEMORY = 2**30  # of a process with the library
 _READ = 4_000  # characters; games read numbers, and Python refuses those of more than 4,300 digits
 _elsewhere: dict[str, str] = {}  # where the moves of a game are read that the user left to us
-_TAG = re.compile(r"<(action|answer)>(.*?)</\1>", re.IGNORECASE | re.DOTALL)
 
 
 def plain_game(member: str, options: Mapping[str, Any]) -> tuple[Any, bool]:
@@ -104,7 +99,7 @@ def players(sandbox: str, seconds: float) -> Graders:
     return Graders("textarena", guest, runner("textarena", sandbox), seconds=seconds, memory=_MEMORY)
 
 
-class ArenaGame(gymnasium.Env[str, str]):
+class ArenaGame(TextEnv):
     """Plays a game for one player.
 
     `brackets`: an action without square brackets is put into some. `sandbox`: the SPEC of the sandbox that reads moves;
@@ -115,8 +110,7 @@ class ArenaGame(gymnasium.Env[str, str]):
     def __init__(
         self, member: str, game: Any, *, brackets: bool, most_turns: int, sandbox: str, seconds: float
     ) -> None:
-        self.observation_space = AnyText()
-        self.action_space = AnyText()
+        super().__init__()
         self._member = member
         self._game = game
         self._brackets = brackets
@@ -126,7 +120,6 @@ class ArenaGame(gymnasium.Env[str, str]):
         self._numbers = OwnNumbers()
         self._begun = b""
         self._moves: list[str] = []
-        self._open = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         super().reset(seed=seed)
@@ -142,11 +135,7 @@ class ArenaGame(gymnasium.Env[str, str]):
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Plays the action: what stands in the last `<action>` or `<answer>`, or else the whole completion."""
-        if not self._open:
-            raise ResetNeeded("no game is open: call reset() before step().")
-        if not isinstance(action, str):
-            raise TypeError(f"the action must be the completion's text, not {type(action).__name__}.")
-        self._moves.append(self._move(action))
+        self._moves.append(self._move(self._checked(action)))
         came = self._played()
         ended, reward = came["ended"], came["reward"]
         cut = not ended and len(self._moves) >= self._most_turns
@@ -185,6 +174,5 @@ class ArenaGame(gymnasium.Env[str, str]):
         return sandbox or _elsewhere[self._member], seconds
 
     def _move(self, completion: str) -> str:
-        tagged = _TAG.findall(completion)
-        move = (tagged[-1][1] if tagged else completion).strip()[-_READ:]
+        move = stated_action(completion)[-_READ:]
         return f"[{move}]" if self._brackets and "[" not in move and "]" not in move else move

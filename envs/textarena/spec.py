@@ -54,9 +54,8 @@ def make(
 def resolve(member: str) -> EnvSpec:
     """Returns the spec of one game.
 
-    Raises:
-        PluginNotFound: there is no such game, or textarena is not installed.
-        OptionError: it cannot be played alone, or lacks data.
+    Raises PluginNotFound: there is no such game, or textarena is not installed; OptionError: it cannot be played alone,
+    or lacks data.
     """
     spec = _registered(member)
     from grpo.envs.textarena.env import turns_of
@@ -83,7 +82,7 @@ def resolve(member: str) -> EnvSpec:
 
 
 def _registered(member: str) -> Any:
-    from grpo.envs.extras import imported
+    from grpo.envs.imports import imported
 
     registry = imported("textarena.envs.registration", EXTRA, f"textarena:{member}").ENV_REGISTRY
     if member not in registry:

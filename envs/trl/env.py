@@ -7,17 +7,14 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import gymnasium
-from gymnasium.error import ResetNeeded
-
 from grpo.envs.own_numbers import SEEDS, OwnNumbers
-from grpo.envs.text.spaces import AnyText
+from grpo.envs.text.text_env import TextEnv
 from grpo.plugins.errors import OptionError
 
 _NO_TOOLS = ("reset", "get_reward")
 
 
-class ToolEnv(gymnasium.Env[str, str]):
+class ToolEnv(TextEnv):
     """Plays an environment of TRL's kind.
 
     `factory`: makes the inner environment; called once. `read_rows`: returns rows to pick from when `reset` is given
@@ -28,8 +25,7 @@ class ToolEnv(gymnasium.Env[str, str]):
     def __init__(
         self, name: str, factory: Callable[[], Any], read_rows: Callable[[], Sequence[Mapping[str, Any]]], *, made: bool
     ) -> None:
-        self.observation_space = AnyText()
-        self.action_space = AnyText()
+        super().__init__()
         self._name = name
         self._made = made
         try:
@@ -41,7 +37,6 @@ class ToolEnv(gymnasium.Env[str, str]):
             ) from error
         self._read_rows = read_rows
         self._numbers = OwnNumbers()
-        self._open = False
         members = inspect.getmembers(type(self._inner), predicate=inspect.isfunction)
         names = [name for name, _ in members if not name.startswith("_") and name not in _NO_TOOLS]
         self.tools = [getattr(self._inner, name) for name in names]
@@ -98,10 +93,7 @@ class ToolEnv(gymnasium.Env[str, str]):
             )
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        if not self._open:
-            raise ResetNeeded("no episode is open: call reset() before step().")
-        if not isinstance(action, str):
-            raise TypeError(f"the action must be the completion's text, not {type(action).__name__}.")
+        self._checked(action)
         self._open = False
         if not callable(getattr(self._inner, "get_reward", None)):
             return "", 0.0, True, False, {"scores": {"reward": 0.0}}

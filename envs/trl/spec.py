@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from grpo.envs.named_module import named_module
+from grpo.envs.imports import named_module
 from grpo.plugins.errors import DatasetError, OptionError, PluginNotFound, did_you_mean
 from grpo.plugins.factory_decorators import env
 from grpo.plugins.specs import EnvSpec
@@ -76,8 +76,7 @@ def rows(
 def _read(row: object, where: str) -> dict[str, Any]:
     """Returns a row whose prompt holds texts.
 
-    Raises:
-        DatasetError: it has no prompt, or one with something else than text.
+    Raises DatasetError: it has no prompt, or one with something else than text.
     """
     if not isinstance(row, Mapping) or not isinstance(row.get("prompt"), str | list):
         raise DatasetError(f"{where}: it has no column 'prompt' with text or messages, as TRL's datasets have.")
@@ -115,9 +114,7 @@ def _texts(prompt: str | list[Any], where: str) -> str | list[dict[str, Any]]:
 def resolve(member: str) -> EnvSpec:
     """Returns the spec of one class.
 
-    Raises:
-        PluginNotFound: there is no such module, file or class.
-        OptionError: it has no `reset`.
+    Raises PluginNotFound: there is no such module, file or class; OptionError: it has no `reset`.
     """
     rewarded = callable(getattr(_factory(member), "get_reward", None))
     return replace(

@@ -15,11 +15,10 @@ from collections.abc import Coroutine, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-import gymnasium
 from gymnasium.error import ResetNeeded
 
 from grpo.envs.own_numbers import OwnNumbers
-from grpo.envs.text.spaces import AnyText
+from grpo.envs.text.text_env import TextEnv
 from grpo.envs.verifiers.play import CUT, Line, PolicyRollout, Seat, opening
 from grpo.envs.verifiers.tasks import Source, answered_at_once
 from grpo.envs.verifiers.tools import Tool
@@ -36,12 +35,11 @@ def row_of(task: Any, number: int) -> dict[str, Any]:
     return {**data, "task": number}
 
 
-class TaskEnv(gymnasium.Env[str, str]):
+class TaskEnv(TextEnv):
     """Plays tasks and scores what the policy said with their own rewards."""
 
     def __init__(self, member: str, source: Source, system: str | None, success: float) -> None:
-        self.observation_space = AnyText()
-        self.action_space = AnyText()
+        super().__init__()
         self._member = member
         self._source = source
         self._system = system

@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from gymnasium.error import ResetNeeded
-
 from grpo.envs.isolated.child import OVERWHELMED
 from grpo.envs.isolated.remote import ForkServer, IsolatedEnv, ProcessEnded, TookTooLong
 from grpo.envs.verifiers.env import Step, TaskEnv
@@ -79,7 +77,6 @@ class ApartTaskEnv(IsolatedEnv):
     def __init__(self, fork_server: ForkServer, tasks: int, seconds: float) -> None:
         super().__init__(fork_server, seconds)
         self._tasks = tasks
-        self._open = False
         self._row: Any = None
         self._untouched = False
 
@@ -111,7 +108,7 @@ class ApartTaskEnv(IsolatedEnv):
             return "", 0.0, True, False, {"scores": {}, "success": False, "reason": reason}
 
     def tools_used(self, messages: Sequence[Mapping[str, Any]]) -> bool:
-        self._refuse_closed()
+        self._checked("")
         self._untouched = False
         return bool(self.ask("tools_used", [dict(message) for message in messages]))
 
@@ -123,7 +120,7 @@ class ApartTaskEnv(IsolatedEnv):
         super().close()
 
     def _stepped(self, method: str, *args: Any) -> Step:
-        self._refuse_closed()
+        self._checked("")
         observation, reward, ended, cut, info = self.ask(method, *args)
         self._open = not (ended or cut)
         return observation, reward, ended, cut, info
@@ -139,7 +136,3 @@ class ApartTaskEnv(IsolatedEnv):
         finally:
             super().close()
         return None
-
-    def _refuse_closed(self) -> None:
-        if not self._open:
-            raise ResetNeeded("no episode is open: call reset() before step().")

@@ -203,8 +203,7 @@ class Seat:
     async def interaction(self, task: Any, **placed: Any) -> AsyncIterator[Any]:
         """Holds a conversation with the policy open, turn by turn.
 
-        Raises:
-            RuntimeError: the environment plays the policy twice in one episode, or in a place of its own.
+        Raises RuntimeError: the environment plays the policy twice in one episode, or in a place of its own.
         """
         from verifiers.v1 import Interaction
 

@@ -85,11 +85,7 @@ def rows(
 
 
 def resolve(member: str) -> EnvSpec:
-    """Returns the spec of one taskset.
-
-    Raises:
-        PluginNotFound: verifiers or the taskset is not installed.
-    """
+    """Returns the spec of one taskset. Raises PluginNotFound: verifiers or the taskset is not installed."""
     config = _config_class(member)
     from grpo.envs.verifiers.tasks import takes_turns
 
@@ -112,7 +108,7 @@ def resolve(member: str) -> EnvSpec:
 
 
 def _config_class(member: str) -> Any:
-    from grpo.envs.extras import imported
+    from grpo.envs.imports import imported
 
     imported("verifiers.v1.utils.loaders", EXTRA, f"verifiers:{member}")
     from grpo.envs.verifiers.tasks import config_class

@@ -11,10 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-import gymnasium
-from gymnasium.error import ResetNeeded
-
-from grpo.envs.text.spaces import AnyText
+from grpo.envs.text.text_env import TextEnv
 
 _WORD = re.compile(r"(?<![A-Za-z])[A-Za-z]{5}(?![A-Za-z])")
 _READ = 100_000  # characters of an action, from its end
@@ -41,18 +38,16 @@ def marks(guess: str, word: str) -> str:
     return "".join(result)
 
 
-class WordGame(gymnasium.Env[str, str]):
+class WordGame(TextEnv):
     """One word to find. `turns`: how many guesses there are. `known`: only these words are guesses."""
 
     def __init__(self, words: Sequence[str], turns: int, *, known: bool) -> None:
-        self.observation_space = AnyText()
-        self.action_space = AnyText()
+        super().__init__()
         self._words = words
         self._turns = turns
         self._known = known
-        self._word: str | None = None
-        self._left = 0
-        self._most = 0
+        self._word = ""
+        self._left = self._most = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Thinks of a word, by `seed` or the one in `options["row"]`; ValueError where that has not five letters."""
@@ -62,7 +57,7 @@ class WordGame(gymnasium.Env[str, str]):
         word = ((options or {}).get("row") or {}).get("word", drawn)
         if not isinstance(word, str) or not re.fullmatch("[a-z]{5}", word):
             raise ValueError(f"the word {word!r} has not five letters from a to z.")
-        self._word, self._left, self._most = word, self._turns, 0
+        self._word, self._left, self._most, self._open = word, self._turns, 0, True
         plays = "1 guess" if self._turns == 1 else f"{self._turns} guesses"
         question = (
             f"Guess a word of five letters. You have {plays}. Each letter gets a mark: + in its place, ? elsewhere in "
@@ -72,12 +67,8 @@ class WordGame(gymnasium.Env[str, str]):
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Takes a guess. Raises ResetNeeded if no game is open; TypeError if the action is not text."""
-        if self._word is None:
-            raise ResetNeeded("no word to guess: call reset() first, and again after a game has ended.")
-        if not isinstance(action, str):
-            raise TypeError(f"the action must be the completion's text, not {type(action).__name__}.")
+        words = _WORD.findall(self._checked(action)[-_READ:])
         self._left -= 1
-        words = _WORD.findall(action[-_READ:])
         guess = words[-1].lower() if words else None
         if guess is None:
             answer = "Write a word of five letters."
@@ -92,8 +83,7 @@ class WordGame(gymnasium.Env[str, str]):
         if ended and not won:
             answer = f"{answer} The word was {self._word}."
         info = {"readable": guess is not None, "success": won, "scores": {"letters": self._most / _LETTERS}}
-        if ended:
-            self._word = None
+        self._open = not ended
         return answer, float(won), ended, False, info
 
     def _narrowing(self, word: str, luck: random.Random) -> list[str]:

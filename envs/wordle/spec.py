@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grpo.envs.wordle.words import WORDS
 from grpo.plugins.errors import OptionError
 from grpo.plugins.factory_decorators import env
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import gymnasium
 
 MOST_TURNS = 12
+WORDS = tuple(Path(__file__).with_name("words.txt").read_text(encoding="ascii").split())  # common ones of five letters
 
 
 @env(version=1, rewards=("environment",), verifier="environment", max_turns=MOST_TURNS)

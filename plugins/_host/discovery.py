@@ -42,10 +42,8 @@ def installed_entries() -> tuple[Entry, ...]:
 def pinned(entries: Sequence[Entry], pins: str) -> tuple[Entry, ...]:
     """Keeps the entries that a comma-separated list names by entry point, distribution, or "distribution/entry".
 
-    An empty list keeps all. The built-in losses, advantages and agents always stay: they belong to the engine.
-
-    Raises:
-        UsageError: a name that no entry has.
+    An empty list keeps all. The built-in losses, advantages and agents always stay: they belong to the engine. Raises
+    UsageError: a name that no entry has.
     """
     names = [name.strip() for name in pins.split(",") if name.strip()]
     if not names:

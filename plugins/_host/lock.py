@@ -15,17 +15,8 @@ from grpo.plugins._spec.binding import Bound, BoundEnv, BoundReward, BoundSandbo
 from grpo.plugins.rubric import RubricSpec, bound_components
 
 _COMPARED = (
-    "distribution",
-    "distribution_version",
-    "version",
-    "options",
-    "combine",
-    "weight",
-    "reads",
-    "mcp",
-    "gate",
-    "passes",
-    "sha256",
+    *("distribution", "distribution_version", "version", "options", "combine", "weight", "reads", "mcp", "gate"),
+    *("passes", "sha256"),
 )
 
 
@@ -45,7 +36,7 @@ def lock_of(bound: Bound, distribution_version: str) -> dict[str, Any]:
     defaults = {option.name: option.default for option in spec.options if not option.required}
     record = {
         "kind": spec.kind,
-        "name": getattr(bound, "name", spec.name),
+        "name": bound.name,
         "plugin": spec.name,
         "version": spec.version,
         "distribution": bound.distribution,
@@ -63,20 +54,13 @@ def lock_of(bound: Bound, distribution_version: str) -> dict[str, Any]:
         record |= {"given": list(bound.options), "columns": None if bound.spec.any_column else names}
         record |= {"scope": "group"} if bound.grouped else {}
     if isinstance(bound, BoundReward) and isinstance(bound.spec, RubricSpec):
-        record |= {
-            "options": {},
-            "sha256": None,
-            "combine": bound.spec.combine,
-            "components": _components(bound, bound.spec),
-        }
+        parts = zip(bound_components(bound), bound.spec.components, strict=True)
+        components = [
+            lock_of(part, "") | {"weight": inside.weight, "gate": inside.gate, "passes": inside.passes}
+            for part, inside in parts
+        ]
+        record |= {"options": {}, "sha256": None, "combine": bound.spec.combine, "components": components}
     return record
-
-
-def _components(bound: BoundReward, spec: RubricSpec) -> list[dict[str, Any]]:
-    return [
-        lock_of(part, "") | {"weight": inside.weight, "gate": inside.gate, "passes": inside.passes}
-        for part, inside in zip(bound_components(bound), spec.components, strict=True)
-    ]
 
 
 def drift(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

@@ -14,7 +14,6 @@ from grpo.plugins.errors import GrpoError, NotInstalled, PluginError
 from grpo.plugins.mcp.attach import ServedFactory
 from grpo.plugins.mcp.servers import McpServer
 from grpo.plugins.sampling import RowsSeen
-from grpo.plugins.session import SessionPool
 from grpo.plugins.specs import (
     AdvantageSpec,
     AgentSpec,
@@ -36,12 +35,49 @@ class MissingColumn(LookupError):
 
 
 @dataclass(frozen=True, slots=True)
-class _BoundFunction:
+class _Bound:
+    """A spec, the distribution that it is from ("" for none), and its options."""
+
+    spec: Any
+    distribution: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return str(self.spec.name)
+
+    def prepare(self) -> None:
+        """Lets the plugin look at its options before anything is loaded. Raises UsageError, PluginError."""
+        if self.spec.prepare is None:
+            return
+        defaults = {option.name: option.default for option in self.spec.options if not option.required}
+        try:
+            self.spec.prepare(**{**defaults, **self.options})
+        except GrpoError:
+            raise
+        except Exception as error:
+            raise PluginError(
+                f"{self.spec.kind} '{self.spec.name}' of {self.distribution}: its prepare function raised "
+                f"{type(error).__name__}: {error}. Its author must raise a UsageError that says what to do."
+            ) from error
+
+    def _called(self, *given: object) -> Any:
+        """Calls its function, and says whose error it raised. Raises PluginError."""
+        try:
+            return self.spec.function(*given, **self.options)
+        except Exception as error:
+            raise self._error(f"raised {type(error).__name__}: {error}") from error
+
+    def _error(self, fault: str) -> PluginError:
+        where = f"{self.spec.kind} '{self.spec.name}' of {self.distribution}"
+        return PluginError(f"{where} {fault}. Its author must fix it.")
+
+
+@dataclass(frozen=True, slots=True)
+class _BoundFunction(_Bound):
     """What bound rewards and verifiers share: how a completion and its row become a call."""
 
     spec: RewardSpec | VerifierSpec
-    distribution: str
-    options: Mapping[str, Any] = field(default_factory=dict)
     alias: str = ""
     timeout: float = 10.0
     reads: Reads = "turn"
@@ -61,10 +97,6 @@ class _BoundFunction:
     def together(self) -> bool:
         """Whether one call takes several completions: a whole batch, or a group."""
         return self.spec.batch or self.grouped
-
-    def prepare(self) -> None:
-        """Lets the plugin look at its options before anything is loaded. Raises UsageError, PluginError."""
-        _prepare(self.spec, self.distribution, self.options)
 
     def shown(self, completions: Sequence[Completion]) -> Sequence[Completion]:
         """Returns the completions as the function is to read them: with `reads`, the text of every turn for one."""
@@ -142,12 +174,19 @@ class BoundVerifier(_BoundFunction):
 
 
 @dataclass(frozen=True, slots=True)
-class BoundEnv:
+class _BoundFactory(_Bound):
+    """What makes something whenever it is asked to."""
+
+    def make(self) -> Any:
+        """Makes a fresh environment or pool; raises what the plugin raises."""
+        return self.spec.factory(**self.options)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundEnv(_BoundFactory):
     """An environment with its options."""
 
     spec: EnvSpec
-    distribution: str
-    options: Mapping[str, Any] = field(default_factory=dict)
     alias: str = ""
     weight: float = 1.0
 
@@ -165,10 +204,6 @@ class BoundEnv:
         own = 0.0 if self.spec.longest_call is None else self.spec.longest_call(**self.options)
         return max([seconds, own, *(server.longest_call for server in self.servers)])
 
-    def make(self) -> Any:
-        """Makes a fresh `gymnasium.Env`."""
-        return self.spec.factory(**self.options)
-
     @property
     def ordered(self) -> bool:
         """Whether the rows are to be trained on in their order."""
@@ -184,51 +219,24 @@ class BoundEnv:
 
 
 @dataclass(frozen=True, slots=True)
-class BoundSandbox:
+class BoundSandbox(_BoundFactory):
     """A sandbox with its options."""
 
     spec: SandboxSpec
-    distribution: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    def make(self) -> Any:
-        """Makes the pool."""
-        return self.spec.factory(**self.options)
 
 
 @dataclass(frozen=True, slots=True)
-class BoundSession:
+class BoundSession(_BoundFactory):
     """A session with its options."""
 
     spec: SessionSpec
-    distribution: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """The spec's name."""
-        return self.spec.name
-
-    def make(self) -> SessionPool:
-        """Makes the pool. Raises what the plugin raises: `SandboxUnavailable` where this machine cannot run it."""
-        return self.spec.factory(**self.options)
 
 
 @dataclass(frozen=True, slots=True)
-class _BoundTraining:
+class _BoundTraining(_Bound):
     """What bound losses and advantages share."""
 
     spec: LossSpec | AdvantageSpec
-    distribution: str = ""
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return self.spec.name
-
-    def prepare(self) -> None:
-        """Lets the plugin look at its options before anything is loaded; raises what `BoundReward.prepare` raises."""
-        _prepare(self.spec, self.distribution, self.options)
 
     def _call(self, given: object) -> Any:
         try:
@@ -262,26 +270,16 @@ class BoundAdvantage(_BoundTraining):
 
 
 @dataclass(frozen=True, slots=True)
-class BoundSampler:
+class BoundSampler(_Bound):
     """A sampler with its options."""
 
     spec: SamplerSpec
-    distribution: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return self.spec.name
 
     def choose(self, history: RowsSeen) -> list[int]:
         """Returns the rows that it chooses. Raises PluginError."""
-        who = f"sampler '{self.name}' of {self.distribution}"
-        try:
-            chosen = self.spec.function(history, **self.options)
-        except Exception as error:
-            raise PluginError(f"{who} raised {type(error).__name__}: {error}. Its author must fix it.") from error
+        chosen = self._called(history)
         if fault := choice_fault(chosen, history, fewer=self.spec.fewer):
-            raise PluginError(f"{who} {fault}. Its author must fix it.")
+            raise self._error(fault)
         return [int(row) for row in chosen]
 
 
@@ -302,27 +300,18 @@ def choice_fault(chosen: Any, history: RowsSeen, *, fewer: bool) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class BoundAgent:
+class BoundAgent(_Bound):
     """An agent with its options."""
 
     spec: AgentSpec
-    distribution: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """The spec's name."""
-        return self.spec.name
 
     def prepare(self) -> None:
         """Lets the plugin look at its options before anything is loaded, and looks for what it needs.
 
-        Raises:
-            UsageError: what the plugin says about them.
-            NotInstalled: a program or a module is missing.
-            PluginError: the plugin raised something else.
+        Raises UsageError: what the plugin says about them; NotInstalled: a program or a module is missing; PluginError:
+        the plugin raised something else.
         """
-        _prepare(self.spec, self.distribution, self.options)
+        _Bound.prepare(self)  # `super()` knows no class with slots
         for program, install in self.spec.programs.items():
             if shutil.which(program, path=search_path()) is None:
                 raise NotInstalled(
@@ -337,16 +326,11 @@ class BoundAgent:
     def command(self, task: AgentTask, access: Access) -> Command:
         """Returns the command that starts the agent's program for an episode.
 
-        Raises:
-            PluginError: the function raised something, or returned something else.
+        Raises PluginError: the function raised something, or returned something else.
         """
-        who = f"agent '{self.name}' of {self.distribution}"
-        try:
-            command = self.spec.function(task, access, **self.options)
-        except Exception as error:
-            raise PluginError(f"{who} raised {type(error).__name__}: {error}. Its author must fix it.") from error
+        command = self._called(task, access)
         if fault := command_fault(command):
-            raise PluginError(f"{who} {fault}. Its author must fix it.")
+            raise self._error(fault)
         return command  # type: ignore[no-any-return]
 
 
@@ -395,18 +379,3 @@ def _agree(name: str, rows: Sequence[Mapping[str, Any]]) -> bool:
     """Tells whether all rows of a group have the same value in a column."""
     first = rows[0]
     return all(row is first or (name in row and repr(row[name]) == repr(first.get(name))) for row in rows)
-
-
-def _prepare(spec: Any, distribution: str, options: Mapping[str, Any]) -> None:
-    if spec.prepare is None:
-        return
-    defaults = {option.name: option.default for option in spec.options if not option.required}
-    try:
-        spec.prepare(**{**defaults, **options})
-    except GrpoError:
-        raise
-    except Exception as error:
-        raise PluginError(
-            f"{spec.kind} '{spec.name}' of {distribution}: its prepare function raised "
-            f"{type(error).__name__}: {error}. Its author must raise a UsageError that says what to do."
-        ) from error

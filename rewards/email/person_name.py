@@ -13,17 +13,8 @@ from grpo.plugins._pattern import lazy_pattern
 
 _WORD = lazy_pattern(r"[^\W\d_]+(?:['-][^\W\d_]+)*")
 _MARKS = str.maketrans({"\u2019": "'", "\u02bc": "'", **dict.fromkeys("\u2010\u2011\u2012\u2013", "-")})
-_LETTERS = {
-    "\u00f8": "o",
-    "\u0142": "l",
-    "\u0111": "d",
-    "\u00f0": "d",
-    "\u0131": "i",
-    "\u00e6": "ae",
-    "\u0153": "oe",
-    "\u00fe": "th",
-    "\u00df": "ss",
-}
+_LETTERS = dict(zip("\u00f8\u0142\u0111\u00f0\u0131", "olddi", strict=True))
+_LETTERS |= {"\u00e6": "ae", "\u0153": "oe", "\u00fe": "th", "\u00df": "ss"}
 _PLAIN = str.maketrans(_LETTERS)
 _GERMAN = str.maketrans({**_LETTERS, "\u00e4": "ae", "\u00f6": "oe", "\u00fc": "ue", "\u00f8": "oe", "\u00e5": "aa"})
 

@@ -61,9 +61,7 @@ TABLES: Mapping[Table, ScoreTable] = {
 def solution_text(completion: str, table: Table, eos: str) -> str | None:
     """Returns what stands in the `<SOLUTION>` block, not stripped, or None when the format does not match.
 
-    Args:
-        table: whose format; qwen3_4b needs no opening tag and allows the end-of-sequence token after the block.
-        eos: that token; "" for none.
+    Table qwen3_4b needs no opening tag and allows the end-of-sequence token `eos` ("" for none) after the block.
     """
     if TABLES[table].opening:
         opening = _OPENING.search(completion)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from grpo.plugins.decorators import reward
@@ -18,56 +19,28 @@ _CORRECT = "The answer is correct: it reaches the same result as the reference a
 _REMEMBERED = 100_000
 _MOST_POINTS = 100
 _MILLION = 1_000_000
+_LEAST = dict.fromkeys(("retries", "input_price", "output_price", "temperature"), 0)
+_LEAST |= {"max_tokens": 1, "max_concurrency": 1, "max_characters": 2}
 
 _verdicts: OrderedDict[str, int] = OrderedDict()
 _verdicts_lock = threading.Lock()
 
 
-def prepare(
-    *,
-    base_url: str,
-    model: str,
-    rubric: str,
-    points: int,
-    api_key_env: str,
-    temperature: float | None,
-    max_tokens: int,
-    retries: int,
-    request_timeout: float,
-    max_concurrency: int,
-    structured: bool,
-    max_characters: int,
-    input_price: float,
-    output_price: float,
-    cache: bool,
-) -> None:
+def prepare(**given: Any) -> None:
     """Refuses options that cannot work, a missing key, and an endpoint that does not answer."""
     from grpo.rewards.judge.endpoint import Endpoint, refuse_unusable
 
-    for name, text in (("model", model), ("rubric", rubric)):
-        if not text.strip():
+    for name in ("model", "rubric"):
+        if not given[name].strip():
             raise OptionError(f"judge: {name} is blank. Write {name}=... into the SPEC or the table of the reward.")
-    if not 1 <= points <= _MOST_POINTS:
-        raise OptionError(f"judge: points={points}. Choose 1 to {_MOST_POINTS}; 10 is usual.")
-    lowest = {
-        "max_tokens": (max_tokens, 1),
-        "retries": (retries, 0),
-        "max_concurrency": (max_concurrency, 1),
-        "max_characters": (max_characters, 2),
-        "input_price": (input_price, 0),
-        "output_price": (output_price, 0),
-        "temperature": (temperature or 0, 0),
-    }
-    for name, (value, least) in lowest.items():
-        if not least <= value < float("inf"):
-            raise OptionError(f"judge: {name}={value}. Choose {least} or more.")
-    if not 0 < request_timeout < float("inf"):
-        raise OptionError(f"judge: request_timeout={request_timeout}. Choose seconds above 0.")
-    refuse_unusable(
-        Endpoint(
-            base_url, model, api_key_env, temperature, max_tokens, retries, request_timeout, max_concurrency, structured
-        )
-    )
+    if not 1 <= given["points"] <= _MOST_POINTS:
+        raise OptionError(f"judge: points={given['points']}. Choose 1 to {_MOST_POINTS}; 10 is usual.")
+    for name, least in _LEAST.items():
+        if not least <= (given[name] or 0) < float("inf"):
+            raise OptionError(f"judge: {name}={given[name]}. Choose {least} or more.")
+    if not 0 < given["request_timeout"] < float("inf"):
+        raise OptionError(f"judge: request_timeout={given['request_timeout']}. Choose seconds above 0.")
+    refuse_unusable(Endpoint(**{field.name: given[field.name] for field in fields(Endpoint)}))
 
 
 @reward(

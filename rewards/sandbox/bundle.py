@@ -23,34 +23,13 @@ _JUDGE = "grpo.rewards.code.guest"
 _PACKAGES = ("grpo", "grpo.plugins", "grpo.rewards", _PACKAGE, _WALL, "grpo.rewards.code", _JUDGE)
 _CONTRACT = tuple(f"grpo.plugins.{name}" for name in ("errors", "sandbox_job", "kernel"))
 # In the order of their imports; each imports the standard library, the kernel's calls and those before it.
-_INSIDE = (
-    "syscall_numbers",
-    "seccomp",
-    "landlock",
-    "wire",
-    "waiting",
-    "python_main",
-    "runner",
-    "zygote",
-    "launcher",
-)
+_INSIDE = ("syscall_numbers", "seccomp", "landlock", "wire", "waiting", "python_main", "runner", "zygote", "launcher")
 _AROUND = ("frames", "bundle", "cgroup", "interpreter", "profiles", "plan", "slot", "capacity", "pool", "agent")
 # What the judge runs in sandboxes, in the order of their imports: loaded by the zygote alone, so that no job has to.
 JUDGE_MODULES = (
-    "plain",
-    "near",
-    "channel",
-    "customs",
-    "loading",
-    "units",
-    "guard",
-    "questions",
-    "served",
-    "keeping",
-    "together",
-    "calling",
+    *("plain", "near", "channel", "customs", "loading", "units", "guard", "questions", "served", "keeping"),
+    *("together", "calling"),
 )
-
 
 STUB = """
 import json, os, sys, types

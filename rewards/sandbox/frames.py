@@ -18,6 +18,7 @@ LENGTH = struct.Struct("!I")
 MOST = 512 * 2**20
 _limits = attrgetter(*(field.name for field in fields(Limits)))
 _OUTCOMES = frozenset(get_args(JobOutcome))
+_PLAIN = tuple(field.name for field in fields(JobResult) if field.name not in ("stdout", "stderr", "peer"))
 
 
 def pack_job(number: int, job: Job) -> bytes:
@@ -78,18 +79,8 @@ def _job_of(head: dict[str, Any], blobs: list[bytes]) -> Job:
 
 def _result_head(result: JobResult, blobs: list[bytes]) -> dict[str, Any]:
     blobs += [result.stdout, result.stderr]
-    return {
-        "outcome": result.outcome,
-        "exit_code": result.exit_code,
-        "signal": result.signal,
-        "cpu_seconds": result.cpu_seconds,
-        "wall_seconds": result.wall_seconds,
-        "peak_bytes": result.peak_bytes,
-        "degraded": list(result.degraded),
-        "reason": result.reason,
-        "waited_seconds": result.waited_seconds,
-        "peer": None if result.peer is None else _result_head(result.peer, blobs),
-    }
+    plain = {name: getattr(result, name) for name in _PLAIN}
+    return plain | {"peer": None if result.peer is None else _result_head(result.peer, blobs)}
 
 
 def _result_of(head: dict[str, Any], blobs: list[bytes]) -> JobResult:

@@ -89,15 +89,9 @@ class Slot:
         limits = job.limits
         processes = max(limits.processes, self._least_processes)
         self._limit_group(limits)
-        request = wire.Request(
-            limits.cpu_seconds,
-            limits.wall_seconds,
-            limits.memory_bytes,
-            limits.output_bytes,
-            limits.disk_bytes,
-            processes,
-            min(limits.threads, _MOST_THREADS),
-        )
+        sizes = limits.memory_bytes, limits.output_bytes, limits.disk_bytes
+        threads = min(limits.threads, _MOST_THREADS)
+        request = wire.Request(limits.cpu_seconds, limits.wall_seconds, *sizes, processes, threads)
         program = job.program.encode("utf-8", "surrogatepass")
         sent: list[int] = []
         try:
@@ -118,25 +112,25 @@ class Slot:
             texts = []
             for output, size in zip(sent[2:], written, strict=True):
                 texts.append(os.pread(output, min(size, limits.output_bytes), 0))
-            answer = wire.Answer.unpacked(packet)
-            self._ask_for_kills(answer, limits, processes)
+            answer = self._ask_for_kills(wire.Answer.unpacked(packet), limits, processes)
             return self._result(answer, job, max(written) > limits.output_bytes, texts)
         finally:
             for descriptor in sent:
                 os.close(descriptor)
 
-    def _ask_for_kills(self, answer: wire.Answer, limits: Limits, processes: int) -> None:
+    def _ask_for_kills(self, answer: wire.Answer, limits: Limits, processes: int) -> wire.Answer:
         """Notes when the program was ended at its limit of memory; SlotLost where the machine or a user ended it."""
         killed = os.WIFSIGNALED(answer.status)
         why = self._group.why_ended() if self._group and (killed or processes > 1) else ""
         if why == "limit":
-            answer.ended = wire.OVER_MEMORY
-        elif why == "machine":
+            return answer._replace(ended=wire.OVER_MEMORY)
+        if why == "machine":
             raise SlotLost("the machine had no memory left, and the kernel ended the program")
         # By itself a program is ended so only at its limit of processor time; see `inside.seccomp`.
         outside = killed and os.WTERMSIG(answer.status) == signal.SIGKILL and answer.ended == wire.ENDED_ITSELF
         if outside and not why and answer.cpu <= limits.cpu_seconds and "seccomp" not in self._degraded:
             raise SlotLost("something outside the sandbox ended the program: did the machine run out of memory?")
+        return answer
 
     async def _answer(self, seconds: float) -> bytes:
         """Returns the zygote's packet, or nothing when it ended or said nothing for so long."""

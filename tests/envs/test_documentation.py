@@ -22,8 +22,7 @@ from grpo.envs.gym.spec import GYM
 from grpo.envs.python_tool.spec import PYTHON_TOOL
 from grpo.envs.rows.spec import ROWS
 from grpo.envs.text.templates import TEMPLATES
-from grpo.envs.wordle.spec import wordle
-from grpo.envs.wordle.words import WORDS
+from grpo.envs.wordle.spec import WORDS, wordle
 from grpo.plugins.errors import DatasetError
 from grpo.plugins.specs import EnvSpec
 

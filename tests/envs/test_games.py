@@ -14,8 +14,7 @@ import grpo.envs
 from grpo import check_env
 from grpo.envs.guess.spec import guess
 from grpo.envs.wordle.game import marks
-from grpo.envs.wordle.spec import wordle
-from grpo.envs.wordle.words import WORDS
+from grpo.envs.wordle.spec import WORDS, wordle
 from grpo.plugins.errors import OptionError
 
 

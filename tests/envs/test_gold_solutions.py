@@ -11,8 +11,7 @@ import pytest
 from grpo import EnvSpec, validate
 from grpo.core.check.gold.report import Validation
 from grpo.envs.guess.spec import guess
-from grpo.envs.wordle.spec import wordle
-from grpo.envs.wordle.words import WORDS
+from grpo.envs.wordle.spec import WORDS, wordle
 from grpo.plugins.host import Host
 
 pytestmark = pytest.mark.slow

@@ -8,12 +8,12 @@ import secrets
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from grpo.core.check.attacks import BREACH, tried
-from grpo.core.check.attacks.kernel_calls import FORBIDDEN, SETUP
+from grpo.core.check.attacks import BREACH, kernel_calls, table_of, tried
 from grpo.plugins.errors import SessionError
 from grpo.plugins.session import Exit, Session, SessionJob, SessionLimits, SessionPool
 
@@ -21,117 +21,20 @@ NoteFinding = Callable[[str], None]
 _PATIENCE = 60.0
 _BRIEF = 5.0
 SMALL = SessionLimits(memory_bytes=256 * 2**20, disk_bytes=32 * 2**20, processes=64, output_bytes=1 << 16)
-_HARMLESS = (
-    *("ptrace", "process_vm_readv", "chroot", "SysV shared memory", "SysV semaphores", "SysV messages", "inotify"),
-    *(
-        "POSIX messages",
-        "memfd_create",
-        "pidfd_open",
-        "another namespace's capabilities",
-        "a seccomp filter of its own",
-    ),
-    *("flock on a shared file", "a lock on a shared file", "an open-file lock on a shared file", "nice"),
-    *("a lease on a shared file", "setuid root", "setresuid root", "setgroups", "chown", "new mount namespace"),
-)
-"""What a sandbox refuses and a session need not: it reaches nothing but the session."""
-_SECRETS = (
-    *("/etc/shadow", "/root/.ssh/id_rsa", "/root/.bash_history", "/proc/1/environ", "/proc/1/mem", "/proc/1/fd"),
-    *("/proc/kcore", "/dev/mem", "/dev/kmem", "/dev/port", "/dev/sda", "/dev/vda", "/dev/kmsg"),
-    *("/dev/fuse", "/dev/kvm", "/dev/nvme0n1", "/run/docker.sock", "/var/run/docker.sock", "/run/secrets", "/boot"),
-    *("/proc/sysrq-trigger", "/sys/kernel/debug", "/sys/fs/cgroup/memory", "/proc/sys/fs/binfmt_misc/register"),
-)
+_TABLE = table_of("sessions")
+_PROGRAMS: Mapping[str, str] = _TABLE["programs"]
+_LOOK = _PROGRAMS["look"]
 _OF_AN_IMAGE = ("/etc/shadow", "/sys/fs/cgroup/memory")
 """What a container has of its own under these names."""
-_LOOK = """
-import os
-def look(path):
-    if os.path.isdir(path):
-        return os.listdir(path)[0]
-    content = open(path, 'rb').read(40)
-    return content if content.strip(b'\\0 0123456789abcdef\\nTtDdRrWwAaBbVv_') else None.x
-def write(path, content=b'x'):
-    with open(path, 'ab') as file:
-        file.write(content)
-    return 'written'
-def connect(family, address):
-    import socket
-    s = socket.socket(family, socket.SOCK_STREAM)
-    s.settimeout(1)
-    s.connect(address)
-    return 'connected'
-"""
-_FORK_BOMB = """
-import os
-while True:
-    try: os.fork()
-    except OSError: pass
-"""
-_COUNT = """
-import os, time
-n = 1
-for _ in range(300):
-    try:
-        if os.fork() == 0: time.sleep(60)
-        n += 1
-    except OSError: break
-print(n, flush=True)
-os._exit(0)
-"""
-_MEMORY = "x = []\nwhile True: x.append(bytearray(b'x') * 2**22)"
-_FAMILY = """
-import os, time
-for _ in range(8):
-    if os.fork() == 0:
-        x = bytearray(b'x') * (80 * 2**20)
-        time.sleep(3)
-        open('held', 'a').write('x')
-        os._exit(0)
-try:
-    while True: os.wait()
-except ChildProcessError: pass
-"""
-_FILL = """
-n = 0
-with open('big', 'wb', buffering=0) as f:
-    try:
-        while n < 2**30: n += f.write(b'x' * 2**20)
-    except OSError: pass
-print(n)
-"""
-_MANY = """
-n = 0
-try:
-    while n < 200_000:
-        open(str(n), 'x').close(); n += 1
-except OSError: pass
-print(n)
-"""
-_DAEMON = """
-import os, signal
-for n in range(1, 32):
-    try: signal.signal(n, signal.SIG_IGN)
-    except (OSError, ValueError): pass
-for _ in range(8):
-    if os.fork() == 0:
-        os.setsid()
-        if os.fork() == 0:
-            os.execvp('sh', ['sh', '-c', 'sleep 600', MARK])
-        os._exit(0)
-"""
 _SYSTEM = "/usr /usr/bin /usr/lib /etc / /bin /lib /opt /srv /root"
 
 
 @dataclass(frozen=True, slots=True)
 class SessionAttack:
-    """Something hostile that is done in sessions.
+    """Something hostile that is done in sessions."""
 
-    Attributes:
-        name: what it tries.
-        tried: does it in sessions of a pool, and tells what got through, a line each.
-    """
-
-    name: str
-    tried: Callable[[SessionPool, NoteFinding], None]
+    name: str  # what it tries
+    tried: Callable[[SessionPool, NoteFinding], None]  # does it, and tells what got through, a line each
 
 
 def all_session_attacks() -> tuple[SessionAttack, ...]:
@@ -149,12 +52,10 @@ def all_session_attacks() -> tuple[SessionAttack, ...]:
         SessionAttack("links and pipes in the place of files", _links),
         SessionAttack("killing everything", _killing),
         SessionAttack("fork bomb", _fork_bomb),
-        SessionAttack("memory", lambda pool, note_finding: _memory(pool, note_finding, _MEMORY)),
-        SessionAttack("memory split over children", lambda pool, note_finding: _memory(pool, note_finding, _FAMILY)),
-        SessionAttack(
-            "filling the disk", lambda pool, note_finding: _disk(pool, note_finding, _FILL, SMALL.disk_bytes * 2)
-        ),
-        SessionAttack("200,000 files", lambda pool, note_finding: _disk(pool, note_finding, _MANY, 100_000)),
+        SessionAttack("memory", partial(_memory, program="memory")),
+        SessionAttack("memory split over children", partial(_memory, program="family")),
+        SessionAttack("filling the disk", partial(_disk, program="fill", most=SMALL.disk_bytes * 2)),
+        SessionAttack("200,000 files", partial(_disk, program="many", most=100_000)),
         SessionAttack("output flood", _flood),
     )
 
@@ -208,7 +109,7 @@ def _daemon(pool: SessionPool, note_finding: NoteFinding) -> None:
     for _ in range(3):
         before = _mounts()
         with _opened(pool) as session:
-            _python(session, _DAEMON.replace("MARK", repr(mark)))
+            _python(session, _PROGRAMS["daemon"].replace("MARK", repr(mark)))
             mounts.append(_mounts() - before)
     end = time.monotonic() + _BRIEF
     while (_with_mark(mark) or _left_by_each(mounts)) and time.monotonic() < end:
@@ -270,7 +171,7 @@ def _another_session(pool: SessionPool, note_finding: NoteFinding) -> None:
 def _secrets(pool: SessionPool, note_finding: NoteFinding) -> None:
     with _opened(pool) as session:
         own = _OF_AN_IMAGE if pool.capabilities().get("container") else ()
-        attempts = [f"look({path!r})" for path in _SECRETS if path not in own]
+        attempts = [f"look({path!r})" for path in _TABLE["secrets"] if path not in own]
         canary = "[open(p, 'rb').read() for p in __import__('glob').glob('/proc/[0-9]*/environ')]"
         attempts.append(f"b'GRPO_CANARY' in b''.join({canary}) or None.x")
         _breaches(_python(session, tried(_LOOK, *attempts)), note_finding)
@@ -335,9 +236,10 @@ def _reach(pool: SessionPool, note_finding: NoteFinding) -> None:
 
 def _calls(pool: SessionPool, note_finding: NoteFinding) -> None:
     with _opened(pool) as session:
-        for name, text in FORBIDDEN.items():
-            if name not in _HARMLESS:
-                left = _python(session, tried(SETUP, text))
+        setup, calls = kernel_calls()
+        for name, text in calls.items():
+            if name not in _TABLE["harmless"]:
+                left = _python(session, tried(setup, text))
                 if BREACH in left.stdout:
                     note_finding(f"{name} got through: {left.stdout[:200]!r}")
         limits = "import resource\ndef raised(kind): resource.setrlimit(kind, (-1, -1)); return 'raised'"
@@ -348,10 +250,8 @@ def _writing(pool: SessionPool, note_finding: NoteFinding) -> None:
     """What a session changes of its own system must be its own: the next session and the host do not have it."""
     name = f"grpo-{secrets.token_hex(8)}"
     with _opened(pool) as session:
-        folders = "/usr /usr/bin /usr/lib /etc / /bin /lib /opt /srv /root"
-        session.run(
-            ["sh", "-c", f"for d in {folders}; do echo x > $d/{name}; done 2>/dev/null; true"], timeout=_PATIENCE
-        )
+        write = f"for d in {_SYSTEM}; do echo x > $d/{name}; done 2>/dev/null; true"
+        session.run(["sh", "-c", write], timeout=_PATIENCE)
         attempts = ("write('/proc/sys/kernel/core_pattern')", "write('/proc/sys/user/max_user_namespaces', b'9')")
         _breaches(_python(session, tried(_LOOK, *attempts)), note_finding)
     host = [folder for folder in _SYSTEM.split() if os.access(Path(folder, name), os.F_OK)]
@@ -391,18 +291,18 @@ def _killing(pool: SessionPool, note_finding: NoteFinding) -> None:
 
 def _fork_bomb(pool: SessionPool, note_finding: NoteFinding) -> None:
     with _opened(pool) as session:
-        left = _python(session, _FORK_BOMB, _BRIEF)
+        left = _python(session, _PROGRAMS["fork_bomb"], _BRIEF)
         if not left.timed_out:
             note_finding(f"a fork bomb ended by itself: {left.code} {left.stderr[-120:]!r}")
         _goes_on(session, note_finding)
-        most = _python(session, _COUNT, _PATIENCE).stdout.split()
+        most = _python(session, _PROGRAMS["count"], _PATIENCE).stdout.split()
         if not most or int(most[0]) > SMALL.processes + 32:
             note_finding(f"{most} processes live at once where {SMALL.processes} may")
 
 
 def _memory(pool: SessionPool, note_finding: NoteFinding, program: str) -> None:
     with _opened(pool) as session:
-        left = _python(session, program)
+        left = _python(session, _PROGRAMS[program])
         held = session.run(["sh", "-c", "cat held 2>/dev/null"], timeout=_PATIENCE).stdout
         if left.code == 0 and len(held) > 4:
             note_finding(f"programs held more than the limit of {SMALL.memory_bytes >> 20} MB: {held!r}")
@@ -413,7 +313,7 @@ def _disk(pool: SessionPool, note_finding: NoteFinding, program: str, most: int)
     if not pool.capabilities().get("disk limit"):
         return
     with _opened(pool) as session:
-        left = _python(session, program)
+        left = _python(session, _PROGRAMS[program])
         if left.code == 0 and int(left.stdout or b"0") > most:
             note_finding(f"it wrote {left.stdout!r}, and at most {most} were expected")
         _goes_on(session, note_finding)

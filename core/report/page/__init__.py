@@ -25,24 +25,6 @@ POLICY = (
     "default-src 'none'; script-src {script}; style-src {style}; img-src data:; base-uri 'none'; form-action 'none'"
 )
 FOLLOWING = "; connect-src 'self'"
-HEAD = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta name="referrer" content="no-referrer">
-<meta name="generator" content="grpo report">
-<title>{title}</title>
-<link rel="icon" href="{icon}">
-<style>{style}</style>
-</head>
-<body>
-<noscript><p>This page draws itself: allow it to run its script, which comes with it and reaches for nothing else.
-</p></noscript>
-<div id="page"></div>
-"""
 BLOCK = '<script type="application/octet-stream" id="{name}">{block}</script>\n'
 Named = tuple[str, str]  # a block and its name in the page
 
@@ -67,7 +49,7 @@ def _document(
 ) -> Iterator[str]:
     script, style = _script(entry), (FOLDER / "style.css").read_text(encoding="utf-8")
     policy = POLICY.format(script=_digest(script), style=_digest(style)) + allowed
-    yield HEAD.format(policy=policy, icon=ICON, style=style, title=title)
+    yield (FOLDER / "head.html").read_text(encoding="utf-8").format(policy=policy, icon=ICON, style=style, title=title)
     for name, block in first:
         yield BLOCK.format(name=name, block=block)
     yield f"<script>{script}</script>\n"

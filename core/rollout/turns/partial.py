@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from grpo.core.env.env_shards import EnvShards
+from grpo.core.env.env_batch import EnvShards
 from grpo.core.env.episodes import Episode
 from grpo.core.policy.chat_template import texts_of
 from grpo.core.rollout.turns.play import PlayedRollout, Player, Trajectory, completed

@@ -118,8 +118,7 @@ class Job:
     def pack(self, calls: Sequence[Sequence[int]]) -> bytes:
         """Returns the completions as bytes, with only the columns that the plugin reads.
 
-        Raises:
-            Exception: a value in them cannot be pickled.
+        Raises Exception: a value in them cannot be pickled.
         """
         completions = [self.task.completions[index] for call in calls for index in call]
         return pack_completions(self.task.caller.plugin.spec, completions, bool(self._caution))

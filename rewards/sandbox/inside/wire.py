@@ -7,6 +7,7 @@ This module runs outside and inside the sandbox and imports the standard library
 from __future__ import annotations
 
 import struct
+from collections import namedtuple
 
 _REQUEST = struct.Struct("=ddQQQII")
 _ANSWER = struct.Struct("=iBBdddQ")
@@ -25,28 +26,20 @@ NOTED_NOTHING, NOTED_MEMORY, NOTED_COMPILE = range(3)
 NOTED_SETUP = 255
 
 
-class Request:
+class Request(namedtuple("Request", ("cpu", "wall", "memory", "output", "disk", "processes", "threads"))):
     """One program to run: its limits, in the units of `Limits`."""
 
-    __slots__ = ("cpu", "disk", "memory", "output", "processes", "threads", "wall")
-
-    def __init__(
-        self, cpu: float, wall: float, memory: int, output: int, disk: int, processes: int, threads: int
-    ) -> None:
-        self.cpu, self.wall = cpu, wall
-        self.memory, self.output, self.disk = memory, output, disk
-        self.processes, self.threads = processes, threads
+    __slots__ = ()
 
     def packed(self) -> bytes:
-        sizes = self.memory, self.output, self.disk, self.processes, self.threads
-        return _REQUEST.pack(self.cpu, self.wall, *sizes)
+        return _REQUEST.pack(*self)
 
     @classmethod
     def unpacked(cls, packet: bytes) -> Request:
         return cls(*_REQUEST.unpack(packet))
 
 
-class Answer:
+class Answer(namedtuple("Answer", ("status", "ended", "noted", "cpu", "wall", "waited", "peak"))):
     """How one program ended.
 
     `status`: as `os.waitpid` reports it. `noted`: what the runner noted, or that the program never began. `cpu`:
@@ -56,14 +49,10 @@ class Answer:
     in bytes.
     """
 
-    __slots__ = ("cpu", "ended", "noted", "peak", "status", "waited", "wall")
-
-    def __init__(self, status: int, ended: int, noted: int, cpu: float, wall: float, waited: float, peak: int) -> None:
-        self.status, self.ended, self.noted = status, ended, noted
-        self.cpu, self.wall, self.waited, self.peak = cpu, wall, waited, peak
+    __slots__ = ()
 
     def packed(self) -> bytes:
-        return _ANSWER.pack(self.status, self.ended, self.noted, self.cpu, self.wall, self.waited, self.peak)
+        return _ANSWER.pack(*self)
 
     @classmethod
     def unpacked(cls, packet: bytes) -> Answer:

@@ -6,7 +6,6 @@ import base64
 import json
 import math
 import shutil
-import subprocess
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from grpo.core.report.blocks import pack_rollouts
 from grpo.core.report.scan import Scan, recorded_steps
 from grpo.core.report.template import Renderer
 from grpo.core.report.tokens import RunTokenizer
+from grpo.plugins.child_process import ChildProcess
 
 FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 MESSAGES = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1 + 1 = ?"}]
@@ -77,7 +77,7 @@ def test_a_template_that_takes_too_much_is_given_up_and_hinders_no_other(
     started: list[None] = []
 
     class Counted(Renderer):
-        def _started(self) -> subprocess.Popen[str]:
+        def _started(self) -> ChildProcess:
             started.append(None)
             return super()._started()
 

@@ -11,7 +11,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from grpo.envs.datasets import json_lines, texts
+from grpo.envs.datasets import json_lines
 from grpo.envs.datasets.files import open_file, read_file
 from grpo.envs.datasets.stored import ReadRows, StoredRows
 from grpo.plugins.errors import DatasetError
@@ -95,12 +95,8 @@ def test_read_rows_know_their_places_and_sizes_in_every_part(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["rows.json", "rows.json.gz"])
-@pytest.mark.parametrize("chunk", [1, 5, 1 << 20])
 @pytest.mark.parametrize("indent", [None, 2])
-def test_a_list_is_read_an_object_at_a_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, chunk: int, indent: int | None
-) -> None:
-    monkeypatch.setattr(texts, "_CHUNK", chunk)
+def test_the_objects_of_a_list_are_rows(tmp_path: Path, name: str, indent: int | None) -> None:
     values = [{"n": 'a]b,\\"', "m": [1, {"x": None}]}, {"n": 12345}, 678, {"n": "é\u2028"}]
     path = tmp_path / name
     packed = json.dumps(values, indent=indent).encode()

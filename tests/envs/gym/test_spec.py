@@ -13,7 +13,7 @@ from gymnasium.utils.env_checker import check_env
 
 from grpo.envs.gym.actions import described_actions, read_action
 from grpo.envs.gym.env import TextGame
-from grpo.envs.gym.goal import Goal, reached
+from grpo.envs.gym.known import Goal, reached
 from grpo.envs.gym.text import shortened, written
 from grpo.plugins.errors import OptionError, PluginNotFound, UsageError
 from grpo.plugins.host import Host

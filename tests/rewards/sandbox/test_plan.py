@@ -31,7 +31,7 @@ refuse, allow = op(0x06, 0x00050001), op(0x06, 0x7FFF0000)
 code = [op(0x20, 0), op(0x15, number, 0, 3), op(0x20, 16), op(0x45 if bits else 0x35, bits, 0, 1), refuse, allow]
 kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
 kernel.install(kernel.FilterProgram(len(code), b"".join(code)))
-from grpo.core.check.attacks.access import ACCESS
+from grpo.core.check.attacks import attacks_in
 from grpo.plugins.errors import SandboxUnavailable
 from grpo.plugins.sandbox_job import Job
 from grpo.rewards.sandbox.local import local
@@ -40,7 +40,7 @@ try:
 except SandboxUnavailable as error:
     print(json.dumps({"error": str(error)}))
     sys.exit()
-jobs = [Job(program), *(Job(attack.program, limits=attack.limits) for attack in ACCESS)]
+jobs = [Job(program), *(Job(attack.program, limits=attack.limits) for attack in attacks_in('access'))]
 first, *attacks = asyncio.run(pool.run(jobs))
 pool.close()
 print(json.dumps({"stdout": first.stdout.decode(), "outcome": first.outcome, "degraded": first.degraded,
