@@ -59,8 +59,8 @@ def _keep(control: socket.socket, launcher: int) -> NoReturn:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         message, files = receive(control)
         plan: dict[str, Any] = message
-        for folder in plan["cgroups"]:
-            Path(folder, "cgroup.procs").write_text("0", encoding="utf-8")
+        for entry in plan["cgroups"]:
+            Path(entry).write_text("0", encoding="utf-8")
         try:
             # What root shows may lie where the session's user cannot look; others may take copies only below.
             shown = root.shown(plan) if os.geteuid() == 0 else None
@@ -71,8 +71,7 @@ def _keep(control: socket.socket, launcher: int) -> NoReturn:
         except OSError as error:
             send(control, {"error": f"{error}"})
             os._exit(1)
-        control.close()
-        os.waitpid(first, 0)
+        os.waitpid(first, 0)  # with the control socket open: its end is seen when every process is gone
     except ConnectionError:
         pass  # the owner ended before it had sent a plan
     except BaseException:

@@ -315,8 +315,9 @@ class LocalSession:
             for archive in self._snapshots.values():
                 os.close(archive)
             self._snapshots.clear()
-        with contextlib.suppress(SessionLost, SessionError):
-            self.stop()
+        with contextlib.suppress(OSError):
+            self._control.shutdown(socket.SHUT_WR)  # process 1 ends, and then its keeper
+            self._control.recv(1)
         for port in self.ports:
             port.close()
         self._control.close()
@@ -478,7 +479,7 @@ def _plan(job: SessionJob, group: cgroup.Group | None) -> dict[str, Any]:
     return {
         "user": user,
         "group": other,
-        "cgroups": group.paths() if group else [],
+        "cgroups": group.entries() if group else [],
         "network": job.network,
         "reach": [*job.reach],
         "shared": [*job.shared],
