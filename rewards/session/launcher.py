@@ -15,7 +15,6 @@ import signal
 import socket
 import tarfile
 import traceback
-from pathlib import Path
 from typing import Any, NoReturn
 
 from grpo.plugins import kernel
@@ -60,7 +59,7 @@ def _keep(control: socket.socket, launcher: int) -> NoReturn:
         message, files = receive(control)
         plan: dict[str, Any] = message
         for entry in plan["cgroups"]:
-            Path(entry).write_text("0", encoding="utf-8")
+            _write(entry, "0")
         try:
             # What root shows may lie where the session's user cannot look; others may take copies only below.
             shown = root.shown(plan) if os.geteuid() == 0 else None
@@ -94,8 +93,12 @@ def _enter(plan: dict[str, Any], launcher: int) -> None:
         os._exit(0)
     maps = {"setgroups": "deny", "uid_map": f"{root.USER} {user} 1", "gid_map": f"{root.USER} {group} 1"}
     for name, text in maps.items():
-        with open(f"/proc/self/{name}", "w", encoding="utf-8") as file:
-            file.write(text)
+        _write(f"/proc/self/{name}", text)
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
 
 
 def _become_first(control: socket.socket, plan: dict[str, Any], shown: root.Shown | None, files: int) -> NoReturn:
