@@ -20,7 +20,7 @@ from grpo.plugins.session import DIRECTORY, HOME, Exit, Session, SessionJob
 from grpo.rewards.sandbox import cgroup
 from grpo.rewards.sandbox.bundle import memory_file
 from grpo.rewards.session.command import environment_of, unfit
-from grpo.rewards.session.files import absolute, packed, refuse_missing
+from grpo.rewards.session.files import absolute, most_files, packed, refuse_missing
 from grpo.rewards.session.owned import own
 from grpo.rewards.session.proxy import Port, Proxy
 from grpo.rewards.session.streams import Collector
@@ -114,7 +114,7 @@ class LocalPool:
 
     def capabilities(self) -> Mapping[str, bool]:
         """Returns what sessions can do here."""
-        given = ("network", "port", "reach", "shared paths", "snapshot", "no network", "disk limit")
+        given = ("network", "port", "reach", "shared paths", "snapshot", "no network", "disk limit", "file limit")
         return {**dict.fromkeys(given, True), "image": False, "cgroup memory": bool(cgroup.places())}
 
     def close(self) -> None:
@@ -487,6 +487,7 @@ def _plan(job: SessionJob, group: cgroup.Group | None) -> dict[str, Any]:
         "directory": DIRECTORY,
         "home": HOME,
         "disk": job.limits.disk_bytes,
+        "files": most_files(job.limits.disk_bytes),
         "memory": job.limits.memory_bytes,
         "processes": job.limits.processes,
         "seconds": job.limits.seconds,

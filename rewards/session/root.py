@@ -92,7 +92,7 @@ def build(plan: dict[str, Any], shown: Shown) -> int:
     """
     trees, links, covered, again = shown
     flags = kernel.MS_NOSUID | kernel.MS_NODEV
-    limits = f"size={plan['disk']},nr_inodes={max(4096, plan['disk'] // 4096)},mode=0755"
+    limits = f"size={plan['disk']},nr_inodes={plan['files']},mode=0755"
     kernel.mount("tmpfs", PLACE, "tmpfs", flags, limits)
     for folder in (*_FOLDERS, plan["directory"], plan["home"]):
         os.makedirs(PLACE + folder, exist_ok=True)

@@ -128,10 +128,12 @@ class SessionAttack:
     Attributes:
         name: what it tries.
         tried: does it in sessions of a pool, and tells what got through, a line each.
+        needs: a capability of the pool without which it is not tried, or "".
     """
 
     name: str
     tried: Callable[[SessionPool, NoteFinding], None]
+    needs: str = ""
 
 
 def all_session_attacks() -> tuple[SessionAttack, ...]:
@@ -142,8 +144,9 @@ def all_session_attacks() -> tuple[SessionAttack, ...]:
         SessionAttack("the processes, files and sockets of another session", _another_session),
         SessionAttack("secrets of the host", _secrets),
         SessionAttack("files of the host", _host_files),
+        SessionAttack("a file of the host that is shared but hidden", _hidden_file, needs="shared paths"),
         SessionAttack("the network", _network),
-        SessionAttack("an address beside the one that may be reached", _reach),
+        SessionAttack("an address beside the one that may be reached", _reach, needs="reach"),
         SessionAttack("calls of the kernel", _calls),
         SessionAttack("writing where the machine's programs are", _writing),
         SessionAttack("links and pipes in the place of files", _links),
@@ -152,9 +155,15 @@ def all_session_attacks() -> tuple[SessionAttack, ...]:
         SessionAttack("memory", lambda pool, note_finding: _memory(pool, note_finding, _MEMORY)),
         SessionAttack("memory split over children", lambda pool, note_finding: _memory(pool, note_finding, _FAMILY)),
         SessionAttack(
-            "filling the disk", lambda pool, note_finding: _disk(pool, note_finding, _FILL, SMALL.disk_bytes * 2)
+            "filling the disk",
+            lambda pool, note_finding: _disk(pool, note_finding, _FILL, SMALL.disk_bytes * 2),
+            needs="disk limit",
         ),
-        SessionAttack("200,000 files", lambda pool, note_finding: _disk(pool, note_finding, _MANY, 100_000)),
+        SessionAttack(
+            "200,000 files",
+            lambda pool, note_finding: _disk(pool, note_finding, _MANY, 100_000),
+            needs="file limit",
+        ),
         SessionAttack("output flood", _flood),
     )
 
@@ -277,19 +286,26 @@ def _secrets(pool: SessionPool, note_finding: NoteFinding) -> None:
 
 
 def _host_files(pool: SessionPool, note_finding: NoteFinding) -> None:
-    """A folder of the host, such as a run's, with a file that everybody may read, and one that is shared but hidden."""
-    places = [None, *(place for place in (Path.cwd(), Path.home()) if os.access(place, os.W_OK))]
-    with _opened(pool) as session, contextlib.ExitStack() as stack:
-        for place in places:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="grpo-canary-", dir=place)))
-            folder.chmod(0o755)
-            (folder / "metrics.jsonl").write_text("secret of the run", encoding="utf-8")
-            attempts = (f"look({str(folder)!r})", f"look({str(folder / 'metrics.jsonl')!r})")
+    with _opened(pool) as session:
+        for secret in _secret_files():
+            attempts = (f"look({str(secret.parent)!r})", f"look({str(secret)!r})")
             _breaches(_python(session, tried(_LOOK, *attempts)), note_finding)
-            if pool.capabilities().get("shared paths"):
-                with _opened(pool, shared=[str(folder)], hidden=[str(folder / "metrics.jsonl")]) as other:
-                    hidden = f"open({str(folder / 'metrics.jsonl')!r}).read() or None.x"
-                    _breaches(_python(other, tried(_LOOK, hidden)), note_finding)
+
+
+def _hidden_file(pool: SessionPool, note_finding: NoteFinding) -> None:
+    for secret in _secret_files():
+        with _opened(pool, shared=[str(secret.parent)], hidden=[str(secret)]) as session:
+            _breaches(_python(session, tried(_LOOK, f"open({str(secret)!r}).read() or None.x")), note_finding)
+
+
+def _secret_files() -> Iterator[Path]:
+    """Yields files that everybody may read, in folders of the host such as a run's."""
+    for place in (None, *(place for place in (Path.cwd(), Path.home()) if os.access(place, os.W_OK))):
+        with tempfile.TemporaryDirectory(prefix="grpo-canary-", dir=place) as folder:
+            Path(folder).chmod(0o755)
+            secret = Path(folder, "metrics.jsonl")
+            secret.write_text("secret of the run", encoding="utf-8")
+            yield secret
 
 
 def _network(pool: SessionPool, note_finding: NoteFinding) -> None:
@@ -311,8 +327,6 @@ def _network(pool: SessionPool, note_finding: NoteFinding) -> None:
 
 
 def _reach(pool: SessionPool, note_finding: NoteFinding) -> None:
-    if not pool.capabilities().get("reach"):
-        return
     with socket.create_server(("127.0.0.1", 0)) as gateway, socket.create_server(("127.0.0.1", 0)) as other:
         ports = [each.getsockname()[1] for each in (gateway, other)]
         with _opened(pool, reach={ports[0]: f"127.0.0.1:{ports[0]}"}) as session:
@@ -410,8 +424,6 @@ def _memory(pool: SessionPool, note_finding: NoteFinding, program: str) -> None:
 
 
 def _disk(pool: SessionPool, note_finding: NoteFinding, program: str, most: int) -> None:
-    if not pool.capabilities().get("disk limit"):
-        return
     with _opened(pool) as session:
         left = _python(session, program)
         if left.code == 0 and int(left.stdout or b"0") > most:
