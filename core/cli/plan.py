@@ -138,7 +138,7 @@ def planned(
     if nodes is not None:
         return cluster_plan(config, measured, context, gpu_of(gpu), nodes, gpus_per_node, as_json=as_json), notes
     measured = replace(measured, versions=versions(measured, rollout.ahead))
-    if sync.weight_sync == "delta":
+    if sync == "delta":
         if device.kind == "cpu":
             measured = replace(measured, sent=measured.weights)
         else:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from grpo.core.config.defaults import DEFAULT_LR, LORA_LR_FACTOR, WARMUP_LR_FACTOR, Dtype, dtype_of
 from grpo.core.config.schema import RunConfig
-from grpo.core.config.settings import SectionName
 from grpo.core.planning.facts import Facts
 from grpo.core.policy.load import refuse_impossible_lora
 from grpo.plugins.errors import UsageError
@@ -16,9 +15,8 @@ from grpo.plugins.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class OptimizerPart:
-    """The part of the settings that is decided here."""
+    """How the weights are trained, under the names of the settings."""
 
-    section: ClassVar[SectionName] = "train"
     lr: float
     warmup_lr: float
     dtype: Dtype

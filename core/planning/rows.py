@@ -9,11 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from grpo.core.config.defaults import EMBEDDED_STEPS, EPOCHS, MADE_EPISODES
 from grpo.core.config.schema import RunConfig
-from grpo.core.config.settings import SectionName
 from grpo.core.env.episodes import Episode, episodes_of, sample_of
 from grpo.core.env.mixture import RunEnv, refuse_missing_columns, refuse_split_groups, rewards_by_env, verifiers_by_env
 from grpo.core.env.processes import starting_place
@@ -24,9 +22,8 @@ from grpo.plugins.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class StepsPart:
-    """The part of the settings that is decided here."""
+    """How much is trained on, under the names of the settings."""
 
-    section: ClassVar[SectionName] = "train"
     steps: int
     limit: int | None
 

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from grpo.core.config.defaults import Dtype
 from grpo.core.config.schema import RunConfig
 from grpo.core.config.sections import WeightSync
-from grpo.core.config.settings import SectionName
 from grpo.core.processes.rank import count
 from grpo.plugins.errors import UsageError
 
 
-@dataclass(frozen=True, slots=True)
-class SyncPart:
-    """The part of the settings that is decided here."""
-
-    section: ClassVar[SectionName] = "rollout"
-    weight_sync: WeightSync
-
-
-def decide_sync(config: RunConfig, dtype: Dtype) -> SyncPart:
+def decide_sync(config: RunConfig, dtype: Dtype) -> WeightSync:
     """Chooses what a server is sent after a step: everything, or what changed.
 
     Where a step is smaller than what 16 bits can tell apart, most weights keep their bits, and what changed is little.
@@ -36,7 +24,7 @@ def decide_sync(config: RunConfig, dtype: Dtype) -> SyncPart:
             not config.lora.enabled or config.rollout.lora_sync == "folded"
         )
         asked = "delta" if travels and dtype != "float32" else "everything"
-    return SyncPart(asked)
+    return asked
 
 
 def refuse_impossible_sync(config: RunConfig) -> None:
