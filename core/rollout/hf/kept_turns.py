@@ -21,6 +21,7 @@ import torch
 from grpo.core.policy.modules import cache_argument
 from grpo.core.policy.prompt_keys import PromptKeys
 from grpo.core.rollout.hf.states import Carried, carried
+from grpo.core.rollout.types import PromptIds
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class KeptTurns:
     def start(
         self,
         model: Any,
-        prompts: Sequence[Sequence[int]],
+        prompts: PromptIds,
         pad_id: int,
         prefill: Callable[[Sequence[Sequence[int]]], Started],
     ) -> Started | None:

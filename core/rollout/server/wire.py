@@ -66,7 +66,6 @@ class Readable(Protocol):
 
     def read(self, size: int, /) -> bytes:
         """Returns up to `size` bytes, and none at the end."""
-        ...
 
 
 def frames(items: Iterable[Item | Announced], *, end: bool = True) -> Iterator[bytes]:

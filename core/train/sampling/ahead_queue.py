@@ -34,6 +34,7 @@ from grpo.core.env.prompts import encode_episodes
 from grpo.core.env.replacement_rows import Place
 from grpo.core.rollout.draws import SEEDS, keys_of, own_draws
 from grpo.core.rollout.mismatch import Mismatch
+from grpo.core.rollout.types import PromptIds
 from grpo.core.train.batch.tensors import Tensors
 from grpo.core.train.sampling.ahead import probed
 from grpo.core.train.sampling.ahead_state import AheadRecord, read_ahead, write_ahead
@@ -188,7 +189,7 @@ class AheadQueue:
         self,
         version: _Version,
         episodes: Sequence[Episode],
-        prompts: Sequence[Sequence[int]],
+        prompts: PromptIds,
         step: int,
         staleness: int,
     ) -> _Proven:
@@ -219,7 +220,7 @@ class AheadQueue:
         sampler: PolicySampler,
         model: Any,
         episodes: Sequence[Episode],
-        prompts: Sequence[Sequence[int]],
+        prompts: PromptIds,
         seed: int,
         *,
         again: bool,

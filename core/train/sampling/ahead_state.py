@@ -18,7 +18,7 @@ from grpo.core.env.replacement_rows import Place
 from grpo.core.processes.rank import rank
 from grpo.core.record.run_dir import read_json, whole_file
 from grpo.core.rollout.turns.play import Branch, Trajectory, completed
-from grpo.core.rollout.types import Sampled
+from grpo.core.rollout.types import PromptIds, Sampled
 from grpo.core.scoring.early import nothing_begun
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.train.types import Generation, Wasted
@@ -98,7 +98,7 @@ class AheadRecord:
             )
         return tuple(samples)
 
-    def rollouts_of(self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]]) -> list[Trajectory] | None:
+    def rollouts_of(self, episodes: Sequence[Episode], prompts: PromptIds) -> list[Trajectory] | None:
         """Returns the rollouts, or None when these are not the prompts that they answer."""
         if [list(prompt) for prompt in prompts] != self.prompts:
             return None

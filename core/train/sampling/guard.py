@@ -26,16 +26,13 @@ class Cursor(Protocol):
     @property
     def step(self) -> int:
         """The optimizer step that is under way, from 1."""
-        ...
 
     @property
     def done(self) -> int:
         """How many micro batches of it have had their backward pass; 0 after the last one."""
-        ...
 
     def rewind(self) -> None:
         """Goes back to the first one, without gradients and figures; its completions are sampled anew."""
-        ...
 
 
 @dataclass(eq=False)

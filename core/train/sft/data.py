@@ -1,4 +1,4 @@
-"""Makes the datasets that the trainers iterate over: prompts, or worked answers, of whose batches the prefix is shared."""
+"""Makes the datasets of the trainers: prompts, or worked answers, whose batches are computed without their prefix."""
 
 from __future__ import annotations
 
