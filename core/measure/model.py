@@ -164,9 +164,7 @@ def _episodes(
     """Starts the episodes of a split, and returns what a user should know of them.
 
     Of the split "test" of a run's own environment these are the held-out ones of the run: they ask nothing that was
-    trained on.
-
-    Raises UsageError: no held-out episode is left.
+    trained on. Raises UsageError: no held-out episode is left.
     """
     opened = starting_place(env, config.rollout.env_processes, config.rollout.step_timeout)
     start = partial(episodes_of, env, opened=opened)

@@ -11,10 +11,7 @@ MOST_COMPLETIONS = 1_000_000  # of one step
 
 
 def decide_batch(config: RunConfig, facts: Facts) -> int:
-    """Chooses how many completions go through the model at once.
-
-    Raises UsageError: a generation is too large, or cannot be divided so; names what can.
-    """
+    """Chooses how many completions go through the model at once. Raises UsageError."""
     train, processes = config.train, facts.processes
     total = train.prompts_per_step * train.group_size
     if total > MOST_COMPLETIONS:

@@ -126,10 +126,7 @@ def sample_notes(envs: Iterable[RunEnv]) -> Iterator[str]:
 
 
 def refuse_too_long(measured: Sequence[_Measured], limits: Limits, context: int | None) -> None:
-    """Refuses prompts that are over a limit, with all that has to change.
-
-    Raises DatasetError: names the longest and how many there are.
-    """
+    """Refuses prompts that are over a limit, with all that has to change. Raises DatasetError."""
     room = math.inf if context is None else context
     most = limits.prompt or math.inf
     wrong = [entry for entry in measured if entry.length > most or entry.length + limits.completion > room]

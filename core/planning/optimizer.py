@@ -23,10 +23,7 @@ class OptimizerPart:
 
 
 def decide_optimizer(config: RunConfig, facts: Facts) -> OptimizerPart:
-    """Chooses the data type of the weights and the learning rates.
-
-    Raises UsageError: quantised weights without what they need, or float16 where Adam cannot work in it.
-    """
+    """Chooses the data type of the weights and the learning rates. Raises UsageError."""
     train, lora = config.train, config.lora
     refuse_impossible_lora(lora)
     if train.dtype == "float16" and not lora.enabled:

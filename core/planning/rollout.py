@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
 
 def decide_rollout(config: RunConfig, processes: int) -> Correction:
-    """Chooses how tokens are weighed that engine and policy find differently probable.
-
-    Raises UsageError: the backend is not there, or could not serve what trains; names the setting and the remedy.
-    """
+    """Chooses how tokens are weighed that engine and policy find differently probable. Raises UsageError."""
     refuse_impossible_rollouts(config, processes)
     refuse_impossible_partial(config, processes)
     correction = config.loss.rollout_correction

@@ -32,9 +32,7 @@ def decide_steps(config: RunConfig, facts: Facts, rows: Mapping[str, Sequence[Ep
     """Chooses how many steps the run makes.
 
     Where its only environment makes its own episodes, their number is recorded as the limit, so that a resumed run
-    makes as many whatever its steps.
-
-    `rows`: the episodes of the environments that have rows, by name.
+    makes as many whatever its steps. `rows`: the episodes of the environments that have rows, by name.
     """
     train, iterations = config.train, config.loss.num_iterations
     made = episodes_to_make(config, train.limit, train.steps or EMBEDDED_STEPS)
@@ -59,10 +57,7 @@ Rows = Mapping[str, Sequence[Episode]]  # an environment's name to its training 
 
 
 def read_rows(config: RunConfig, facts: Facts) -> Rows:
-    """Starts the training episodes of the environments that have rows.
-
-    Raises DatasetError: the rows cannot be used, or there are none; PluginError: an environment breaks the contract.
-    """
+    """Starts the training episodes of the environments that have rows. Raises DatasetError, PluginError."""
     seconds, count, limit = config.rollout.step_timeout, config.rollout.env_processes, config.train.limit
     return {
         env.name: episodes_of(env, "train", limit=limit, unbounded=0, opened=starting_place(env, count, seconds))

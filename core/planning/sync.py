@@ -13,9 +13,8 @@ def decide_sync(config: RunConfig, dtype: Dtype) -> WeightSync:
     """Chooses what a server is sent after a step: everything, or what changed.
 
     Where a step is smaller than what 16 bits can tell apart, most weights keep their bits, and what changed is little.
-    In float32 nearly all of them change, so looking for the others would cost time and memory for nothing.
-
-    Raises UsageError: the weights that sample could not be those that train, or not in time.
+    In float32 nearly all of them change, so looking for the others would cost time and memory for nothing. Raises
+    UsageError: the weights that sample could not be those that train, or not in time.
     """
     refuse_impossible_sync(config)
     asked = config.rollout.weight_sync

@@ -38,11 +38,10 @@ def decide_turns(
 ) -> TurnsPart:
     """Chooses the budgets of rollouts that the user left open.
 
-    Of several environments that with the most turns decides; the others keep to their own.
-
-    `turn`: tokens after which one is cut. `room`: tokens of the model's context beside the longest prompt, or None when
-    nobody knows the context. `agent`: a program answers the tasks; a turn is a call of the policy then. Raises
-    UsageError: a budget that cannot work, or one that would do nothing.
+    Of several environments that with the most turns decides; the others keep to their own. `turn`: tokens after which
+    one is cut. `room`: tokens of the model's context beside the longest prompt, or None when nobody knows the context.
+    `agent`: a program answers the tasks; a turn is a call of the policy then. Raises UsageError: a budget that cannot
+    work, or one that would do nothing.
     """
     env = max(envs, key=lambda candidate: candidate.spec.max_turns)
     most = env.spec.max_turns

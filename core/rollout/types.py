@@ -123,10 +123,7 @@ def context_length(config: Any) -> int | None:
 
 
 def refuse_unsafe_rope(config: Any) -> None:
-    """Refuses RoPE variants whose frequencies depend on the longest row of a batch.
-
-    Raises UsageError: dynamic or longrope scaling: log-probabilities would differ between sampling and training.
-    """
+    """Refuses RoPE variants whose frequencies depend on the longest row of a batch. Raises UsageError."""
     text = config.get_text_config()
     scaling = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {}
     # One table, or one for each type of layer.
@@ -151,10 +148,7 @@ def refuse_no_decoder(config: Any) -> None:
 
 
 def refuse_miscomputed(config: Any) -> None:
-    """Refuses a model that does not compute one thing in a batch, from a cache and alone.
-
-    Raises UsageError: what it would be trained on is not what it sampled.
-    """
+    """Refuses a model that does not compute one thing in a batch, from a cache and alone. Raises UsageError."""
     if config.model_type in MISCOMPUTED:
         raise UsageError(
             f"a model of the type '{config.model_type}' computes other probabilities when it samples than when it "

@@ -340,10 +340,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         self._write(folder, shared=False)
 
     def refuse_unsharded(self) -> None:
-        """Refuses to train otherwise than the launcher asked for; the policy is wrapped by now.
-
-        Raises RunError: nothing was trained.
-        """
+        """Refuses to train otherwise than the launcher asked for; the policy is wrapped by now. Raises RunError."""
         refuse_unsharded(asked_sharding(), self.model_wrapped, sharded=is_sharded(self.model))
 
     # What the parts need of TRL.

@@ -80,10 +80,7 @@ def device_of(text: str) -> Device:
 
 
 def gpu_of(name: str | None) -> Gpu:
-    """Returns the GPU of a name; without one, the GPU of this machine.
-
-    Raises UsageError: nobody wrote its figures down here.
-    """
+    """Returns the GPU of a name; without one, the GPU of this machine. Raises UsageError."""
     names = [gpu.name for gpu in KNOWN]
     if name is None:
         import torch

@@ -253,11 +253,7 @@ class ServerLink(GuestLink):
         more: Mapping[str, str] | None = None,
         heard: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> Any:
-        """Calls the server and returns the result.
-
-        Raises EngineLost: it went away meanwhile; SyncFault: it holds other weights, or failed; UsageError: it refuses
-        what was asked.
-        """
+        """Calls the server and returns the result. Raises EngineLost, SyncFault, UsageError."""
         headers = {
             "Content-Type": BYTES,
             INCARNATION: str(self._known["incarnation"]),
@@ -286,10 +282,7 @@ class ServerLink(GuestLink):
 
 
 def fitting_server_state(url: str, wanted: ServerCapabilities, command: str) -> dict[str, Any]:
-    """Returns the state of a server that fits a run.
-
-    Raises UsageError: there is none, or it does not fit; with the command that starts one.
-    """
+    """Returns the state of a server that fits a run. Raises UsageError."""
     remedy = f"Start one that fits with: {command}"
     try:
         state = state_of(url)
@@ -305,10 +298,7 @@ def fitting_server_state(url: str, wanted: ServerCapabilities, command: str) -> 
 
 
 def state_of(url: str) -> dict[str, Any]:
-    """Asks a server what it is and which weights it holds.
-
-    Raises OSError: nobody answers; UsageError: it wants another token, or is no such server.
-    """
+    """Asks a server what it is and which weights it holds. Raises OSError, UsageError."""
     connection = _connection(url, LOOK_SECONDS)
     try:
         connection.request("GET", _path(url, "/state"), headers=_token())

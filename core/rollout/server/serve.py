@@ -198,10 +198,7 @@ class RolloutServer:
         return len(self.engine.generate(prompts, params, on_done))
 
     def refuse_stale(self, incarnation: str, handed: int) -> None:
-        """Refuses a call that thinks of other weights.
-
-        Raises Stale: the server was restarted, or another caller handed weights over.
-        """
+        """Refuses a call that thinks of other weights. Raises Stale."""
         if incarnation != self.incarnation:
             raise Stale("the rollout server was restarted and holds the weights of its file")
         if handed != self.handed:
@@ -273,10 +270,7 @@ class _Body:
         self._part = b""
 
     def read(self, size: int, /) -> bytes:
-        """Returns up to `size` bytes, and none at the end; waits for no more than that.
-
-        Raises ConnectionError: the request broke off.
-        """
+        """Returns up to `size` bytes, and none at the end; waits for no more than that. Raises ConnectionError."""
         if not self._part:
             self._part = asyncio.run_coroutine_threadsafe(self._next(size), self._loop).result()
         data, self._part = self._part[:size], self._part[size:]

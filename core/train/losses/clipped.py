@@ -45,10 +45,7 @@ def clipped(
 
 
 def refuse_idle_delta(*, epsilon: float, epsilon_high: float | None, delta: float | None, **others: object) -> None:
-    """Refuses a bound that the clip leaves nothing to do, whatever other options a loss has.
-
-    Raises OptionError: delta is not above the clip range.
-    """
+    """Refuses a bound that the clip leaves nothing to do, whatever other options a loss has. Raises OptionError."""
     high = epsilon if epsilon_high is None else epsilon_high
     if delta is not None and delta <= 1 + high:
         raise OptionError(f"delta {delta} must be above 1 + epsilon_high = {1 + high}, or it clips first.")

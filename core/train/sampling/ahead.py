@@ -134,10 +134,7 @@ class AheadSampler:
         return metrics
 
     def settle(self, step: int) -> Mapping[str, float]:
-        """Waits for the batch, and samples it again where it did not come from the policy.
-
-        Raises RunError: again it did not.
-        """
+        """Waits for the batch, and samples it again where it did not come from the policy. Raises RunError."""
         if self._sampling is None:
             return {}
         began = time.perf_counter()

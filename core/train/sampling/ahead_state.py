@@ -135,10 +135,7 @@ def write_ahead(folder: Path, turn: int, generation: Generation, *, mean: float,
 
 
 def read_ahead(folder: Path, turn: int) -> AheadRecord | None:
-    """Reads a batch of a checkpoint, see `write_ahead`; None when it has none.
-
-    Raises UsageError: the file was damaged.
-    """
+    """Reads a batch of a checkpoint, see `write_ahead`; None when it has none. Raises UsageError."""
     record = read_json(folder / file_of(rank(), turn))
     return None if record is None else AheadRecord(**record)
 

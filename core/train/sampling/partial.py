@@ -101,10 +101,7 @@ def write_partial(folder: Path, begun: int, groups: Sequence[GroupRecord]) -> No
 
 
 def read_partial(folder: Path) -> tuple[int, list[GroupRecord]]:
-    """Reads what `write_partial` wrote; 0 and nothing where a checkpoint has none.
-
-    Raises UsageError: the file was damaged.
-    """
+    """Reads what `write_partial` wrote; 0 and nothing where a checkpoint has none. Raises UsageError."""
     record = read_json(folder / FILE) or {"begun": 0, "groups": []}
     groups = [
         GroupRecord((group["place"][0], group["place"][1]), group["prompt"], group["members"])
@@ -296,10 +293,7 @@ class PartialSampler(Sampler):
 
 
 def refuse_uncorrected(*, corrects: bool) -> None:
-    """Refuses a policy whose loss does not weigh tokens of earlier steps.
-
-    Raises UsageError: it is a mixture of experts.
-    """
+    """Refuses a policy whose loss does not weigh tokens of earlier steps. Raises UsageError."""
     if not corrects:
         raise UsageError(
             "--partial with a mixture of experts: its loss is TRL's, which does not correct for tokens of earlier "

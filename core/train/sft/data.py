@@ -172,9 +172,8 @@ def demonstrated(player: Player, episodes: Sequence[Episode], turn_tokens: int) 
     """Returns the tokens of demonstrations of several turns as the rollouts that they are, or why one cannot be played.
 
     The environment is stepped and its tools are called where and within the limits that rollouts have
-    (core/env/worked.py). A demonstration ends where a rollout of the run would.
-
-    `turn_tokens`: what a turn of the policy may have; the next turn begins only where that fits.
+    (core/env/worked.py). A demonstration ends where a rollout of the run would. `turn_tokens`: what a turn of the
+    policy may have; the next turn begins only where that fits.
     """
     # Nobody reads what becomes of the last action.
     wanted = [(episode, episode.actions[: player.limits.turns][:-1]) for episode in episodes]
@@ -242,11 +241,9 @@ def without_prefix(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
 
     Demonstrations of one environment begin alike: the system message and the tools, often most of the tokens. They are
     computed once, with their gradient, and every row attends to their keys and values. The loss is that of the whole
-    rows, up to rounding.
-
-    `inputs`: of the model: `input_ids`, `labels` and `attention_mask`, [B, L] each, padded on the right. Returns the
-    inputs as they are, where the rows share too little or the model does not attend fully in every layer; else
-    `input_ids` and `labels` [B, L - P], with the cache of the first P tokens.
+    rows, up to rounding. `inputs`: of the model: `input_ids`, `labels` and `attention_mask`, [B, L] each, padded on the
+    right. Returns the inputs as they are, where the rows share too little or the model does not attend fully in every
+    layer; else `input_ids` and `labels` [B, L - P], with the cache of the first P tokens.
     """
     ids, labels = inputs["input_ids"], inputs["labels"]
     shared = common_length(ids, labels)
