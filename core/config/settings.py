@@ -11,9 +11,8 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel
 
 from grpo.core.config.defaults import Dtype
-from grpo.core.config.run_sections import OutputSection
 from grpo.core.config.schema import RunConfig
-from grpo.core.config.sections import Correction, LossSection, RolloutSection, TrainSection
+from grpo.core.config.sections import Correction, LossSection, OutputSection, RolloutSection, TrainSection
 
 Checkpointing = Literal["none", "full", "offload"]
 SectionT = TypeVar("SectionT", bound=BaseModel)

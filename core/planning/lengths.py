@@ -68,11 +68,7 @@ def longest_of(config: RunConfig, envs: Sequence[RunEnv], model: ModelFacts, com
     """
     rollout, taught = config.rollout, config.train.warmup_steps > 0
     limits = Limits(
-        completion,
-        rollout.max_prompt_length,
-        rollout.max_rollout_length,
-        taught,
-        tools=config.agent is None,
+        completion, rollout.max_prompt_length, rollout.max_rollout_length, taught, tools=config.agent is None
     )
     splits = [(part.env, {"train": part.train, "test": part.held_out}) for part in envs]
     try:

@@ -90,10 +90,7 @@ def refuse_impossible_sharing(config: RunConfig) -> None:
         "full fine-tuning": (not config.lora.enabled, "every weight trains, so none can be shared; add --lora"),
         "lora.bits": (config.lora.bits is not None, "quantised weights have another form in the engine"),
         "--lora-sync folded": (config.rollout.lora_sync == "folded", "folding would write to the frozen weights"),
-        "rollout.sleep=true": (
-            bool(config.rollout.sleep),
-            "an engine that sleeps takes the weights away",
-        ),
+        "rollout.sleep=true": (bool(config.rollout.sleep), "an engine that sleeps takes the weights away"),
     }
     for name, (present, reason) in wrong.items():
         if present:

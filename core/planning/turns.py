@@ -29,12 +29,7 @@ class TurnsPart:
 
 
 def decide_turns(
-    rollout: RolloutSection,
-    envs: Sequence[BoundEnv],
-    turn: int,
-    room: int | None,
-    *,
-    agent: bool = False,
+    rollout: RolloutSection, envs: Sequence[BoundEnv], turn: int, room: int | None, *, agent: bool = False
 ) -> TurnsPart:
     """Chooses the budgets of rollouts that the user left open.
 

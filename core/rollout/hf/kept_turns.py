@@ -75,11 +75,7 @@ class KeptTurns:
         self._parts.append(_Part([(layer.keys[rows], layer.values[rows]) for layer in layers], counts.bool()))
 
     def start(
-        self,
-        model: Any,
-        prompts: PromptIds,
-        pad_id: int,
-        prefill: Callable[[Sequence[Sequence[int]]], Started],
+        self, model: Any, prompts: PromptIds, pad_id: int, prefill: Callable[[Sequence[Sequence[int]]], Started]
     ) -> Started | None:
         """Goes on from what was kept, which is forgotten; returns None where nothing was kept of any prompt.
 

@@ -90,13 +90,7 @@ def servers_of(plan: Plan) -> list[tuple[str, ServerCapabilities, str]]:
 
 
 def card_of_model(
-    source: str,
-    *,
-    dtype: str,
-    context: int | None,
-    raw_logprobs: bool,
-    rank: int | None,
-    targets: Sequence[str] | str,
+    source: str, *, dtype: str, context: int | None, raw_logprobs: bool, rank: int | None, targets: Sequence[str] | str
 ) -> ServerCapabilities:
     """Returns what a server of a model will be, before it has an engine.
 

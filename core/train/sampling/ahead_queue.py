@@ -186,12 +186,7 @@ class AheadQueue:
             queued.coming.set_result(replace(proven, generation=self.inner.scoring(proven.generation)))
 
     def _sampled(
-        self,
-        version: _Version,
-        episodes: Sequence[Episode],
-        prompts: PromptIds,
-        step: int,
-        staleness: int,
+        self, version: _Version, episodes: Sequence[Episode], prompts: PromptIds, step: int, staleness: int
     ) -> _Proven:
         """Samples a batch from a version of the policy, in the thread, and proves that it came from that.
 

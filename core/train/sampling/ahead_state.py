@@ -50,10 +50,7 @@ class AheadRecord:
     wasted: list[Mapping[str, Any]] = field(default_factory=list)
 
     def generation(
-        self,
-        asked: Sequence[Episode],
-        tokenizer: PreTrainedTokenizerBase,
-        episode_at: Callable[[Place], Episode],
+        self, asked: Sequence[Episode], tokenizer: PreTrainedTokenizerBase, episode_at: Callable[[Place], Episode]
     ) -> Generation | None:
         """Returns the batch, its scoring yet to begin unless it was filled up; None where these have other prompts."""
         episodes = self.episodes_of(asked, episode_at)

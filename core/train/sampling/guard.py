@@ -77,10 +77,7 @@ class StepGuard:
 
 def difference_metrics(mean: float, largest: float) -> dict[str, float]:
     """Names the differences between sampling and training, in nats."""
-    return {
-        "sampling/sampling_logp_difference/max": largest,
-        "sampling/sampling_logp_difference/mean": mean,
-    }
+    return {"sampling/sampling_logp_difference/max": largest, "sampling/sampling_logp_difference/mean": mean}
 
 
 def mismatch_text(step: int, before: tuple[float, float], after: Mismatch, names: Sequence[str]) -> str:

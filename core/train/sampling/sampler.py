@@ -145,12 +145,7 @@ class PolicySampler(Sampler):
         )
 
     def _answers(
-        self,
-        rollouts: Rollouts,
-        episodes: Sequence[Episode],
-        prompts: PromptIds,
-        params: SamplingParams,
-        begin: Begin,
+        self, rollouts: Rollouts, episodes: Sequence[Episode], prompts: PromptIds, params: SamplingParams, begin: Begin
     ) -> list[Trajectory]:
         """Samples one answer to each prompt of an environment that is not stepped."""
         trajectories: dict[int, Trajectory] = {}

@@ -134,10 +134,7 @@ def _played(episodes: Sequence[Episode], player: Player, turn_tokens: int) -> tu
 
 def _dataset(rows: Sequence[Taught]) -> Dataset:
     return Dataset.from_dict(
-        {
-            "input_ids": [ids for ids, _ in rows],
-            "completion_mask": [[int(flag) for flag in mask] for _, mask in rows],
-        }
+        {"input_ids": [ids for ids, _ in rows], "completion_mask": [[int(flag) for flag in mask] for _, mask in rows]}
     )
 
 

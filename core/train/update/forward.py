@@ -92,13 +92,7 @@ class LogProbs:
         with torch.no_grad(), self.autocast(), faster_layers(model):
             parts = [
                 completion_logps(
-                    model,
-                    ids[rows],
-                    mask[rows],
-                    length,
-                    pack_for=self.pack_for,
-                    entropy="none",
-                    trees=OWNER in tensors,
+                    model, ids[rows], mask[rows], length, pack_for=self.pack_for, entropy="none", trees=OWNER in tensors
                 ).logps
                 for rows in rows_of(tensors, self.rollouts)
             ]
