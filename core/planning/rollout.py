@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from grpo.core.config.schema import RunConfig
 from grpo.core.config.sections import Correction
+from grpo.core.planning.sync import refuse_together
 from grpo.core.rollout.engine.release import refuse_missing_vllm
 from grpo.plugins.errors import UsageError
 
@@ -115,11 +116,7 @@ def refuse_impossible_partial(config: RunConfig, processes: int) -> None:
         ),
         f"{processes} processes": (processes > 1, "each would have other groups whole at each step; use one"),
     }
-    for name, (present, reason) in wrong.items():
-        if present:
-            raise UsageError(
-                f"--partial {config.rollout.partial} with {name}: {reason}. Leave the one or the other out."
-            )
+    refuse_together(f"--partial {config.rollout.partial}", wrong)
 
 
 def refuse_idle_partial(tokens: int, longest: int) -> None:

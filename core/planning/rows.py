@@ -45,7 +45,7 @@ def decide_steps(config: RunConfig, facts: Facts, rows: Mapping[str, Sequence[Ep
         else:
             generations = max(1, math.ceil((train.epochs or EPOCHS) * needed / train.prompts_per_step))
             steps = generations * iterations
-    return StepsPart(steps, train.limit if rows or facts.several else made)
+    return StepsPart(steps, train.limit if rows or len(facts.envs) > 1 else made)
 
 
 def episodes_to_make(config: RunConfig, limit: int | None, steps: int) -> int:

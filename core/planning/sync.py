@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from grpo.core.config.defaults import Dtype
 from grpo.core.config.schema import RunConfig
 from grpo.core.config.sections import WeightSync
@@ -78,6 +80,11 @@ def refuse_impossible_ahead(config: RunConfig) -> None:
         ),
         "lora.dropout": (config.lora.dropout > 0, "it would draw from torch's generators while the engine does"),
     }
+    refuse_together(asked, wrong)
+
+
+def refuse_together(asked: str, wrong: Mapping[str, tuple[bool, str]]) -> None:
+    """Refuses a setting with others that do not go with it. `wrong`: each with whether it is there, and why not."""
     for name, (present, reason) in wrong.items():
         if present:
             raise UsageError(f"{asked} with {name}: {reason}. Leave the one or the other out.")
@@ -92,9 +99,7 @@ def refuse_impossible_sharing(config: RunConfig) -> None:
         "--lora-sync folded": (config.rollout.lora_sync == "folded", "folding would write to the frozen weights"),
         "rollout.sleep=true": (bool(config.rollout.sleep), "an engine that sleeps takes the weights away"),
     }
-    for name, (present, reason) in wrong.items():
-        if present:
-            raise UsageError(f"--share-weights with {name}: {reason}. Leave the one or the other out.")
+    refuse_together("--share-weights", wrong)
 
 
 def refuse_weights_that_stay(config: RunConfig) -> None:

@@ -193,11 +193,6 @@ def vocabulary_of(tokenizer: PreTrainedTokenizerBase) -> int:
     return zlib.crc32(json.dumps(words).encode())
 
 
-def card_to_json(card: ServerCapabilities) -> dict[str, Any]:
-    """Returns a card as JSON's types."""
-    return asdict(card)
-
-
 def card_from_json(tree: Mapping[str, Any]) -> ServerCapabilities:
     """Reads a card; what a newer server adds is left out. Raises UsageError: it is none."""
     known = {field.name for field in fields(ServerCapabilities)}

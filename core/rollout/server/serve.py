@@ -21,6 +21,7 @@ import queue
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -32,7 +33,7 @@ from starlette.types import Receive
 
 from grpo.core.http.serving import Callers, HttpServer, bound, is_loopback, routed
 from grpo.core.rollout.engine.link import ServedEngine
-from grpo.core.rollout.server.capabilities import TOKEN, ServerCapabilities, card_to_json
+from grpo.core.rollout.server.capabilities import TOKEN, ServerCapabilities
 from grpo.core.rollout.server.wire import (
     BYTES,
     CLAIM,
@@ -156,7 +157,7 @@ class RolloutServer:
         self.calls.put(None)
 
     def state(self) -> dict[str, Any]:
-        return {**card_to_json(self.card), "incarnation": self.incarnation, "handed": self.handed}
+        return {**asdict(self.card), "incarnation": self.incarnation, "handed": self.handed}
 
     def claim(self) -> int:
         """Makes calls that were sent before, and may still be on their way, stale; returns the number to name now."""
