@@ -47,11 +47,7 @@ class Head:
         return torch.float64 if self.dtype == torch.float64 else torch.float32
 
     def holding(
-        self,
-        weight: torch.Tensor,
-        bias: torch.Tensor | None,
-        lora_a: torch.Tensor | None,
-        lora_b: torch.Tensor | None,
+        self, weight: torch.Tensor, bias: torch.Tensor | None, lora_a: torch.Tensor | None, lora_b: torch.Tensor | None
     ) -> Head:
         return replace(self, weight=weight, bias=bias, lora_a=lora_a, lora_b=lora_b)
 

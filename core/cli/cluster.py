@@ -10,8 +10,7 @@ from grpo.core.config.defaults import default_completion
 
 if TYPE_CHECKING:
     from grpo.core.config.schema import RunConfig
-    from grpo.core.planning.cluster.hardware import Gpu
-    from grpo.core.planning.cluster.step import Cluster, Placement, Work
+    from grpo.core.planning.gpus import Cluster, Gpu, Placement, Work
     from grpo.core.planning.memory.estimate import Shape
 
 PARTS = {
@@ -31,7 +30,7 @@ def cluster_plan(
     config: RunConfig, shape: Shape, context: int, gpu: Gpu, nodes: int, per_node: int, *, as_json: bool
 ) -> str:
     """Returns the text that is printed; UsageError where it fits nowhere."""
-    from grpo.core.planning.cluster.step import Cluster, Work, place, whole_sync
+    from grpo.core.planning.gpus import Cluster, Work, place, whole_sync
 
     completion = config.rollout.max_completion_length or default_completion(embedded=config.model is None)
     completion = min(completion, context - 1)

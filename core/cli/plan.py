@@ -87,9 +87,9 @@ def planned(
     from grpo.core.cli.cluster import cluster_plan
     from grpo.core.planning.agent import own_prompt
     from grpo.core.planning.batch import decide_batch
-    from grpo.core.planning.cluster.hardware import device_of, gpu_of
     from grpo.core.planning.decide import context_of
     from grpo.core.planning.facts import Facts
+    from grpo.core.planning.gpus import device_of, gpu_of
     from grpo.core.planning.memory.budget import GIB, Given, Job, best_fit, this_device
     from grpo.core.planning.memory.estimate import shape
     from grpo.core.planning.memory.fit import versions
@@ -138,7 +138,7 @@ def planned(
     if nodes is not None:
         return cluster_plan(config, measured, context, gpu_of(gpu), nodes, gpus_per_node, as_json=as_json), notes
     measured = replace(measured, versions=versions(measured, rollout.ahead))
-    if sync.weight_sync == "delta":
+    if sync == "delta":
         if device.kind == "cpu":
             measured = replace(measured, sent=measured.weights)
         else:

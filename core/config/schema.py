@@ -12,9 +12,17 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
-from grpo.core.config.run_sections import CanarySection, EvaluationSection, FailureSection, OutputSection
 from grpo.core.config.section import PluginRef, Section
-from grpo.core.config.sections import LoraSection, LossSection, RolloutSection, TrainSection
+from grpo.core.config.sections import (
+    CanarySection,
+    EvaluationSection,
+    FailureSection,
+    LoraSection,
+    LossSection,
+    OutputSection,
+    RolloutSection,
+    TrainSection,
+)
 from grpo.core.config.setting import About, Flag, setting, settings_of
 from grpo.plugins.errors import UsageError, did_you_mean
 

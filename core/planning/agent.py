@@ -18,10 +18,7 @@ AGENT_LIMITS = ("agent_seconds", "agents_at_once", "agent_trains", "agent_window
 
 
 def bound_agent(source: PluginRef | None, host: Host, envs: Sequence[BoundEnv]) -> BoundAgent | None:
-    """Returns an agent that can answer the tasks of environments; None where none was named.
-
-    Raises UsageError: it does not exist or cannot start, or an environment gives no single task.
-    """
+    """Returns an agent that can answer the tasks of environments; None where none was named. Raises UsageError."""
     if source is None:
         return None
     agent = host.agent(source)
@@ -40,10 +37,7 @@ def bound_agent(source: PluginRef | None, host: Host, envs: Sequence[BoundEnv]) 
 def decide_agent(
     config: RunConfig, host: Host, envs: Sequence[BoundEnv], loss: BoundLoss, advantage: BoundAdvantage
 ) -> BoundAgent | None:
-    """Returns the agent that answers the environments' tasks; None: the policy answers itself.
-
-    Raises UsageError: it does not exist or cannot start, or does not go with other settings; says what to change.
-    """
+    """Returns the agent that answers the environments' tasks; None: the policy answers itself. Raises UsageError."""
     agent = bound_agent(config.agent, host, envs)
     if agent is None:
         defaults = type(config.rollout).model_fields

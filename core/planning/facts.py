@@ -33,11 +33,6 @@ class Facts:
     processes: int
 
     @property
-    def several(self) -> bool:
-        """The run has more than one environment."""
-        return len(self.envs) > 1
-
-    @property
     def shares(self) -> tuple[float, ...]:
         """Each environment's share of all prompts."""
         total = sum(env.weight for env in self.envs)

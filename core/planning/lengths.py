@@ -11,11 +11,10 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from grpo.core.config.defaults import default_completion
 from grpo.core.config.schema import RunConfig
-from grpo.core.config.settings import SectionName
 from grpo.core.env.episodes import Episode, Episodes, sample_of
 from grpo.core.env.mixture import RunEnv
 from grpo.core.env.prompts import encode_episodes, tokens_of
@@ -32,18 +31,9 @@ LONGEST = 2048  # prompts by their characters that are counted in tokens, of env
 _BLOCK = 1024  # prompts that are rendered at once
 
 
-@dataclass(frozen=True, slots=True)
-class LengthsPart:
-    """The part of the settings that is decided here."""
-
-    section: ClassVar[SectionName] = "rollout"
-    max_completion_length: int
-
-
-def decide_lengths(config: RunConfig, facts: Facts) -> LengthsPart:
-    """Chooses where a completion is cut."""
-    chosen = config.rollout.max_completion_length
-    return LengthsPart(chosen or default_completion(embedded=facts.source.embedded))
+def decide_lengths(config: RunConfig, facts: Facts) -> int:
+    """Returns the tokens after which a completion is cut."""
+    return config.rollout.max_completion_length or default_completion(embedded=facts.source.embedded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +60,7 @@ class _Measured:
     highest: int = 0
 
 
-def longest_of(config: RunConfig, envs: Sequence[RunEnv], model: ModelFacts, lengths: LengthsPart) -> int:
+def longest_of(config: RunConfig, envs: Sequence[RunEnv], model: ModelFacts, completion: int) -> int:
     """Checks the prompts of all environments of a run and returns the length of the longest one in tokens.
 
     Raises DatasetError: names the row and what to set; UsageError: the tokenizer belongs to another model, or its
@@ -78,11 +68,7 @@ def longest_of(config: RunConfig, envs: Sequence[RunEnv], model: ModelFacts, len
     """
     rollout, taught = config.rollout, config.train.warmup_steps > 0
     limits = Limits(
-        lengths.max_completion_length,
-        rollout.max_prompt_length,
-        rollout.max_rollout_length,
-        taught,
-        tools=config.agent is None,
+        completion, rollout.max_prompt_length, rollout.max_rollout_length, taught, tools=config.agent is None
     )
     splits = [(part.env, {"train": part.train, "test": part.held_out}) for part in envs]
     try:
@@ -136,10 +122,7 @@ def sample_notes(envs: Iterable[RunEnv]) -> Iterator[str]:
 
 
 def refuse_too_long(measured: Sequence[_Measured], limits: Limits, context: int | None) -> None:
-    """Refuses prompts that are over a limit, with all that has to change.
-
-    Raises DatasetError: names the longest and how many there are.
-    """
+    """Refuses prompts that are over a limit, with all that has to change. Raises DatasetError."""
     room = math.inf if context is None else context
     most = limits.prompt or math.inf
     wrong = [entry for entry in measured if entry.length > most or entry.length + limits.completion > room]

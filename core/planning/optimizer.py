@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from grpo.core.config.defaults import DEFAULT_LR, LORA_LR_FACTOR, WARMUP_LR_FACTOR, Dtype, dtype_of
 from grpo.core.config.schema import RunConfig
-from grpo.core.config.settings import SectionName
 from grpo.core.planning.facts import Facts
 from grpo.core.policy.load import refuse_impossible_lora
 from grpo.plugins.errors import UsageError
@@ -16,19 +15,15 @@ from grpo.plugins.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class OptimizerPart:
-    """The part of the settings that is decided here."""
+    """How the weights are trained, under the names of the settings."""
 
-    section: ClassVar[SectionName] = "train"
     lr: float
     warmup_lr: float
     dtype: Dtype
 
 
 def decide_optimizer(config: RunConfig, facts: Facts) -> OptimizerPart:
-    """Chooses the data type of the weights and the learning rates.
-
-    Raises UsageError: quantised weights without what they need, or float16 where Adam cannot work in it.
-    """
+    """Chooses the data type of the weights and the learning rates. Raises UsageError."""
     train, lora = config.train, config.lora
     refuse_impossible_lora(lora)
     if train.dtype == "float16" and not lora.enabled:

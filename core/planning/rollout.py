@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from grpo.core.config.schema import RunConfig
 from grpo.core.config.sections import Correction
-from grpo.core.config.settings import SectionName
+from grpo.core.planning.sync import refuse_together
 from grpo.core.rollout.engine.release import refuse_missing_vllm
 from grpo.plugins.errors import UsageError
 
@@ -16,26 +15,15 @@ if TYPE_CHECKING:
     from grpo.core.plan import Plan
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutPart:
-    """The part of the settings that is decided here."""
-
-    section: ClassVar[SectionName] = "loss"
-    rollout_correction: Correction
-
-
-def decide_rollout(config: RunConfig, processes: int) -> RolloutPart:
-    """Chooses how tokens are weighed that engine and policy find differently probable.
-
-    Raises UsageError: the backend is not there, or could not serve what trains; names the setting and the remedy.
-    """
+def decide_rollout(config: RunConfig, processes: int) -> Correction:
+    """Chooses how tokens are weighed that engine and policy find differently probable. Raises UsageError."""
     refuse_impossible_rollouts(config, processes)
     refuse_impossible_partial(config, processes)
     correction = config.loss.rollout_correction
     if correction is None:
         exact = config.rollout.backend == "hf" and not config.rollout.partial
         correction = "none" if exact or config.train.head == "trl" else "token_truncate"
-    return RolloutPart(correction)
+    return correction
 
 
 def refuse_impossible_rollouts(config: RunConfig, processes: int) -> None:
@@ -128,11 +116,7 @@ def refuse_impossible_partial(config: RunConfig, processes: int) -> None:
         ),
         f"{processes} processes": (processes > 1, "each would have other groups whole at each step; use one"),
     }
-    for name, (present, reason) in wrong.items():
-        if present:
-            raise UsageError(
-                f"--partial {config.rollout.partial} with {name}: {reason}. Leave the one or the other out."
-            )
+    refuse_together(f"--partial {config.rollout.partial}", wrong)
 
 
 def refuse_idle_partial(tokens: int, longest: int) -> None:

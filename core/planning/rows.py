@@ -9,11 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from grpo.core.config.defaults import EMBEDDED_STEPS, EPOCHS, MADE_EPISODES
 from grpo.core.config.schema import RunConfig
-from grpo.core.config.settings import SectionName
 from grpo.core.env.episodes import Episode, episodes_of, sample_of
 from grpo.core.env.mixture import RunEnv, refuse_missing_columns, refuse_split_groups, rewards_by_env, verifiers_by_env
 from grpo.core.env.processes import starting_place
@@ -24,9 +22,8 @@ from grpo.plugins.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class StepsPart:
-    """The part of the settings that is decided here."""
+    """How much is trained on, under the names of the settings."""
 
-    section: ClassVar[SectionName] = "train"
     steps: int
     limit: int | None
 
@@ -35,9 +32,7 @@ def decide_steps(config: RunConfig, facts: Facts, rows: Mapping[str, Sequence[Ep
     """Chooses how many steps the run makes.
 
     Where its only environment makes its own episodes, their number is recorded as the limit, so that a resumed run
-    makes as many whatever its steps.
-
-    `rows`: the episodes of the environments that have rows, by name.
+    makes as many whatever its steps. `rows`: the episodes of the environments that have rows, by name.
     """
     train, iterations = config.train, config.loss.num_iterations
     made = episodes_to_make(config, train.limit, train.steps or EMBEDDED_STEPS)
@@ -50,7 +45,7 @@ def decide_steps(config: RunConfig, facts: Facts, rows: Mapping[str, Sequence[Ep
         else:
             generations = max(1, math.ceil((train.epochs or EPOCHS) * needed / train.prompts_per_step))
             steps = generations * iterations
-    return StepsPart(steps, train.limit if rows or facts.several else made)
+    return StepsPart(steps, train.limit if rows or len(facts.envs) > 1 else made)
 
 
 def episodes_to_make(config: RunConfig, limit: int | None, steps: int) -> int:
@@ -62,10 +57,7 @@ Rows = Mapping[str, Sequence[Episode]]  # an environment's name to its training 
 
 
 def read_rows(config: RunConfig, facts: Facts) -> Rows:
-    """Starts the training episodes of the environments that have rows.
-
-    Raises DatasetError: the rows cannot be used, or there are none; PluginError: an environment breaks the contract.
-    """
+    """Starts the training episodes of the environments that have rows. Raises DatasetError, PluginError."""
     seconds, count, limit = config.rollout.step_timeout, config.rollout.env_processes, config.train.limit
     return {
         env.name: episodes_of(env, "train", limit=limit, unbounded=0, opened=starting_place(env, count, seconds))

@@ -38,10 +38,7 @@ class SyncedRollouts:
         return self.rollouts.exact
 
     def sync(self) -> Mapping[str, float]:
-        """Hands the weights over, and returns what that says about itself.
-
-        Raises RunError: the backend cannot be brought to serve them.
-        """
+        """Hands the weights over, and returns what that says about itself. Raises RunError."""
         with self._turn, self.policy() as model:
             return self.rollouts.sync(model)
 

@@ -19,11 +19,7 @@ from grpo.core.plan import Plan
 from grpo.core.processes.group import gathered, rows_of_all
 from grpo.core.processes.rank import rank
 from grpo.core.rollout.turns.play import Trajectory
-from grpo.core.train.batch.batch import (
-    Batch,
-    advantages_of,
-    trained_of,
-)
+from grpo.core.train.batch.batch import Batch, advantages_of, trained_of
 from grpo.core.train.batch.metrics import batch_metrics, length_metrics, sampling_metrics
 from grpo.core.train.batch.tensors import Tensors, counted, of_tokens, padded, rollouts_in, spread
 from grpo.core.train.types import BatchScoring, Generation, Sampler, Wasted

@@ -86,9 +86,8 @@ def count_cache(policy: Any) -> float:
     """Counts the bytes that a model keeps of each token while it samples.
 
     They are those of its cache after a few tokens. So layers may differ, and states, which do not grow, are counted as
-    if they did: too much rather than too little.
-
-    Raises Exception: the model cannot be counted this way; its own code raises anything.
+    if they did: too much rather than too little. Raises Exception: the model cannot be counted this way; its own code
+    raises anything.
     """
     base = _without_adapter(policy).eval()
     with _counted_attention(base), torch.no_grad():
@@ -100,10 +99,7 @@ def count_cache(policy: Any) -> float:
 
 
 def empty_policy(config: Any, dtype: str, lora: LoraSection) -> Any:
-    """Builds the policy, its adapter included, on the meta device.
-
-    Raises UsageError: the configuration does not describe a causal language model, or one that takes no such adapter.
-    """
+    """Builds the policy, its adapter included, on the meta device. Raises UsageError."""
     model = empty_model(config, dtype)
     with torch.device("meta"):
         return add_lora(model, lora.model_copy(update={"bits": None})) if lora.enabled else model

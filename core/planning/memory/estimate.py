@@ -119,10 +119,7 @@ class Shape:
 
 
 def shape(config: Any, dtype: str, lora: LoraSection, *, reference: bool = False) -> Shape:
-    """Measures a model from its configuration.
-
-    Raises UsageError: the model's activations, or what it keeps while it samples, cannot be counted.
-    """
+    """Measures a model from its configuration. Raises UsageError."""
     model = empty_policy(config, dtype, lora)
     itemsize = getattr(torch, dtype).itemsize
     base = model.get_base_model() if lora.enabled else model

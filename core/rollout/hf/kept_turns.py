@@ -21,6 +21,7 @@ import torch
 from grpo.core.policy.modules import cache_argument
 from grpo.core.policy.prompt_keys import PromptKeys
 from grpo.core.rollout.hf.states import Carried, carried
+from grpo.core.rollout.types import PromptIds
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +75,7 @@ class KeptTurns:
         self._parts.append(_Part([(layer.keys[rows], layer.values[rows]) for layer in layers], counts.bool()))
 
     def start(
-        self,
-        model: Any,
-        prompts: Sequence[Sequence[int]],
-        pad_id: int,
-        prefill: Callable[[Sequence[Sequence[int]]], Started],
+        self, model: Any, prompts: PromptIds, pad_id: int, prefill: Callable[[Sequence[Sequence[int]]], Started]
     ) -> Started | None:
         """Goes on from what was kept, which is forgotten; returns None where nothing was kept of any prompt.
 

@@ -28,7 +28,16 @@ from grpo.core.rollout.hf.kept_turns import KeptTurns, Started
 from grpo.core.rollout.hf.merged_lora import folded
 from grpo.core.rollout.hf.sampling import choose
 from grpo.core.rollout.hf.states import carried, needs_equal_lengths, taken
-from grpo.core.rollout.types import OnDone, Sampled, SamplingParams, context_length, evaluating, refuse_unfit, runs
+from grpo.core.rollout.types import (
+    OnDone,
+    PromptIds,
+    Sampled,
+    SamplingParams,
+    context_length,
+    evaluating,
+    refuse_unfit,
+    runs,
+)
 from grpo.plugins.errors import RunError
 
 if TYPE_CHECKING:
@@ -55,9 +64,7 @@ class HfRollouts:
         self._model = model
         return {}
 
-    def generate(
-        self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None = None
-    ) -> list[Sampled]:
+    def generate(self, prompts: PromptIds, params: SamplingParams, on_done: OnDone | None = None) -> list[Sampled]:
         size = self._batch_size or max(1, len(prompts))
         return [
             done
@@ -70,7 +77,7 @@ class HfRollouts:
             )
         ]
 
-    def turns(self) -> Callable[[Sequence[Sequence[int]], SamplingParams], list[Sampled]]:
+    def turns(self) -> Callable[[PromptIds, SamplingParams], list[Sampled]]:
         """Returns what samples turn after turn and keeps what it computed, unless `batch_size` is to save memory."""
         return self.generate if self._batch_size else partial(sample, self._model, kept=KeptTurns())
 
@@ -89,7 +96,7 @@ class HfRollouts:
 @torch.no_grad()
 def sample(
     model: PreTrainedModel,
-    prompts: Sequence[Sequence[int]],
+    prompts: PromptIds,
     params: SamplingParams,
     on_done: OnDone | None = None,
     kept: KeptTurns | None = None,
@@ -127,7 +134,7 @@ def _at(on_done: OnDone, places: Sequence[int]) -> OnDone:
 
 def _decode(
     model: PreTrainedModel,
-    prompts: Sequence[Sequence[int]],
+    prompts: PromptIds,
     params: SamplingParams,
     on_done: OnDone,
     kept: KeptTurns | None,
@@ -221,7 +228,7 @@ def _decode(
 
 
 def _prefilled(
-    model: PreTrainedModel, prompts: Sequence[Sequence[int]], params: SamplingParams, *, padded: bool, shares: bool
+    model: PreTrainedModel, prompts: PromptIds, params: SamplingParams, *, padded: bool, shares: bool
 ) -> Started:
     """Computes prompts, equal neighbours once; with `shares`, these may share their keys and values."""
     device = model.device

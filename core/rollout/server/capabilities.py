@@ -90,13 +90,7 @@ def servers_of(plan: Plan) -> list[tuple[str, ServerCapabilities, str]]:
 
 
 def card_of_model(
-    source: str,
-    *,
-    dtype: str,
-    context: int | None,
-    raw_logprobs: bool,
-    rank: int | None,
-    targets: Sequence[str] | str,
+    source: str, *, dtype: str, context: int | None, raw_logprobs: bool, rank: int | None, targets: Sequence[str] | str
 ) -> ServerCapabilities:
     """Returns what a server of a model will be, before it has an engine.
 
@@ -197,11 +191,6 @@ def vocabulary_of(tokenizer: PreTrainedTokenizerBase) -> int:
     """Returns the CRC-32 of a tokenizer's vocabulary."""
     words = sorted(tokenizer.get_vocab().items())
     return zlib.crc32(json.dumps(words).encode())
-
-
-def card_to_json(card: ServerCapabilities) -> dict[str, Any]:
-    """Returns a card as JSON's types."""
-    return asdict(card)
 
 
 def card_from_json(tree: Mapping[str, Any]) -> ServerCapabilities:

@@ -66,7 +66,6 @@ class Readable(Protocol):
 
     def read(self, size: int, /) -> bytes:
         """Returns up to `size` bytes, and none at the end."""
-        ...
 
 
 def frames(items: Iterable[Item | Announced], *, end: bool = True) -> Iterator[bytes]:
@@ -95,10 +94,7 @@ class Unframed:
             yield item
 
     def announced(self) -> Iterator[Announced]:
-        """Yields the announcements that are left.
-
-        Raises ConnectionError: the stream broke off, or is none of announcements.
-        """
+        """Yields the announcements that are left. Raises ConnectionError."""
         for item in self._all():
             if not isinstance(item, Announced):
                 raise ConnectionError(f"{item.name} arrived among announcements")

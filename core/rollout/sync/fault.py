@@ -69,10 +69,7 @@ def faulty_anywhere(error: Exception | None, what: str) -> bool:
 
 
 def end_together(error: Exception | None, what: str) -> None:
-    """Ends the run on every process where it has to end on one; each process has to call this.
-
-    Raises Exception: the error of this process, or that of another one.
-    """
+    """Ends the run on every process where it has to end on one; each process has to call this. Raises Exception."""
     texts = [text for text in gathered(None if error is None else _message(error), what) if text is not None]
     if error is not None:
         raise error

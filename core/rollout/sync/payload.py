@@ -126,10 +126,8 @@ def weight_stream(
     Of a sharded policy all processes step together (core/policy/whole.py), and only the tensor that comes is whole.
 
     A head that is tied to the embedding is yielded too, under its own name: engines may keep a packed copy of it that
-    the embedding's update does not reach.
-
-    `types`: of weights that train in another one than engines serve, as FSDP's mixed precision has it. Raises
-    UsageError: the adapter is of a kind that cannot be folded.
+    the embedding's update does not reach. `types`: of weights that train in another one than engines serve, as FSDP's
+    mixed precision has it. Raises UsageError: the adapter is of a kind that cannot be folded.
     """
     wrapped, folded = model, {}
     if has_adapter(model):

@@ -60,10 +60,7 @@ class TurnFormat:
 def turn_format(
     tokenizer: PreTrainedTokenizerBase, prompt: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()
 ) -> TurnFormat:
-    """Finds the text between two turns of a conversation that begins with `prompt`.
-
-    Raises UsageError: the template cannot go on with a conversation, or renders what came before otherwise then.
-    """
+    """Finds the text between two turns of a conversation that begins with `prompt`. Raises UsageError."""
     render = partial(_rendered, tokenizer, tools=tools)
     start = [dict(message) for message in prompt]
     first = [*start, _message("assistant", SAID[0]), _message("user", SEEN[0])]

@@ -19,7 +19,7 @@ from grpo.core.env.env_batch import EnvShards
 from grpo.core.env.episodes import Episode
 from grpo.core.policy.chat_template import texts_of
 from grpo.core.rollout.turns.play import PlayedRollout, Player, Trajectory, completed
-from grpo.core.rollout.types import Rollouts, Sampled, SamplingParams
+from grpo.core.rollout.types import PromptIds, Rollouts, Sampled, SamplingParams
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -97,7 +97,7 @@ class PartialRollouts:
             name: self._places.enter_context(EnvShards(player.envs)) for name, player in self.players.items() if player
         }
 
-    def begun(self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]]) -> list[PartialRollout]:
+    def begun(self, episodes: Sequence[Episode], prompts: PromptIds) -> list[PartialRollout]:
         """Returns rollouts of episodes, whose environments are started where they are stepped."""
         rollouts = [
             PartialRollout(start, prompt, PlayedRollout(next(self._numbers), start, prompt))

@@ -30,7 +30,7 @@ from grpo.core.env.tools import ToolCall, error_answer
 from grpo.core.policy.chat_template import texts_of
 from grpo.core.rollout.turns.chat import TurnFormat
 from grpo.core.rollout.turns.tools import ToolFormat
-from grpo.core.rollout.types import Sampled, SamplingParams
+from grpo.core.rollout.types import PromptIds, Sampled, SamplingParams
 from grpo.core.scoring.outcome import explain
 from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import GrpoError
@@ -39,7 +39,7 @@ from grpo.plugins.types import Completion, FinishReason, Message
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-Sample = Callable[[Sequence[Sequence[int]], SamplingParams], Sequence[Sampled]]
+Sample = Callable[[PromptIds, SamplingParams], Sequence[Sampled]]
 LONGEST_FAILURE = 500  # characters
 
 
@@ -86,14 +86,13 @@ class Plays(Protocol):
     def play(
         self,
         episodes: Sequence[Episode],
-        prompts: Sequence[Sequence[int]],
+        prompts: PromptIds,
         sample: Sample,
         params: SamplingParams,
         *,
         on_ended: Callable[[int, Completion], None] | None = None,
     ) -> list[Trajectory]:
         """Plays one rollout of each episode; see `Player.play`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +109,7 @@ class Player:
     def play(
         self,
         episodes: Sequence[Episode],
-        prompts: Sequence[Sequence[int]],
+        prompts: PromptIds,
         sample: Sample,
         params: SamplingParams,
         *,

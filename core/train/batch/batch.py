@@ -60,9 +60,8 @@ def advantages_of(
 ) -> Advantages:
     """Computes the advantages of a batch; a completion that any reward failed on is failed.
 
-    They are no numbers where rewards overflow, see `refuse_overflow`.
-
-    `outcomes`: reward name to N outcomes. `turns`: how many each rollout has; None: they do not count.
+    They are no numbers where rewards overflow, see `refuse_overflow`. `outcomes`: reward name to N outcomes. `turns`:
+    how many each rollout has; None: they do not count.
     """
     columns = [score_column(outcomes[reward.name]) for reward in rewards]
     kinds = zip(*([outcome.kind for outcome in outcomes[reward.name]] for reward in rewards), strict=True)

@@ -66,10 +66,9 @@ def parts_of_differences(
 ) -> torch.Tensor:
     """Returns what share of the differences in total, within groups, comes from each reward; NaN without any.
 
-    The shares add up to 1; one is negative where its reward goes against the total.
-
-    `scores`: [N, R], NaN where a reward abstained, which adds nothing. `weights`: [R]. `trained`: [N] bool, which
-    completions are compared. `group_size`: members of a group are adjacent.
+    The shares add up to 1; one is negative where its reward goes against the total. `scores`: [N, R], NaN where a
+    reward abstained, which adds nothing. `weights`: [R]. `trained`: [N] bool, which completions are compared.
+    `group_size`: members of a group are adjacent.
     """
     parts = (scores.nan_to_num(0.0) * weights).view(-1, group_size, len(weights))
     known = trained.view(-1, group_size, 1)

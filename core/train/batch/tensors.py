@@ -18,6 +18,7 @@ from collections.abc import Sequence
 import torch
 
 from grpo.core.rollout.turns.play import Branch, Trajectory
+from grpo.core.rollout.types import PromptIds
 from grpo.plugins.errors import RunError
 
 Tensors = dict[str, torch.Tensor]
@@ -25,9 +26,7 @@ OWNER = "owner"  # [N] int64, counted from 0, ascending
 _NARROWEST = 2  # columns of a batch with trees: [N, 1] is a number for a whole rollout, never for a row of one token
 
 
-def padded(
-    prompts: Sequence[Sequence[int]], rollouts: Sequence[Trajectory], pad_id: int, device: torch.device
-) -> Tensors:
+def padded(prompts: PromptIds, rollouts: Sequence[Trajectory], pad_id: int, device: torch.device) -> Tensors:
     """Lays rollouts out. `prompts`: token ids, one prompt for each rollout."""
     trees = any(trajectory.branches for trajectory in rollouts)
     owners = [number for number, trajectory in enumerate(rollouts) for _ in trajectory.branches or (trajectory,)]

@@ -37,6 +37,7 @@ from grpo.core.processes.group import any_of
 from grpo.core.rollout.draws import SEEDS
 from grpo.core.rollout.mismatch import Mismatch, difference_sums
 from grpo.core.rollout.sync.fault import SyncFault
+from grpo.core.rollout.types import PromptIds
 from grpo.core.text.randomness import preserved_randomness
 from grpo.core.train.batch.tensors import Tensors, counted, padded
 from grpo.core.train.sampling.ahead_state import AheadRecord, read_ahead, write_ahead
@@ -50,9 +51,7 @@ Probe = Callable[[Tensors], torch.Tensor]  # padded rollouts to their log-probab
 
 
 class _Sampling:
-    def __init__(
-        self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]], sample: Callable[[], Generation]
-    ) -> None:
+    def __init__(self, episodes: Sequence[Episode], prompts: PromptIds, sample: Callable[[], Generation]) -> None:
         self.episodes = episodes
         self.prompts = prompts
         self._sample = sample
@@ -135,10 +134,7 @@ class AheadSampler:
         return metrics
 
     def settle(self, step: int) -> Mapping[str, float]:
-        """Waits for the batch, and samples it again where it did not come from the policy.
-
-        Raises RunError: again it did not.
-        """
+        """Waits for the batch, and samples it again where it did not come from the policy. Raises RunError."""
         if self._sampling is None:
             return {}
         began = time.perf_counter()

@@ -34,6 +34,7 @@ from grpo.core.env.prompts import encode_episodes
 from grpo.core.env.replacement_rows import Place
 from grpo.core.rollout.draws import SEEDS, keys_of, own_draws
 from grpo.core.rollout.mismatch import Mismatch
+from grpo.core.rollout.types import PromptIds
 from grpo.core.train.batch.tensors import Tensors
 from grpo.core.train.sampling.ahead import probed
 from grpo.core.train.sampling.ahead_state import AheadRecord, read_ahead, write_ahead
@@ -185,12 +186,7 @@ class AheadQueue:
             queued.coming.set_result(replace(proven, generation=self.inner.scoring(proven.generation)))
 
     def _sampled(
-        self,
-        version: _Version,
-        episodes: Sequence[Episode],
-        prompts: Sequence[Sequence[int]],
-        step: int,
-        staleness: int,
+        self, version: _Version, episodes: Sequence[Episode], prompts: PromptIds, step: int, staleness: int
     ) -> _Proven:
         """Samples a batch from a version of the policy, in the thread, and proves that it came from that.
 
@@ -219,7 +215,7 @@ class AheadQueue:
         sampler: PolicySampler,
         model: Any,
         episodes: Sequence[Episode],
-        prompts: Sequence[Sequence[int]],
+        prompts: PromptIds,
         seed: int,
         *,
         again: bool,

@@ -26,16 +26,13 @@ class Cursor(Protocol):
     @property
     def step(self) -> int:
         """The optimizer step that is under way, from 1."""
-        ...
 
     @property
     def done(self) -> int:
         """How many micro batches of it have had their backward pass; 0 after the last one."""
-        ...
 
     def rewind(self) -> None:
         """Goes back to the first one, without gradients and figures; its completions are sampled anew."""
-        ...
 
 
 @dataclass(eq=False)
@@ -80,10 +77,7 @@ class StepGuard:
 
 def difference_metrics(mean: float, largest: float) -> dict[str, float]:
     """Names the differences between sampling and training, in nats."""
-    return {
-        "sampling/sampling_logp_difference/max": largest,
-        "sampling/sampling_logp_difference/mean": mean,
-    }
+    return {"sampling/sampling_logp_difference/max": largest, "sampling/sampling_logp_difference/mean": mean}
 
 
 def mismatch_text(step: int, before: tuple[float, float], after: Mismatch, names: Sequence[str]) -> str:

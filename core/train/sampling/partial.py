@@ -37,14 +37,14 @@ from grpo.core.rollout.draws import keys_of
 from grpo.core.rollout.mismatch import Mismatch, difference_sums
 from grpo.core.rollout.turns.partial import TO_THE_END, PartialRollout, PartialRollouts
 from grpo.core.rollout.turns.play import Trajectory
-from grpo.core.rollout.types import Rollouts
+from grpo.core.rollout.types import PromptIds, Rollouts
 from grpo.core.scoring.early import nothing_begun
 from grpo.core.train.batch.tensors import counted, padded
 from grpo.core.train.sampling.ahead import PROBED, Probe
 from grpo.core.train.sampling.ahead_state import restored_rollout, written_rollout
 from grpo.core.train.sampling.guard import difference_metrics, mismatch_text
 from grpo.core.train.sampling.sampler import PolicySampler
-from grpo.core.train.types import EpisodesOf, Generation
+from grpo.core.train.types import EpisodesOf, Generation, Sampler
 from grpo.plugins.errors import RunError, UsageError
 
 FILE = "partial.json"
@@ -76,7 +76,7 @@ class GroupRecord:
         start = group[0].start
         return cls((start.env, start.index), list(group[0].prompt), members)
 
-    def restored(self, begun: Begun, start: Episode, prompts: Sequence[Sequence[int]]) -> list[PartialRollout]:
+    def restored(self, begun: Begun, start: Episode, prompts: PromptIds) -> list[PartialRollout]:
         """Returns the group; one whose prompt is another now begins again."""
         group = begun([start] * len(self.members), prompts)
         if list(prompts[0]) != list(self.prompt):
@@ -101,10 +101,7 @@ def write_partial(folder: Path, begun: int, groups: Sequence[GroupRecord]) -> No
 
 
 def read_partial(folder: Path) -> tuple[int, list[GroupRecord]]:
-    """Reads what `write_partial` wrote; 0 and nothing where a checkpoint has none.
-
-    Raises UsageError: the file was damaged.
-    """
+    """Reads what `write_partial` wrote; 0 and nothing where a checkpoint has none. Raises UsageError."""
     record = read_json(folder / FILE) or {"begun": 0, "groups": []}
     groups = [
         GroupRecord((group["place"][0], group["place"][1]), group["prompt"], group["members"])
@@ -126,7 +123,7 @@ class Part:
 
 
 @dataclass(eq=False)
-class PartialSampler:
+class PartialSampler(Sampler):
     """Samples a part of every rollout at each step."""
 
     inner: PolicySampler
@@ -168,12 +165,6 @@ class PartialSampler:
         self._given = whole[: self.part.groups]
         self._groups = [group for group in self._groups if not any(group is rollout for rollout in self._given)]
         return self._generation(step, sampled, metrics, waiting=len(whole) - len(self._given))
-
-    def ahead(self, step: int, episodes_of: EpisodesOf) -> Mapping[str, float]:
-        return {}
-
-    def settle(self, step: int) -> Mapping[str, float]:
-        return {}
 
     def save(self, checkpoint: Path) -> None:
         """Plays what cannot be written to its end, and writes all rollouts that no step has trained on."""
@@ -302,10 +293,7 @@ class PartialSampler:
 
 
 def refuse_uncorrected(*, corrects: bool) -> None:
-    """Refuses a policy whose loss does not weigh tokens of earlier steps.
-
-    Raises UsageError: it is a mixture of experts.
-    """
+    """Refuses a policy whose loss does not weigh tokens of earlier steps. Raises UsageError."""
     if not corrects:
         raise UsageError(
             "--partial with a mixture of experts: its loss is TRL's, which does not correct for tokens of earlier "

@@ -81,9 +81,8 @@ class Prompts:
     def of_step(self, step: int) -> list[Episode]:
         """Returns the episodes of the batch that a step trains on first; none after the last one.
 
-        They are fewer than `prompts_per_step` where the sampler chooses fewer.
-
-        `step`: the optimizer step, from 1; what was seen from it on does not count.
+        They are fewer than `prompts_per_step` where the sampler chooses fewer. `step`: the optimizer step, from 1; what
+        was seen from it on does not count.
         """
         first = (step - 1) // self._passes * self._count
         asked = [self._train[number] for number in self._order[first : first + self._count]]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grpo.core.env.episodes import Episode
@@ -20,9 +19,9 @@ from grpo.core.rollout.draws import keys_of
 from grpo.core.rollout.sync.fault import faulty_anywhere
 from grpo.core.rollout.synced import SyncedRollouts
 from grpo.core.rollout.turns.play import Plays, Trajectory, completed
-from grpo.core.rollout.types import Rollouts, Sampled, SamplingParams
+from grpo.core.rollout.types import PromptIds, Rollouts, Sampled, SamplingParams
 from grpo.core.scoring.early import EarlyCalls
-from grpo.core.train.types import EpisodesOf, Fill, Generation
+from grpo.core.train.types import Fill, Generation, Sampler
 from grpo.plugins.types import Completion
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ Begin = Callable[[Sequence[int], Sequence[Completion]], None]
 
 
 @dataclass(eq=False)
-class PolicySampler:
+class PolicySampler(Sampler):
     """Samples from the policy as it is now, when it is asked."""
 
     rollouts: SyncedRollouts
@@ -66,20 +65,18 @@ class PolicySampler:
 
         return self.fill(generation, step, more)
 
-    def synced(self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]], *, again: bool) -> Generation:
+    def synced(self, episodes: Sequence[Episode], prompts: PromptIds, *, again: bool) -> Generation:
         (generation, early), metrics = self.rollouts.roll_out(partial(self._sampled, episodes, prompts), again=again)
         return Generation(episodes, prompts, generation, early, metrics=metrics, waiting=early.waiting())
 
-    def synced_unless(
-        self, kept: Generation | None, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]]
-    ) -> Generation:
+    def synced_unless(self, kept: Generation | None, episodes: Sequence[Episode], prompts: PromptIds) -> Generation:
         """Hands everything over anew, and samples where this process has nothing to keep."""
         if kept is None:
             return self.synced(episodes, prompts, again=True)
         _, metrics = self.rollouts.roll_out(lambda rollouts: None, again=True)
         return replace(kept, metrics=metrics)
 
-    def unsynced(self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]]) -> Generation:
+    def unsynced(self, episodes: Sequence[Episode], prompts: PromptIds) -> Generation:
         """Samples with the weights that were handed over last."""
         generation, early = self.rollouts.sample(partial(self._sampled, episodes, prompts))
         return Generation(episodes, prompts, generation, early, waiting=early.waiting())
@@ -90,29 +87,12 @@ class PolicySampler:
         early.begin(range(len(generation.rollouts)), [rollout.completion for rollout in generation.rollouts])
         return replace(generation, early=early)
 
-    def ahead(self, step: int, episodes_of: EpisodesOf) -> Mapping[str, float]:
-        """Samples nothing before it is asked for it."""
-        return {}
-
-    def settle(self, step: int) -> Mapping[str, float]:
-        """Has nothing to wait for."""
-        return {}
-
-    def save(self, checkpoint: Path) -> None:
-        """Has nothing to write."""
-
-    def load(self, checkpoint: Path) -> None:
-        """Has nothing to read."""
-
-    def close(self) -> None:
-        """Has begun nothing."""
-
     def _number(self, step: int, numbers: Iterable[int]) -> None:
         """Gives what is sampled next its random numbers, where each completion has its own."""
         if self.seed is not None:
             self.params = replace(self.params, keys=keys_of(self.seed, step, numbers))
 
-    def _more_unsynced(self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]]) -> Generation | None:
+    def _more_unsynced(self, episodes: Sequence[Episode], prompts: PromptIds) -> Generation | None:
         """Samples with the weights that were handed over last; None where an engine of any process lost them."""
         generation: Generation | None = None
         error: Exception | None = None
@@ -127,7 +107,7 @@ class PolicySampler:
         return None
 
     def _sampled(
-        self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]], rollouts: Rollouts
+        self, episodes: Sequence[Episode], prompts: PromptIds, rollouts: Rollouts
     ) -> tuple[list[Trajectory], EarlyCalls]:
         early = self.begin_scoring()
         trajectories: dict[int, Trajectory] = {}
@@ -149,7 +129,7 @@ class PolicySampler:
         rollouts: Rollouts,
         player: Plays | None,
         episodes: Sequence[Episode],
-        prompts: Sequence[Sequence[int]],
+        prompts: PromptIds,
         params: SamplingParams,
         begin: Begin,
     ) -> list[Trajectory]:
@@ -165,12 +145,7 @@ class PolicySampler:
         )
 
     def _answers(
-        self,
-        rollouts: Rollouts,
-        episodes: Sequence[Episode],
-        prompts: Sequence[Sequence[int]],
-        params: SamplingParams,
-        begin: Begin,
+        self, rollouts: Rollouts, episodes: Sequence[Episode], prompts: PromptIds, params: SamplingParams, begin: Begin
     ) -> list[Trajectory]:
         """Samples one answer to each prompt of an environment that is not stepped."""
         trajectories: dict[int, Trajectory] = {}

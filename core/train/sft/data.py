@@ -1,4 +1,4 @@
-"""Makes the datasets that the trainers iterate over: prompts, or the tokens of worked answers."""
+"""Makes the datasets of the trainers: prompts, or worked answers, whose batches are computed without their prefix."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+import torch
 from datasets import Dataset, concatenate_datasets
 
 from grpo.core.env.episodes import Action, Episode, Episodes
@@ -15,12 +16,15 @@ from grpo.core.env.threads import Raised
 from grpo.core.env.tools import ToolCall
 from grpo.core.env.worked import WorkedTurn, play_worked
 from grpo.core.plan import Plan
+from grpo.core.policy.blocks import can_pack
 from grpo.core.policy.chat_template import opened_block
+from grpo.core.policy.modules import cache_argument, output_cache
 from grpo.core.processes.group import gathered
 from grpo.core.rollout.players import players_of
 from grpo.core.rollout.turns.play import Player
 from grpo.core.rollout.turns.tools import ToolFormat
 from grpo.core.scoring.outcome import explain
+from grpo.core.train.update.packing import IGNORED
 from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import PluginError
 
@@ -130,10 +134,7 @@ def _played(episodes: Sequence[Episode], player: Player, turn_tokens: int) -> tu
 
 def _dataset(rows: Sequence[Taught]) -> Dataset:
     return Dataset.from_dict(
-        {
-            "input_ids": [ids for ids, _ in rows],
-            "completion_mask": [[int(flag) for flag in mask] for _, mask in rows],
-        }
+        {"input_ids": [ids for ids, _ in rows], "completion_mask": [[int(flag) for flag in mask] for _, mask in rows]}
     )
 
 
@@ -168,9 +169,8 @@ def demonstrated(player: Player, episodes: Sequence[Episode], turn_tokens: int) 
     """Returns the tokens of demonstrations of several turns as the rollouts that they are, or why one cannot be played.
 
     The environment is stepped and its tools are called where and within the limits that rollouts have
-    (core/env/worked.py). A demonstration ends where a rollout of the run would.
-
-    `turn_tokens`: what a turn of the policy may have; the next turn begins only where that fits.
+    (core/env/worked.py). A demonstration ends where a rollout of the run would. `turn_tokens`: what a turn of the
+    policy may have; the next turn begins only where that fits.
     """
     # Nobody reads what becomes of the last action.
     wanted = [(episode, episode.actions[: player.limits.turns][:-1]) for episode in episodes]
@@ -228,3 +228,34 @@ def _tools(player: Player) -> ToolFormat:
     if player.tools is None:
         raise ValueError("it calls a tool, and the environment offers none")
     return player.tools
+
+
+LEAST = 16  # tokens; below, a second forward pass costs more than it saves
+
+
+def without_prefix(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Computes what all rows begin with, and returns what is left to compute.
+
+    Demonstrations of one environment begin alike: the system message and the tools, often most of the tokens. They are
+    computed once, with their gradient, and every row attends to their keys and values. The loss is that of the whole
+    rows, up to rounding. `inputs`: of the model: `input_ids`, `labels` and `attention_mask`, [B, L] each, padded on the
+    right. Returns the inputs as they are, where the rows share too little or the model does not attend fully in every
+    layer; else `input_ids` and `labels` [B, L - P], with the cache of the first P tokens.
+    """
+    ids, labels = inputs["input_ids"], inputs["labels"]
+    shared = common_length(ids, labels)
+    if len(ids) < 2 or shared < LEAST or not can_pack(model.config):
+        return dict(inputs)
+    cache = output_cache(model(input_ids=ids[:1, :shared], use_cache=True, logits_to_keep=1))
+    cache.batch_repeat_interleave(len(ids))
+    left = {name: inputs[name][:, shared:].contiguous() for name in ("input_ids", "labels")}
+    return {**inputs, **left, cache_argument(model): cache}
+
+
+def common_length(ids: torch.Tensor, labels: torch.Tensor) -> int:
+    """Returns how many tokens all rows begin with, without the one that predicts the first label.
+
+    `ids`: [B, L] int64, padded on the right. `labels`: [B, L] int64, -100 where nothing is to be learned.
+    """
+    alike = (ids == ids[:1]).all(dim=0) & (labels == IGNORED).all(dim=0)
+    return max(int(alike.cumprod(dim=0).sum()) - 1, 0)

@@ -92,13 +92,7 @@ class LogProbs:
         with torch.no_grad(), self.autocast(), faster_layers(model):
             parts = [
                 completion_logps(
-                    model,
-                    ids[rows],
-                    mask[rows],
-                    length,
-                    pack_for=self.pack_for,
-                    entropy="none",
-                    trees=OWNER in tensors,
+                    model, ids[rows], mask[rows], length, pack_for=self.pack_for, entropy="none", trees=OWNER in tensors
                 ).logps
                 for rows in rows_of(tensors, self.rollouts)
             ]
@@ -135,33 +129,30 @@ def _attention_dtype(model: Any, device: torch.device) -> torch.dtype:
 REFERENCE = "ref"  # what TRL calls the frozen copy of a warmed-up adapter
 
 
-@dataclass(eq=False)
-class Reference:
-    """The reference policy."""
+def reference_logps(
+    logps: Callable[[Any, Tensors], torch.Tensor], tensors: Tensors, *, frozen: Any, wrapped: Any, policy: Any
+) -> torch.Tensor:
+    """Returns the log-probabilities [N, T] of rollouts under the reference policy.
 
-    # a model and rollouts in, log-probabilities [N, T] without a gradient out
-    logps: Callable[[Any, Tensors], torch.Tensor]
-    frozen: Any  # a model of its own, or None: it is the policy with another adapter, or with none
-    wrapped: Any
-    policy: Any
+    `logps`: gives those of a model, without a gradient. `frozen`: a model of its own, or None: the reference is the
+    policy, also as it is `wrapped`, with the adapter that the run began with.
+    """
+    if frozen is not None:
+        return logps(frozen, tensors)
+    with _first_adapter(policy):
+        return logps(wrapped, tensors)
 
-    def __call__(self, tensors: Tensors) -> torch.Tensor:
-        """Returns log-probabilities [N, T]."""
-        if self.frozen is not None:
-            return self.logps(self.frozen, tensors)
-        with self._adapter():
-            return self.logps(self.wrapped, tensors)
 
-    @contextmanager
-    def _adapter(self) -> Iterator[None]:
-        """Gives the policy the adapter that the run began with: the frozen copy of a warmed-up one, or none."""
-        if REFERENCE not in self.policy.peft_config:
-            with self.policy.disable_adapter():
-                yield
-            return
-        trained = self.policy.active_adapter
-        self.policy.set_adapter(REFERENCE)
-        try:
+@contextmanager
+def _first_adapter(policy: Any) -> Iterator[None]:
+    """Gives the policy the adapter that the run began with: the frozen copy of a warmed-up one, or none."""
+    if REFERENCE not in policy.peft_config:
+        with policy.disable_adapter():
             yield
-        finally:
-            self.policy.set_adapter(trained)
+        return
+    trained = policy.active_adapter
+    policy.set_adapter(REFERENCE)
+    try:
+        yield
+    finally:
+        policy.set_adapter(trained)

@@ -57,12 +57,7 @@ def _adapted(layer: Any, as_it_was: Callable[..., torch.Tensor], x: torch.Tensor
         return as_it_was(x, **options)
     base = layer.base_layer
     return adapted_linear(
-        x,
-        base.weight,
-        base.bias,
-        layer.lora_A[adapter].weight,
-        layer.lora_B[adapter].weight,
-        layer.scaling[adapter],
+        x, base.weight, base.bias, layer.lora_A[adapter].weight, layer.lora_B[adapter].weight, layer.scaling[adapter]
     )
 
 

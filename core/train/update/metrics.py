@@ -23,7 +23,6 @@ def update_sums(
     """Returns [7 + M] float32 sums over tokens.
 
     1, entropy, KL, clipped low, clipped high, clipped either way, weights, and M metrics of the loss, in its order.
-
     `entropy`: [B, T]. `mask`: [B, T]. `importance`: [B, T] or [B, 1], or None.
     """
     weight = mask.float()

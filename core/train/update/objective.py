@@ -161,11 +161,10 @@ def importance_weights(
     The ratio pi / mu of the policy to the engine (truncated importance sampling), per token, as the product over a
     completion (sequence) or as its geometric mean there (geometric). A ratio above the cap or below the floor is cut to
     it (truncate), or takes its tokens out of the loss (mask). Masked per token with a floor it is IcePop (arXiv
-    2510.18855).
-
-    `logps`: [B, T] under the policy that sampled, computed by training; no gradient flows through it. `sampled`: [B, T]
-    as the engine reported them; NaN where it did not, which corrects nothing. `mask`: [B, T]. `owner`: [B] the number
-    of each row's completion; None: each row is one. Returns [B, T] or [B, 1], or None for no correction.
+    2510.18855). `logps`: [B, T] under the policy that sampled, computed by training; no gradient flows through it.
+    `sampled`: [B, T] as the engine reported them; NaN where it did not, which corrects nothing. `mask`: [B, T].
+    `owner`: [B] the number of each row's completion; None: each row is one. Returns [B, T] or [B, 1], or None for no
+    correction.
     """
     if correction == "none":
         return None
@@ -217,10 +216,7 @@ class PassLoss:
 
 
 def try_loss(loss: BoundLoss) -> None:
-    """Calls a loss on two made-up completions.
-
-    Raises Exception: what it raises, or a PluginError where it returns no costs of them.
-    """
+    """Calls a loss on two made-up completions. Raises Exception."""
     logps = torch.full((2, 4), -0.5)
     entropies = torch.ones_like(logps) if loss.spec.entropies != "none" else None
     tokens = LossTokens(logps, logps - 0.1, torch.ones_like(logps), torch.tensor([[1.0], [-1.0]]), entropies)

@@ -63,10 +63,9 @@ def trained_rows(inputs: Tensors, *, every_token: bool) -> MiniBatch:
     """Selects the rows that have a gradient, and cuts columns that none of them has.
 
     A completion without an advantage has a gradient of exactly zero unless the loss has a KL term, and one that is
-    masked has none at all. Leaving them out changes no gradient as long as averages still count them.
-
-    `inputs`: a micro batch (core/train/batch/tensors.py), with advantages. `every_token`: the loss has a term that is
-    no multiple of the advantage (beta). Returns at least one row, so that every process makes a backward pass.
+    masked has none at all. Leaving them out changes no gradient as long as averages still count them. `inputs`: a micro
+    batch (core/train/batch/tensors.py), with advantages. `every_token`: the loss has a term that is no multiple of the
+    advantage (beta). Returns at least one row, so that every process makes a backward pass.
     """
     learns = inputs["completion_mask"].any(dim=1)
     if not every_token:

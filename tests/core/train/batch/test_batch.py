@@ -13,13 +13,7 @@ from grpo import Completion, reward
 from grpo.core.config.sections import LossSection
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.train.advantages.estimators import group_mean
-from grpo.core.train.batch.batch import (
-    Batch,
-    advantages_of,
-    refuse_overflow,
-    stop_on_failures,
-    trained_of,
-)
+from grpo.core.train.batch.batch import Batch, advantages_of, refuse_overflow, stop_on_failures, trained_of
 from grpo.core.train.batch.metrics import batch_metrics, session_metrics
 from grpo.plugins._spec.binding import BoundAdvantage, BoundReward
 from grpo.plugins.errors import RunError
