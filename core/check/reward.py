@@ -159,7 +159,8 @@ def _check_cases(
         expected = [expect for case in group for expect in case.expected]
         for example, expect, got in zip(examples, expected, score_examples(scorer, examples, name), strict=True):
             if not got.same(wanted(expect)):
-                findings.add("error", "cases", f"expected {_words(expect)}, but it {got}", example.text)
+                due = "it to abstain" if expect is None else f"{expect}"
+                findings.add("error", "cases", f"expected {due}, but it {got}", example.text)
 
 
 def _note_declarations(bound: Bound, findings: Findings) -> None:
@@ -188,10 +189,6 @@ def _add_cases(bound: Bound) -> str:
 
 def _examples(case: Case, number: int) -> list[Example]:
     return [Example(text, case.row, number if case.several else None) for text in case.texts]
-
-
-def _words(expect: float | bool | None) -> str:
-    return "it to abstain" if expect is None else f"{expect}"
 
 
 def check_calls(bound: Bound, scorer: Scorer, env: str | None, findings: Findings) -> None:

@@ -9,6 +9,7 @@ import json
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,6 @@ from grpo.core.cli.page import DETAIL, Part, line, print_page, quoted
 from grpo.core.cli.table import print_table
 from grpo.core.cli.traces import trace_page, write_traces
 from grpo.core.text.printable import counted, one_line
-from grpo.core.text.times import day_and_time, duration
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
@@ -250,3 +250,20 @@ def _outcome(name: str, outcome: ShownOutcome) -> Text:
     if outcome.reason:
         text.append(f"  {one_line(outcome.reason, 500)}")
     return text
+
+
+def duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def day_and_time(moment: str) -> str:
+    """Returns a moment as this machine's clock has it, as `ls -l` does: "Nov 25 21:39", or "Nov 25 2025" of a year ago.
+
+    `moment`: ISO 8601 with an offset from UTC; "" stands for one that nobody knows.
+    """
+    if not moment:
+        return "-"
+    local = datetime.fromisoformat(moment).astimezone()
+    return f"{local:%b} {local.day:2} " + (f"{local:%H:%M}" if local.year == datetime.now().year else f"{local.year}")

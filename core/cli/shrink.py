@@ -60,7 +60,8 @@ def shrink(
         done = shrink_text(completion.text, keeps, calls=calls)
         [end] = _outcomes(scorer, bound, group, place, [done.text])
     click.echo(_summary(completion.text, done, start), err=True)
-    click.echo(case_text(bound, completion, _texts(group, place, done.text), end))
+    shrunk = [done.text if at == place else member.text for at, member in enumerate(group)]
+    click.echo(case_text(bound, completion, shrunk, end))
 
 
 def case_text(bound: BoundReward, completion: Completion, texts: Sequence[str], outcomes: Sequence[Outcome]) -> str:
@@ -144,10 +145,6 @@ def _outcomes(
         answers += [replace(changed if at == place else member, group=number) for at, member in enumerate(group)]
     outcomes = scorer.score(answers)[bound.name]
     return [outcomes[first : first + len(group)] for first in range(0, len(outcomes), len(group))]
-
-
-def _texts(group: Sequence[Completion], place: int, text: str) -> list[str]:
-    return [text if at == place else member.text for at, member in enumerate(group)]
 
 
 def _kept(outcome: Outcome, start: Outcome, minimum: float | None) -> bool:

@@ -15,7 +15,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import Any, Protocol, overload
+from typing import Any, overload
 
 from grpo.core.env.threads import EnvCalls, EnvThreads, Raised
 from grpo.core.env.tools import Schema, schemas_of
@@ -195,19 +195,6 @@ def episodes_of(
     return _started(env, starts, None, describe_tools, opened)[0]
 
 
-class _Starts(Protocol):
-    """What episodes are started from."""
-
-    def __len__(self) -> int:
-        """Returns how many there are."""
-
-    def start(self, number: int) -> tuple[dict[str, Any], Row, str]:
-        """Returns the arguments of `reset`, the row (or an empty one) and its place."""
-
-    def asked(self) -> Sequence[int] | None:
-        """Returns the same number for those that ask the same, where that is known."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Seeds:
     """Seeds of an environment that makes its own episodes."""
@@ -277,7 +264,7 @@ def _seeds(env: BoundEnv, split: str, limit: int | None, unbounded: int) -> _See
 
 
 def _started(
-    env: BoundEnv, starts: _Starts, numbers: Sequence[int] | None, describe_tools: bool, opened: Opened
+    env: BoundEnv, starts: _Seeds | _Rows, numbers: Sequence[int] | None, describe_tools: bool, opened: Opened
 ) -> tuple[tuple[Episode, ...], tuple[Schema, ...]]:
     """Starts episodes, all or those of some numbers, and returns them and the tools that they offer.
 
@@ -301,7 +288,7 @@ def _started(
                 size = min(2 * len(answer), _BLOCK)
             else:
                 if describe_tools and started:  # it may first have them in an episode
-                    tools = envs.call({0: partial(_schemas, env.name)})[0]
+                    tools = envs.call({0: partial(schemas_of, name=env.name)})[0]
     if isinstance(tools, Raised):
         raise _not_started(env, tools, "its tools")
     if asked is not None:
@@ -323,10 +310,6 @@ def _start_some(name: str, starts: Sequence[tuple[int, dict[str, Any], Row, str]
         if time.monotonic() >= until:
             break
     return started
-
-
-def _schemas(name: str, instance: Any) -> tuple[Schema, ...]:
-    return schemas_of(instance, name)
 
 
 def _not_started(env: BoundEnv, raised: Raised, place: str) -> BaseException:

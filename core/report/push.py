@@ -125,7 +125,8 @@ def make_folder(run: RunDir, weights: Weights | None, folder: Path, *, report: b
     kind = None
     if weights is not None:
         kind = "full" if weights.adapter is None else "adapter" if base is not None else "merged"
-    embedded = base is None and _embedded(run)
+    own = run.base.is_dir() or (read_json(run.config) or {}).get("model") is not None
+    embedded = base is None and not own  # the model that ships with the package, as it is
     contents = Contents(kind, base, embedded, report)
     card = card_of(run, contents)
     settings = public_config(read_json(run.config), base or (None if embedded else UNKNOWN_BASE))
@@ -201,11 +202,6 @@ def _hub_base(run: RunDir) -> str | None:
     if run.base.is_dir() or not isinstance(model, str) or not HUB_ID.fullmatch(model):
         return None
     return None if Path(model).exists() else model
-
-
-def _embedded(run: RunDir) -> bool:
-    """Returns whether a run began with the model that ships with the package, as that is."""
-    return not run.base.is_dir() and (read_json(run.config) or {}).get("model") is None
 
 
 def _forget_places(folder: Path, base: str | None) -> None:

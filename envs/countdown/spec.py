@@ -17,15 +17,8 @@ if TYPE_CHECKING:
     from grpo.envs.text.templates import Template
 
 Layout = Literal["reasoning", "solution", "think", "custom"]  # the verifier reads no expression behind ####
-_USED_BY = {
-    "subset": "local hub",
-    "fewest": "embedded",
-    "most": "embedded",
-    "highest": "embedded",
-    "highest_target": "embedded",
-    "size": "embedded",
-    "data_seed": "embedded",
-}
+_MADE_UP = ("fewest", "most", "highest", "highest_target", "size", "data_seed")
+_USED_BY = {"subset": "local hub", **dict.fromkeys(_MADE_UP, "embedded")}
 _MOST_NUMBERS = 8
 
 

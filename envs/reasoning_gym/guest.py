@@ -47,7 +47,8 @@ def handle(request: tuple[Recipe, Entry, str, bool]) -> dict[str, Any]:
     """
     recipe, entry, answer, as_published = request
     member = recipe[0]
-    refused = "" if as_published or answer == entry["answer"] else _refused(member, answer, entry)
+    probed = member in BEFORE and not as_published and answer != entry["answer"]
+    refused = BEFORE[member](answer, entry) if probed else ""
     if refused:
         return {"score": 0.0, "refused": refused}
     score = _graded(recipe, answer, entry)
@@ -99,10 +100,6 @@ def _whole(recipe: Recipe) -> Any:
 
     member, size, seed, config, _, _ = recipe
     return reasoning_gym.create_dataset(member, size=size, seed=seed, **json.loads(config))
-
-
-def _refused(member: str, answer: str, entry: Entry) -> str:
-    return BEFORE[member](answer, entry) if member in BEFORE else ""
 
 
 def _no_program(answer: str, entry: Entry) -> str:

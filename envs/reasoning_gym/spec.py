@@ -63,21 +63,12 @@ def make(
     return ReasoningEnv(member, items, system, as_published=as_published, sandbox=sandbox, seconds=seconds)
 
 
-def rows(
-    member: str,
-    split: str,
-    *,
-    size: int = 500,
-    data_seed: int = 0,
-    system: str = SYSTEM,
-    as_published: bool = False,
-    sandbox: str = "",
-    seconds: float = 5.0,
-    **config: Any,
-) -> list[Mapping[str, Any]]:
+def rows(member: str, split: str, *, size: int = 500, data_seed: int = 0, **given: Any) -> list[Mapping[str, Any]]:
     """Returns the problems of a split, which the dataset makes."""
     from grpo.envs.reasoning_gym.env import items_of
 
+    ours = {option.name for option in REASONING_GYM.options}
+    config = {name: value for name, value in given.items() if name not in ours}
     items = items_of(member, split, size, data_seed, config)
     return [items.row(index) for index in range(size)]
 

@@ -57,7 +57,7 @@ class TaskEnv(TextEnv):
             raise DatasetError(f"verifiers:{self._member}: a row needs the column task, not {row!r}.")
         task = tasks[number] if self._system is None else tasks[number].with_system_prompt(self._system or None)
         self._play = _Play(self._source, task, number)
-        shown = _shown(self._play.opening())
+        shown = [{"role": message.role, "content": _plain(message)} for message in self._play.opening()]
         return shown[-1]["content"], {"prompt": shown, "row": row_of(tasks[number], number)}
 
     @property
@@ -93,7 +93,8 @@ class TaskEnv(TextEnv):
 
     def _after(self, asked: list[Any] | None) -> Step:
         if asked is not None:
-            return _text(asked), 0.0, False, False, {}
+            # What an environment said may come in several messages.
+            return "\n\n".join(map(_plain, asked)), 0.0, False, False, {}
         trace = self._opened().trace()
         self.close()
         rewards = {name: value.score for name, value in trace.rewards.items() if value is not None}
@@ -224,15 +225,6 @@ def _allow_files() -> None:
     wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def _shown(messages: Sequence[Any]) -> list[dict[str, str]]:
-    return [{"role": message.role, "content": _plain(message)} for message in messages]
-
-
-def _text(messages: Sequence[Any]) -> str:
-    """Returns what an environment said, which may come in several messages, as one text."""
-    return "\n\n".join(_plain(message) for message in messages)
 
 
 def _plain(message: Any) -> str:

@@ -61,22 +61,13 @@ def make(
     return ApartTaskEnv(fork_server, len(tasks), seconds)
 
 
-def rows(
-    member: str,
-    split: str,
-    *,
-    size: int | None = None,
-    system: str | None = None,
-    success: float = 1.0,
-    seconds: float = 45.0,
-    memory: int = 4096,
-    variables: str = "",
-    **config: Any,
-) -> list[Mapping[str, Any]]:
+def rows(member: str, split: str, *, size: int | None = None, **given: Any) -> list[Mapping[str, Any]]:
     """Returns a split of the tasks: the last tenth, at least 1 and at most 500, is the test split."""
     from grpo.envs.verifiers.env import row_of
     from grpo.envs.verifiers.tasks import source_of
 
+    ours = {option.name for option in VERIFIERS.options}
+    config = {name: value for name, value in given.items() if name not in ours}
     tasks = source_of(member, size, config).tasks
     held_out = min(500, max(1, len(tasks) // 10))
     first = len(tasks) - held_out

@@ -196,7 +196,9 @@ def _waited(child: Popen[bytes], entry: Entry, limit: float) -> int | None:
     try:
         return child.wait(min(_LONG, limit + _MARGIN))
     except TimeoutExpired:
-        _tell(f"Trying in a process of its own, once, whether {_named(entry)} can be loaded ...\n")
+        _tell(
+            f"Trying in a process of its own, once, whether '{entry.name}' of {entry.distribution} can be loaded ...\n"
+        )
     try:
         return child.wait(limit + _MARGIN)
     except TimeoutExpired:
@@ -229,7 +231,3 @@ def _fault(child: int, status: int | None, output: list[str], limit: float) -> s
         return f"loading it {progress}. {again}"
     how = f"exit code {status}" if status >= 0 else f"signal {-status}"
     return f"loading it ends the process, with {how}{place}. {again}"
-
-
-def _named(entry: Entry) -> str:
-    return f"'{entry.name}' of {entry.distribution}"

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from grpo.core.text.times import day_and_time, duration
+from grpo.core.cli.runs import day_and_time, duration
 
 
 @pytest.mark.parametrize(
