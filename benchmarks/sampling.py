@@ -108,8 +108,7 @@ def floor(model: str, prompts: list[list[int]], tokens: int, *, adapter: bool) -
     """Returns what computes the matrix products of the batch alone."""
     import torch
 
-    from grpo.core.rollout.hf.fused_projections import one_of, parts
-    from grpo.core.rollout.hf.packed import product
+    from grpo.core.rollout.hf.faster_layers import one_of, parts, product
 
     policy = loaded(model, adapter=False)
     together = [found for module in policy.modules() if (found := parts(module))]

@@ -128,13 +128,8 @@ class _HeadGradients:
     ) -> None:
         """Adds some rows.
 
-        Args:
-            hidden: [n, H].
-            target: [n].
-            sums: theirs, final.
-            e: [n, V] from the fold.
-            b: [n, r], their derivative by h A^T, or None.
-            coefficients: [n].
+        `hidden`: [n, H]. `target`: [n]. `sums`: theirs, final. `e`: [n, V] from the fold. `b`: [n, r], their derivative
+        by h A^T, or None. `coefficients`: [n].
         """
         head = self._head
         boost = backend.of(hidden, head).boost(head)

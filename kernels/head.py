@@ -47,11 +47,7 @@ class Head:
         return torch.float64 if self.dtype == torch.float64 else torch.float32
 
     def holding(
-        self,
-        weight: torch.Tensor,
-        bias: torch.Tensor | None,
-        lora_a: torch.Tensor | None,
-        lora_b: torch.Tensor | None,
+        self, weight: torch.Tensor, bias: torch.Tensor | None, lora_a: torch.Tensor | None, lora_b: torch.Tensor | None
     ) -> Head:
         return replace(self, weight=weight, bias=bias, lora_a=lora_a, lora_b=lora_b)
 
@@ -75,11 +71,8 @@ class Head:
     ) -> torch.Tensor:
         """Writes y of the vocabulary entries first..last-1 into the beginning of a buffer.
 
-        Args:
-            hidden: [n, H] in the dtype of the products.
-            adapted: [n, r] from `adapted`.
-            first, last: the columns.
-            out: from `buffer`.
+        `hidden`: [n, H] in the dtype of the products. `adapted`: [n, r] from `adapted`. `first`, `last`: the columns.
+        `out`: from `buffer`.
         """
         y = laid_out(out, len(hidden), last - first)
         product(y, hidden, self.rows(first, last).t(), scale=self.scale)

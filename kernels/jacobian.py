@@ -74,8 +74,7 @@ def jacobian_rows(
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Fills the sums of these rows and writes u into `mixed`, [n, H] in the dtype of sums.
 
-    Returns:
-        The last tile of exp(z - m), and the derivative by h A^T, [n, r], or None without an adapter.
+    Returns the last tile of exp(z - m), and the derivative by h A^T, [n, r], or None without an adapter.
     """
     hidden = hidden.to(head.dtype)
     folds = backend.of(hidden, head)

@@ -8,7 +8,11 @@ so nothing of full width is made beside y, and backward beside dL/dx:
 
     dL/dx = g W + (s g B) A        dL/dB = s g^T (x A^T)        dL/dA = (s g B)^T x
 
-Products by W take the faster library (kernels/products.py). Nothing is rounded otherwise than a sum in another order.
+Products by W take the faster library. Nothing is rounded otherwise than a sum in another order.
+
+torch hands products of float32 matrices on a CPU to MKL, which takes longer on an AMD EPYC than oneDNN (`python
+benchmarks/layers.py`); both are correct to float32. oneDNN prepares itself for each shape that it has not seen and
+takes longer to call, so only matrices of some size gain.
 """
 
 from __future__ import annotations
@@ -18,18 +22,13 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
-from grpo.kernels.products import gains, times
-
 Gradient = torch.Tensor | None
 
 
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     """Returns x W^T + b.
 
-    Args:
-        x: [..., in].
-        weight: [out, in], of the same dtype.
-        bias: [out] or None.
+    `x`: [..., in]. `weight`: [out, in], of the same dtype. `bias`: [out] or None.
     """
     output: torch.Tensor = _Linear.apply(x.reshape(-1, x.shape[-1]), weight, bias)  # type: ignore[no-untyped-call]
     return output.view(*x.shape[:-1], len(weight))
@@ -45,10 +44,7 @@ def adapted_linear(
 ) -> torch.Tensor:
     """Returns x W^T + b + s (x A^T) B^T.
 
-    Args:
-        x, weight, bias: as for `linear`.
-        lora_a, lora_b: [r, in] and [out, r], of the same dtype.
-        scale: s.
+    `x`, `weight`, `bias`: as for `linear`. `lora_a`, `lora_b`: [r, in] and [out, r], of the same dtype. `scale`: s.
     """
     output: torch.Tensor = _Adapted.apply(x.reshape(-1, x.shape[-1]), weight, bias, lora_a, lora_b, scale)  # type: ignore[no-untyped-call]
     return output.view(*x.shape[:-1], len(weight))
@@ -116,3 +112,27 @@ def _product(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None 
     if gains(left, right):
         return times(left, right, bias)
     return left @ right if bias is None else torch.addmm(bias, left, right)
+
+
+LEAST = 2**18  # entries of a weight matrix that gains
+FEWEST_ROWS = 16  # that one is multiplied by
+
+
+def gains(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Returns whether `times` is the faster way to left [N, K] @ right [K, M]."""
+    return (
+        left.dtype == torch.float32
+        and right.dtype == torch.float32
+        and left.device.type == "cpu"
+        and right.device.type == "cpu"
+        and right.numel() >= LEAST
+        and len(left) >= FEWEST_ROWS
+        and torch._C._has_mkldnn
+        and bool(torch.backends.mkldnn.enabled)
+    )
+
+
+def times(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """Returns left [N, K] @ right [K, M], plus bias [M], where `gains` says so; there is no gradient."""
+    output: torch.Tensor = torch.ops.mkldnn._linear_pointwise(left, right.t(), bias, "none", [], "")
+    return output

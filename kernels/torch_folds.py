@@ -28,17 +28,9 @@ def fold(
 ) -> torch.Tensor:
     """Folds the logits of the vocabulary entries from `first` on into the sums.
 
-    Args:
-        y: [n, w] in the dtype of sums, from `Head.logits`; overwritten.
-        target: [n] int64.
-        first: the vocabulary entry of column 0.
-        sums: of these rows.
-        head: for its softcap.
-        entropy: keep `spread`, too.
-        weights: the returned tile will be used.
-
-    Returns:
-        [n, w]: exp(z - m), 0 at the target; with a softcap times its derivative.
+    `y`: [n, w] in the dtype of sums, from `Head.logits`; overwritten. `target`: [n] int64. `first`: the vocabulary
+    entry of column 0. `sums`: of these rows. `head`: for its softcap. `entropy`: keep `spread`, too. `weights`: the
+    returned tile will be used. Returns [n, w]: exp(z - m), 0 at the target; with a softcap times its derivative.
     """
     z, slope = _capped(y, head, slope=weights)
     column = (target - first).clamp(0, y.shape[1] - 1)[:, None]
@@ -82,13 +74,8 @@ def gradient(
 
         dL/dz_j = dL/dlogp (1[j = t] - p_j) - dL/dentropy p_j (log p_j + entropy)
 
-    Args:
-        y, first, head, target: as for `fold`.
-        log_total, missed, entropy: [n] final, from the sums; entropy only with `grad_entropy`.
-        grad_logp, grad_entropy: [n] in the dtype of sums.
-
-    Returns:
-        [n, w], the tile.
+    `y`, `first`, `head`, `target`: as for `fold`. `log_total`, `missed`, `entropy`: [n] final, from the sums; entropy
+    only with `grad_entropy`. `grad_logp`, `grad_entropy`: [n] in the dtype of sums. Returns [n, w], the tile.
     """
     z, slope = _capped(y, head, slope=True)
     column = (target - first).clamp(0, y.shape[1] - 1)[:, None]

@@ -16,7 +16,7 @@ NEWUSER, NEWPID, NEWNET = 0x10000000, 0x20000000, 0x40000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_NOATIME = 1, 2, 4, 8, 32, 1024
 MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
 MNT_DETACH = 2
-ATTR_RDONLY, ATTR_NOSUID, ATTR_NODEV = 1, 2, 4
+ATTR_RDONLY, ATTR_NOSUID, ATTR_NODEV, ATTR_NOEXEC = 1, 2, 4, 8
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_KEEPCAPS, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER = 1, 4, 8, 24, 36
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, PR_CAP_AMBIENT = 38, 22, 47
@@ -29,7 +29,7 @@ LAST_CAPABILITY = 63
 LINUX = sys.platform == "linux"
 MACHINE = os.uname().machine
 # These calls have one number on every architecture; only pivot_root predates that rule.
-_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
+_OPEN_TREE, _MOVE_MOUNT, _FSOPEN, _FSCONFIG, _FSMOUNT, _MOUNT_SETATTR = 428, 429, 430, 431, 432, 442
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 _CLOSE_RANGE = 436
 _AT_RECURSIVE = 0x8000
@@ -110,6 +110,17 @@ def device_copy(path: str) -> int:
     tree = _call(f"open_tree {path}", _OPEN_TREE, -100, ctypes.c_char_p(path.encode()), 1 | os.O_CLOEXEC)
     _mount_setattr(tree, struct.pack("=QQQQ", ATTR_RDONLY | ATTR_NOSUID, 0, 0, 0))
     return tree
+
+
+def detached(kind: str, attributes: int) -> int:
+    """Returns a descriptor of a new file system that is mounted nowhere (Linux 5.2)."""
+    cloexec, create = 1, 6
+    context = _call(f"fsopen {kind}", _FSOPEN, ctypes.c_char_p(kind.encode()), cloexec)
+    try:
+        _call(f"fsconfig {kind}", _FSCONFIG, context, create, None, None, 0)
+        return _call(f"fsmount {kind}", _FSMOUNT, context, cloexec, attributes)
+    finally:
+        os.close(context)
 
 
 def _mount_setattr(tree: int, attributes: bytes, below: int = 0) -> None:

@@ -154,7 +154,7 @@ def pytest_collection_modifyitems(items):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_no_lane_leaves_out_a_file_that_it_needs(tmp_path: Path) -> None:
     """Without `--lane` every file is imported, in a lane only those in which its markers are written."""
     (tmp_path / "listing.py").write_text(LISTING, encoding="utf-8")

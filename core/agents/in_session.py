@@ -171,7 +171,7 @@ class _Program:
 
     def _python(self, session: Session, task: AgentTask) -> Command:
         """Writes what a Python agent is started with; returns the command that starts it in the session."""
-        plan = {"task": asdict(task), "access": asdict(self._access)}
+        plan = {"task": asdict(task), "access": asdict(self._access), "modules": [*self._agent.spec.modules]}
         session.write(f"~/{_OWN}/agent", packed_agent(self._agent))
         session.write(f"~/{_OWN}/plan", json.dumps(plan).encode())
         path = json.dumps([os.path.abspath(entry) for entry in sys.path])  # noqa: PTH100
@@ -220,7 +220,7 @@ def _needed(agent: BoundAgent) -> list[str]:
     programs = (shutil.which(name, path=search_path()) for name in (*agent.spec.programs, *words) if os.sep not in name)
     folders = [*search_path().split(os.pathsep), sys.prefix, sys.base_prefix]
     folders += [package_of(Path(program).resolve()) for program in programs if program]
-    paths = [*folders, *(os.path.abspath(word) for word in words if Path(word).is_file())]  # noqa: PTH100
+    paths = [*folders, *agent.files, *(os.path.abspath(word) for word in words if Path(word).is_file())]  # noqa: PTH100
     if not agent.spec.command:
         source = inspect.getsourcefile(inspect.unwrap(agent.spec.function))
         own = [str(part.resolve()) for part in Path(grpo.__file__).parent.iterdir()]  # links, in a checkout

@@ -209,7 +209,7 @@ class AgentRunner:
         else:
             plan |= {"task": asdict(task), "access": asdict(access)}
         if self._namespaces:
-            used = [*command.argv] if spec.command else sys.path
+            used = [*self._agent.files, *(command.argv if spec.command else sys.path)]
             plan |= {"places": folder.places, "kept": [folder.keep(entry) for entry in self._in_sight(used)]}
         return plan
 

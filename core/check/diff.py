@@ -9,8 +9,8 @@ import torch
 
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.text.stats import mean_or_none
-from grpo.core.train.advantages.baselines import group_mean
 from grpo.core.train.advantages.compute import NO_SIGNAL, group_advantages
+from grpo.core.train.advantages.estimators import group_mean
 from grpo.plugins.training import GroupScores
 
 Advantage = Callable[[GroupScores], torch.Tensor]

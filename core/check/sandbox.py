@@ -147,10 +147,10 @@ class _Check:
 
     async def _attack(self, attack: Attack) -> None:
         relation = f"attack: {attack.name}"
-        self._findings.tried(relation)
         if attack.needs and not self._capable.get(attack.needs):
-            self._findings.add("note", relation, f"not tried: it needs {attack.needs}")
+            self._findings.not_tried(f"{relation}: this sandbox has no {attack.needs}")
             return
+        self._findings.tried(relation)
         [result] = await self._pool.run([Job(attack.program, limits=attack.limits)])
         if BREACH in result.stdout:
             got = [line for line in result.stdout.split(b"\n") if BREACH in line]

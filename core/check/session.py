@@ -47,9 +47,7 @@ def check_session(
         check = _Check(pool, findings)
         check.all()
         for attack in all_session_attacks() if attacks is None else attacks:
-            relation = f"attack: {attack.name}"
-            findings.tried(relation)
-            check.guarded(relation, partial(attack.tried, pool))
+            check.attempt(f"attack: {attack.name}", attack.needs, partial(attack.tried, pool))
 
     try_pool(bound.make, SessionPool, use, findings)
     return findings.report(title)
@@ -73,14 +71,14 @@ class _Check:
             ("ports", "port", _ports),
         )
         for relation, needs, check in checks:
-            self._findings.tried(relation)
-            if needs and not self._capable.get(needs):
-                self._findings.add("note", relation, f"not tried: it has no {needs}")
-                continue
-            self.guarded(relation, partial(self._in_session, check))
+            self.attempt(relation, needs, partial(self._in_session, check))
 
-    def guarded(self, relation: str, check: Callable[[NoteFinding], None]) -> None:
-        """Runs a check; whatever it raises is a finding."""
+    def attempt(self, relation: str, needs: str, check: Callable[[NoteFinding], None]) -> None:
+        """Runs a check, unless the pool lacks the capability that it needs; whatever it raises is a finding."""
+        if needs and not self._capable.get(needs):
+            self._findings.not_tried(f"{relation}: these sessions have no {needs}")
+            return
+        self._findings.tried(relation)
         try:
             check(lambda line: self._findings.add("error", relation, line))
         except Exception as error:

@@ -71,7 +71,7 @@ def diff(
             if not old:
                 raise UsageError("--old is missing: a file does not say which rewards it was scored with. Name them.")
         from grpo.core.check.diff import compare
-        from grpo.core.train.advantages.baselines import group_mean
+        from grpo.core.train.advantages.estimators import group_mean
 
         count = counted(len(completions), "completion")
         if old or recorded is None:

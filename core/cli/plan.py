@@ -17,8 +17,7 @@ from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
     from grpo.core.config.schema import RunConfig
-    from grpo.core.planning.cluster.hardware import Gpu
-    from grpo.core.planning.cluster.step import Cluster, Placement, Work
+    from grpo.core.planning.gpus import Cluster, Gpu, Placement, Work
     from grpo.core.planning.memory.budget import Device, Fit, Job
     from grpo.core.planning.memory.estimate import Shape
     from grpo.core.planning.memory.proposal import Proposal
@@ -87,11 +86,11 @@ def planned(
     as_json: bool,
 ) -> tuple[str, list[str]]:
     """Returns what is printed, and notes; UsageError for settings that cannot work or rows that cannot be read."""
-    from grpo.core.planning.agent_prompt import own_prompt
+    from grpo.core.planning.agent import own_prompt
     from grpo.core.planning.batch import decide_batch
-    from grpo.core.planning.cluster.hardware import device_of, gpu_of
-    from grpo.core.planning.context import context_of
+    from grpo.core.planning.decide import context_of
     from grpo.core.planning.facts import Facts
+    from grpo.core.planning.gpus import device_of, gpu_of
     from grpo.core.planning.memory.budget import GIB, Given, Job, best_fit, this_device
     from grpo.core.planning.memory.estimate import shape
     from grpo.core.planning.memory.fit import versions
@@ -140,7 +139,7 @@ def planned(
     if nodes is not None:
         return cluster_plan(config, measured, context, gpu_of(gpu), nodes, gpus_per_node, as_json=as_json), notes
     measured = replace(measured, versions=versions(measured, rollout.ahead))
-    if sync.weight_sync == "delta":
+    if sync == "delta":
         if device.kind == "cpu":
             measured = replace(measured, sent=measured.weights)
         else:
@@ -291,7 +290,7 @@ def cluster_plan(
     config: RunConfig, shape: Shape, context: int, gpu: Gpu, nodes: int, per_node: int, *, as_json: bool
 ) -> str:
     """Returns the text that is printed; UsageError where it fits nowhere."""
-    from grpo.core.planning.cluster.step import Cluster, Work, place, whole_sync
+    from grpo.core.planning.gpus import Cluster, Work, place, whole_sync
 
     completion = config.rollout.max_completion_length or default_completion(embedded=config.model is None)
     completion = min(completion, context - 1)

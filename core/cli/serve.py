@@ -97,8 +97,7 @@ def _serve(
     import torch
 
     from grpo.core.rollout.engine.release import vllm_version
-    from grpo.core.rollout.engine.sharded import ShardedEngine
-    from grpo.core.rollout.engine.vllm import EngineSettings, VllmEngine
+    from grpo.core.rollout.engine.vllm import EngineSettings, ShardedEngine, VllmEngine
 
     engine = (VllmEngine if tensor_parallel == 1 else ShardedEngine)(
         EngineSettings(

@@ -30,8 +30,7 @@ def serve_mcp(env: str, split: str, size: int | None, rewards: tuple[str, ...], 
     from grpo.core.env.episodes import UNBOUNDED, episodes_of
     from grpo.core.env.mixture import refuse_missing_columns
     from grpo.core.env.processes import starting_place
-    from grpo.core.measure.mcp_server import refuse_clashes, serve
-    from grpo.core.measure.served_env import ServedEnv
+    from grpo.core.measure.served_env import ServedEnv, refuse_clashes, serve
     from grpo.plugins.host import Host
     from grpo.plugins.mcp.servers import refuse_missing_package
 

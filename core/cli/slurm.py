@@ -52,8 +52,7 @@ class Machines:
 def shares(config: RunConfig, machines: Machines, gpu: str | None, context: int | None) -> tuple[bool, str]:
     """Returns whether one GPU cannot hold a run, so that its processes share the policy, and a note."""
     from grpo.core.config.defaults import default_completion
-    from grpo.core.planning.cluster.hardware import known_gpu
-    from grpo.core.planning.cluster.step import SPARE
+    from grpo.core.planning.gpus import SPARE, known_gpu
     from grpo.core.planning.memory.budget import GIB, Device, Given, Job, best_fit, parse_size, this_device
     from grpo.core.planning.memory.estimate import shape
     from grpo.core.planning.memory.proposal import proposed

@@ -38,9 +38,7 @@ class LocalObject:
         self._lock = threading.Lock()
         self._ended = ""
         self._child = ChildProcess(
-            "grpo.core.cluster.local_object",
-            [kind, dict(settings)],
-            environment={"OMP_NUM_THREADS": "1", **os.environ},
+            "grpo.core.cluster.local_object", [kind, dict(settings)], environment={"OMP_NUM_THREADS": "1", **os.environ}
         )
         self._finalizer = weakref.finalize(self, self._child.end)
         threading.Thread(target=_listen, args=(weakref.ref(self), self._child.channel), daemon=True).start()

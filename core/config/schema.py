@@ -12,10 +12,18 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
-from grpo.core.config.run_sections import CanarySection, EvaluationSection, FailureSection, OutputSection
 from grpo.core.config.section import PluginRef, Section
-from grpo.core.config.sections import LoraSection, LossSection, RolloutSection, TrainSection
-from grpo.core.config.setting import About, Flag, settings_of
+from grpo.core.config.sections import (
+    CanarySection,
+    EvaluationSection,
+    FailureSection,
+    LoraSection,
+    LossSection,
+    OutputSection,
+    RolloutSection,
+    TrainSection,
+)
+from grpo.core.config.setting import About, Flag, setting, settings_of
 from grpo.plugins.errors import UsageError, did_you_mean
 
 
@@ -32,97 +40,77 @@ class RunConfig(Section):
             flag=Flag("--env", "SPEC", "each"),
         ),
     ]
-    rewards: Annotated[
-        tuple[PluginRef, ...],
-        About(
-            "Reward, for example proximity.",
-            "An empty list: the environment's. A table has `name`, `options`, `weight`, `as` and `timeout`.",
-            kind="list of SPECs or tables",
-            flag=Flag("--reward", "SPEC", "each"),
-        ),
-    ] = ()
-    env_rewards: Annotated[
-        dict[str, Annotated[tuple[PluginRef, ...], Field(min_length=1)]],
-        About(
-            "Reward of one environment of several.",
-            "Each name has a list.",
-            kind="table",
-            flag=Flag("--env-reward", "ENV SPEC", "pairs"),
-        ),
-    ] = Field(default_factory=dict)
-    verifier: Annotated[
-        PluginRef | None,
-        About(
-            "Verifier, which decides accuracy.",
-            "Of several environments it judges those whose rows have its columns.",
-            left_out="the environment's",
-            kind="SPEC or table",
-            flag=Flag("--verifier", "SPEC"),
-        ),
-    ] = None
-    sampler: Annotated[
-        PluginRef | None,
-        About(
-            "Sampler of the prompts of a step, for example curriculum.",
-            "See [rollouts.md](rollouts.md#curriculum).",
-            left_out="a fixed order: shuffled, or the rows' own",
-            kind="SPEC or table",
-            flag=Flag("--sampler", "SPEC"),
-        ),
-    ] = None
-    agent: Annotated[
-        PluginRef | None,
-        About(
-            "Agent program that answers the environment's tasks, for example cmd:'my-agent {instruction}'.",
-            "See [agents.md](agents.md).",
-            left_out="the policy answers itself",
-            kind="SPEC or table",
-            flag=Flag("--agent", "SPEC"),
-        ),
-    ] = None
-    session: Annotated[
-        str | None,
-        About(
-            "Session in which episodes run, for environments that have one: local, docker or a plugin.",
-            "The environment's option `session`; see [sessions.md](sessions.md).",
-            left_out="the environment's",
-            flag=Flag("--session", "SPEC"),
-        ),
-    ] = None
-    model: Annotated[
-        str | None,
-        About(
-            "Policy to train: a hub id, a folder, or a run.",
-            left_out="the embedded model",
-            flag=Flag("--model", "NAME", panel="model"),
-        ),
-    ] = None
-    chat_template_kwargs: Annotated[
-        dict[str, bool | int | float | str],
-        About(
-            "Variables of the chat template, for example enable_thinking=false.",
-            "They become defaults of the run's tokenizer, so evaluation and exported models have them.",
-            kind="table",
-            flag=Flag("--chat-template-kwargs", "NAME=VALUE", "table", panel="model"),
-        ),
-    ] = Field(default_factory=dict)
-    dataset: Annotated[
-        str | None,
-        About(
-            "Rows for the environment: a file or a hub dataset.",
-            "The environment's option `dataset`.",
-            left_out="the environment's; its hub rows with `--model`",
-            flag=Flag("--dataset", "FILE|ID"),
-        ),
-    ] = None
-    out: Annotated[
-        Path | None,
-        About("Run directory, new or empty.", left_out="`runs/TIME-ENV`", flag=Flag("--out", panel="output")),
-    ] = None
-    seed: Annotated[
-        Annotated[int, Field(ge=0, lt=2**32)],
-        About("Seed of the row order, the sampling and a new adapter.", flag=Flag("--seed", panel="train")),
-    ] = 0
+    rewards: tuple[PluginRef, ...] = setting(
+        (),
+        "Reward, for example proximity.",
+        "An empty list: the environment's. A table has `name`, `options`, `weight`, `as` and `timeout`.",
+        kind="list of SPECs or tables",
+        flag=Flag("--reward", "SPEC", "each"),
+    )
+    env_rewards: dict[str, Annotated[tuple[PluginRef, ...], Field(min_length=1)]] = setting(
+        {},
+        "Reward of one environment of several.",
+        "Each name has a list.",
+        kind="table",
+        flag=Flag("--env-reward", "ENV SPEC", "pairs"),
+    )
+    verifier: PluginRef | None = setting(
+        None,
+        "Verifier, which decides accuracy.",
+        "Of several environments it judges those whose rows have its columns.",
+        left_out="the environment's",
+        kind="SPEC or table",
+        flag=Flag("--verifier", "SPEC"),
+    )
+    sampler: PluginRef | None = setting(
+        None,
+        "Sampler of the prompts of a step, for example curriculum.",
+        "See [rollouts.md](rollouts.md#curriculum).",
+        left_out="a fixed order: shuffled, or the rows' own",
+        kind="SPEC or table",
+        flag=Flag("--sampler", "SPEC"),
+    )
+    agent: PluginRef | None = setting(
+        None,
+        "Agent program that answers the environment's tasks, for example cmd:'my-agent {instruction}'.",
+        "See [agents.md](agents.md).",
+        left_out="the policy answers itself",
+        kind="SPEC or table",
+        flag=Flag("--agent", "SPEC"),
+    )
+    session: str | None = setting(
+        None,
+        "Session in which episodes run, for environments that have one: local, docker or a plugin.",
+        "The environment's option `session`; see [sessions.md](sessions.md).",
+        left_out="the environment's",
+        flag=Flag("--session", "SPEC"),
+    )
+    model: str | None = setting(
+        None,
+        "Policy to train: a hub id, a folder, or a run.",
+        left_out="the embedded model",
+        flag=Flag("--model", "NAME", panel="model"),
+    )
+    chat_template_kwargs: dict[str, bool | int | float | str] = setting(
+        {},
+        "Variables of the chat template, for example enable_thinking=false.",
+        "They become defaults of the run's tokenizer, so evaluation and exported models have them.",
+        kind="table",
+        flag=Flag("--chat-template-kwargs", "NAME=VALUE", "table", panel="model"),
+    )
+    dataset: str | None = setting(
+        None,
+        "Rows for the environment: a file or a hub dataset.",
+        "The environment's option `dataset`.",
+        left_out="the environment's; its hub rows with `--model`",
+        flag=Flag("--dataset", "FILE|ID"),
+    )
+    out: Path | None = setting(
+        None, "Run directory, new or empty.", left_out="`runs/TIME-ENV`", flag=Flag("--out", panel="output")
+    )
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = setting(
+        0, "Seed of the row order, the sampling and a new adapter.", flag=Flag("--seed", panel="train")
+    )
     train: TrainSection = Field(default_factory=TrainSection)
     loss: LossSection = Field(default_factory=LossSection)
     rollout: RolloutSection = Field(default_factory=RolloutSection)

@@ -1,8 +1,8 @@
 """Reads from a pydantic field what a setting is: its key, type, default, text and flag, for flags and pages.
 
-A setting is declared once, as a field whose type carries an `About`:
+A setting is declared once, with its default and what people read of it:
 
-    steps: Annotated[AtLeastOne | None, About("Optimizer steps.", left_out="60", flag=Flag("--steps"))] = None
+    steps: AtLeastOne | None = setting(None, "Optimizer steps.", left_out="60", flag=Flag("--steps"))
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
 
 NOUNS: dict[Any, str] = {bool: "bool", int: "int", float: "float", str: "str", Path: "path"}
@@ -52,6 +52,15 @@ class About:
     left_out: str = ""  # what stands for it where it is None, in a few words
     kind: str = ""  # a noun in place of the type's own
     flag: Flag | None = None  # of `grpo run`, where it has one
+
+
+def setting(
+    default: Any, text: str, more: str = "", *, left_out: str = "", kind: str = "", flag: Flag | str | None = None
+) -> Any:
+    """Declares a field of a section: its default, and what `About` says; a flag with one value by its name alone."""
+    field = Field(default)
+    field.metadata.append(About(text, more, left_out, kind, Flag(flag) if isinstance(flag, str) else flag))
+    return field
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +109,7 @@ def settings_of(root: type[BaseModel], prefix: str = "") -> dict[str, Setting]:
             continue
         about = [mark for mark in field.metadata if isinstance(mark, About)]
         if not about:
-            raise TypeError(
-                f"the setting {key} has no text. Write an About into its type: Annotated[..., About('...')]"
-            )
+            raise TypeError(f"the setting {key} has no text. Declare it with setting(DEFAULT, 'TEXT')")
         forms = tuple(forms_of(field.annotation, tuple(mark for mark in field.metadata if mark is not about[0])))
         required = field.is_required()
         settings[key] = Setting(

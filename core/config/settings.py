@@ -6,18 +6,15 @@ so a run that resumes reads back what was chosen.
 
 from __future__ import annotations
 
-from dataclasses import Field, fields
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel
 
 from grpo.core.config.defaults import Dtype
-from grpo.core.config.run_sections import OutputSection
 from grpo.core.config.schema import RunConfig
-from grpo.core.config.sections import Correction, LossSection, RolloutSection, TrainSection
+from grpo.core.config.sections import Correction, LossSection, OutputSection, RolloutSection, TrainSection
 
 Checkpointing = Literal["none", "full", "offload"]
-SectionName = Literal["train", "loss", "rollout", "output"]
 SectionT = TypeVar("SectionT", bound=BaseModel)
 
 
@@ -72,29 +69,6 @@ class Settings(RunConfig):
     output: OutputSettings
 
 
-class Part(Protocol):
-    """What one topic of planning chose: a frozen dataclass whose fields are settings of one section."""
-
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
-    section: ClassVar[SectionName]  # which one
-
-
-def settle(kind: type[SectionT], given: BaseModel, *parts: Part) -> SectionT:
+def settle(kind: type[SectionT], given: BaseModel, **chosen: Any) -> SectionT:
     """Returns a section with the values that were chosen for it in the place of the user's."""
-    chosen = {field.name: getattr(part, field.name) for part in parts for field in fields(part)}
     return kind(**dict(given) | chosen)
-
-
-def settled(config: RunConfig, *parts: Part) -> Settings:
-    """Returns a configuration with everything that the parts chose."""
-    kinds: dict[SectionName, type[BaseModel]] = {
-        "train": TrainSettings,
-        "loss": LossSettings,
-        "rollout": RolloutSettings,
-        "output": OutputSettings,
-    }
-    sections: dict[str, BaseModel] = {
-        name: settle(kind, getattr(config, name), *(part for part in parts if part.section == name))
-        for name, kind in kinds.items()
-    }
-    return Settings(**dict(config) | sections)

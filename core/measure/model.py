@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from grpo.core.measure.evaluate import Evaluation, complete, evaluation_of
 from grpo.core.planning.agent import AGENT_LIMITS, bound_agent
 from grpo.core.planning.facts import read_model
 from grpo.core.planning.held_out import hold_out
-from grpo.core.planning.lengths import LengthsPart, Limits, longest_prompt
+from grpo.core.planning.lengths import Limits, longest_prompt
 from grpo.core.planning.turns import decide_turns, narrowed
 from grpo.core.policy.chat_template import Value
 from grpo.core.policy.load import end_ids
@@ -54,19 +54,14 @@ class Choices:
     session: str | None = None
     dataset: str | None = None
     split: str = "test"  # "train" or "test"
-    # use only the first rows
     size: int | None = None  # use only the first rows
-    # completions per problem
     samples: int = 1  # completions per problem
-    # default: greedy for one sample, 1 for several
     temperature: float | None = None  # default: greedy for one sample, 1 for several
     max_tokens: int | None = None  # new tokens per completion
     seed: int = 0
     batch_size: int = 128  # completions decoded at once
-    # the environment is the run's own, and so are the defaults; so it is where `env` is None
     of_run: bool = False  # the environment is the run's own, and so are the defaults; so it is where `env` is None
     chat_template_kwargs: Mapping[str, Value] | None = None  # values for variables of the model's chat template
-    # of the rewards take those whose columns the environment's rows have
     fit: bool = False  # of the rewards take those whose columns the environment's rows have
 
 
@@ -136,12 +131,12 @@ def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> Evaluatio
         raise UsageError(f"env '{env.name}' has neither a verifier nor rewards{why}. Name a reward with --reward.")
     refuse_missing_columns(episodes[0], [*rewards, *([verifier] if verifier else [])])
     model = read_model(weights.base, weights.tokenizer_source, choices.chat_template_kwargs)
-    lengths = LengthsPart(choices.max_tokens or weights.max_tokens)
-    limits = Limits(lengths.max_completion_length, setting="--max-completion-length")
+    completion = choices.max_tokens or weights.max_tokens
+    limits = Limits(completion, setting="--max-completion-length")
     longest = longest_prompt(model, [(env, {choices.split: episodes})], limits)
     budgets = narrowed(config.rollout, env) if choices.of_run else config.rollout
-    turns = decide_turns(budgets, [env], lengths, model.room(longest), agent=agent is not None)
-    rollout = settle(RolloutSettings, budgets, lengths, turns)
+    turns = decide_turns(budgets, [env], completion, model.room(longest), agent=agent is not None)
+    rollout = settle(RolloutSettings, budgets, max_completion_length=completion, **asdict(turns))
     if agent is None:
         player_of(env, rollout, model.tokenizer, episodes)  # refuses before weights load
     return EvaluationPlan(
@@ -169,10 +164,7 @@ def _episodes(
     """Starts the episodes of a split, and returns what a user should know of them.
 
     Of the split "test" of a run's own environment these are the held-out ones of the run: they ask nothing that was
-    trained on.
-
-    Raises:
-        UsageError: no held-out episode is left.
+    trained on. Raises UsageError: no held-out episode is left.
     """
     opened = starting_place(env, config.rollout.env_processes, config.rollout.step_timeout)
     start = partial(episodes_of, env, opened=opened)

@@ -27,8 +27,9 @@ EVEN, ALONE = 0.6, 0.9  # share of the differences in reward: from less than the
 MORE = 0.2  # share of scores that are the lowest, on top of that at first
 SLOWER = 2.0  # times
 LONG = 1.0  # seconds of a machine from which on it may run into a limit
-OF_REWARDS = OF_DIFFERENCES, LOWEST, LOWEST_TIME = "of_differences", "lowest", "lowest_time"
-ZEROS, SECONDS, LOAD = "sessions/zeros", "sessions/seconds", "sessions/load"
+OF_REWARDS = OF_DIFFERENCES, LOWEST = "of_differences", "lowest"
+LOWEST_TIME = "time/lowest/"
+ZEROS, SECONDS, LOAD = "sessions/zeros", "time/sessions", "time/load"
 WHOLE = ("entropy", "accuracy", "reward", ZEROS, SECONDS, LOAD)
 
 
@@ -65,7 +66,9 @@ class Trends:
     def look(self, row: Mapping[str, float | int | None]) -> Iterator[tuple[str, str]]:
         """Yields what is to be warned of after a step: a key, and the words."""
         for name, value in row.items():
-            if value is not None and (name in WHOLE or name.rpartition("/")[2] in OF_REWARDS):
+            if value is not None and (
+                name in WHOLE or name.startswith(LOWEST_TIME) or name.rpartition("/")[2] in OF_REWARDS
+            ):
                 self._courses[name].add(float(value))
         step = row["step"]
         yield from self._collapsed(step)
@@ -109,7 +112,7 @@ class Trends:
             )
 
     def _slow_zeros(self, step: object, name: str, reward: str) -> Iterator[tuple[str, str]]:
-        windows, times = self._courses[name].windows(), self._courses[f"rewards/{reward}/{LOWEST_TIME}"].last
+        windows, times = self._courses[name].windows(), self._courses[f"{LOWEST_TIME}{reward}"].last
         if windows and windows[1] > windows[0] + MORE and times and mean(times) > SLOWER:
             yield (
                 f"slow {reward}",

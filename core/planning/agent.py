@@ -1,12 +1,14 @@
-"""Binds the agent of a run, and refuses what cannot be trained with one."""
+"""Binds the agent of a run, refuses what cannot be trained with one, and says what is not known of its prompts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from grpo.core.config.schema import RunConfig
 from grpo.core.config.section import PluginRef
-from grpo.core.train.trees import refuse_trees
+from grpo.core.train.update.objective import refuse_trees
 from grpo.plugins._spec.binding import BoundAdvantage, BoundAgent, BoundEnv, BoundLoss
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
@@ -16,11 +18,7 @@ AGENT_LIMITS = ("agent_seconds", "agents_at_once", "agent_trains", "agent_window
 
 
 def bound_agent(source: PluginRef | None, host: Host, envs: Sequence[BoundEnv]) -> BoundAgent | None:
-    """Returns an agent that can answer the tasks of environments; None where none was named.
-
-    Raises:
-        UsageError: it does not exist or cannot start, or an environment gives no single task.
-    """
+    """Returns an agent that can answer the tasks of environments; None where none was named. Raises UsageError."""
     if source is None:
         return None
     agent = host.agent(source)
@@ -39,11 +37,7 @@ def bound_agent(source: PluginRef | None, host: Host, envs: Sequence[BoundEnv]) 
 def decide_agent(
     config: RunConfig, host: Host, envs: Sequence[BoundEnv], loss: BoundLoss, advantage: BoundAdvantage
 ) -> BoundAgent | None:
-    """Returns the agent that answers the environments' tasks; None: the policy answers itself.
-
-    Raises:
-        UsageError: it does not exist or cannot start, or does not go with other settings; says what to change.
-    """
+    """Returns the agent that answers the environments' tasks; None: the policy answers itself. Raises UsageError."""
     agent = bound_agent(config.agent, host, envs)
     if agent is None:
         defaults = type(config.rollout).model_fields
@@ -59,3 +53,15 @@ def decide_agent(
     partial = bool(config.rollout.partial)
     refuse_trees(loss, advantage, own_head=config.train.head == "grpo", partial=partial)
     return agent
+
+
+def own_prompt(source: str | Mapping[str, Any]) -> str:
+    """Returns a note for a run with an agent.
+
+    `source`: the agent as the user named it, a SPEC or a table with its name.
+    """
+    spec = source if isinstance(source, str) else source["name"]
+    return (
+        "an agent sends prompts of its own, and their length is not known before a run; this measures the first: "
+        f"grpo plugins check {shlex.quote(f'agent:{spec}')}"
+    )

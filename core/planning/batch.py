@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from grpo.core.config.defaults import AGENT_MICRO_TOKENS, NAMED_MICRO_BATCH
 from grpo.core.config.schema import RunConfig
-from grpo.core.config.settings import SectionName
 from grpo.core.planning.facts import Facts
 from grpo.plugins.errors import UsageError
 
 MOST_COMPLETIONS = 1_000_000  # of one step
 
 
-@dataclass(frozen=True, slots=True)
-class BatchPart:
-    """The part of the settings that is decided here."""
-
-    section: ClassVar[SectionName] = "train"
-    micro_batch_size: int
-
-
-def decide_batch(config: RunConfig, facts: Facts) -> BatchPart:
-    """Chooses how many completions go through the model at once.
-
-    Raises:
-        UsageError: a generation is too large, or cannot be divided so; names what can.
-    """
+def decide_batch(config: RunConfig, facts: Facts) -> int:
+    """Chooses how many completions go through the model at once. Raises UsageError."""
     train, processes = config.train, facts.processes
     total = train.prompts_per_step * train.group_size
     if total > MOST_COMPLETIONS:
@@ -51,18 +35,15 @@ def decide_batch(config: RunConfig, facts: Facts) -> BatchPart:
             f"({train.prompts_per_step} prompts x {train.group_size} completions / {processes} processes). "
             f"Choose one of {', '.join(str(n) for n in range(1, share + 1) if share % n == 0)}."
         )
-    return BatchPart(micro)
+    return micro
 
 
-def decide_agent_batch(config: RunConfig, batch: BatchPart, context: int) -> BatchPart:
+def decide_agent_batch(config: RunConfig, micro: int, context: int) -> int:
     """Returns the division for the rows of an agent, which are several times as long as an answer.
 
-    Args:
-        batch: that for answers.
-        context: tokens of the longest row.
+    `micro`: that for answers. `context`: tokens of the longest row.
     """
     if config.train.micro_batch_size is not None:
-        return batch
-    micro = batch.micro_batch_size
+        return micro
     most = max(1, AGENT_MICRO_TOKENS // context)
-    return BatchPart(max(size for size in range(1, min(micro, most) + 1) if micro % size == 0))
+    return max(size for size in range(1, min(micro, most) + 1) if micro % size == 0)

@@ -8,9 +8,11 @@ facts and from what was decided before it.
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from grpo.core.agents.program import task_of
 from grpo.core.config.schema import RunConfig
-from grpo.core.config.settings import RolloutSettings, settle, settled
+from grpo.core.config.settings import LossSettings, OutputSettings, RolloutSettings, Settings, TrainSettings, settle
 from grpo.core.env.episodes import joined
 from grpo.core.plan import Plan
 from grpo.core.planning.agent import decide_agent
@@ -19,13 +21,10 @@ from grpo.core.planning.facts import gather_facts, read_model
 from grpo.core.planning.lengths import decide_lengths, longest_of, sample_notes
 from grpo.core.planning.memory.fit import Load, decide_memory
 from grpo.core.planning.objective import bind_objective, refuse_replacing_what_teaches
-from grpo.core.planning.optimizer import decide_optimizer
+from grpo.core.planning.optimizer import decide_optimizer, slips
 from grpo.core.planning.output import decide_output, disk_bytes
-from grpo.core.planning.partial import refuse_idle_partial
-from grpo.core.planning.rollout import decide_rollout, refuse_unfit_server
-from grpo.core.planning.rows import read_rows, refuse_no_demonstrations, start_envs
-from grpo.core.planning.slips import slips
-from grpo.core.planning.steps import decide_steps
+from grpo.core.planning.rollout import decide_rollout, refuse_idle_partial, refuse_unfit_server
+from grpo.core.planning.rows import decide_steps, read_rows, refuse_no_demonstrations, start_envs
 from grpo.core.planning.sync import decide_sync
 from grpo.core.planning.turns import decide_turns, short_of_turns, turn_notes
 from grpo.core.policy.load import count_parameters, refuse_unknown_targets
@@ -39,21 +38,18 @@ from grpo.plugins.host import Host
 def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool = True) -> Plan:
     """Decides and checks everything that can be decided without weights.
 
-    Args:
-        fresh: the run directory must not exist yet; False for a run that resumes.
-        served: rollout servers are there and are asked whether they fit; False for a plan that is only looked at.
-
-    Raises:
-        UsageError: something cannot work; the message names it and the remedy.
+    `fresh`: the run directory must not exist yet; False for a run that resumes. `served`: rollout servers are there and
+    are asked whether they fit; False for a plan that is only looked at. Raises UsageError: something cannot work; the
+    message names it and the remedy.
     """
     facts = gather_facts(config, host)
     loss, advantage = bind_objective(config, host)
     agent = decide_agent(config, host, facts.envs, loss, advantage)
-    batch = decide_batch(config, facts)
+    micro = decide_batch(config, facts)
     optimizer = decide_optimizer(config, facts)
     sync = decide_sync(config, optimizer.dtype)
-    sampler = decide_rollout(config, facts.processes)
-    output = decide_output(config, fresh=fresh)
+    correction = decide_rollout(config, facts.processes)
+    save_every = decide_output(config, fresh=fresh)
 
     rows = read_rows(config, facts)
     steps = decide_steps(config, facts, rows)
@@ -70,15 +66,16 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
 
     model = read_model(facts.source.path, facts.source.tokenizer, config.chat_template_kwargs)
     refuse_unknown_targets(config.lora, model.config)
-    lengths = decide_lengths(config, facts)
-    longest = longest_of(config, envs, model, lengths)
-    turns = decide_turns(config.rollout, facts.envs, lengths, model.room(longest), agent=agent is not None)
-    rollout = settle(RolloutSettings, config.rollout, lengths, turns, sync)
+    completion = decide_lengths(config, facts)
+    longest = longest_of(config, envs, model, completion)
+    turns = decide_turns(config.rollout, facts.envs, completion, model.room(longest), agent=agent is not None)
+    budgets = {"max_completion_length": completion, **asdict(turns)}
+    rollout = settle(RolloutSettings, config.rollout, weight_sync=sync, **budgets)
     if agent is not None:
-        batch = decide_agent_batch(config, batch, longest + rollout.length)
+        micro = decide_agent_batch(config, micro, longest + rollout.length)
     notes = [
         *divided,
-        *(short_of_turns(config.rollout, turns, lengths, model.context) if agent is None else []),
+        *(short_of_turns(config.rollout, turns, completion, model.context) if agent is None else []),
         *slips(config, facts, optimizer, model.config),
         *(turn_notes(rollout, envs, model.tokenizer) if agent is None else []),
         *(part.env.spec.note for part in envs),
@@ -87,9 +84,16 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
     used: list[Bound] = [*(bound for part in envs for bound in (part.env, *part.plugins)), loss, advantage]
     used += [plugin for plugin in (chosen_by, agent) if plugin is not None]
     most = [env.spec.max_turns for env in facts.envs] if agent is None else [rollout.turns]
-    memory = decide_memory(config, Load(batch, optimizer, rollout, longest, facts.processes, most), model.config)
-
-    settings = settled(config, batch, optimizer, sampler, output, steps, lengths, turns, sync, memory)
+    load = Load(micro, optimizer.dtype, rollout, longest, facts.processes, most)
+    checkpointing = decide_memory(config, load, model.config)
+    trained = {**asdict(optimizer), **asdict(steps), "micro_batch_size": micro, "checkpointing": checkpointing}
+    sections = {
+        "train": settle(TrainSettings, config.train, **trained),
+        "loss": settle(LossSettings, config.loss, rollout_correction=correction),
+        "rollout": rollout,
+        "output": settle(OutputSettings, config.output, save_every=save_every),
+    }
+    settings = Settings(**dict(config) | sections)
     parameters = count_parameters(model.config)
     plan = Plan(
         config=settings,
@@ -113,3 +117,21 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
     if served:
         refuse_unfit_server(plan)
     return plan
+
+
+def context_of(config: RunConfig, host: Host) -> int:
+    """Returns the most tokens of a prompt and what follows it, over the rows of a run.
+
+    Raises UsageError: the environments, the rewards or the model's tokenizer cannot be used so; DatasetError: the rows
+    cannot be used, or a prompt is too long; PluginError: an environment breaks the contract.
+    """
+    facts = gather_facts(config, host)
+    rows = read_rows(config, facts)
+    envs, _ = start_envs(config, facts, rows, decide_steps(config, facts, rows))
+    model = read_model(facts.source.path, facts.source.tokenizer, config.chat_template_kwargs)
+    completion = decide_lengths(config, facts)
+    longest = longest_of(config, envs, model, completion)
+    agent = config.agent is not None
+    turns = decide_turns(config.rollout, facts.envs, completion, model.room(longest), agent=agent)
+    budgets = {"max_completion_length": completion, **asdict(turns)}
+    return longest + settle(RolloutSettings, config.rollout, **budgets).length

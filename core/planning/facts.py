@@ -33,11 +33,6 @@ class Facts:
     processes: int
 
     @property
-    def several(self) -> bool:
-        """The run has more than one environment."""
-        return len(self.envs) > 1
-
-    @property
     def shares(self) -> tuple[float, ...]:
         """Each environment's share of all prompts."""
         total = sum(env.weight for env in self.envs)
@@ -65,8 +60,7 @@ class ModelFacts:
 def gather_facts(config: RunConfig, host: Host) -> Facts:
     """Looks up what a configuration names; whatever is wrong with a name is said here, before rows are read.
 
-    Raises:
-        UsageError: a model, an environment or a reward that there is not, or that cannot be used so.
+    Raises UsageError: a model, an environment or a reward that there is not, or that cannot be used so.
     """
     facts = Facts(
         source=training_source(config.model),
@@ -85,12 +79,9 @@ def read_model(
 ) -> ModelFacts:
     """Reads a model's configuration and tokenizer, and no weights.
 
-    Args:
-        tokenizer_source: another one for the tokenizer, or None for the same.
-
-    Raises:
-        UsageError: one of them cannot be loaded, the model's positions depend on the rest of a batch, or it
-            is no causal language model that is computed right.
+    `tokenizer_source`: another one for the tokenizer, or None for the same. Raises UsageError: one of them cannot be
+    loaded, the model's positions depend on the rest of a batch, or it is no causal language model that is computed
+    right.
     """
     config = load_model_config(source)
     refuse_unsafe_rope(config)

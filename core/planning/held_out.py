@@ -33,15 +33,10 @@ class HeldOutPart:
 def hold_out(env: BoundEnv, train: Sequence[Episode], size: int | None, *, made: int, opened: Opened) -> HeldOutPart:
     """Starts the held-out episodes of an environment.
 
-    Args:
-        train: its training episodes; of many rows only those are started that may ask the same.
-        size: how many to hold out; None for all rows of the split.
-        made: how many to hold out where the environment makes its own and `size` is None.
-        opened: returns a place where episodes are started.
-
-    Raises:
-        DatasetError: the rows cannot be used, or there are none.
-        PluginError: the environment breaks the contract, or an episode does not start in time.
+    `train`: its training episodes; of many rows only those are started that may ask the same. `size`: how many to hold
+    out; None for all rows of the split. `made`: how many to hold out where the environment makes its own and `size` is
+    None. `opened`: returns a place where episodes are started. Raises DatasetError: the rows cannot be used, or there
+    are none; PluginError: the environment breaks the contract, or an episode does not start in time.
     """
 
     def started(limit: int | None) -> Sequence[Episode]:

@@ -11,35 +11,29 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING
 
 from grpo.core.config.defaults import default_completion
 from grpo.core.config.schema import RunConfig
-from grpo.core.config.settings import SectionName
 from grpo.core.env.episodes import Episode, Episodes, sample_of
 from grpo.core.env.mixture import RunEnv
-from grpo.core.env.prompts import encode_episodes
+from grpo.core.env.prompts import encode_episodes, tokens_of
 from grpo.core.planning.facts import Facts, ModelFacts
-from grpo.core.planning.tool_length import long_tools
 from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import DatasetError, UsageError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from grpo.core.env.mixture import RunEnv
 
 LONGEST = 2048  # prompts by their characters that are counted in tokens, of environments with many rows
 _BLOCK = 1024  # prompts that are rendered at once
 
 
-@dataclass(frozen=True, slots=True)
-class LengthsPart:
-    """The part of the settings that is decided here."""
-
-    section: ClassVar[SectionName] = "rollout"
-    max_completion_length: int
-
-
-def decide_lengths(config: RunConfig, facts: Facts) -> LengthsPart:
-    """Chooses where a completion is cut."""
-    chosen = config.rollout.max_completion_length
-    return LengthsPart(chosen or default_completion(embedded=facts.source.embedded))
+def decide_lengths(config: RunConfig, facts: Facts) -> int:
+    """Returns the tokens after which a completion is cut."""
+    return config.rollout.max_completion_length or default_completion(embedded=facts.source.embedded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +60,15 @@ class _Measured:
     highest: int = 0
 
 
-def longest_of(config: RunConfig, envs: Sequence[RunEnv], model: ModelFacts, lengths: LengthsPart) -> int:
+def longest_of(config: RunConfig, envs: Sequence[RunEnv], model: ModelFacts, completion: int) -> int:
     """Checks the prompts of all environments of a run and returns the length of the longest one in tokens.
 
-    Raises:
-        DatasetError: names the row and what to set.
-        UsageError: the tokenizer belongs to another model, or its template shows no message.
+    Raises DatasetError: names the row and what to set; UsageError: the tokenizer belongs to another model, or its
+    template shows no message.
     """
     rollout, taught = config.rollout, config.train.warmup_steps > 0
     limits = Limits(
-        lengths.max_completion_length,
-        rollout.max_prompt_length,
-        rollout.max_rollout_length,
-        taught,
-        tools=config.agent is None,
+        completion, rollout.max_prompt_length, rollout.max_rollout_length, taught, tools=config.agent is None
     )
     splits = [(part.env, {"train": part.train, "test": part.held_out}) for part in envs]
     try:
@@ -94,16 +83,10 @@ def longest_prompt(
 ) -> int:
     """Checks every prompt of some environments against the limits, and says at once what would make all of them fit.
 
-    Args:
-        model: whose context they have to fit, and whose tokens they become.
-        envs: each with its episodes by the name of their split.
-
-    Returns:
-        The length of the longest prompt in tokens; of many rows the most that it can be.
-
-    Raises:
-        DatasetError: names the row and what to set.
-        UsageError: the tokenizer belongs to another model, or its template shows no message.
+    `model`: whose context they have to fit, and whose tokens they become. `envs`: each with its episodes by the name of
+    their split. Returns the length of the longest prompt in tokens; of many rows the most that it can be. Raises
+    DatasetError: names the row and what to set; UsageError: the tokenizer belongs to another model, or its template
+    shows no message.
     """
     lengths: list[_Measured] = []
     most = 0
@@ -139,11 +122,7 @@ def sample_notes(envs: Iterable[RunEnv]) -> Iterator[str]:
 
 
 def refuse_too_long(measured: Sequence[_Measured], limits: Limits, context: int | None) -> None:
-    """Refuses prompts that are over a limit, with all that has to change.
-
-    Raises:
-        DatasetError: names the longest and how many there are.
-    """
+    """Refuses prompts that are over a limit, with all that has to change. Raises DatasetError."""
     room = math.inf if context is None else context
     most = limits.prompt or math.inf
     wrong = [entry for entry in measured if entry.length > most or entry.length + limits.completion > room]
@@ -194,8 +173,7 @@ def _longest_of_many(
 ) -> tuple[list[_Measured], int]:
     """Counts the prompts of many rows that can be the longest.
 
-    Returns:
-        Those that were counted beside the sample, and the most tokens that any other prompt can have.
+    Returns those that were counted beside the sample, and the most tokens that any other prompt can have.
     """
     import numpy
 
@@ -242,3 +220,26 @@ def _measured(
             f"{vocabulary}: the two do not belong together. Name a folder that has both from one model."
         )
     return measured
+
+
+LONG = 1000
+"""Tokens from which a run says so."""
+
+
+def long_tools(part: RunEnv, tokenizer: PreTrainedTokenizerBase) -> str:
+    """Returns a note for an environment whose tools take many tokens of every prompt, else ""."""
+    tools = part.train[0].tools
+    texts = {tool["function"]["name"]: json.dumps(tool, ensure_ascii=False) for tool in tools}
+    tokens = len(tokens_of(tokenizer, "\n".join(texts.values()), plain=True))
+    if tokens < LONG:
+        return ""
+    longest = max(texts, key=lambda name: len(texts[name]))
+    less = (
+        'Pick the tools that the task needs, as in mcp={"command": ..., "tools": [...]}.'
+        if part.env.servers
+        else "Shorten their docstrings, or offer fewer."
+    )
+    return (
+        f"env '{part.name}': every prompt begins with the descriptions of {len(tools)} tools, about {tokens:,} tokens "
+        f"({sum(map(len, texts.values())):,} characters; the longest, '{longest}', has {len(texts[longest]):,}). {less}"
+    )

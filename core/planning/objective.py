@@ -17,13 +17,7 @@ Objective = TypeVar("Objective", BoundLoss, BoundAdvantage)
 
 
 def bind_objective(config: RunConfig, host: Host) -> tuple[BoundLoss, BoundAdvantage]:
-    """Looks up the loss and the advantage of a run.
-
-    Raises:
-        UsageError: there is none of that name, its options are wrong, TRL's head is to compute what TRL does not
-            have, one of the two raises or returns something else on made-up completions, or the loss mixes turns that
-            the advantage tells apart.
-    """
+    """Looks up the loss and the advantage of a run. Raises UsageError."""
     loss, advantage = host.loss(config.loss.type), host.advantage(config.loss.advantage)
     refuse_unfit_head(config.train.head, loss)
     _refuse_broken(loss, str(config.loss.type), try_loss)
@@ -69,8 +63,7 @@ def _try_advantage(group_size: int, advantage: BoundAdvantage) -> None:
 def refuse_replacing_what_teaches(config: RunConfig, advantage: BoundAdvantage, rewards: Sequence[BoundReward]) -> None:
     """Refuses dynamic sampling where groups whose scores are all alike teach too; found out on made-up scores.
 
-    Raises:
-        UsageError: the advantage compares completions across groups.
+    Raises UsageError: the advantage compares completions across groups.
     """
     if not config.rollout.dynamic:
         return

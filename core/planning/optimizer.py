@@ -1,13 +1,13 @@
-"""Decides what trains, with which data type and at which learning rates."""
+"""Decides what trains, with which data type and learning rates, and says which numbers are likely to be slips."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any
 
 from grpo.core.config.defaults import DEFAULT_LR, LORA_LR_FACTOR, WARMUP_LR_FACTOR, Dtype, dtype_of
 from grpo.core.config.schema import RunConfig
-from grpo.core.config.settings import SectionName
 from grpo.core.planning.facts import Facts
 from grpo.core.policy.load import refuse_impossible_lora
 from grpo.plugins.errors import UsageError
@@ -15,20 +15,15 @@ from grpo.plugins.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class OptimizerPart:
-    """The part of the settings that is decided here."""
+    """How the weights are trained, under the names of the settings."""
 
-    section: ClassVar[SectionName] = "train"
     lr: float
     warmup_lr: float
     dtype: Dtype
 
 
 def decide_optimizer(config: RunConfig, facts: Facts) -> OptimizerPart:
-    """Chooses the data type of the weights and the learning rates.
-
-    Raises:
-        UsageError: quantised weights without what they need, or float16 where Adam cannot work in it.
-    """
+    """Chooses the data type of the weights and the learning rates. Raises UsageError."""
     train, lora = config.train, config.lora
     refuse_impossible_lora(lora)
     if train.dtype == "float16" and not lora.enabled:
@@ -48,3 +43,28 @@ def usual_rate(config: RunConfig, facts: Facts) -> float:
     """Returns the learning rate of a run that names none."""
     factor = LORA_LR_FACTOR if config.lora.enabled else 1.0
     return DEFAULT_LR["embedded" if facts.source.embedded else "named"] * factor
+
+
+MOST_TIMES_USUAL = 100  # of a learning rate
+HOTTEST = 3.0  # temperature at which a policy still says what it has learned
+
+
+def slips(config: RunConfig, facts: Facts, optimizer: OptimizerPart, model_config: Any) -> Iterator[str]:
+    """Yields a sentence for each number far from the usual; it may be meant, so the run goes on."""
+    usual = usual_rate(config, facts)
+    if round(optimizer.lr / usual) > MOST_TIMES_USUAL:
+        yield (
+            f"a learning rate of {optimizer.lr:g} is {optimizer.lr / usual:,.0f} times the usual {usual:g}: "
+            "the policy may collapse in its first steps. Try a lower one first."
+        )
+    if config.rollout.temperature > HOTTEST:
+        yield (
+            f"a temperature of {config.rollout.temperature:g} samples almost at random: few completions will be right. "
+            "Usual is 1."
+        )
+    hidden = getattr(model_config.get_text_config(), "hidden_size", None)
+    if config.lora.enabled and isinstance(hidden, int) and config.lora.rank > hidden:
+        yield (
+            f"a LoRA rank of {config.lora.rank} is over the model's hidden size of {hidden}: the adapter has more "
+            "weights than full fine-tuning trains. Usual are 8 to 64."
+        )

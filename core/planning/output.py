@@ -5,13 +5,11 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from grpo.core.config.defaults import SAVE_EVERY
 from grpo.core.config.schema import RunConfig
-from grpo.core.config.settings import SectionName, Settings
+from grpo.core.config.settings import Settings
 from grpo.core.record.disk import refuse_readonly, refuse_unwritable
 from grpo.plugins.errors import UsageError
 
@@ -21,22 +19,11 @@ ADAM_BYTES = 8  # two float32 moments per trained parameter
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
-@dataclass(frozen=True, slots=True)
-class OutputPart:
-    """The part of the settings that is decided here."""
-
-    section: ClassVar[SectionName] = "output"
-    save_every: int
-
-
-def decide_output(config: RunConfig, *, fresh: bool) -> OutputPart:
+def decide_output(config: RunConfig, *, fresh: bool) -> int:
     """Chooses how many steps there are from one checkpoint to the next.
 
-    Args:
-        fresh: the run directory must not exist yet.
-
-    Raises:
-        UsageError: a tracker is not installed, the folder cannot be used, or a checkpoint could not resume.
+    `fresh`: the run directory must not exist yet. Raises UsageError: a tracker is not installed, the folder cannot be
+    used, or a checkpoint could not resume.
     """
     refuse_missing_trackers(config.output.report_to)
     if fresh and config.out is not None:
@@ -51,7 +38,7 @@ def decide_output(config: RunConfig, *, fresh: bool) -> OutputPart:
             f"output.save_every {save_every} is not a multiple of loss.num_iterations {iterations}: a checkpoint "
             f"between two passes over a batch could not resume. Choose {-(-save_every // iterations) * iterations}."
         )
-    return OutputPart(save_every)
+    return save_every
 
 
 def refuse_missing_trackers(trackers: Sequence[str]) -> None:

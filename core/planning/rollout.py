@@ -1,15 +1,13 @@
-"""Chooses the rollout backend and how its tokens are weighed, and refuses settings that it cannot serve."""
+"""Chooses the rollout backend and how its tokens are weighed, and refuses settings that would be wrong."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from grpo.core.config.schema import RunConfig
 from grpo.core.config.sections import Correction
-from grpo.core.config.settings import SectionName
-from grpo.core.planning.partial import refuse_impossible_partial
+from grpo.core.planning.sync import refuse_together
 from grpo.core.rollout.engine.release import refuse_missing_vllm
 from grpo.plugins.errors import UsageError
 
@@ -17,27 +15,15 @@ if TYPE_CHECKING:
     from grpo.core.plan import Plan
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutPart:
-    """The part of the settings that is decided here."""
-
-    section: ClassVar[SectionName] = "loss"
-    rollout_correction: Correction
-
-
-def decide_rollout(config: RunConfig, processes: int) -> RolloutPart:
-    """Chooses how tokens are weighed that engine and policy find differently probable.
-
-    Raises:
-        UsageError: the backend is not there, or could not serve what trains; names the setting and the remedy.
-    """
+def decide_rollout(config: RunConfig, processes: int) -> Correction:
+    """Chooses how tokens are weighed that engine and policy find differently probable. Raises UsageError."""
     refuse_impossible_rollouts(config, processes)
     refuse_impossible_partial(config, processes)
     correction = config.loss.rollout_correction
     if correction is None:
         exact = config.rollout.backend == "hf" and not config.rollout.partial
         correction = "none" if exact or config.train.head == "trl" else "token_truncate"
-    return RolloutPart(correction)
+    return correction
 
 
 def refuse_impossible_rollouts(config: RunConfig, processes: int) -> None:
@@ -106,3 +92,41 @@ def unfit_servers(plan: Plan) -> list[str]:
     except UsageError as error:
         return [f"as it is now, the run would not start: {error}"]
     return []
+
+
+def refuse_impossible_partial(config: RunConfig, processes: int) -> None:
+    """Refuses to carry rollouts from step to step where that would be wrong."""
+    if not config.rollout.partial:
+        return
+    wrong = {
+        f"--ahead {config.rollout.ahead}": (
+            config.rollout.ahead > 0,
+            "a batch ahead is sampled by one version of the policy, a partial rollout by several",
+        ),
+        "rollout.refill": (config.rollout.refill > 0, "a batch is filled up within its step"),
+        "rollout.dynamic": (config.rollout.dynamic > 0, "a batch is filled up within its step"),
+        f"loss.num_iterations={config.loss.num_iterations}": (
+            config.loss.num_iterations > 1,
+            "rollouts would be several steps older than they have to be",
+        ),
+        "train.head='trl'": (config.train.head == "trl", "only our head corrects for tokens of earlier steps"),
+        "loss.rollout_correction='none'": (
+            config.loss.rollout_correction == "none",
+            "tokens of earlier steps need to be corrected",
+        ),
+        f"{processes} processes": (processes > 1, "each would have other groups whole at each step; use one"),
+    }
+    refuse_together(f"--partial {config.rollout.partial}", wrong)
+
+
+def refuse_idle_partial(tokens: int, longest: int) -> None:
+    """Refuses parts that hold every rollout.
+
+    `tokens`: of a part; 0: rollouts are sampled whole. `longest`: the most tokens that the policy samples in one
+    rollout. Raises UsageError: no rollout would be continued.
+    """
+    if tokens >= longest and tokens:
+        raise UsageError(
+            f"--partial {tokens}: no rollout samples more than {longest} tokens, so each would be whole in its first "
+            "step. Lower it, or leave it out."
+        )

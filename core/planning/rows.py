@@ -1,32 +1,63 @@
-"""Starts the episodes of a run and gives each environment its rewards and verifier.
+"""Starts the episodes of a run, gives each environment its rewards and verifier, and decides the number of steps.
 
-The environments that have rows come first: the steps of the run follow from them (core/planning/steps.py), and how many
+The environments that have rows come first: the steps of the run follow from them, and how many
 episodes the others make follows from the steps.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from grpo.core.config.defaults import EMBEDDED_STEPS, EPOCHS, MADE_EPISODES
 from grpo.core.config.schema import RunConfig
 from grpo.core.env.episodes import Episode, episodes_of, sample_of
 from grpo.core.env.mixture import RunEnv, refuse_missing_columns, refuse_split_groups, rewards_by_env, verifiers_by_env
 from grpo.core.env.processes import starting_place
 from grpo.core.planning.facts import Facts
 from grpo.core.planning.held_out import HeldOutPart, hold_out
-from grpo.core.planning.steps import StepsPart, episodes_to_make
 from grpo.plugins.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class StepsPart:
+    """How much is trained on, under the names of the settings."""
+
+    steps: int
+    limit: int | None
+
+
+def decide_steps(config: RunConfig, facts: Facts, rows: Mapping[str, Sequence[Episode]]) -> StepsPart:
+    """Chooses how many steps the run makes.
+
+    Where its only environment makes its own episodes, their number is recorded as the limit, so that a resumed run
+    makes as many whatever its steps. `rows`: the episodes of the environments that have rows, by name.
+    """
+    train, iterations = config.train, config.loss.num_iterations
+    made = episodes_to_make(config, train.limit, train.steps or EMBEDDED_STEPS)
+    of_rows = sum(share for env, share in zip(facts.envs, facts.shares, strict=True) if env.name in rows)
+    needed = math.ceil(sum(map(len, rows.values())) / of_rows) if rows else made
+    steps = train.steps
+    if steps is None:
+        if facts.source.embedded and train.epochs is None:
+            steps = EMBEDDED_STEPS
+        else:
+            generations = max(1, math.ceil((train.epochs or EPOCHS) * needed / train.prompts_per_step))
+            steps = generations * iterations
+    return StepsPart(steps, train.limit if rows or len(facts.envs) > 1 else made)
+
+
+def episodes_to_make(config: RunConfig, limit: int | None, steps: int) -> int:
+    """Returns how many episodes an environment without rows makes for a run of so many steps."""
+    return limit or max(MADE_EPISODES, config.train.prompts_per_step * steps)
+
 
 Rows = Mapping[str, Sequence[Episode]]  # an environment's name to its training episodes
 
 
 def read_rows(config: RunConfig, facts: Facts) -> Rows:
-    """Starts the training episodes of the environments that have rows.
-
-    Raises:
-        DatasetError: the rows cannot be used, or there are none.
-        PluginError: an environment breaks the contract.
-    """
+    """Starts the training episodes of the environments that have rows. Raises DatasetError, PluginError."""
     seconds, count, limit = config.rollout.step_timeout, config.rollout.env_processes, config.train.limit
     return {
         env.name: episodes_of(env, "train", limit=limit, unbounded=0, opened=starting_place(env, count, seconds))
@@ -38,13 +69,9 @@ def read_rows(config: RunConfig, facts: Facts) -> Rows:
 def start_envs(config: RunConfig, facts: Facts, rows: Rows, steps: StepsPart) -> tuple[tuple[RunEnv, ...], list[str]]:
     """Starts the episodes of the other environments, and gives each environment its rewards, verifier and test rows.
 
-    Returns:
-        The environments, and notes on what is held out.
-
-    Raises:
-        UsageError: a reward cannot be used, an environment has none, or rows lack what one reads.
-        DatasetError: the rows cannot be used, or there are none.
-        PluginError: an environment breaks the contract.
+    Returns the environments, and notes on what is held out. Raises UsageError: a reward cannot be used, an environment
+    has none, or rows lack what one reads; DatasetError: the rows cannot be used, or there are none; PluginError: an
+    environment breaks the contract.
     """
     seconds, size, count = config.rollout.step_timeout, config.evaluation.size, config.rollout.env_processes
     places = {env.name: starting_place(env, count, seconds) for env in facts.envs}

@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Mapping
 
 from grpo.core.config.defaults import Dtype
 from grpo.core.config.schema import RunConfig
 from grpo.core.config.sections import WeightSync
-from grpo.core.config.settings import SectionName
 from grpo.core.processes.rank import count
 from grpo.plugins.errors import UsageError
 
 
-@dataclass(frozen=True, slots=True)
-class SyncPart:
-    """The part of the settings that is decided here."""
-
-    section: ClassVar[SectionName] = "rollout"
-    weight_sync: WeightSync
-
-
-def decide_sync(config: RunConfig, dtype: Dtype) -> SyncPart:
+def decide_sync(config: RunConfig, dtype: Dtype) -> WeightSync:
     """Chooses what a server is sent after a step: everything, or what changed.
 
     Where a step is smaller than what 16 bits can tell apart, most weights keep their bits, and what changed is little.
-    In float32 nearly all of them change, so looking for the others would cost time and memory for nothing.
-
-    Raises:
-        UsageError: the weights that sample could not be those that train, or not in time.
+    In float32 nearly all of them change, so looking for the others would cost time and memory for nothing. Raises
+    UsageError: the weights that sample could not be those that train, or not in time.
     """
     refuse_impossible_sync(config)
     asked = config.rollout.weight_sync
@@ -37,7 +25,7 @@ def decide_sync(config: RunConfig, dtype: Dtype) -> SyncPart:
             not config.lora.enabled or config.rollout.lora_sync == "folded"
         )
         asked = "delta" if travels and dtype != "float32" else "everything"
-    return SyncPart(asked)
+    return asked
 
 
 def refuse_impossible_sync(config: RunConfig) -> None:
@@ -92,6 +80,11 @@ def refuse_impossible_ahead(config: RunConfig) -> None:
         ),
         "lora.dropout": (config.lora.dropout > 0, "it would draw from torch's generators while the engine does"),
     }
+    refuse_together(asked, wrong)
+
+
+def refuse_together(asked: str, wrong: Mapping[str, tuple[bool, str]]) -> None:
+    """Refuses a setting with others that do not go with it. `wrong`: each with whether it is there, and why not."""
     for name, (present, reason) in wrong.items():
         if present:
             raise UsageError(f"{asked} with {name}: {reason}. Leave the one or the other out.")
@@ -104,14 +97,9 @@ def refuse_impossible_sharing(config: RunConfig) -> None:
         "full fine-tuning": (not config.lora.enabled, "every weight trains, so none can be shared; add --lora"),
         "lora.bits": (config.lora.bits is not None, "quantised weights have another form in the engine"),
         "--lora-sync folded": (config.rollout.lora_sync == "folded", "folding would write to the frozen weights"),
-        "rollout.sleep=true": (
-            bool(config.rollout.sleep),
-            "an engine that sleeps takes the weights away",
-        ),
+        "rollout.sleep=true": (bool(config.rollout.sleep), "an engine that sleeps takes the weights away"),
     }
-    for name, (present, reason) in wrong.items():
-        if present:
-            raise UsageError(f"--share-weights with {name}: {reason}. Leave the one or the other out.")
+    refuse_together("--share-weights", wrong)
 
 
 def refuse_weights_that_stay(config: RunConfig) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from grpo.core.config.defaults import AGENT_CALLS, AGENT_TOKENS, OBSERVED
 from grpo.core.config.sections import RolloutSection
-from grpo.core.config.settings import RolloutSettings, SectionName
-from grpo.core.planning.lengths import LengthsPart
-from grpo.core.planning.tool_length import long_tools
+from grpo.core.config.settings import RolloutSettings
+from grpo.core.planning.lengths import long_tools
 from grpo.core.rollout.players import players_of
 from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import UsageError
@@ -23,34 +22,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TurnsPart:
-    """The part of the settings that is decided here; None for environments of one turn."""
+    """The budgets of a rollout, under the names of their settings; None for environments of one turn."""
 
-    section: ClassVar[SectionName] = "rollout"
     max_turns: int | None
     max_rollout_length: int | None
 
 
 def decide_turns(
-    rollout: RolloutSection,
-    envs: Sequence[BoundEnv],
-    lengths: LengthsPart,
-    room: int | None,
-    *,
-    agent: bool = False,
+    rollout: RolloutSection, envs: Sequence[BoundEnv], turn: int, room: int | None, *, agent: bool = False
 ) -> TurnsPart:
     """Chooses the budgets of rollouts that the user left open.
 
-    Of several environments that with the most turns decides; the others keep to their own.
-
-    Args:
-        room: tokens of the model's context beside the longest prompt, or None when nobody knows the context.
-        agent: a program answers the tasks; a turn is a call of the policy then.
-
-    Raises:
-        UsageError: a budget that cannot work, or one that would do nothing.
+    Of several environments that with the most turns decides; the others keep to their own. `turn`: tokens after which
+    one is cut. `room`: tokens of the model's context beside the longest prompt, or None when nobody knows the context.
+    `agent`: a program answers the tasks; a turn is a call of the policy then. Raises UsageError: a budget that cannot
+    work, or one that would do nothing.
     """
     env = max(envs, key=lambda candidate: candidate.spec.max_turns)
-    most, turn = env.spec.max_turns, lengths.max_completion_length
+    most = env.spec.max_turns
     if agent:
         most = rollout.max_turns or AGENT_CALLS
     if most == 1 and not agent:
@@ -82,11 +71,11 @@ def decide_turns(
     return TurnsPart(turns, length)
 
 
-def short_of_turns(rollout: RolloutSection, part: TurnsPart, lengths: LengthsPart, context: int | None) -> list[str]:
+def short_of_turns(rollout: RolloutSection, part: TurnsPart, turn: int, context: int | None) -> list[str]:
     """Says where the context ends rollouts before they had the turns that they may have."""
     if context is None or part.max_turns is None or part.max_rollout_length is None or rollout.max_rollout_length:
         return []
-    turn, length = lengths.max_completion_length, part.max_rollout_length
+    length = part.max_rollout_length
     if part.max_turns * turn <= length:
         return []
     return [
@@ -100,8 +89,7 @@ def short_of_turns(rollout: RolloutSection, part: TurnsPart, lengths: LengthsPar
 def turn_notes(rollout: RolloutSettings, envs: Sequence[RunEnv], tokenizer: PreTrainedTokenizerBase) -> list[str]:
     """Returns what a user should know of the chat template and the tools in rollouts of several turns.
 
-    Raises:
-        UsageError: the chat template cannot go on with a conversation.
+    Raises UsageError: the chat template cannot go on with a conversation.
     """
     players = players_of(envs, rollout, tokenizer).values()
     one_turn = [part.name for part in envs if not part.env.spec.played]

@@ -1,14 +1,16 @@
-"""Writes the policy as a folder that transformers or PEFT loads, with all of its weights."""
+"""Writes the policy as a folder that transformers or PEFT loads, and checks that all weights are there."""
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grpo.core.policy.complete import refuse_incomplete
 from grpo.core.record.run_dir import whole_folder
+from grpo.plugins.errors import RunError
 
 if TYPE_CHECKING:
     import torch
@@ -52,3 +54,69 @@ def _write(model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path, state: 
     model.save_pretrained(folder, state_dict=state, **arguments)
     refuse_incomplete(folder, model)
     tokenizer.save_pretrained(folder)
+
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def refuse_incomplete(folder: Path, model: Any) -> None:
+    """Refuses weights that are not all there; RunError names the first tensor that is empty, cut or missing."""
+    written = written_shapes(folder)
+    problem = problem_of(written, _adapter(model) if hasattr(model, "peft_config") else _whole(model))
+    if problem is not None:
+        raise RunError(
+            f"the weights in {folder} are incomplete: {problem}. They will not be used. Resume from the previous "
+            "checkpoint, and please report this with the model's name and its sharding."
+        )
+
+
+def written_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Returns name to shape for every tensor in the safetensors of a folder."""
+    from safetensors import safe_open
+
+    shapes: dict[str, tuple[int, ...]] = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        with safe_open(file, framework="pt") as opened:
+            shapes |= {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
+    return shapes
+
+
+def problem_of(written: Shapes, due: Shapes) -> str | None:
+    """Says what is wrong with what was written, or returns None.
+
+    Where transformers writes weights under other names than the model has them (experts, one by one), their number of
+    elements has to be the same.
+    """
+    for name, shape in written.items():
+        if 0 in shape and 0 not in due.get(name, ()):
+            return f"{name} is empty, with shape {list(shape)}"
+        if name in due and shape != due[name]:
+            return f"{name} has shape {list(shape)}, not {list(due[name])}"
+    missing = [name for name in due if name not in written]
+    if missing and written.keys() <= due.keys():
+        return f"{missing[0]} is missing, and {len(missing) - 1} more of {len(due)} tensors"
+    here, all_of_them = (sum(map(math.prod, shapes.values())) for shapes in (written, due))
+    return None if here == all_of_them else f"they have {here} elements, and the model has {all_of_them}"
+
+
+def _whole(model: Any) -> dict[str, tuple[int, ...]]:
+    """Returns what a model of this configuration saves; tied weights once, under the name that is kept."""
+    import torch
+    from torch.distributed.fsdp import FSDPModule
+
+    # By its own class: `from_config` has every process help to shard what it makes, where ZeRO-3 is on.
+    kind: Any = next(kind for kind in type(model).__mro__ if not issubclass(kind, FSDPModule))
+    with torch.device("meta"):
+        empty = kind(copy.deepcopy(model.config))
+    tied = set(empty.all_tied_weights_keys)
+    return {name: tuple(tensor.shape) for name, tensor in empty.state_dict().items() if name not in tied}
+
+
+def _adapter(model: Any) -> dict[str, tuple[int, ...]]:
+    from grpo.core.policy.whole import full_shape
+
+    return {
+        name.replace(".default", ""): full_shape(parameter)
+        for name, parameter in model.named_parameters()
+        if ".lora_" in name and ".default" in name
+    }

@@ -80,9 +80,7 @@ class Spinning:
 class Rule:
     """Decides from the use of the processors whether others want them.
 
-    Args:
-        threads: of this process that compute together.
-        processors: that it may run on.
+    `threads`: of this process that compute together. `processors`: that it may run on.
     """
 
     def __init__(self, threads: int, processors: int) -> None:
@@ -93,10 +91,8 @@ class Rule:
     def wanted(self, busy: float, own: float, seconds: float) -> bool | None:
         """Returns True where others want the processors, False where they did not for a while, else None.
 
-        Args:
-            busy: seconds that the processors were at work since the last look, for all programs.
-            own: those of them for this process.
-            seconds: that passed.
+        `busy`: seconds that the processors were at work since the last look, for all programs. `own`: those of them for
+        this process. `seconds`: that passed.
         """
         taken = ((busy - own) / seconds - self._spare) / self._threads
         self._calm = self._calm + 1 if taken < FREE else 0

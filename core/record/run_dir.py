@@ -84,83 +84,40 @@ class RolloutRow:
     sampled_by: Sequence[tuple[int, int]] | None = None
 
 
+class _Inside:
+    """A file or folder of a run directory, by its name there."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, run: RunDir, kind: type[RunDir]) -> Path:
+        return run.path / self._name
+
+
 @dataclass(frozen=True, slots=True)
 class RunDir:
     """The files of one run, by name."""
 
     path: Path
 
-    @property
-    def config(self) -> Path:
-        return self.path / "config.json"
-
-    @property
-    def versions(self) -> Path:
-        return self.path / "versions.json"
-
-    @property
-    def state(self) -> Path:
-        return self.path / "state.json"
-
-    @property
-    def lock(self) -> Path:
-        return self.path / ".lock"
-
-    @property
-    def labels(self) -> Path:
-        return self.path / "labels.json"
-
-    @property
-    def metrics(self) -> Path:
-        return self.path / "metrics.jsonl"
-
-    @property
-    def rollouts(self) -> Path:
-        return self.path / "rollouts"
-
-    @property
-    def events(self) -> Path:
-        return self.path / "tensorboard"
-
-    @property
-    def mlflow(self) -> Path:
-        return self.path / "mlflow.json"
-
-    @property
-    def otel(self) -> Path:
-        return self.path / "otel.json"
-
-    @property
-    def trackio(self) -> Path:
-        return self.path / "trackio.json"
-
-    @property
-    def wandb(self) -> Path:
-        return self.path / "wandb.json"
-
-    @property
-    def base(self) -> Path:
-        return self.path / "base"
-
-    @property
-    def warmup(self) -> Path:
-        return self.path / "warmup"
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.path / "checkpoints"
-
-    @property
-    def model(self) -> Path:
-        return self.path / "model"
-
-    @property
-    def canaries(self) -> Path:
-        return self.path / "canaries.json"
-
-    @property
-    def plot(self) -> Path:
-        return self.path / "reward.png"
+    config = _Inside("config.json")
+    versions = _Inside("versions.json")
+    state = _Inside("state.json")
+    lock = _Inside(".lock")
+    labels = _Inside("labels.json")
+    metrics = _Inside("metrics.jsonl")
+    rollouts = _Inside("rollouts")
+    events = _Inside("tensorboard")
+    mlflow = _Inside("mlflow.json")
+    otel = _Inside("otel.json")
+    trackio = _Inside("trackio.json")
+    wandb = _Inside("wandb.json")
+    base = _Inside("base")
+    warmup = _Inside("warmup")
+    checkpoints = _Inside("checkpoints")
+    model = _Inside("model")
+    canaries = _Inside("canaries.json")
+    plot = _Inside("reward.png")
 
 
 def create_run_dir(path: Path, config: Mapping[str, Any], versions: Mapping[str, Any]) -> RunDir:

@@ -67,11 +67,7 @@ class Trace:
 
 
 def trace_of(step: int, rollout: Rollout, record: AgentRecord, ids: Sequence[int], nats: Sequence[float]) -> Trace:
-    """Returns the trace of a recorded rollout.
-
-    Raises:
-        ValueError: the record does not hold the token ids of the prompts, or a log-probability is missing.
-    """
+    """Returns the trace of a recorded rollout. Raises ValueError."""
     prompts: list[list[int]] = []
     sampled: list[Sequence[int]] = []
     answers: list[list[RecordedTurn]] = []
@@ -146,21 +142,13 @@ def is_trace(values: Mapping[str, Any]) -> bool:
 
 
 def conversation_of(trace: Trace) -> list[RecordedTurn]:
-    """Returns the longest conversation of a trace: that of its last turn which trains.
-
-    Raises:
-        ValueError: its turns do not say what was asked and answered.
-    """
+    """Returns the longest conversation of a trace: that of its last turn which trains. Raises ValueError."""
     last = next((turn for turn in reversed(trace.turns) if turn.trained), trace.turns[-1])
     return [*_asked(last), _answered(last)]
 
 
 def record_of(trace: Trace) -> AgentRecord:
-    """Returns the calls of a trace as of an agent; how its program ended is not known.
-
-    Raises:
-        ValueError: its turns do not say what was asked and answered.
-    """
+    """Returns the calls of a trace as of an agent; how its program ended is not known. Raises ValueError."""
     calls: list[RecordedCall] = []
     at = 0
     for place, turn in enumerate(trace.turns):

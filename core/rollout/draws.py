@@ -42,10 +42,8 @@ def drawn_seed() -> int:
 def keys_of(seed: int, step: int, numbers: Iterable[int]) -> tuple[int, ...]:
     """Returns the keys of completions.
 
-    Args:
-        step: the optimizer step that first trains on them.
-        numbers: theirs in the step, over all processes; members of a group are adjacent. What is sampled in the
-            place of others is numbered after all of these.
+    `step`: the optimizer step that first trains on them. `numbers`: theirs in the step, over all processes; members of
+    a group are adjacent. What is sampled in the place of others is numbered after all of these.
     """
     places = (f"{seed} {step} {number}".encode() for number in numbers)
     return tuple(int.from_bytes(hashlib.blake2b(place, digest_size=15).digest()) for place in places)

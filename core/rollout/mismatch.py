@@ -12,8 +12,7 @@ OUTLIER = 50.0  # one token may differ by so many times the tolerance of the mea
 class Mismatch:
     """The differences of the current step.
 
-    Args:
-        tolerance: mean difference in nats that the engine's arithmetic explains.
+    `tolerance`: mean difference in nats that the engine's arithmetic explains.
     """
 
     def __init__(self, tolerance: float) -> None:

@@ -28,11 +28,8 @@ if TYPE_CHECKING:
 def open_rollouts(plan: Plan, model: Any, warned: Callable[[str], None] = lambda text: None) -> Rollouts:
     """Starts the backend of a plan.
 
-    Args:
-        model: its policy as it was loaded, for the names of the adapted modules and the types of its weights.
-
-    Raises:
-        UsageError: vLLM cannot serve the model.
+    `model`: its policy as it was loaded, for the names of the adapted modules and the types of its weights. Raises
+    UsageError: vLLM cannot serve the model.
     """
     config = plan.config
     if config.rollout.backend == "hf":
@@ -67,12 +64,8 @@ def open_agents(
 ) -> Iterator[AgentSide | None]:
     """Starts what an agent needs, while it lasts; None without an agent.
 
-    Args:
-        envs: what gives tasks.
-        hidden: paths of this machine that a program in a session must not see: the run directory.
-
-    Raises:
-        UsageError: the agent cannot be imported.
+    `envs`: what gives tasks. `hidden`: paths of this machine that a program in a session must not see: the run
+    directory. Raises UsageError: the agent cannot be imported.
     """
     if agent is None:
         yield None
@@ -88,9 +81,8 @@ def open_agents(
 def dealt(servers: Sequence[Server], number: int, processes: int) -> tuple[Sequence[Server], Server | None]:
     """Deals servers out among the processes that train together.
 
-    Returns:
-        The servers that this process hands weights to and samples on; and where there are none, the one of another
-        process that it samples on.
+    Returns the servers that this process hands weights to and samples on; and where there are none, the one of another
+    process that it samples on.
     """
     own = servers[number::processes]
     return own, None if own else servers[number % len(servers)]

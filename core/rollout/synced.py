@@ -9,65 +9,50 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import InitVar, dataclass
 from typing import Any, TypeVar, cast
 
 from grpo.core.rollout.draws import draws
-from grpo.core.rollout.together import end_together, faulty_anywhere
+from grpo.core.rollout.sync.fault import end_together, faulty_anywhere
 from grpo.core.rollout.types import Rollouts
 
 T = TypeVar("T")
 
 
+@dataclass(eq=False)
 class SyncedRollouts:
-    """Samples from the policy as it is.
+    """Samples from the policy as it is."""
 
-    Args:
-        rollouts: the backend; it is not this object's to close.
-        policy: the policy as it samples, unwrapped, and with its weights whole where it is the backend that samples.
-        turn: held while the backend serves this policy, where threads sample other versions of it with the same one.
-    """
+    rollouts: Rollouts  # the backend; it is not this object's to close
+    # the policy as it samples, unwrapped, and with its weights whole where it is the backend that samples
+    policy: Callable[[], AbstractContextManager[Any]]
+    # held while the backend serves this policy, where threads sample other versions of it with the same one
+    turn: InitVar[AbstractContextManager[Any] | None] = None
 
-    def __init__(
-        self,
-        rollouts: Rollouts,
-        policy: Callable[[], AbstractContextManager[Any]],
-        turn: AbstractContextManager[Any] | None = None,
-    ) -> None:
-        self._rollouts = rollouts
-        self._policy = policy
+    def __post_init__(self, turn: AbstractContextManager[Any] | None) -> None:
         self._turn = nullcontext() if turn is None else turn
 
     @property
     def exact(self) -> bool:
         """Whether the policy itself computes the log-probabilities of what it samples."""
-        return self._rollouts.exact
+        return self.rollouts.exact
 
     def sync(self) -> Mapping[str, float]:
-        """Hands the weights over, and returns what that says about itself.
-
-        Raises:
-            RunError: the backend cannot be brought to serve them.
-        """
-        with self._turn, self._policy() as model:
-            return self._rollouts.sync(model)
+        """Hands the weights over, and returns what that says about itself. Raises RunError."""
+        with self._turn, self.policy() as model:
+            return self.rollouts.sync(model)
 
     def roll_out(self, sample: Callable[[Rollouts], T], *, again: bool = False) -> tuple[T, dict[str, float]]:
         """Syncs and samples; a backend that lost its weights in between is synced, and all of it is done once more.
 
-        Args:
-            sample: samples from the backend, as often as it wants.
-            again: whatever was handed over before is in doubt: hand everything over anew.
-
-        Returns:
-            What `sample` returned, and what the sync says about itself.
-
-        Raises:
-            RunError: the backend cannot be brought to serve the policy.
+        `sample`: samples from the backend, as often as it wants. `again`: whatever was handed over before is in doubt:
+        hand everything over anew. Returns what `sample` returned, and what the sync says about itself. Raises RunError:
+        the backend cannot be brought to serve the policy.
         """
-        with self._turn, self._policy() as model:
-            metrics = dict(self._rollouts.sync(model, again=again))
-            done = sample(self._rollouts) if self._rollouts.exact else self._sampled_anywhere(sample, model, metrics)
-            self._rollouts.rest()
+        with self._turn, self.policy() as model:
+            metrics = dict(self.rollouts.sync(model, again=again))
+            done = sample(self.rollouts) if self.rollouts.exact else self._sampled_anywhere(sample, model, metrics)
+            self.rollouts.rest()
         return done, metrics
 
     def _sampled_anywhere(self, sample: Callable[[Rollouts], T], model: Any, metrics: dict[str, float]) -> T:
@@ -76,7 +61,7 @@ class SyncedRollouts:
         state = generator.get_state()
         done, error = self._tried(sample)
         if faulty_anywhere(error, "the samples"):
-            metrics |= {**self._rollouts.sync(model, again=True), "sync/repeated": 1.0}
+            metrics |= {**self.rollouts.sync(model, again=True), "sync/repeated": 1.0}
             if error is not None:
                 generator.set_state(state)
                 done, error = self._tried(sample)
@@ -85,14 +70,14 @@ class SyncedRollouts:
 
     def _tried(self, sample: Callable[[Rollouts], T]) -> tuple[T | None, Exception | None]:
         try:
-            return sample(self._rollouts), None
+            return sample(self.rollouts), None
         except Exception as error:
             return None, error
 
     def sample(self, sample: Callable[[Rollouts], T]) -> T:
         """Samples with the weights of the last `sync`."""
-        return sample(self._rollouts)
+        return sample(self.rollouts)
 
     def differing(self) -> list[str]:
-        with self._turn, self._policy() as model:
-            return self._rollouts.differing(model)
+        with self._turn, self.policy() as model:
+            return self.rollouts.differing(model)

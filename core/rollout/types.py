@@ -17,6 +17,7 @@ from grpo.plugins.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+PromptIds = Sequence[Sequence[int]]  # the token ids of several prompts
 LEFT_TO_RIGHT = frozenset({"gpt_neox", "gpt_neox_japanese"})  # types that say is_decoder=false and do not mean it
 BOTH_WAYS = frozenset({"cpmant", "flaubert", "xlm", "xlnet"})  # types that read so, and do not say it
 MISCOMPUTED = frozenset({"moshi", "prophetnet"})  # types whose decoders give other tokens from a cache than alone
@@ -89,46 +90,29 @@ class Rollouts(Protocol):
     def sync(self, model: Any, *, again: bool = False) -> Mapping[str, float]:
         """Makes the backend sample from a model as its weights are now.
 
-        Args:
-            model: the policy, unwrapped.
-            again: whatever was synced before is in doubt: hand everything over anew.
-
-        Returns:
-            Metrics of this sync.
-
-        Raises:
-            RunError: the backend cannot be brought to serve these weights; names the parameters that differ.
+        `model`: the policy, unwrapped. `again`: whatever was synced before is in doubt: hand everything over anew.
+        Returns metrics of this sync. Raises RunError: the backend cannot be brought to serve these weights; names the
+        parameters that differ.
         """
-        ...
 
-    def generate(
-        self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None = None
-    ) -> list[Sampled]:
+    def generate(self, prompts: PromptIds, params: SamplingParams, on_done: OnDone | None = None) -> list[Sampled]:
         """Samples one completion for each prompt; equal neighbours share the work on their prompt.
 
-        Args:
-            on_done: told of completions as they end, in any order, each of them once.
-
-        Raises:
-            UsageError: a prompt is empty, or does not fit the context together with the new tokens.
+        `on_done`: told of completions as they end, in any order, each of them once. Raises UsageError: a prompt is
+        empty, or does not fit the context together with the new tokens.
         """
-        ...
 
-    def turns(self) -> Callable[[Sequence[Sequence[int]], SamplingParams], list[Sampled]]:
+    def turns(self) -> Callable[[PromptIds, SamplingParams], list[Sampled]]:
         """Returns what samples the turns of one batch of rollouts, between two syncs, one after the other."""
-        ...
 
     def differing(self, model: Any) -> list[str]:
         """Returns the names of the parameters that the backend serves with other values than the model's."""
-        ...
 
     def rest(self) -> None:
         """Gives memory back until the next sync, where the backend can."""
-        ...
 
     def close(self) -> None:
         """Stops what was started for it."""
-        ...
 
 
 def context_length(config: Any) -> int | None:
@@ -139,11 +123,7 @@ def context_length(config: Any) -> int | None:
 
 
 def refuse_unsafe_rope(config: Any) -> None:
-    """Refuses RoPE variants whose frequencies depend on the longest row of a batch.
-
-    Raises:
-        UsageError: dynamic or longrope scaling: log-probabilities would differ between sampling and training.
-    """
+    """Refuses RoPE variants whose frequencies depend on the longest row of a batch. Raises UsageError."""
     text = config.get_text_config()
     scaling = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {}
     # One table, or one for each type of layer.
@@ -168,11 +148,7 @@ def refuse_no_decoder(config: Any) -> None:
 
 
 def refuse_miscomputed(config: Any) -> None:
-    """Refuses a model that does not compute one thing in a batch, from a cache and alone.
-
-    Raises:
-        UsageError: what it would be trained on is not what it sampled.
-    """
+    """Refuses a model that does not compute one thing in a batch, from a cache and alone. Raises UsageError."""
     if config.model_type in MISCOMPUTED:
         raise UsageError(
             f"a model of the type '{config.model_type}' computes other probabilities when it samples than when it "
@@ -180,7 +156,7 @@ def refuse_miscomputed(config: Any) -> None:
         )
 
 
-def refuse_unfit(prompts: Sequence[Sequence[int]], params: SamplingParams, limit: int | None) -> None:
+def refuse_unfit(prompts: PromptIds, params: SamplingParams, limit: int | None) -> None:
     """Refuses prompts that are empty or that do not fit, with the new tokens, into `limit` tokens (None: no limit)."""
     longest = max(len(prompt) for prompt in prompts)
     if min(len(prompt) for prompt in prompts) == 0:
@@ -204,7 +180,7 @@ def evaluating(model: Any) -> Iterator[None]:
         model.train(was_training)
 
 
-def runs(prompts: Sequence[Sequence[int]]) -> tuple[list[Sequence[int]], list[int]]:
+def runs(prompts: PromptIds) -> tuple[list[Sequence[int]], list[int]]:
     """Collapses equal neighbours: the distinct prompts and how many completions each one wants."""
     unique: list[Sequence[int]] = []
     copies: list[int] = []

@@ -30,17 +30,9 @@ from grpo.core.processes.sharding import (
 from grpo.core.record.checkpoint import damage, seal
 from grpo.core.record.run_dir import ORIGIN, Hold, RunDir, exclusive, write_json
 from grpo.core.record.versions import installed_versions
-from grpo.core.run.resize import sharded_as
+from grpo.core.run.continuing import sharded_as
 from grpo.core.train.stop import StopRequest
-from grpo.plugins._spec.binding import (
-    BoundAdvantage,
-    BoundAgent,
-    BoundEnv,
-    BoundLoss,
-    BoundReward,
-    BoundSampler,
-    BoundVerifier,
-)
+from grpo.plugins._spec.binding import Bound
 from grpo.plugins._spec.spec_text import PYTHON, is_file
 from grpo.plugins.host import Host
 
@@ -148,14 +140,13 @@ def held(run_dir: RunDir) -> AbstractContextManager[Hold | None]:
 
 def versions_of(plan: Plan, host: Host) -> dict[str, Any]:
     """Returns what scores and gradients depend on: library versions, locked plugins, a hash of the training rows."""
-    bound: list[BoundEnv | BoundReward | BoundVerifier | BoundLoss | BoundAdvantage | BoundSampler | BoundAgent] = [
+    bound: list[Bound] = [
         *(part.env for part in plan.envs),
         *plan.rewards,
         *plan.verifiers,
         plan.loss,
         plan.advantage,
-        *([] if plan.sampler is None else [plan.sampler]),
-        *([] if plan.agent is None else [plan.agent]),
+        *(plugin for plugin in (plan.sampler, plan.agent) if plugin is not None),
     ]
     return {
         "libraries": installed_versions(),

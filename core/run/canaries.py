@@ -19,7 +19,7 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 from grpo.core.display.progress import Progress
@@ -59,6 +59,7 @@ class _Plugin:
     wrong_looks: int = 0
 
 
+@dataclass(eq=False)
 class CanaryWatch:
     """Scores the canaries and remembers how they scored at first.
 
@@ -67,23 +68,16 @@ class CanaryWatch:
     run. `baseline`: what the canaries scored at the start of the run; None: the first look says.
     """
 
-    def __init__(
-        self,
-        canaries: Sequence[Canary],
-        titles: Mapping[tuple[str, str], str],
-        *,
-        tolerance: float,
-        share: float,
-        patience: int,
-        baseline: Sequence[CanaryScore] | None = None,
-    ) -> None:
-        self._canaries = canaries
-        self._tolerance = tolerance
-        self._share = share
-        self._patience = patience
-        self.baseline = baseline
-        self._plugins: dict[tuple[str, str], _Plugin] = {}
-        for index, canary in enumerate(canaries):
+    canaries: Sequence[Canary]
+    titles: InitVar[Mapping[tuple[str, str], str]]
+    tolerance: float
+    share: float
+    patience: int
+    baseline: Sequence[CanaryScore] | None = None
+    _plugins: dict[tuple[str, str], _Plugin] = field(default_factory=dict, init=False)
+
+    def __post_init__(self, titles: Mapping[tuple[str, str], str]) -> None:
+        for index, canary in enumerate(self.canaries):
             key = (canary.kind, canary.name)
             shared = canary.kind == "verifier" and ("reward", canary.name) in titles
             metric = f"canaries/{canary.name}{'.verifier' if shared else ''}"
@@ -103,24 +97,24 @@ class CanaryWatch:
             surprises = [index for index in plugin.indices if self._is_wrong(index, scores[index])]
             if first:
                 warnings += self._known_weaknesses(plugin, scores)
-            if len(surprises) <= self._share * len(plugin.indices):
+            if len(surprises) <= self.share * len(plugin.indices):
                 plugin.wrong_looks = 0
                 continue
             plugin.wrong_looks += 1
             warning = self._drift_message(plugin, surprises, scores, reasons, step)
-            if plugin.wrong_looks > self._patience:
+            if plugin.wrong_looks > self.patience:
                 stop = stop or f"{warning} It was so {plugin.wrong_looks} times in a row. Fix it, then resume the run."
             else:
-                left = self._patience + 1 - plugin.wrong_looks
+                left = self.patience + 1 - plugin.wrong_looks
                 warnings.append(f"{warning} The run stops if it is so {left} more times in a row.")
         return Look(metrics, warnings, stop, scores)
 
     def _scored(self, scorer: Scorer) -> tuple[list[CanaryScore], dict[int, str]]:
-        scores: list[CanaryScore] = [None] * len(self._canaries)
+        scores: list[CanaryScore] = [None] * len(self.canaries)
         reasons: dict[int, str] = {}
         for key, plugin in self._plugins.items():
-            completions = [self._canaries[index].completion for index in plugin.indices]
-            owner = self._canaries[plugin.indices[0]].owner
+            completions = [self.canaries[index].completion for index in plugin.indices]
+            owner = self.canaries[plugin.indices[0]].owner
             outcomes: list[Outcome | Judgement] = []
             if key[0] == "reward":
                 outcomes += scorer.score(completions, only=[owner])[key[1]]
@@ -133,7 +127,7 @@ class CanaryWatch:
 
     def _shares(self, plugin: _Plugin, values: Sequence[CanaryScore]) -> dict[str, float]:
         """Returns the four shares; one of nothing is left out."""
-        due = {index: self._canaries[index].expect for index in plugin.indices}
+        due = {index: self.canaries[index].expect for index in plugin.indices}
         scores = [score for score in due.values() if score is not None]
         best, worst = max(scores, default=None), min(scores, default=None)
         negatives = [i for i, score in due.items() if score is None or (best is not None and score < best)]
@@ -150,12 +144,12 @@ class CanaryWatch:
         return {what: share for what, share in shares.items() if share is not None}
 
     def _paid_more(self, index: int, score: CanaryScore) -> bool:
-        expect = self._canaries[index].expect
-        return isinstance(score, float) and (expect is None or score > expect + self._tolerance)
+        expect = self.canaries[index].expect
+        return isinstance(score, float) and (expect is None or score > expect + self.tolerance)
 
     def _paid_less(self, index: int, score: CanaryScore) -> bool:
-        expect = self._canaries[index].expect
-        return expect is not None and (score is None or (isinstance(score, float) and score < expect - self._tolerance))
+        expect = self.canaries[index].expect
+        return expect is not None and (score is None or (isinstance(score, float) and score < expect - self.tolerance))
 
     def _as_expected(self, index: int, score: CanaryScore) -> bool:
         return score != FAILED and not self._paid_more(index, score) and not self._paid_less(index, score)
@@ -166,14 +160,14 @@ class CanaryWatch:
             return score == FAILED
         before = self.baseline[index]
         if isinstance(score, float) and isinstance(before, float):
-            return not self._as_expected(index, score) and abs(score - before) > self._tolerance
+            return not self._as_expected(index, score) and abs(score - before) > self.tolerance
         return not self._as_expected(index, score) and score != before
 
     def _known_weaknesses(self, plugin: _Plugin, scores: Sequence[CanaryScore]) -> list[str]:
         wrong = [i for i in plugin.indices if scores[i] != FAILED and not self._as_expected(i, scores[i])]
         if not wrong:
             return []
-        example = self._canaries[wrong[0]]
+        example = self.canaries[wrong[0]]
         return [
             f"{plugin.title} is wrong about {len(wrong)} of its {len(plugin.indices)} canaries from the start: "
             f"{example.where} should {_words(example.expect)}, and it {_did(scores[wrong[0]])}. Drift counts from here."
@@ -187,7 +181,7 @@ class CanaryWatch:
         reasons: Mapping[int, str],
         step: int,
     ) -> str:
-        example = self._canaries[wrong[0]]
+        example = self.canaries[wrong[0]]
         did = f"it {_did(scores[wrong[0]])}" + (f" ({reasons[wrong[0]]})" if scores[wrong[0]] == FAILED else "")
         return (
             f"{plugin.title} went wrong about {len(wrong)} of its {len(plugin.indices)} canaries in step {step}: "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import InitVar, dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -39,49 +40,40 @@ FIRST_WORD = 20.0  # seconds until the first word of how far it is
 NEXT_WORD = 30.0
 
 
+@dataclass(eq=False)
 class HeldOut:
-    """The held-out episodes of a run.
+    """The held-out episodes of a run."""
 
-    Args:
-        judge: says of completions whether they are right, None where nobody knows.
-        on_measured: receives step, accuracy and environment ("" for all of them together).
-        so_far: receives how many problems are done, of how many, now and then where it takes long; None: nobody does.
-    """
+    plan: Plan
+    tokenizer: PreTrainedTokenizerBase
+    end_ids: InitVar[Sequence[int]]
+    # says of completions whether they are right, None where nobody knows
+    judge: Callable[[Sequence[Completion]], list[bool | None]]
+    # receives step, accuracy and environment ("" for all of them together)
+    on_measured: Callable[[int, Estimate, str], None]
+    # receives how many problems are done, of how many, now and then where it takes long; None: nobody does
+    so_far: Callable[[int, int], None] | None = None
+    agents: AgentSide | None = None
 
-    def __init__(
-        self,
-        plan: Plan,
-        tokenizer: PreTrainedTokenizerBase,
-        end_ids: Sequence[int],
-        judge: Callable[[Sequence[Completion]], list[bool | None]],
-        on_measured: Callable[[int, Estimate, str], None],
-        so_far: Callable[[int, int], None] | None = None,
-        agents: AgentSide | None = None,
-    ) -> None:
-        self._plan = plan
-        self._tokenizer = tokenizer
-        self._judge = judge
-        self._on_measured = on_measured
-        self._so_far = so_far
-        self._agents = agents
+    def __post_init__(self, end_ids: Sequence[int]) -> None:
         self._params = SamplingParams(
-            max_tokens=plan.config.rollout.max_completion_length,
+            max_tokens=self.plan.config.rollout.max_completion_length,
             eos_ids=tuple(end_ids),
-            pad_id=tokenizer.pad_token_id,
+            pad_id=self.tokenizer.pad_token_id,
             temperature=0.0,
         )
 
     def between_steps(self, step: int, rollouts: SyncedRollouts) -> dict[str, float]:
         """Measures after the steps where it is due: every `evaluation.every`, and the last one."""
-        every = self._plan.config.evaluation.every
-        due = step == self._plan.config.train.steps or (every and step % every == 0)
+        every = self.plan.config.evaluation.every
+        due = step == self.plan.config.train.steps or (every and step % every == 0)
         return self.measure(step, rollouts) if due else {}
 
     def measure(self, step: int, rollouts: SyncedRollouts) -> dict[str, float]:
         """Returns the accuracy over all held-out episodes and of each environment; random numbers stay as they were."""
-        parts = [part for part in self._plan.envs if part.held_out]
+        parts = [part for part in self.plan.envs if part.held_out]
         asked = {part.name: questions_of(part.env, part.held_out) for part in parts}
-        several = len(self._plan.envs) > 1
+        several = len(self.plan.envs) > 1
         report_progress = self._now_and_then(sum(len(part.held_out) for part in parts))
         every: list[bool | None] = []
         metrics: dict[str, float] = {}
@@ -91,12 +83,12 @@ class HeldOut:
             if several:
                 estimate = proportion(right, asked[part.name])
                 metrics[f"{PREFIX}{part.name}/{HELD_OUT}"] = estimate.mean
-                self._on_measured(step, estimate, part.name)
+                self.on_measured(step, estimate, part.name)
         if not parts:
             return {}
         accuracy = proportion(every, [question for part in parts for question in asked[part.name]])
         if not several:
-            self._on_measured(step, accuracy, "")
+            self.on_measured(step, accuracy, "")
         return {
             HELD_OUT: accuracy.mean,
             HELD_OUT_LOW: accuracy.low,
@@ -113,27 +105,27 @@ class HeldOut:
         def on_batch(size: int) -> None:
             nonlocal done, due
             done = min(done + size * count(), problems)  # the other processes are about as far
-            if self._so_far is not None and done < problems and time.monotonic() >= due:
+            if self.so_far is not None and done < problems and time.monotonic() >= due:
                 due = time.monotonic() + NEXT_WORD
-                self._so_far(done, problems)
+                self.so_far(done, problems)
 
         return on_batch
 
     def _right(self, part: RunEnv, rollouts: SyncedRollouts, on_batch: Callable[[int], None]) -> list[bool | None]:
         """Judges the greedy answers to an environment's held-out episodes, which the processes share."""
-        config = self._plan.config
+        config = self.plan.config
         mine = part.held_out[rank() :: count()]
-        batch_size = config.rollout.batch_size or self._plan.batch_size
+        batch_size = config.rollout.batch_size or self.plan.batch_size
         if config.rollout.backend != "hf":
             batch_size = max(1, len(mine))  # an engine makes batches of its own
         player: Plays | None = (
-            player_of(part.env, config.rollout, self._tokenizer, part.train)
-            if self._agents is None
-            else self._agents.player()
+            player_of(part.env, config.rollout, self.tokenizer, part.train)
+            if self.agents is None
+            else self.agents.player()
         )
         ask = partial(
             complete,
-            tokenizer=self._tokenizer,
+            tokenizer=self.tokenizer,
             episodes=mine,
             params=self._params,
             batch_size=batch_size,
@@ -142,4 +134,4 @@ class HeldOut:
         )
         with preserved_randomness():
             completions, _ = rollouts.roll_out(ask)
-        return rows_of_all(self._judge(completions), "the held-out answers")
+        return rows_of_all(self.judge(completions), "the held-out answers")

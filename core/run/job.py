@@ -18,7 +18,7 @@ from grpo.core.check.gold.validate import doubts
 from grpo.core.config.schema import RunConfig
 from grpo.core.display.progress import Progress, ShowsHowFar, Silent
 from grpo.core.plan import Plan
-from grpo.core.planning.agent_prompt import own_prompt
+from grpo.core.planning.agent import own_prompt
 from grpo.core.planning.decide import make_plan
 from grpo.core.planning.output import RUNS
 from grpo.core.planning.rollout import unfit_servers
@@ -42,9 +42,8 @@ from grpo.core.run.begin import (
     versions_of,
     with_own_base,
 )
+from grpo.core.run.continuing import longer_notes, refuse_steps, resized
 from grpo.core.run.endings import DONE, RunSummary
-from grpo.core.run.extend import longer_notes, refuse_steps
-from grpo.core.run.resize import resized
 from grpo.core.scoring.process_state import ProcessState
 from grpo.core.text.streams import limited_prints
 from grpo.core.train.stop import StopRequest

@@ -16,7 +16,7 @@ from grpo.plugins.types import Scored, Verdict
 
 _LONGEST_REASON = 500
 _GLANCE = 32  # scores, of which few are different where a reward has few scores
-_TAKEN = frozenset({"mean", "std", "abstain", "failure", "lowest", "lowest_time", "of_differences"})
+_TAKEN = frozenset({"mean", "std", "abstain", "failure", "lowest", "of_differences"})
 
 
 class Outcome(NamedTuple):

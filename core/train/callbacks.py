@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,38 +18,24 @@ from grpo.plugins.errors import RunError
 DROPPED = ("epoch", "num_tokens", "num_input_tokens_seen", "step_time")  # the trainer measures a step by itself
 
 
+@dataclass(eq=False)
 class StepCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
-    """Hands each step's metrics on, makes checkpoints whole, and stops the run when it is asked to.
+    """Hands each step's metrics on, makes checkpoints whole, and stops the run when it is asked to."""
 
-    Args:
-        on_metrics: receives one row per step, on the main process.
-        stop: ends the run after the current step, with a checkpoint.
-        boundary: a checkpoint can only resume at multiples of this many steps (num_iterations).
-        unsaved: says after each step, on the first process, whether a checkpoint is wanted at once.
-    """
-
-    def __init__(
-        self,
-        *,
-        on_metrics: Callable[[dict[str, Any]], None],
-        stop: StopRequest,
-        boundary: int,
-        keep: int,
-        unsaved: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self._on_metrics = on_metrics
-        self._stop = stop
-        self._boundary = boundary
-        self._keep = keep
-        self._unsaved = unsaved
+    on_metrics: Callable[[dict[str, Any]], None]  # receives one row per step, on the main process
+    stop: StopRequest  # ends the run after the current step, with a checkpoint
+    boundary: int  # a checkpoint can only resume at multiples of this many steps (num_iterations)
+    keep: int
+    # says after each step, on the first process, whether a checkpoint is wanted at once
+    unsaved: Callable[[], bool] = lambda: False
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> TrainerControl:
         step = state.global_step
-        unsaved = any_of(state.is_world_process_zero and self._unsaved(), "the end of the step")
-        stopping = self._stop.asked_of_any()
-        if step % self._boundary == 0 and step < state.max_steps:
+        unsaved = any_of(state.is_world_process_zero and self.unsaved(), "the end of the step")
+        stopping = self.stop.asked_of_any()
+        if step % self.boundary == 0 and step < state.max_steps:
             control.should_save |= stopping or unsaved
             control.should_training_stop |= stopping
         return control
@@ -58,14 +45,14 @@ class StepCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
     ) -> None:
         refuse_broken_update(state.global_step, logs or {})
         if state.is_world_process_zero and logs and "loss" in logs:
-            self._on_metrics(metrics_row(state.global_step, logs))
+            self.on_metrics(metrics_row(state.global_step, logs))
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         wait("the checkpoint")  # each process writes the state of its own random numbers
         if state.is_world_process_zero:
             folder = Path(args.output_dir)
             seal(folder / f"checkpoint-{state.global_step}")
-            drop_older(folder, self._keep)
+            drop_older(folder, self.keep)
 
 
 class StartCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
@@ -80,17 +67,17 @@ class StartCallback(TrainerCallback):  # type: ignore[misc]  # transformers is n
         self._begin()
 
 
+@dataclass(eq=False)
 class LossCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
     """Tells the loss of every supervised step, and ends the warm-up when the run is to stop."""
 
-    def __init__(self, on_loss: Callable[[int, float], None], stop: StopRequest) -> None:
-        self._on_loss = on_loss
-        self._stop = stop
+    on_loss: Callable[[int, float], None]
+    stop: StopRequest
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> TrainerControl:
-        if self._stop.asked_of_any() and state.global_step < state.max_steps:
+        if self.stop.asked_of_any() and state.global_step < state.max_steps:
             control.should_training_stop = True
         return control
 
@@ -99,14 +86,13 @@ class LossCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
     ) -> None:
         refuse_broken_update(state.global_step, logs or {}, "supervised step")
         if state.is_world_process_zero and logs and "loss" in logs:
-            self._on_loss(state.global_step, float(logs["loss"]))
+            self.on_loss(state.global_step, float(logs["loss"]))
 
 
 def refuse_broken_update(step: int, logs: Mapping[str, Any], what: str = "step") -> None:
     """Refuses to go on, and to save, after an update whose gradient was no number: the weights are none either.
 
-    Raises:
-        RunError: the logged loss or the gradient's norm is infinite or NaN.
+    Raises RunError: the logged loss or the gradient's norm is infinite or NaN.
     """
     for name, label in (("loss", "the loss"), ("grad_norm", "the gradient's norm")):
         value = logs.get(name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 import torch
@@ -19,17 +19,11 @@ from grpo.core.plan import Plan
 from grpo.core.processes.group import gathered, rows_of_all
 from grpo.core.processes.rank import rank
 from grpo.core.rollout.turns.play import Trajectory
-from grpo.core.train.batch.batch import (
-    Batch,
-    advantages_of,
-    batch_metrics,
-    length_metrics,
-    sampling_metrics,
-    trained_of,
-)
+from grpo.core.train.batch.batch import Batch, advantages_of, trained_of
+from grpo.core.train.batch.metrics import batch_metrics, length_metrics, sampling_metrics
 from grpo.core.train.batch.tensors import Tensors, counted, of_tokens, padded, rollouts_in, spread
-from grpo.core.train.trees import refuse_trees
 from grpo.core.train.types import BatchScoring, Generation, Sampler, Wasted
+from grpo.core.train.update.objective import refuse_trees
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,43 +37,31 @@ class Collected:
     metrics: dict[str, float]
 
 
+@dataclass(eq=False)
 class Collector:
-    """Makes batches.
+    """Makes batches."""
 
-    Args:
-        end_ids: the tokens that end a completion, and what fills up.
-        own_head: our output layer trains, and not TRL's.
-    """
+    plan: Plan
+    sampler: Sampler
+    scoring: BatchScoring
+    end_ids: InitVar[Sequence[int]]  # the tokens that end a completion, and what fills up
+    pad_id: int
+    device: torch.device
+    own_head: bool = True  # our output layer trains, and not TRL's
+    _takes_trees: bool = field(default=False, init=False)  # as far as is known
 
-    def __init__(
-        self,
-        plan: Plan,
-        sampler: Sampler,
-        scoring: BatchScoring,
-        *,
-        end_ids: Sequence[int],
-        pad_id: int,
-        device: torch.device,
-        own_head: bool = True,
-    ) -> None:
-        self._plan = plan
-        self._own_head = own_head
-        self._takes_trees = False  # as far as is known
-        self._sampler = sampler
-        self._scoring = scoring
-        self._end_ids = {*end_ids, pad_id}
-        self._pad_id = pad_id
-        self._device = device
+    def __post_init__(self, end_ids: Sequence[int]) -> None:
+        self._end_ids = {*end_ids, self.pad_id}
 
     def collect(self, episodes: Sequence[Episode], step: int, *, again: bool) -> Collected:
         """Makes the batch of these episodes, which are this process's own."""
         began = time.perf_counter()
-        generation = self._sampler.next(episodes, step, again=again)
+        generation = self.sampler.next(episodes, step, again=again)
         sampled = time.perf_counter()
         completions = [rollout.completion for rollout in generation.rollouts]
         outcomes = generation.outcomes
         if outcomes is None:
-            outcomes = self._scoring.score(completions, generation.early)
+            outcomes = self.scoring.score(completions, generation.early)
         scored = time.perf_counter()
         sizes = [
             (
@@ -100,10 +82,10 @@ class Collector:
         early = generation.score_seconds if not generation.staleness else 0.0  # else while the last batch trained
         batch = self._batch(names, rows, wasted, step, sampled - began - early, scored - sampled + early)
         if any(batch.branches) and not self._takes_trees:
-            partial = bool(self._plan.config.rollout.partial)
-            refuse_trees(self._plan.loss, self._plan.advantage, own_head=self._own_head, partial=partial)
+            partial = bool(self.plan.config.rollout.partial)
+            refuse_trees(self.plan.loss, self.plan.advantage, own_head=self.own_head, partial=partial)
             self._takes_trees = True
-        tensors = padded(generation.prompts, generation.rollouts, self._pad_id, self._device)
+        tensors = padded(generation.prompts, generation.rollouts, self.pad_id, self.device)
         self._enter(tensors, batch)
         lengths, ended = [row[1][1] for row in rows], [row[1][2] for row in rows]
         return Collected(
@@ -116,8 +98,8 @@ class Collector:
             metrics={
                 **generation.metrics,
                 **length_metrics(lengths, ended),
-                **batch_metrics(batch, self._plan.rewards),
-                **sampling_metrics(batch, self._plan.batch_size, filled=generation.outcomes is not None),
+                **batch_metrics(batch, self.plan.rewards),
+                **sampling_metrics(batch, self.plan.batch_size, filled=generation.outcomes is not None),
                 **_speed(generation, [len(rollout.token_ids) for rollout in batch.sampled], sampled - began - early),
                 "time/score_queue": float(generation.waiting),
             },
@@ -133,18 +115,18 @@ class Collector:
         score: float,
     ) -> Batch:
         outcomes = {name: [row[2][number] for row in rows] for number, name in enumerate(names)}
-        size = self._plan.config.train.group_size
+        size = self.plan.config.train.group_size
         return Batch(
             step=step,
             completions=tuple(row[0] for row in rows),
             outcomes=outcomes,
             advantages=advantages_of(
                 outcomes,
-                self._plan.rewards,
+                self.plan.rewards,
                 size,
-                self._plan.advantage,
-                self._device,
-                [row[0].turns for row in rows] if self._plan.advantage.spec.turns else None,
+                self.plan.advantage,
+                self.device,
+                [row[0].turns for row in rows] if self.plan.advantage.spec.turns else None,
             ),
             group_size=size,
             generate_seconds=generate,
@@ -159,7 +141,7 @@ class Collector:
         """Enters what this process's rollouts are worth; those that are not to be trained on are masked."""
         count = rollouts_in(tensors)
         local = slice(rank() * count, (rank() + 1) * count)
-        trained = trained_of(batch, self._plan.config.loss)[local].to(tensors["completion_mask"].dtype)
+        trained = trained_of(batch, self.plan.config.loss)[local].to(tensors["completion_mask"].dtype)
         trained = spread(trained, tensors)
         tensors["completion_mask"] = tensors["completion_mask"] * trained[:, None]
         turns = batch.advantages.turns
@@ -169,7 +151,7 @@ class Collector:
             numbers = [completion.turns for completion in batch.completions[local]]
             tensors["advantages"] = of_tokens(turns[local], counted(tensors), numbers)
         tensors["num_items_in_batch"] = torch.tensor(
-            sum(gathered(int(counted(tensors).sum()), "the numbers of tokens")), device=self._device
+            sum(gathered(int(counted(tensors).sum()), "the numbers of tokens")), device=self.device
         )
 
 

@@ -13,8 +13,7 @@ UPDATE_SECONDS = "time/update"
 def update_seconds(row: Mapping[str, float | None]) -> float:
     """Returns the seconds of a step that went into forward and backward passes and the optimizer.
 
-    Args:
-        row: metrics of the step; what it does not have took no time.
+    `row`: metrics of the step; what it does not have took no time.
     """
     return max(0.0, (row.get("time/step") or 0.0) - sum(row.get(name) or 0.0 for name in BESIDE_THE_UPDATE))
 

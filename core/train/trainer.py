@@ -2,15 +2,15 @@
 
 The work is done by parts, which are built here and know nothing of TRL or of this class:
 
-    Sampler        core/train/sampling/build.py          episodes → rollouts
-    Collector      core/train/collect.py                 rollouts → outcomes → advantages → tensors
-    Reference      core/train/update/reference.py        tensors → log-probabilities of the frozen policy
-    PolicyLoss     core/train/update/policy_loss.py      tensors → loss
-    StepGuard      core/train/sampling/guard.py          micro batches → a step that is proven, or done again
-    LogprobCheck   core/train/sampling/logprob_check.py  the same where the policy itself samples
-    UpdateFigures  core/train/update/metrics.py          sums over tokens → means of the step
-    StepReport     core/train/report.py                  figures → metrics of the step
-    TrainedTokens  core/train/batch/token_record.py      first pass → what each token was trained with
+    Sampler          core/train/sampling/build.py          episodes → rollouts
+    Collector        core/train/collect.py                 rollouts → outcomes → advantages → tensors
+    reference_logps  core/train/update/forward.py          tensors → log-probabilities of the frozen policy
+    PolicyLoss       core/train/update/policy_loss.py      tensors → loss
+    StepGuard        core/train/sampling/guard.py          micro batches → a step that is proven, or done again
+    LogprobCheck     core/train/sampling/guard.py          the same where the policy itself samples
+    UpdateFigures    core/train/update/metrics.py          sums over tokens → means of the step
+    StepReport       core/train/report.py                  figures → metrics of the step
+    TrainedTokens    core/train/batch/token_record.py      first pass → what each token was trained with
 
 Seams of TRL that are overridden, each with a contract test (tests/core/train/test_seams.py):
 
@@ -60,21 +60,18 @@ from grpo.core.train.collect import Collector
 from grpo.core.train.report import UPDATE_SECONDS, StepReport, update_seconds
 from grpo.core.train.sampling.ahead import refuse_unfit_policy
 from grpo.core.train.sampling.build import PolicyAccess, build_sampler, turn_of
-from grpo.core.train.sampling.guard import StepGuard
-from grpo.core.train.sampling.logprob_check import LogprobCheck
+from grpo.core.train.sampling.guard import LogprobCheck, StepGuard
 from grpo.core.train.sampling.partial import refuse_uncorrected
 from grpo.core.train.sampling.prompts import Prompts
 from grpo.core.train.sft.data import placeholder_prompts
 from grpo.core.train.trl_arguments import grpo_arguments, refuse_unfit_head
 from grpo.core.train.types import BatchScoring
-from grpo.core.train.update.adamw import compensated_for
-from grpo.core.train.update.forward import LogProbs
+from grpo.core.train.update.adamw import compensated_for, rise_from_above_zero
+from grpo.core.train.update.forward import REFERENCE, LogProbs, reference_logps
 from grpo.core.train.update.head import attach_logps
 from grpo.core.train.update.layers import faster_layers
-from grpo.core.train.update.lr_warmup import rise_from_above_zero
 from grpo.core.train.update.offload import Offload
 from grpo.core.train.update.policy_loss import PolicyLoss
-from grpo.core.train.update.reference import REFERENCE, Reference
 from grpo.plugins.errors import RunError
 
 if TYPE_CHECKING:
@@ -343,11 +340,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         self._write(folder, shared=False)
 
     def refuse_unsharded(self) -> None:
-        """Refuses to train otherwise than the launcher asked for; the policy is wrapped by now.
-
-        Raises:
-            RunError: nothing was trained.
-        """
+        """Refuses to train otherwise than the launcher asked for; the policy is wrapped by now. Raises RunError."""
         refuse_unsharded(asked_sharding(), self.model_wrapped, sharded=is_sharded(self.model))
 
     # What the parts need of TRL.
@@ -383,8 +376,9 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
                 collected.tensors["old_per_token_logps"] = self._logps(self.model, collected.tensors)
             if self.beta != 0.0:
                 policy = self.accelerator.unwrap_model(self.model)
-                reference = Reference(self._logps, frozen=self.ref_model, wrapped=self.model, policy=policy)
-                collected.tensors["ref_per_token_logps"] = reference(collected.tensors)
+                collected.tensors["ref_per_token_logps"] = reference_logps(
+                    self._logps, collected.tensors, frozen=self.ref_model, wrapped=self.model, policy=policy
+                )
         began = time.perf_counter()
         received = self._received(collected.batch)
         self._report.add({**received, "time/record": time.perf_counter() - began - received.get("time/canaries", 0.0)})

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from grpo.core.env.episodes import Episode
 from grpo.core.rollout.turns.play import Trajectory
+from grpo.core.rollout.types import PromptIds
 from grpo.core.scoring.early import EarlyCalls
 from grpo.core.scoring.outcome import Outcome
 from grpo.plugins.types import Completion
@@ -17,11 +18,9 @@ from grpo.plugins.types import Completion
 class BatchScoring(Protocol):
     def begin(self) -> EarlyCalls:
         """Returns what begins to score the completions of a batch as they end."""
-        ...
 
     def score(self, completions: Sequence[Completion], early: EarlyCalls) -> dict[str, list[Outcome]]:
         """Scores the whole batch, with what was begun; reward name to one outcome per completion."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class Generation:
     """The rollouts of one batch."""
 
     episodes: Sequence[Episode]
-    prompts: Sequence[Sequence[int]]
+    prompts: PromptIds
     rollouts: Sequence[Trajectory]
     early: EarlyCalls
     staleness: int = 0  # optimizer steps between the policy that sampled them and the one that they were asked for
@@ -64,34 +63,28 @@ EpisodesOf = Callable[[int], Sequence[Episode]]  # a step to this process's epis
 
 
 class Sampler(Protocol):
-    """Samples batch after batch. All processes ask alike."""
+    """Samples batch after batch. All processes ask alike. By default nothing is sampled ahead, nor written."""
 
     def next(self, episodes: Sequence[Episode], step: int, *, again: bool = False) -> Generation:
         """Returns a rollout for each of these episodes.
 
-        Args:
-            episodes: the members of a group are adjacent.
-            step: the optimizer step that is about to begin, from 1.
-            again: the weights that the rollout backend was handed are in doubt.
+        `episodes`: the members of a group are adjacent. `step`: the optimizer step that is about to begin, from 1.
+        `again`: the weights that the rollout backend was handed are in doubt.
         """
-        ...
 
     def ahead(self, step: int, episodes_of: EpisodesOf) -> Mapping[str, float]:
         """Samples batches of later steps while the batch of a step trains. Returns metrics."""
-        ...
+        return {}
 
     def settle(self, step: int) -> Mapping[str, float]:
         """Waits until nothing is sampled from the weights any more, which are about to change. Returns metrics."""
-        ...
+        return {}
 
     def save(self, checkpoint: Path) -> None:
         """Writes what a resumed run needs into the folder of a checkpoint."""
-        ...
 
     def load(self, checkpoint: Path) -> None:
         """Reads what `save` wrote."""
-        ...
 
     def close(self) -> None:
         """Gives up whatever is still sampled."""
-        ...

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from grpo.plugins.agents import Access, AgentTask, Command, search_path
@@ -304,6 +305,11 @@ class BoundAgent(_Bound):
     """An agent with its options."""
 
     spec: AgentSpec
+
+    @property
+    def files(self) -> list[str]:
+        """The files that its options name, which every episode must see."""
+        return [str(value) for value in self.options.values() if isinstance(value, Path)]
 
     def prepare(self) -> None:
         """Lets the plugin look at its options before anything is loaded, and looks for what it needs.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Mapping
+from pathlib import Path
 from types import UnionType
 from typing import Any, Literal
 
@@ -111,13 +112,14 @@ def _converted(spec: Spec, distribution: str, option: Option, value: Value) -> A
     from pydantic import PydanticUserError
 
     try:
-        return _validated(spec, distribution, option, value)
+        checked = _validated(spec, distribution, option, value)
     except (PydanticUserError, NameError, TypeError) as error:
         raise PluginError(
             f"{spec.kind} '{spec.name}' of {distribution}: option '{option.name}' is annotated with "
             f"{option.type!r}, which values cannot be checked against ({type(error).__name__}). "
             "Its author must annotate it with a type that pydantic knows."
         ) from error
+    return checked.absolute() if isinstance(checked, Path) else checked  # agents and sandboxes work elsewhere
 
 
 def _validated(spec: Spec, distribution: str, option: Option, value: Value) -> Any:

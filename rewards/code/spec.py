@@ -146,7 +146,7 @@ def judging(**defaults: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
 
 
 @verifier(
-    version=7,
+    version=8,
     timeout=_LIMIT,
     prepare=prepare,
     cheats=cheats,
@@ -177,7 +177,7 @@ async def code(completion: str, *columns: Any, **options: Any) -> Verdict:
 
 @reward(
     name="code",
-    version=7,
+    version=8,
     range=(0.0, 1.0),
     timeout=_LIMIT,
     prepare=prepare,

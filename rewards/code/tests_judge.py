@@ -6,8 +6,7 @@ solution. The first, where nothing of the solution is, reports each unit on its 
 passed. A solution that ends or hangs ends the conversation: the test
 that it ended on has failed, and the others go on with fresh sandboxes, up to a limit. A test that was late although the
 processor was busy elsewhere is tried once more, one such test at a time, with more time on the clock. Trouble of a
-sandbox, and a machine too busy for even that, is raised and never becomes a result. Where equal questions got different
-answers, all tests run once more and hear the first answer each time; what passes by a changing answer alone is wrong.
+sandbox, and a machine too busy for even that, is raised and never becomes a result.
 """
 
 from __future__ import annotations
@@ -48,7 +47,6 @@ async def judge_tests(pool: SandboxPool, program: str, plan: Plan, *, allowance:
         UnusableTests: the tests cannot be judged.
     """
     tests: list[UnitResult] = []
-    changed: set[int] = set()
     long: set[int] = set()
     tried: set[int] = set()
     ends = 0
@@ -64,7 +62,6 @@ async def judge_tests(pool: SandboxPool, program: str, plan: Plan, *, allowance:
         if report.starved and report.waited is not None:
             raise TransientError(f"the machine was too busy: the program waited {report.waited:.1f} s for a processor")
         tests.extend(report.tests)
-        changed |= report.changed
         long |= report.long
         ends += 1
         if report.over or ends == _MOST_ENDS:
@@ -72,8 +69,6 @@ async def judge_tests(pool: SandboxPool, program: str, plan: Plan, *, allowance:
         if len(tests) >= plan.units or (allowance.stop and not tests[-1].passed):
             tests = tests[: plan.units]
             await _hold_to_limit(pool, tests, long, run)
-            if any(tests[unit].passed for unit in changed if unit < len(tests)):
-                await _hear_first_answers(pool, tests, changed, _Run(program, plan, 0, allowance, PATIENCE))
             assurance: Assurance = "split" if plan.kind == "calls" else "guarded"
             return CodeResult(tuple(tests), plan.units, assurance, report.degraded)
 
@@ -88,19 +83,10 @@ async def _hold_to_limit(pool: SandboxPool, tests: list[UnitResult], long: set[i
         return
     loading = (await replace(run, first=run.plan.units, exactly=run.allowance.seconds).report(pool)).cpu
     for unit in suspects:
-        exactly = loading * _INEXACT + run.allowance.seconds * _INEXACT + _TICK
-        report = await replace(run, first=unit, last=unit, exactly=exactly, patience=PATIENCE).report(pool)
-        if not report.tests or not report.tests[0].passed:
+        most = (loading + run.allowance.seconds) * _INEXACT + _TICK
+        alone = replace(run, first=unit, last=unit, exactly=most + _TICK, patience=PATIENCE)
+        if (await alone.report(pool)).cpu > most:
             tests[unit] = UnitResult("time_cpu", "it kept its process from being ended in time")
-
-
-async def _hear_first_answers(pool: SandboxPool, tests: list[UnitResult], changed: set[int], run: _Run) -> None:
-    """Runs the tests once more with equal answers to equal questions; notes which then fail."""
-    for replay in (1, 2) if run.plan.kind == "calls" else (1,):
-        again = (await replace(run, allowance=replace(run.allowance, stop=False), replay=replay).report(pool)).tests
-        for unit in changed:
-            if unit < len(tests) and tests[unit].passed and (unit >= len(again) or not again[unit].passed):
-                tests[unit] = UnitResult("wrong_answer", "it passes only because equal calls give different answers")
 
 
 @dataclass(slots=True)
@@ -113,7 +99,6 @@ class _Report:
         over: running the others again would change nothing.
         starved: the last of them was late, but the solution had hardly any processor.
         waited: how long the solution waited for one, in seconds, or None where that is not known.
-        changed: the units in which the solution answered one question in two ways.
         long: the units that took more time on the clock than they may take of the processor.
         cpu: processor time that the solution used in all, in seconds.
     """
@@ -123,7 +108,6 @@ class _Report:
     over: bool = False
     starved: bool = False
     waited: float | None = None
-    changed: set[int] = field(default_factory=set)
     long: set[int] = field(default_factory=set)
     cpu: float = 0.0
     degraded: tuple[str, ...] = ()
@@ -134,7 +118,6 @@ class _Run:
     """One run of the units from the first one on.
 
     Attributes:
-        replay: the first answer to each question is repeated; see `guest.units.asking`.
         last: the last unit to run; -1 for all.
         exactly: processor time of the whole run, in seconds; 0 for what its units may take.
     """
@@ -144,7 +127,6 @@ class _Run:
     first: int
     allowance: Allowance
     patience: int
-    replay: int = 0
     last: int = -1
     exactly: float = 0.0
 
@@ -174,8 +156,6 @@ class _Run:
                 if parts[3] > self.allowance.seconds * _INEXACT + _TICK and not self.exactly:
                     report.long.add(parts[0])
                 _note(report, parts[0] - self.first, ended)
-                if parts[4]:
-                    report.changed.add(parts[0])
                 report.starved = parts[1] == "late" and starved(peer, result, self.allowance, self.patience)
         _conclude(report, lines[-1] if lines else ["silent"], result, peer, self.allowance, self.patience)
         return report
@@ -189,7 +169,7 @@ class _Run:
         is ended.
         """
         plan, allowance, prepared = self.plan, self.allowance, self.plan.prepared
-        run = {"first": self.first, "last": plan.units - 1 if self.last < 0 else self.last, "replay": self.replay}
+        run = {"first": self.first, "last": plan.units - 1 if self.last < 0 else self.last}
         tests = {**run, "sure": prepared.sure, "reaching": prepared.reaching, "items": dict(plan.items)}
         tests |= {name: getattr(plan, name) for name in ("setup", "source", "names", "modules", "pytest")}
         keeping = {name: getattr(prepared, name) for name in ("literals", "required", "several")}

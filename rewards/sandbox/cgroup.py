@@ -7,12 +7,14 @@ import itertools
 import os
 import re
 import time
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal
 
 _ROOT = "/sys/fs/cgroup"
 _NAME = re.compile(r"grpo-sandbox-(\d+)-\d+")
 _serial = itertools.count()
+_PAUSES = (0.0005, 0.001, 0.002, 0.004, *(0.01,) * 50)  # seconds between attempts to remove a group
 
 
 class Group:
@@ -27,8 +29,16 @@ class Group:
             os.mkdir(path)
 
     def paths(self) -> list[str]:
-        """Returns the folders that the sandbox's processes join."""
+        """Returns the folders of the group."""
         return sorted(set(self._paths.values()))
+
+    def entries(self) -> list[str]:
+        """Returns the files to which a process of one thread writes "0" to join.
+
+        In version 1 these are `tasks`: to move a thread is quick, to move a process waits for all processors.
+        """
+        name = "cgroup.procs" if "cpu.stat" in self._paths else "tasks"
+        return [f"{path}/{name}" for path in self.paths()]
 
     def clock(self) -> str:
         """Returns the file with the processor time of all processes of the group, or ""."""
@@ -97,7 +107,7 @@ def reap(process: int = 0) -> int:
             # One of another pid namespace may be mistaken for a dead one; while it has processes it stays.
             made_by = _NAME.fullmatch(name)
             if made_by and (int(made_by[1]) == process or not os.path.exists(f"/proc/{made_by[1]}")):
-                count += _remove(f"{folder}/{name}", tries=1)
+                count += _remove(f"{folder}/{name}", pauses=(0.0,))
     return count
 
 
@@ -153,14 +163,14 @@ def _can_make(folder: str) -> bool:
     return writable
 
 
-def _remove(path: str, tries: int = 50) -> int:
-    for _ in range(tries):
+def _remove(path: str, pauses: Sequence[float] = _PAUSES) -> int:
+    for pause in pauses:
         try:
             os.rmdir(path)
         except FileNotFoundError:
             return 0
         except OSError:
-            time.sleep(0.01)  # its processes are still ending
+            time.sleep(pause)  # its processes are still ending
         else:
             return 1
     return 0

@@ -114,7 +114,7 @@ class Plans:
             "group": first if privileged else os.getegid(),
             "zygote_user": ZYGOTE_ID if mapped else first,
             "capabilities": _CAPABILITIES,
-            "cgroups": group.paths() if group else [],
+            "cgroups": group.entries() if group else [],
             "clock": group.clock() if group else "",
             "mounts": [*dict.fromkeys((*interpreter.mounts, *profile.mounts, *shown.mounts))],
             "masks": interpreter.masks,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import tempfile
 import threading
 import time
@@ -26,7 +27,7 @@ from grpo.rewards.session.docker_machine import (
     settings_of,
 )
 from grpo.rewards.session.docker_ports import Ports, remove_folder
-from grpo.rewards.session.files import absolute, refuse_missing
+from grpo.rewards.session.files import absolute, most_files, refuse_missing
 from grpo.rewards.session.owned import own
 from grpo.rewards.session.proxy import Port, Proxy
 
@@ -36,7 +37,10 @@ _KILL_SECONDS = 20.0  # for the start of what kills a process group, and its end
 _ENDING = 5.0  # seconds for the end of streams
 _FILE_SECONDS = 300.0  # for one file
 _PAUSE = 0.2
-_LOOK = 1.0  # seconds from one look at the time and the files of sessions to the next
+_READ_BYTES = 1 << 16
+_LOOK = 1.0  # seconds from one look at the time and the size of sessions to the next
+_COUNT = 10  # looks from one count of their files to the next, which takes longer
+_CHANGE = b'"Kind"'  # in the engine's list of changed files once for each; in a name its quotes have a backslash
 _SIGKILL = 9
 _KILLED = 128 + _SIGKILL  # the status of a container that was ended from outside
 _SPOILT = "programs of the session have replaced what keeps its container alive"
@@ -212,8 +216,10 @@ class DockerSessions:
         return True
 
     def _watched(self) -> None:
-        """Ends the programs of sessions whose time is up, or whose files are over their limit, once a second."""
-        while not self._closed.wait(_LOOK):
+        """Ends the programs of sessions whose time is up, or whose files are over their limits."""
+        for look in itertools.count():
+            if self._closed.wait(_LOOK):
+                return
             with self._lock:
                 sessions = dict(self._sessions)
             if sessions and not self._quota:
@@ -224,6 +230,9 @@ class DockerSessions:
                             sessions[row["Id"]].judge_size(row.get("SizeRw") or 0)
             for session in sessions.values():
                 session.judge_time()
+            for session in sessions.values() if look % _COUNT == 0 else ():
+                with contextlib.suppress(Exception):
+                    session.judge_number()
 
 
 class DockerSession:
@@ -406,6 +415,18 @@ class DockerSession:
         if size > self._job.limits.disk_bytes:
             with contextlib.suppress(SessionLost):
                 self.stop()
+
+    def judge_number(self) -> None:
+        """Kills every process when the session has more files than it may have. Raises what the SDK raises."""
+        address = f"{self._api.base_url}/v{self._api.api_version}/containers/{self.container}/changes"
+        count, end = 0, b""
+        with self._api.get(address, stream=True, timeout=self._api.timeout) as answer:
+            for piece in answer.iter_content(_READ_BYTES):
+                text = end + piece
+                count += text.count(_CHANGE)
+                end = text[1 - len(_CHANGE) :]
+        if count > most_files(self._job.limits.disk_bytes):
+            self.stop()
 
     def _path(self, path: str) -> str:
         return absolute(path, self.directory, self.home)

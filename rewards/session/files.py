@@ -13,6 +13,11 @@ from grpo.plugins.errors import SessionError
 _WRITTEN = 10**9  # the time of every file, so that two sessions show the same; in seconds since 1970
 
 
+def most_files(disk_bytes: int) -> int:
+    """Returns how many files a session may have, by how many bytes they may have."""
+    return max(4096, disk_bytes // 4096)
+
+
 def absolute(path: str, directory: str, home: str) -> str:
     """Returns the path in a session that a path stands for: below the working directory, HOME after `~/`, or as it is.
 

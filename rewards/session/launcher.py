@@ -15,7 +15,6 @@ import signal
 import socket
 import tarfile
 import traceback
-from pathlib import Path
 from typing import Any, NoReturn
 
 from grpo.plugins import kernel
@@ -59,8 +58,8 @@ def _keep(control: socket.socket, launcher: int) -> NoReturn:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         message, files = receive(control)
         plan: dict[str, Any] = message
-        for folder in plan["cgroups"]:
-            Path(folder, "cgroup.procs").write_text("0", encoding="utf-8")
+        for entry in plan["cgroups"]:
+            _write(entry, "0")
         try:
             # What root shows may lie where the session's user cannot look; others may take copies only below.
             shown = root.shown(plan) if os.geteuid() == 0 else None
@@ -71,8 +70,7 @@ def _keep(control: socket.socket, launcher: int) -> NoReturn:
         except OSError as error:
             send(control, {"error": f"{error}"})
             os._exit(1)
-        control.close()
-        os.waitpid(first, 0)
+        os.waitpid(first, 0)  # with the control socket open: its end is seen when every process is gone
     except ConnectionError:
         pass  # the owner ended before it had sent a plan
     except BaseException:
@@ -95,8 +93,12 @@ def _enter(plan: dict[str, Any], launcher: int) -> None:
         os._exit(0)
     maps = {"setgroups": "deny", "uid_map": f"{root.USER} {user} 1", "gid_map": f"{root.USER} {group} 1"}
     for name, text in maps.items():
-        with open(f"/proc/self/{name}", "w", encoding="utf-8") as file:
-            file.write(text)
+        _write(f"/proc/self/{name}", text)
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
 
 
 def _become_first(control: socket.socket, plan: dict[str, Any], shown: root.Shown | None, files: int) -> NoReturn:

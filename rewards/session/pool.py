@@ -20,7 +20,7 @@ from grpo.plugins.session import DIRECTORY, HOME, Exit, Session, SessionJob
 from grpo.rewards.sandbox import cgroup
 from grpo.rewards.sandbox.bundle import memory_file
 from grpo.rewards.session.command import environment_of, unfit
-from grpo.rewards.session.files import absolute, packed, refuse_missing
+from grpo.rewards.session.files import absolute, most_files, packed, refuse_missing
 from grpo.rewards.session.owned import own
 from grpo.rewards.session.proxy import Port, Proxy
 from grpo.rewards.session.streams import Collector
@@ -114,7 +114,7 @@ class LocalPool:
 
     def capabilities(self) -> Mapping[str, bool]:
         """Returns what sessions can do here."""
-        given = ("network", "port", "reach", "shared paths", "snapshot", "no network", "disk limit")
+        given = ("network", "port", "reach", "shared paths", "snapshot", "no network", "disk limit", "file limit")
         return {**dict.fromkeys(given, True), "image": False, "cgroup memory": bool(cgroup.places())}
 
     def close(self) -> None:
@@ -315,8 +315,9 @@ class LocalSession:
             for archive in self._snapshots.values():
                 os.close(archive)
             self._snapshots.clear()
-        with contextlib.suppress(SessionLost, SessionError):
-            self.stop()
+        with contextlib.suppress(OSError):
+            self._control.shutdown(socket.SHUT_WR)  # process 1 ends, and then its keeper
+            self._control.recv(1)
         for port in self.ports:
             port.close()
         self._control.close()
@@ -478,7 +479,7 @@ def _plan(job: SessionJob, group: cgroup.Group | None) -> dict[str, Any]:
     return {
         "user": user,
         "group": other,
-        "cgroups": group.paths() if group else [],
+        "cgroups": group.entries() if group else [],
         "network": job.network,
         "reach": [*job.reach],
         "shared": [*job.shared],
@@ -486,6 +487,7 @@ def _plan(job: SessionJob, group: cgroup.Group | None) -> dict[str, Any]:
         "directory": DIRECTORY,
         "home": HOME,
         "disk": job.limits.disk_bytes,
+        "files": most_files(job.limits.disk_bytes),
         "memory": job.limits.memory_bytes,
         "processes": job.limits.processes,
         "seconds": job.limits.seconds,

@@ -112,6 +112,7 @@ class _ProcessOne:
                     try:
                         request, descriptors = receive(self._control)
                     except OSError:
+                        self._end_all({})
                         return
                     self._answer(request, descriptors)
                 elif key.data == _WAKE:

@@ -7,6 +7,7 @@ limit of the session's files. Runs as process 1 of the session's namespaces and 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import socket
@@ -70,9 +71,14 @@ def shown(plan: dict[str, Any]) -> Shown:
 def system_paths(more: Sequence[str] = ()) -> tuple[list[str], list[tuple[str, str]]]:
     """Returns the system folders and settings of this machine, with more names of /etc: paths, and links as `Shown`."""
     paths = (*SYSTEM, *(f"/etc/{name}" for name in (*_SETTINGS, *more)))
-    there = [path for path in paths if os.path.lexists(path)]
-    links = [(os.readlink(path), path) for path in there if os.path.islink(path)]
-    return [path for path in there if not os.path.islink(path)], links
+    there, links = [], []
+    for path in paths:
+        try:
+            links.append((os.readlink(path), path))
+        except OSError as error:
+            if error.errno == errno.EINVAL:  # no link
+                there.append(path)
+    return there, links
 
 
 def build(plan: dict[str, Any], shown: Shown) -> int:
@@ -86,7 +92,7 @@ def build(plan: dict[str, Any], shown: Shown) -> int:
     """
     trees, links, covered, again = shown
     flags = kernel.MS_NOSUID | kernel.MS_NODEV
-    limits = f"size={plan['disk']},nr_inodes={max(4096, plan['disk'] // 4096)},mode=0755"
+    limits = f"size={plan['disk']},nr_inodes={plan['files']},mode=0755"
     kernel.mount("tmpfs", PLACE, "tmpfs", flags, limits)
     for folder in (*_FOLDERS, plan["directory"], plan["home"]):
         os.makedirs(PLACE + folder, exist_ok=True)
@@ -116,9 +122,7 @@ def build(plan: dict[str, Any], shown: Shown) -> int:
     kernel.pivot_root(PLACE)
     with open("/proc/sys/user/max_user_namespaces", "w", encoding="utf-8") as most:
         most.write("0")  # nobody in here makes namespaces of their own
-    kernel.mount("proc", "/mnt", "proc", flags | kernel.MS_NOEXEC)
-    writable = os.open("/mnt", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    kernel.unmount("/mnt")
+    writable = kernel.detached("proc", kernel.ATTR_NOSUID | kernel.ATTR_NODEV | kernel.ATTR_NOEXEC)
     read_only = kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY
     kernel.mount("none", "/proc", "", flags | kernel.MS_NOEXEC | read_only)
     return writable

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from grpo.kernels import products
-from grpo.kernels.linear import adapted_linear, linear
+from grpo.kernels.linear import adapted_linear, gains, linear
 
 SCALE = 0.7
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 3e-2}
@@ -134,14 +133,14 @@ def test_nothing_of_full_width_is_made_beside_the_outputs() -> None:
 
 def test_only_large_products_in_float32_take_the_other_library() -> None:
     rows, matrix = torch.randn(16, 512), torch.randn(512, 512)
-    assert products.gains(rows, matrix) == torch.backends.mkldnn.is_available()
-    assert not products.gains(rows[:15], matrix)
-    assert not products.gains(rows[:, :511], matrix[:511])
-    assert not products.gains(rows.double(), matrix.double())
-    assert not products.gains(rows.bfloat16(), matrix.bfloat16())
-    assert not products.gains(rows.to("meta"), matrix.to("meta"))
+    assert gains(rows, matrix) == torch.backends.mkldnn.is_available()
+    assert not gains(rows[:15], matrix)
+    assert not gains(rows[:, :511], matrix[:511])
+    assert not gains(rows.double(), matrix.double())
+    assert not gains(rows.bfloat16(), matrix.bfloat16())
+    assert not gains(rows.to("meta"), matrix.to("meta"))
     torch.backends.mkldnn.set_flags(False)
     try:
-        assert not products.gains(rows, matrix)
+        assert not gains(rows, matrix)
     finally:
         torch.backends.mkldnn.set_flags(True)

@@ -83,6 +83,28 @@ def test_a_spec_that_cannot_start_anything_is_refused(spec: str, message: str) -
         Host.discover().agent(spec)
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (None, r"config=/.*/mini\.yaml cannot be read: .*No such file"),
+        ("agent: [", "cannot be read: while parsing"),
+        ("[1]", r"lacks agent\.system_template"),
+        ("agent: {system_template: a}", r"lacks agent\.instance_template"),
+        ("agent: {system_template: a, instance_template: b, agent_class: interactive}", "agent_class: interactive"),
+        ("agent: {system_template: a, instance_template: b}\nenvironment: {environment_class: docker}", "Write local"),
+        ("agent: {system_template: a, instance_template: b}\nmodel: {model_class: openrouter}", "litellm_textbased"),
+    ],
+)
+def test_settings_with_which_mini_swe_agent_cannot_play_are_refused(
+    settings: str | None, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if settings is not None:
+        Path("mini.yaml").write_text(settings)
+    with pytest.raises(UsageError, match=message):
+        Host.discover().agent("mini-swe-agent:config=mini.yaml")
+
+
 def test_what_is_not_installed_is_refused_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(NotInstalled, match=r"'claude'.*npm install -g @anthropic-ai/claude-code"):

@@ -164,6 +164,7 @@ def test_the_wheel_trains_and_reports_in_an_empty_folder(
     assert "128 rollouts" in command(grpo, "report", out, "-o", "run.html", cwd=empty)
 
 
+@pytest.mark.nightly
 def test_editable_installs_are_found_and_pass_their_own_tests(
     sources: Path, environment: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -35,6 +35,7 @@ class SessionAttack:
 
     name: str  # what it tries
     tried: Callable[[SessionPool, NoteFinding], None]  # does it, and tells what got through, a line each
+    needs: str = ""  # a capability of the pool without which it is not tried
 
 
 def all_session_attacks() -> tuple[SessionAttack, ...]:
@@ -45,8 +46,9 @@ def all_session_attacks() -> tuple[SessionAttack, ...]:
         SessionAttack("the processes, files and sockets of another session", _another_session),
         SessionAttack("secrets of the host", _secrets),
         SessionAttack("files of the host", _host_files),
+        SessionAttack("a file of the host that is shared but hidden", _hidden_file, needs="shared paths"),
         SessionAttack("the network", _network),
-        SessionAttack("an address beside the one that may be reached", _reach),
+        SessionAttack("an address beside the one that may be reached", _reach, needs="reach"),
         SessionAttack("calls of the kernel", _calls),
         SessionAttack("writing where the machine's programs are", _writing),
         SessionAttack("links and pipes in the place of files", _links),
@@ -54,8 +56,10 @@ def all_session_attacks() -> tuple[SessionAttack, ...]:
         SessionAttack("fork bomb", _fork_bomb),
         SessionAttack("memory", partial(_memory, program="memory")),
         SessionAttack("memory split over children", partial(_memory, program="family")),
-        SessionAttack("filling the disk", partial(_disk, program="fill", most=SMALL.disk_bytes * 2)),
-        SessionAttack("200,000 files", partial(_disk, program="many", most=100_000)),
+        SessionAttack(
+            "filling the disk", partial(_disk, program="fill", most=SMALL.disk_bytes * 2), needs="disk limit"
+        ),
+        SessionAttack("200,000 files", partial(_disk, program="many", most=100_000), needs="file limit"),
         SessionAttack("output flood", _flood),
     )
 
@@ -178,19 +182,26 @@ def _secrets(pool: SessionPool, note_finding: NoteFinding) -> None:
 
 
 def _host_files(pool: SessionPool, note_finding: NoteFinding) -> None:
-    """A folder of the host, such as a run's, with a file that everybody may read, and one that is shared but hidden."""
-    places = [None, *(place for place in (Path.cwd(), Path.home()) if os.access(place, os.W_OK))]
-    with _opened(pool) as session, contextlib.ExitStack() as stack:
-        for place in places:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="grpo-canary-", dir=place)))
-            folder.chmod(0o755)
-            (folder / "metrics.jsonl").write_text("secret of the run", encoding="utf-8")
-            attempts = (f"look({str(folder)!r})", f"look({str(folder / 'metrics.jsonl')!r})")
+    with _opened(pool) as session:
+        for secret in _secret_files():
+            attempts = (f"look({str(secret.parent)!r})", f"look({str(secret)!r})")
             _breaches(_python(session, tried(_LOOK, *attempts)), note_finding)
-            if pool.capabilities().get("shared paths"):
-                with _opened(pool, shared=[str(folder)], hidden=[str(folder / "metrics.jsonl")]) as other:
-                    hidden = f"open({str(folder / 'metrics.jsonl')!r}).read() or None.x"
-                    _breaches(_python(other, tried(_LOOK, hidden)), note_finding)
+
+
+def _hidden_file(pool: SessionPool, note_finding: NoteFinding) -> None:
+    for secret in _secret_files():
+        with _opened(pool, shared=[str(secret.parent)], hidden=[str(secret)]) as session:
+            _breaches(_python(session, tried(_LOOK, f"open({str(secret)!r}).read() or None.x")), note_finding)
+
+
+def _secret_files() -> Iterator[Path]:
+    """Yields files that everybody may read, in folders of the host such as a run's."""
+    for place in (None, *(place for place in (Path.cwd(), Path.home()) if os.access(place, os.W_OK))):
+        with tempfile.TemporaryDirectory(prefix="grpo-canary-", dir=place) as folder:
+            Path(folder).chmod(0o755)
+            secret = Path(folder, "metrics.jsonl")
+            secret.write_text("secret of the run", encoding="utf-8")
+            yield secret
 
 
 def _network(pool: SessionPool, note_finding: NoteFinding) -> None:
@@ -212,8 +223,6 @@ def _network(pool: SessionPool, note_finding: NoteFinding) -> None:
 
 
 def _reach(pool: SessionPool, note_finding: NoteFinding) -> None:
-    if not pool.capabilities().get("reach"):
-        return
     with socket.create_server(("127.0.0.1", 0)) as gateway, socket.create_server(("127.0.0.1", 0)) as other:
         ports = [each.getsockname()[1] for each in (gateway, other)]
         with _opened(pool, reach={ports[0]: f"127.0.0.1:{ports[0]}"}) as session:
@@ -310,8 +319,6 @@ def _memory(pool: SessionPool, note_finding: NoteFinding, program: str) -> None:
 
 
 def _disk(pool: SessionPool, note_finding: NoteFinding, program: str, most: int) -> None:
-    if not pool.capabilities().get("disk limit"):
-        return
     with _opened(pool) as session:
         left = _python(session, _PROGRAMS[program])
         if left.code == 0 and int(left.stdout or b"0") > most:

@@ -21,8 +21,8 @@ from typing import Any
 import torch
 
 from grpo.core.config.sections import LoraSection
-from grpo.core.policy.cache_names import output_cache
 from grpo.core.policy.load import add_lora, empty_model
+from grpo.core.policy.modules import output_cache
 from grpo.plugins.errors import UsageError
 
 _PROBE = 64  # tokens; what is saved is a straight line in them
@@ -46,9 +46,8 @@ class Activations:
     def peak(self, tokens: int, checkpointing: str) -> int:
         """Bytes at the end of the forward pass, or while one layer is computed again.
 
-        Args:
-            checkpointing: "none"; "full", which keeps the inputs of the layers and computes each again; "offload",
-                which keeps these in host memory, but for the one in use and the one on its way.
+        `checkpointing`: "none"; "full", which keeps the inputs of the layers and computes each again; "offload", which
+        keeps these in host memory, but for the one in use and the one on its way.
         """
         kept = {
             "none": self.layers * self.layer,
@@ -62,12 +61,8 @@ class Activations:
 def count_activations(policy: Any) -> Activations:
     """Counts what a forward pass saves: with all layers, and with the first alone. A layer is the mean of the others.
 
-    Args:
-        policy: a causal language model on the meta device (`empty_policy`), its adapter included; quantised weights
-            save what plain ones do.
-
-    Raises:
-        Exception: the model cannot be counted this way; its own code raises anything.
+    `policy`: a causal language model on the meta device (`empty_policy`), its adapter included; quantised weights save
+    what plain ones do. Raises Exception: the model cannot be counted this way; its own code raises anything.
     """
     base = _without_adapter(policy).train()
     text = base.config.get_text_config()
@@ -91,10 +86,8 @@ def count_cache(policy: Any) -> float:
     """Counts the bytes that a model keeps of each token while it samples.
 
     They are those of its cache after a few tokens. So layers may differ, and states, which do not grow, are counted as
-    if they did: too much rather than too little.
-
-    Raises:
-        Exception: the model cannot be counted this way; its own code raises anything.
+    if they did: too much rather than too little. Raises Exception: the model cannot be counted this way; its own code
+    raises anything.
     """
     base = _without_adapter(policy).eval()
     with _counted_attention(base), torch.no_grad():
@@ -106,11 +99,7 @@ def count_cache(policy: Any) -> float:
 
 
 def empty_policy(config: Any, dtype: str, lora: LoraSection) -> Any:
-    """Builds the policy, its adapter included, on the meta device.
-
-    Raises:
-        UsageError: the configuration does not describe a causal language model, or one that takes no such adapter.
-    """
+    """Builds the policy, its adapter included, on the meta device. Raises UsageError."""
     model = empty_model(config, dtype)
     with torch.device("meta"):
         return add_lora(model, lora.model_copy(update={"bits": None})) if lora.enabled else model

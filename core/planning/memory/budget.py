@@ -104,11 +104,7 @@ def host_memory() -> int:
 
 
 def parse_size(text: str) -> int:
-    """Reads `24` (GB), `80GB` or `24GiB`; makers of GPUs write GB for GiB, and so does this.
-
-    Raises:
-        UsageError: it is no size.
-    """
+    """Reads `24` (GB), `80GB` or `24GiB`; makers of GPUs write GB for GiB, and so does this. Raises UsageError."""
     match = _SIZE.fullmatch(text.strip())
     if match is None or float(match[1]) <= 0:
         raise UsageError(
@@ -121,11 +117,7 @@ def parse_size(text: str) -> int:
 
 
 def gpu_memory(text: str) -> int:
-    """Reads the memory of a GPU.
-
-    Raises:
-        UsageError: it is no size of a GPU, or leaves nothing beside what CUDA takes.
-    """
+    """Reads the memory of a GPU. Raises UsageError."""
     size = parse_size(text)
     if size <= RESERVED["cuda"]:
         raise UsageError(
@@ -138,8 +130,7 @@ def gpu_memory(text: str) -> int:
 def best_fit(model: Shape, job: Job, device: Device, given: Given = FREE, spread: Spread = ALONE) -> Fit | None:
     """Returns the settings with the least recomputation, and then the largest batches, that fit; or None.
 
-    Args:
-        given: settings that are not to be chosen.
+    `given`: settings that are not to be chosen.
     """
 
     def rollout(sequences: int) -> int:

@@ -66,9 +66,7 @@ class Shape:
     def loss(self, tokens: int, head: str, device: str = "cuda") -> int:
         """Bytes for the log-probabilities of so many tokens and their gradient, beyond the hidden states.
 
-        Args:
-            tokens: completion tokens that are computed at once.
-            device: type of the device, which chooses grpo's tile.
+        `tokens`: completion tokens that are computed at once. `device`: type of the device, which chooses grpo's tile.
         """
         row = self.hidden * self.itemsize
         if head == "naive":
@@ -110,10 +108,9 @@ class Shape:
     def rollout(self, tokens: int, device: str = "cuda", *, engine: str = "hf", shared: bool = False) -> int:
         """Bytes while completions are generated.
 
-        Args:
-            tokens: of all sequences that are decoded at once, prompts included.
-            engine: "hf" uses the policy itself, and in float32 a copy of its weights where it folds an adapter or, on a
-                CPU, lays them out for decoding; "vllm" holds its own.
+        `tokens`: of all sequences that are decoded at once, prompts included. `engine`: "hf" uses the policy itself,
+        and in float32 a copy of its weights where it folds an adapter or, on a CPU, lays them out for decoding; "vllm"
+        holds its own.
         """
         whole = self.parameters * self.itemsize
         copies = (self.adapter > 0 or device == "cpu") and self.itemsize == 4 and self.weights == whole
@@ -122,11 +119,7 @@ class Shape:
 
 
 def shape(config: Any, dtype: str, lora: LoraSection, *, reference: bool = False) -> Shape:
-    """Measures a model from its configuration.
-
-    Raises:
-        UsageError: the model's activations, or what it keeps while it samples, cannot be counted.
-    """
+    """Measures a model from its configuration. Raises UsageError."""
     model = empty_policy(config, dtype, lora)
     itemsize = getattr(torch, dtype).itemsize
     base = model.get_base_model() if lora.enabled else model

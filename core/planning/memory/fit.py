@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
+from grpo.core.config.defaults import Dtype
 from grpo.core.config.schema import RunConfig
-from grpo.core.config.settings import Checkpointing, RolloutSettings, SectionName
-from grpo.core.planning.batch import BatchPart
+from grpo.core.config.settings import Checkpointing, RolloutSettings
 from grpo.core.planning.memory.budget import GIB, Device, Job, best_fit, pairs, remedies, this_device
 from grpo.core.planning.memory.estimate import Shape, modes, shape
 from grpo.core.planning.memory.proposal import described, launch_command, proposed
 from grpo.core.planning.memory.sharded import Spread, peak
-from grpo.core.planning.optimizer import OptimizerPart
 from grpo.core.processes.sharding import asked_sharding
 from grpo.plugins.errors import UsageError
 
@@ -21,19 +20,11 @@ GPUS_PER_NODE = 8  # where nobody says how many
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryPart:
-    """The part of the settings that is decided here."""
-
-    section: ClassVar[SectionName] = "train"
-    checkpointing: Checkpointing
-
-
-@dataclass(frozen=True, slots=True)
 class Load:
     """What a run puts into memory beside its model."""
 
-    batch: BatchPart
-    optimizer: OptimizerPart
+    micro_batch: int  # completions of a forward and backward pass
+    dtype: Dtype  # of the weights
     rollout: RolloutSettings
     longest_prompt: int  # in tokens
     processes: int = 1  # that share the machine's memory, or have a GPU each
@@ -50,11 +41,10 @@ class Load:
         return self.longest_prompt + self.rollout.length
 
 
-def decide_memory(config: RunConfig, load: Load, model_config: Any) -> MemoryPart:
+def decide_memory(config: RunConfig, load: Load, model_config: Any) -> Checkpointing:
     """Chooses the mode of checkpointing; a model that cannot be counted keeps everything and is let through.
 
-    Raises:
-        UsageError: this machine's memory cannot hold the run; names both sizes, and the settings that would fit.
+    Raises UsageError: this machine's memory cannot hold the run; names both sizes, and the settings that would fit.
     """
     train = config.train
     device = this_device()
@@ -68,12 +58,12 @@ def decide_memory(config: RunConfig, load: Load, model_config: Any) -> MemoryPar
         checkpointing = "none"
     if train.check_memory and measured is not None:
         refuse_no_room(config, load, measured, checkpointing, device)
-    return MemoryPart(checkpointing)
+    return checkpointing
 
 
 def fastest_checkpointing(config: RunConfig, load: Load, measured: Shape, device: Device) -> Checkpointing:
     """Returns the mode of checkpointing with the least recomputation whose update fits the GPU."""
-    rollout, size = load.rollout, (load.context, load.batch.micro_batch_size)
+    rollout, size = load.rollout, (load.context, load.micro_batch)
     engine = rollout.memory_share * device.total if rollout.backend == "vllm" else 0
     room = device.usable - engine
     ways = modes(device.kind)
@@ -99,7 +89,7 @@ def refuse_no_room(
         device = replace(device, total=device.total - engine) if awake else device
         job = replace(job, reserved=0 if awake else engine)
     decoded = rollout.batch_size or share * parts_of(rollout, load.max_turns)
-    spread, micro = load.spread, load.batch.micro_batch_size
+    spread, micro = load.spread, load.micro_batch
     update = peak(measured, job.context, micro, spread, checkpointing, device.kind, train.head)
     needed = max(update, job.rollout(measured, decoded, device.kind, spread))
     if needed <= device.usable:
@@ -145,7 +135,7 @@ def _measured(config: RunConfig, load: Load, model_config: Any, device: Device) 
     """Measures the model of a run; rows are packed where prompts may be shared and our head trains."""
     train = config.train
     try:
-        measured = shape(model_config, load.optimizer.dtype, config.lora, reference=config.loss.beta > 0)
+        measured = shape(model_config, load.dtype, config.lora, reference=config.loss.beta > 0)
     except UsageError:
         return None
     keeps = load.rollout.weight_sync == "delta" and device.kind == "cpu"

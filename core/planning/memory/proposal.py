@@ -30,8 +30,7 @@ class Proposal:
 def proposed(model: Shape, job: Job, device: Device, per_node: int, given: Given = FREE) -> Proposal | None:
     """Returns the fewest GPUs that hold a run whose weights, gradients and optimizer are sharded; None: too few do.
 
-    Args:
-        job: of the whole run: `share` is what all processes train on per generation.
+    `job`: of the whole run: `share` is what all processes train on per generation.
     """
     if model.weights != model.parameters * model.itemsize:  # 4 bits, which are not sharded
         return None

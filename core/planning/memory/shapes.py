@@ -69,11 +69,7 @@ def built_in(model: str) -> str | None:
 
 
 def policy_shape(model: str | None) -> Any:
-    """Returns the configuration of the model that a run names; None is the embedded one.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """Returns the configuration of the model that a run names; None is the embedded one. Raises UsageError."""
     if model is None:
         return shape_of(training_source(None).path)
     if not (folder := Path(model).expanduser()).exists():
@@ -84,10 +80,7 @@ def policy_shape(model: str | None) -> Any:
 def shape_of(model: str) -> Any:
     """Returns the configuration of a folder, of a built-in shape, or of a hub id, in this order.
 
-    A run and an adapter have that of the model that they are of.
-
-    Raises:
-        UsageError: there is none.
+    A run and an adapter have that of the model that they are of. Raises UsageError: there is none.
     """
     from transformers import AutoConfig
 

@@ -116,7 +116,7 @@ const SECTIONS = [
       {
         title: "Time of lowest scores",
         unit: "times that of others",
-        curves: every(keys, /^rewards\/(.+)\/lowest_time$/),
+        curves: every(keys, /^time\/lowest\/(.+)$/),
       },
       {
         title: "Tokens without signal",
@@ -206,8 +206,8 @@ const SECTIONS = [
     "Sessions",
     () => [
       { title: "Episodes that are paid 0", unit: "share", curves: [one("sessions/zeros", "paid 0")] },
-      { title: "Commands and graders", unit: "seconds an episode", curves: [one("sessions/seconds", "seconds")] },
-      { title: "Load of the machine", unit: "per core", curves: [one("sessions/load", "load")] },
+      { title: "Commands and graders", unit: "seconds an episode", curves: [one("time/sessions", "seconds")] },
+      { title: "Load of the machine", unit: "per core", curves: [one("time/load", "load")] },
     ],
   ],
   [

@@ -10,11 +10,14 @@ import torch
 from grpo.core.rollout.sync.delta import Announced
 from grpo.core.rollout.sync.group import Meeting
 from grpo.core.rollout.sync.payload import Adapter
-from grpo.core.rollout.types import OnDone, Sampled, SamplingParams
+from grpo.core.rollout.types import OnDone, PromptIds, Sampled, SamplingParams
 
 
 class EngineLink(Protocol):
-    """One engine: how to hand weights over, how to ask what it has, how to sample."""
+    """One engine: how to hand weights over, how to ask what it has, how to sample.
+
+    What derives from it has no memory to give up and keeps nothing of what was handed over, unless it says.
+    """
 
     context: int  # the longest prompt with its completion, in tokens
     block: int  # tokens in one block of the engine's prefix cache
@@ -22,57 +25,44 @@ class EngineLink(Protocol):
 
     def epoch(self) -> int:
         """Returns a number that changes when the engine was restarted and holds the weights of its file again."""
-        ...
+        return 0
 
     def put_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> int | None:
         """Replaces the weights, one tensor at a time; from then on no adapter is served.
 
-        Returns:
-            How many bytes travelled for that, or None where the tensors themselves were handed over.
+        Returns how many bytes travelled for that, or None where the tensors themselves were handed over.
         """
-        ...
 
     def forget(self) -> None:
         """Takes what was handed over before to be lost: the next weights are handed over in full."""
-        ...
 
     def put_adapter(self, adapter: Adapter) -> None:
         """Replaces the adapter; from then on it is served."""
-        ...
 
     def fingerprints(self, seed: int) -> Mapping[str, int]:
         """Returns checkpoint name to fingerprint of every weight that the engine computes with."""
-        ...
 
     def adapter_fingerprints(self, adapter: Adapter, seed: int) -> Mapping[str, int]:
         """Returns the fingerprints of the adapter that is served, under the names of `adapter`."""
-        ...
 
     def reset_prefix_cache(self) -> None:
         """Forgets everything that was computed with earlier weights."""
-        ...
 
-    def generate(
-        self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None = None
-    ) -> list[Sampled]:
+    def generate(self, prompts: PromptIds, params: SamplingParams, on_done: OnDone | None = None) -> list[Sampled]:
         """Samples one completion for each prompt, and reports each as it ends, in any order."""
-        ...
 
     def wake(self) -> None:
         """Takes back the memory that `sleep` gave up."""
-        ...
 
     def sleep(self) -> None:
         """Gives up the memory of weights and cache, where the device can."""
-        ...
 
     def close(self) -> None:
         """Stops the engine, or leaves the server."""
-        ...
 
     def handed(self) -> Mapping[str, Any]:
         """Returns what another process has to name to sample with what this one handed over last; empty: none can."""
-        ...
+        return {}
 
 
 class GuestLink(EngineLink, Protocol):
@@ -80,7 +70,6 @@ class GuestLink(EngineLink, Protocol):
 
     def follow(self, handed: Sequence[Mapping[str, Any]]) -> None:
         """Samples from now on with the weights of the latest handing over, which one of these names."""
-        ...
 
 
 class ServedEngine(EngineLink, Protocol):
@@ -88,8 +77,6 @@ class ServedEngine(EngineLink, Protocol):
 
     def join(self, meeting: Meeting) -> None:
         """Joins, and leaves the group before."""
-        ...
 
     def receive(self, announced: Iterable[Announced]) -> None:
         """Replaces the weights by what the first member of the group sends, each after its announcement."""
-        ...

@@ -35,7 +35,7 @@ from grpo.core.processes.group import agreed, any_of, gathered
 from grpo.core.rollout.engine.link import EngineLink, GuestLink
 from grpo.core.rollout.engine.spread import Seats, Spread
 from grpo.core.rollout.engine.weight_fanout import hand_out
-from grpo.core.rollout.sync.fault import EngineLost, SyncFault, naming_failures
+from grpo.core.rollout.sync.fault import EngineLost, SyncFault, end_together, faulty_anywhere, naming_failures
 from grpo.core.rollout.sync.lora_choice import LoraChoice, LoraSync
 from grpo.core.rollout.sync.payload import (
     NOTHING,
@@ -48,8 +48,7 @@ from grpo.core.rollout.sync.payload import (
     weight_stream,
 )
 from grpo.core.rollout.sync.self_test import open_prompt, perturbed, spread
-from grpo.core.rollout.together import end_together, faulty_anywhere
-from grpo.core.rollout.types import OnDone, Sampled, SamplingParams, evaluating
+from grpo.core.rollout.types import OnDone, PromptIds, Sampled, SamplingParams, evaluating
 from grpo.plugins.errors import RunError
 
 SPOT_MORE = 8  # most probable tokens of each that are compared, too
@@ -133,16 +132,14 @@ class EngineRollouts:
         metrics["sync/seconds"] = time.perf_counter() - start
         return self._settled(metrics | ({"sync/repeated": 1.0} if repeated else {}))
 
-    def generate(
-        self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None = None
-    ) -> list[Sampled]:
+    def generate(self, prompts: PromptIds, params: SamplingParams, on_done: OnDone | None = None) -> list[Sampled]:
         return self._timed(prompts, params, on_done, self._spread.seats())
 
-    def turns(self) -> Callable[[Sequence[Sequence[int]], SamplingParams], list[Sampled]]:
+    def turns(self) -> Callable[[PromptIds, SamplingParams], list[Sampled]]:
         """Samples turn after turn; a rollout stays with the engine that has what it computed in its prefix cache."""
         seats = self._spread.seats()
 
-        def sample(prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[Sampled]:
+        def sample(prompts: PromptIds, params: SamplingParams) -> list[Sampled]:
             return self._timed(prompts, params, None, seats)
 
         return sample
@@ -178,7 +175,7 @@ class EngineRollouts:
     def _sampling(self, engine: Engine) -> Callable[..., list[Sampled]]:
         """Returns what samples on one engine, and nowhere else than where the weights were handed to."""
 
-        def sample(prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None) -> list[Sampled]:
+        def sample(prompts: PromptIds, params: SamplingParams, on_done: OnDone | None) -> list[Sampled]:
             if engine.epoch != engine.link.epoch():
                 raise SyncFault("the engine was restarted after the sync and holds the weights of its file", [])
             done = engine.link.generate(prompts, params, on_done)
@@ -188,9 +185,7 @@ class EngineRollouts:
 
         return sample
 
-    def _timed(
-        self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None, seats: Seats
-    ) -> list[Sampled]:
+    def _timed(self, prompts: PromptIds, params: SamplingParams, on_done: OnDone | None, seats: Seats) -> list[Sampled]:
         start = time.perf_counter()
         done = self._spread.generate(prompts, params, on_done, seats)
         self._choice.sampled(sum(len(result.token_ids) for result in done), time.perf_counter() - start)

@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from grpo.core.rollout.draws import drawn_seed
-from grpo.core.rollout.types import OnDone, Sampled, SamplingParams, runs
+from grpo.core.rollout.types import OnDone, PromptIds, Sampled, SamplingParams, runs
 
-Generate = Callable[[Sequence[Sequence[int]], SamplingParams, "OnDone | None"], list[Sampled]]
+Generate = Callable[[PromptIds, SamplingParams, "OnDone | None"], list[Sampled]]
 
 
 class Seats:
@@ -24,7 +24,7 @@ class Seats:
         self._number = number
         self._seats: list[tuple[list[int], int]] = []
 
-    def shares(self, prompts: Sequence[Sequence[int]]) -> list[list[int]]:
+    def shares(self, prompts: PromptIds) -> list[list[int]]:
         """Deals prompts out by their numbers.
 
         One that begins as an earlier one did goes where that one went, equal ones go together, and others to whoever
@@ -60,7 +60,7 @@ class Spread:
         return Seats(len(self._engines))
 
     def generate(
-        self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None, seats: Seats
+        self, prompts: PromptIds, params: SamplingParams, on_done: OnDone | None, seats: Seats
     ) -> list[Sampled]:
         """Samples on all of them at once; what one of them raises is raised when all have ended."""
         if len(self._engines) == 1:

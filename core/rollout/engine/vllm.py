@@ -15,17 +15,18 @@ from __future__ import annotations
 import gc
 import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 
+from grpo.core.rollout.engine.link import ServedEngine
 from grpo.core.rollout.sync.delta import Announced
 from grpo.core.rollout.sync.group import Meeting
 from grpo.core.rollout.sync.payload import Adapter
-from grpo.core.rollout.types import OnDone, Sampled, SamplingParams, refuse_unfit, runs
+from grpo.core.rollout.types import OnDone, PromptIds, Sampled, SamplingParams, refuse_unfit, runs
 from grpo.core.text.randomness import preserved_randomness
 
 ENVIRONMENT = {  # defaults that the user's own environment overrides
@@ -49,11 +50,11 @@ class EngineSettings:
     lora_rank: int | None = None  # the largest rank to serve, or None to serve no adapters
     lora_modules: tuple[str, ...] = ()  # last parts of the names of the adapted modules
     sleeps: bool = False  # the memory can be given up between rollouts (GPU only)
-    tensor_parallel: int = 1  # devices that share each layer (core/rollout/engine/sharded.py)
+    tensor_parallel: int = 1  # devices that share each layer (`ShardedEngine`)
 
 
-class VllmEngine:
-    """An `EngineLink` to vLLM in this process."""
+class VllmEngine(ServedEngine):
+    """vLLM in this process, which no other process reaches; it lives as long as the run."""
 
     def __init__(self, settings: EngineSettings) -> None:
         for name, value in ENVIRONMENT.items():
@@ -79,10 +80,6 @@ class VllmEngine:
         self.block = int(self._llm.llm_engine.vllm_config.cache_config.block_size)
         self.lora = settings.lora_rank is not None
 
-    def epoch(self) -> int:
-        """Returns 0: an engine of this process lives as long as the run."""
-        return 0
-
     def put_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
         """Loads a stream of weights layer by layer."""
         with preserved_randomness():
@@ -104,9 +101,6 @@ class VllmEngine:
             finally:
                 self._call("grpo_finish")
         self._request = None
-
-    def forget(self) -> None:
-        """Takes everything each time."""
 
     def put_adapter(self, adapter: Adapter) -> None:
         """Hands the adapter over in memory under a new number."""
@@ -134,9 +128,7 @@ class VllmEngine:
         """Forgets every cached block."""
         self._llm.reset_prefix_cache()
 
-    def generate(
-        self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None = None
-    ) -> list[Sampled]:
+    def generate(self, prompts: PromptIds, params: SamplingParams, on_done: OnDone | None = None) -> list[Sampled]:
         """Samples completions; equal neighbours become one request, so that its prompt is computed once."""
         if not prompts:
             return []
@@ -198,10 +190,6 @@ class VllmEngine:
             gc.collect()
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
-
-    def handed(self) -> Mapping[str, Any]:
-        """Returns nothing: no other process reaches this engine."""
-        return {}
 
     def apply(self, function: Any) -> Any:
         """Calls a function with the engine's own model."""
@@ -282,3 +270,27 @@ def sampled_of(completion: Any) -> Sampled:
         tuple((token, candidate.logprob) for token, candidate in step.items()) for step in completion.logprobs
     )
     return Sampled(ids, logprobs, reason, others)
+
+
+class ShardedEngine(VllmEngine):
+    """A `VllmEngine` on several devices, with a process for each (tensor parallel).
+
+    A stream of weights cannot go to other processes, so they are sent one by one within a session, whole, and each rank
+    keeps its part. Fingerprints are of the whole, put together by the ranks.
+    """
+
+    def put_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """Loads weights one by one; a broken stream leaves an engine that can be loaded again."""
+        with preserved_randomness():
+            self._call("grpo_begin")
+            try:
+                for name, tensor in weights:
+                    self._call("grpo_receive", name, tensor.detach().to("cpu"))
+            finally:
+                self._call("grpo_finish")
+        self._request = None
+
+    def generate(self, prompts: PromptIds, params: SamplingParams, on_done: OnDone | None = None) -> list[Sampled]:
+        """Samples completions; this process's seed becomes that of every rank."""
+        self._call("grpo_seed", params.seeded())
+        return super().generate(prompts, params, on_done)

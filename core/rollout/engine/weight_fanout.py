@@ -34,11 +34,8 @@ class Taken(Generic[T]):
 def hand_out(tensors: Iterable[Named], takers: Sequence[Callable[[Iterator[Named]], T]]) -> list[Taken[T]]:
     """Hands a stream to each taker, side by side where there are several.
 
-    Args:
-        tensors: the stream; it is read to its end, also without takers.
-
-    Raises:
-        Exception: what the stream itself raised, once every taker has heard of it.
+    `tensors`: the stream; it is read to its end, also without takers. Raises Exception: what the stream itself raised,
+    once every taker has heard of it.
     """
     source = _Source(tensors)
     if len(takers) < 2:

@@ -18,9 +18,10 @@ from typing import Any
 
 import torch
 
-from grpo.core.policy.cache_names import cache_argument
+from grpo.core.policy.modules import cache_argument
 from grpo.core.policy.prompt_keys import PromptKeys
 from grpo.core.rollout.hf.states import Carried, carried
+from grpo.core.rollout.types import PromptIds
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +58,8 @@ class KeptTurns:
     ) -> None:
         """Takes rows of a cache.
 
-        Args:
-            rows: which, [N], copied; or a slice of them, of a cache that nobody uses any more.
-            counts: [N, W], whether a slot of the cache holds a token of the context.
-            contexts: the tokens of those slots, for each row.
+        `rows`: which, [N], copied; or a slice of them, of a cache that nobody uses any more. `counts`: [N, W], whether
+        a slot of the cache holds a token of the context. `contexts`: the tokens of those slots, for each row.
         """
         from transformers import DynamicCache
         from transformers.cache_utils import DynamicLayer
@@ -76,18 +75,12 @@ class KeptTurns:
         self._parts.append(_Part([(layer.keys[rows], layer.values[rows]) for layer in layers], counts.bool()))
 
     def start(
-        self,
-        model: Any,
-        prompts: Sequence[Sequence[int]],
-        pad_id: int,
-        prefill: Callable[[Sequence[Sequence[int]]], Started],
+        self, model: Any, prompts: PromptIds, pad_id: int, prefill: Callable[[Sequence[Sequence[int]]], Started]
     ) -> Started | None:
         """Goes on from what was kept, which is forgotten; returns None where nothing was kept of any prompt.
 
-        Args:
-            model: the one whose cache was kept, with the same weights.
-            prompts: token ids, each longer than what was kept of it.
-            pad_id: fills the left of what is new.
+        `model`: the one whose cache was kept, with the same weights. `prompts`: token ids, each longer than what was
+        kept of it. `pad_id`: fills the left of what is new.
         """
         parts, where = self._parts, self._where
         self._parts, self._where = [], {}

@@ -18,8 +18,7 @@ LEAST = 32  # slots that are allocated at once
 class PreallocatedLayer(DynamicLayer):  # type: ignore[misc]
     """The keys and values [B, heads, W, D] of one layer of full attention.
 
-    Args:
-        layer: whose keys and values it goes on from.
+    `layer`: whose keys and values it goes on from.
     """
 
     def __init__(self, layer: DynamicLayer, most: int) -> None:

@@ -4,7 +4,7 @@ Each adapted layer otherwise makes three products of one, at every token. Weight
 lasts as long as the sampling, and then the frozen ones are back, bit for bit. Weights of lower precision would lose
 part of the adapter in the sum, so that what is sampled would not be what is trained: they are left alone, as are layers
 that another module shares, shards of layers, and kinds of adapters that are more than a sum. A copy that is laid out
-for sampling (core/rollout/hf/packed.py), alone or joined with others (core/rollout/hf/fused_projections.py), is the
+for sampling (core/rollout/hf/faster_layers.py), alone or joined with others (core/rollout/hf/faster_layers.py), is the
 only one.
 """
 
@@ -18,17 +18,15 @@ from typing import Any
 import torch
 
 from grpo.core.policy.blocks import can_pack
-from grpo.core.policy.layers import is_its_own, is_plain
-from grpo.core.rollout.hf.fused_projections import Product, joined, one_of, parts
-from grpo.core.rollout.hf.packed import gains, product
+from grpo.core.policy.modules import is_its_own, is_plain
+from grpo.core.rollout.hf.faster_layers import Product, gains, joined, one_of, parts, product
 
 
 @contextmanager
 def folded(model: Any, *, packs: bool = False) -> Iterator[None]:
     """Adds the adapter of a model to its weights while this lasts; gradients are not needed meanwhile.
 
-    Args:
-        packs: also lay weights out for products of few rows, and make fewer calls of many small ones.
+    `packs`: also lay weights out for products of few rows, and make fewer calls of many small ones.
     """
     packs = packs and not hasattr(model, "_original_forward")  # of accelerate, whose forward rounds
     adapters = {adapter.base_layer: adapter for adapter in _foldable(model)}

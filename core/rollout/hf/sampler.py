@@ -7,7 +7,7 @@ their keys and values are held once, too, where that pays (core/policy/prompt_ke
 values are written into slots that are there before (core/rollout/hf/kv_cache.py), the heads of a new token read them
 without copies (core/policy/attention.py). For as long as a batch takes, an adapter in float32 is added to a copy of the
 weights (core/rollout/hf/merged_lora.py), and a CPU computes with them in fewer, larger products
-(core/rollout/hf/packed.py, core/rollout/hf/fused_projections.py). Rows that ended leave the batch as soon as enough
+(core/rollout/hf/faster_layers.py, core/rollout/hf/faster_layers.py). Rows that ended leave the batch as soon as enough
 have ended to pay for shrinking the cache, so late tokens of long completions do not pay for short ones. Between the
 turns of a rollout the cache may be kept (core/rollout/hf/kept_turns.py).
 """
@@ -23,12 +23,21 @@ import torch
 from grpo.core.policy.blocks import no_mask, takes_prompts
 from grpo.core.policy.prompt_keys import PromptKeys
 from grpo.core.rollout.draws import uniforms
+from grpo.core.rollout.hf.faster_layers import FEWEST_TOKENS
 from grpo.core.rollout.hf.kept_turns import KeptTurns, Started
 from grpo.core.rollout.hf.merged_lora import folded
-from grpo.core.rollout.hf.packed import FEWEST_TOKENS
 from grpo.core.rollout.hf.sampling import choose
 from grpo.core.rollout.hf.states import carried, needs_equal_lengths, taken
-from grpo.core.rollout.types import OnDone, Sampled, SamplingParams, context_length, evaluating, refuse_unfit, runs
+from grpo.core.rollout.types import (
+    OnDone,
+    PromptIds,
+    Sampled,
+    SamplingParams,
+    context_length,
+    evaluating,
+    refuse_unfit,
+    runs,
+)
 from grpo.plugins.errors import RunError
 
 if TYPE_CHECKING:
@@ -55,9 +64,7 @@ class HfRollouts:
         self._model = model
         return {}
 
-    def generate(
-        self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None = None
-    ) -> list[Sampled]:
+    def generate(self, prompts: PromptIds, params: SamplingParams, on_done: OnDone | None = None) -> list[Sampled]:
         size = self._batch_size or max(1, len(prompts))
         return [
             done
@@ -70,7 +77,7 @@ class HfRollouts:
             )
         ]
 
-    def turns(self) -> Callable[[Sequence[Sequence[int]], SamplingParams], list[Sampled]]:
+    def turns(self) -> Callable[[PromptIds, SamplingParams], list[Sampled]]:
         """Returns what samples turn after turn and keeps what it computed, unless `batch_size` is to save memory."""
         return self.generate if self._batch_size else partial(sample, self._model, kept=KeptTurns())
 
@@ -89,21 +96,17 @@ class HfRollouts:
 @torch.no_grad()
 def sample(
     model: PreTrainedModel,
-    prompts: Sequence[Sequence[int]],
+    prompts: PromptIds,
     params: SamplingParams,
     on_done: OnDone | None = None,
     kept: KeptTurns | None = None,
 ) -> list[Sampled]:
     """Samples one completion for each prompt.
 
-    Args:
-        model: a causal language model; it is put into evaluation mode and back.
-        prompts: token ids, one sequence per completion; equal neighbours share their prefill.
-        kept: keeps what was computed of the prompts and completions for the next turn, and has what was kept last.
-
-    Raises:
-        UsageError: a prompt is empty, or does not fit the context together with `max_tokens`.
-        RunError: the model computes NaN.
+    `model`: a causal language model; it is put into evaluation mode and back. `prompts`: token ids, one sequence per
+    completion; equal neighbours share their prefill. `kept`: keeps what was computed of the prompts and completions for
+    the next turn, and has what was kept last. Raises UsageError: a prompt is empty, or does not fit the context
+    together with `max_tokens`; RunError: the model computes NaN.
     """
     if not prompts:
         return []
@@ -131,7 +134,7 @@ def _at(on_done: OnDone, places: Sequence[int]) -> OnDone:
 
 def _decode(
     model: PreTrainedModel,
-    prompts: Sequence[Sequence[int]],
+    prompts: PromptIds,
     params: SamplingParams,
     on_done: OnDone,
     kept: KeptTurns | None,
@@ -225,7 +228,7 @@ def _decode(
 
 
 def _prefilled(
-    model: PreTrainedModel, prompts: Sequence[Sequence[int]], params: SamplingParams, *, padded: bool, shares: bool
+    model: PreTrainedModel, prompts: PromptIds, params: SamplingParams, *, padded: bool, shares: bool
 ) -> Started:
     """Computes prompts, equal neighbours once; with `shares`, these may share their keys and values."""
     device = model.device

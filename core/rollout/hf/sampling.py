@@ -17,12 +17,8 @@ BLOCK = 256  # tokens of the vocabulary that are added up together
 def choose(logits: torch.Tensor, params: SamplingParams, uniforms: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Chooses a token per row.
 
-    Args:
-        logits: [B, V].
-        uniforms: [B] float64, random numbers in [0, 1).
-
-    Returns:
-        Ids [B] and their log-probabilities [B] float32.
+    `logits`: [B, V]. `uniforms`: [B] float64, random numbers in [0, 1). Returns ids [B] and their log-probabilities [B]
+    float32.
     """
     logits = logits.float()
     if params.temperature == 0:
@@ -37,9 +33,7 @@ def choose(logits: torch.Tensor, params: SamplingParams, uniforms: torch.Tensor)
 def _drawn(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
     """Inverts the cumulative distribution of each row, by blocks and then inside of one, in float64.
 
-    Args:
-        probabilities: [B, V] float32.
-        uniforms: [B] float64.
+    `probabilities`: [B, V] float32. `uniforms`: [B] float64.
     """
     missing = -probabilities.shape[1] % BLOCK
     whole = pad(probabilities, (0, missing)) if missing else probabilities

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from grpo.core.policy.cache_names import cache_argument, forward_parameters, output_cache
+from grpo.core.policy.modules import cache_argument, forward_parameters, output_cache
 
 
 @dataclass(frozen=True, slots=True)

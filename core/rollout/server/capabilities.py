@@ -90,21 +90,12 @@ def servers_of(plan: Plan) -> list[tuple[str, ServerCapabilities, str]]:
 
 
 def card_of_model(
-    source: str,
-    *,
-    dtype: str,
-    context: int | None,
-    raw_logprobs: bool,
-    rank: int | None,
-    targets: Sequence[str] | str,
+    source: str, *, dtype: str, context: int | None, raw_logprobs: bool, rank: int | None, targets: Sequence[str] | str
 ) -> ServerCapabilities:
     """Returns what a server of a model will be, before it has an engine.
 
-    Args:
-        context: tokens of prompt and completion; None: the model's own limit.
-
-    Raises:
-        UsageError: the model cannot be read, has no limit of its own, or has not these modules.
+    `context`: tokens of prompt and completion; None: the model's own limit. Raises UsageError: the model cannot be
+    read, has no limit of its own, or has not these modules.
     """
     from grpo.core.config.sections import LoraSection
     from grpo.core.policy.load import linear_modules, load_model_config, load_tokenizer, refuse_unknown_targets
@@ -137,8 +128,7 @@ def card_of_model(
 def largest_frame(source: str) -> int:
     """Returns the bytes of one tensor of a model on its way, at most: each number with the place where it changed.
 
-    Raises:
-        UsageError: the model cannot be read.
+    Raises UsageError: the model cannot be read.
     """
     from grpo.core.policy.load import empty_model, load_model_config
 
@@ -203,11 +193,6 @@ def vocabulary_of(tokenizer: PreTrainedTokenizerBase) -> int:
     return zlib.crc32(json.dumps(words).encode())
 
 
-def card_to_json(card: ServerCapabilities) -> dict[str, Any]:
-    """Returns a card as JSON's types."""
-    return asdict(card)
-
-
 def card_from_json(tree: Mapping[str, Any]) -> ServerCapabilities:
     """Reads a card; what a newer server adds is left out. Raises UsageError: it is none."""
     known = {field.name for field in fields(ServerCapabilities)}
@@ -252,8 +237,7 @@ def misfits(card: ServerCapabilities, wanted: ServerCapabilities) -> list[str]:
 def command_for(wanted: ServerCapabilities, url: str, *, embedded: bool, all_linear: bool) -> str:
     """Returns the command that starts a server which fits, to be typed where it shall run.
 
-    Args:
-        all_linear: the adapted modules are all linear ones, which needs no telling.
+    `all_linear`: the adapted modules are all linear ones, which needs no telling.
     """
     place = urlsplit(url)
     words = ["grpo", "serve-rollouts"]

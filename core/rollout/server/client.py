@@ -23,8 +23,9 @@ from urllib.parse import urlsplit
 
 import torch
 
+from grpo.core.rollout.engine.link import GuestLink
 from grpo.core.rollout.server.capabilities import TOKEN, ServerCapabilities, card_from_json, misfits
-from grpo.core.rollout.server.protocol import (
+from grpo.core.rollout.server.wire import (
     BYTES,
     CLAIM,
     HANDED,
@@ -32,14 +33,14 @@ from grpo.core.rollout.server.protocol import (
     KEEP,
     RANK,
     SILENCE,
+    frames,
     sampled_from_json,
 )
-from grpo.core.rollout.server.wire import frames
 from grpo.core.rollout.sync.delta import Announced, LastWeights, Sender, whole_of
 from grpo.core.rollout.sync.fault import EngineLost, SyncFault
 from grpo.core.rollout.sync.group import OpenMeeting, TransferGroup, own_address
 from grpo.core.rollout.sync.payload import Adapter
-from grpo.core.rollout.types import OnDone, Sampled, SamplingParams, refuse_unfit, runs
+from grpo.core.rollout.types import OnDone, PromptIds, Sampled, SamplingParams, refuse_unfit, runs
 from grpo.plugins.errors import RunError, UsageError
 
 LOOK_SECONDS = 10.0  # for an answer to the question what the server is
@@ -48,18 +49,13 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 GONE = (502, 503, 504)  # what a proxy answers in the place of a server that is gone
 
 
-class ServerLink:
-    """An `EngineLink` to a server.
+class ServerLink(GuestLink):
+    """A link to a server, which has memory of its own and goes on running for the next run.
 
-    Args:
-        patience: seconds to wait for a server that is gone.
-        warned: told when it is gone, and when it is back.
-        last: the weights as they went out last, which all links of a run share, so that what changed is all that
-            travels; None: everything does.
-        broadcasts: weights go by a group of their own, which the server joins, and not by HTTP.
-
-    Raises:
-        UsageError: there is none, or it is not what the run needs.
+    `patience`: seconds to wait for a server that is gone. `warned`: told when it is gone, and when it is back. `last`:
+    the weights as they went out last, which all links of a run share, so that what changed is all that travels; None:
+    everything does. `broadcasts`: weights go by a group of their own, which the server joins, and not by HTTP. Raises
+    UsageError: there is none, or it is not what the run needs.
     """
 
     def __init__(
@@ -91,8 +87,7 @@ class ServerLink:
     def epoch(self) -> int:
         """Waits until the server answers; another number means that it no longer holds what was handed over.
 
-        Raises:
-            RunError: it did not come back in time, or as one that does not fit.
+        Raises RunError: it did not come back in time, or as one that does not fit.
         """
         state = self._await_state()
         if self._doubted or not _same(state, self._known):
@@ -148,9 +143,7 @@ class ServerLink:
         """Lets the engine forget every cached block."""
         self._ask("/reset_prefix_cache", _plain({}))
 
-    def generate(
-        self, prompts: Sequence[Sequence[int]], params: SamplingParams, on_done: OnDone | None = None
-    ) -> list[Sampled]:
+    def generate(self, prompts: PromptIds, params: SamplingParams, on_done: OnDone | None = None) -> list[Sampled]:
         """Samples completions; the seed comes from torch's global generator, so that a run can be repeated."""
         if not prompts:
             return []
@@ -172,15 +165,6 @@ class ServerLink:
         if not number == len(ready) == len(prompts):
             raise EngineLost(f"the rollout server at {self._url} returned {len(ready)} of {len(prompts)} completions")
         return [ready[number] for number in range(len(prompts))]
-
-    def wake(self) -> None:
-        """Has memory of its own."""
-
-    def sleep(self) -> None:
-        """Has memory of its own."""
-
-    def close(self) -> None:
-        """Leaves the server running for the next run."""
 
     def _broadcast(self, weights: Iterable[tuple[str, torch.Tensor]]) -> int:
         """Sends weights to the group, each after its announcement; returns their bytes."""
@@ -269,13 +253,7 @@ class ServerLink:
         more: Mapping[str, str] | None = None,
         heard: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> Any:
-        """Calls the server and returns the result.
-
-        Raises:
-            EngineLost: it went away meanwhile.
-            SyncFault: it holds other weights, or failed.
-            UsageError: it refuses what was asked.
-        """
+        """Calls the server and returns the result. Raises EngineLost, SyncFault, UsageError."""
         headers = {
             "Content-Type": BYTES,
             INCARNATION: str(self._known["incarnation"]),
@@ -304,11 +282,7 @@ class ServerLink:
 
 
 def fitting_server_state(url: str, wanted: ServerCapabilities, command: str) -> dict[str, Any]:
-    """Returns the state of a server that fits a run.
-
-    Raises:
-        UsageError: there is none, or it does not fit; with the command that starts one.
-    """
+    """Returns the state of a server that fits a run. Raises UsageError."""
     remedy = f"Start one that fits with: {command}"
     try:
         state = state_of(url)
@@ -324,12 +298,7 @@ def fitting_server_state(url: str, wanted: ServerCapabilities, command: str) -> 
 
 
 def state_of(url: str) -> dict[str, Any]:
-    """Asks a server what it is and which weights it holds.
-
-    Raises:
-        OSError: nobody answers.
-        UsageError: it wants another token, or is no such server.
-    """
+    """Asks a server what it is and which weights it holds. Raises OSError, UsageError."""
     connection = _connection(url, LOOK_SECONDS)
     try:
         connection.request("GET", _path(url, "/state"), headers=_token())

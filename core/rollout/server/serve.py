@@ -21,6 +21,7 @@ import queue
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -32,19 +33,20 @@ from starlette.types import Receive
 
 from grpo.core.http.serving import Callers, HttpServer, bound, is_loopback, routed
 from grpo.core.rollout.engine.link import ServedEngine
-from grpo.core.rollout.server.capabilities import TOKEN, ServerCapabilities, card_to_json
-from grpo.core.rollout.server.protocol import (
+from grpo.core.rollout.server.capabilities import TOKEN, ServerCapabilities
+from grpo.core.rollout.server.wire import (
     BYTES,
     CLAIM,
     HANDED,
     INCARNATION,
     KEEP,
+    LARGEST,
     LARGEST_BODY,
     LIMITS,
     RANK,
+    Unframed,
     sampled_to_json,
 )
-from grpo.core.rollout.server.wire import LARGEST, Unframed
 from grpo.core.rollout.sync.delta import HeldWeights
 from grpo.core.rollout.sync.group import Meeting
 from grpo.core.rollout.sync.payload import Adapter
@@ -106,13 +108,9 @@ class Call:
 class RolloutServer:
     """Serves one engine.
 
-    Args:
-        address: host and port to listen on; taken at once, answered on from `serve`.
-        largest: bytes of one tensor, at most, with what says where it changed.
-
-    Raises:
-        OSError: the address is taken.
-        UsageError: other machines reach it, and there is no token.
+    `address`: host and port to listen on; taken at once, answered on from `serve`. `largest`: bytes of one tensor, at
+    most, with what says where it changed. Raises OSError: the address is taken; UsageError: other machines reach it,
+    and there is no token.
     """
 
     def __init__(self, address: tuple[str, int], token: str | None, largest: int = LARGEST) -> None:
@@ -159,7 +157,7 @@ class RolloutServer:
         self.calls.put(None)
 
     def state(self) -> dict[str, Any]:
-        return {**card_to_json(self.card), "incarnation": self.incarnation, "handed": self.handed}
+        return {**asdict(self.card), "incarnation": self.incarnation, "handed": self.handed}
 
     def claim(self) -> int:
         """Makes calls that were sent before, and may still be on their way, stale; returns the number to name now."""
@@ -201,11 +199,7 @@ class RolloutServer:
         return len(self.engine.generate(prompts, params, on_done))
 
     def refuse_stale(self, incarnation: str, handed: int) -> None:
-        """Refuses a call that thinks of other weights.
-
-        Raises:
-            Stale: the server was restarted, or another caller handed weights over.
-        """
+        """Refuses a call that thinks of other weights. Raises Stale."""
         if incarnation != self.incarnation:
             raise Stale("the rollout server was restarted and holds the weights of its file")
         if handed != self.handed:
@@ -277,11 +271,7 @@ class _Body:
         self._part = b""
 
     def read(self, size: int, /) -> bytes:
-        """Returns up to `size` bytes, and none at the end; waits for no more than that.
-
-        Raises:
-            ConnectionError: the request broke off.
-        """
+        """Returns up to `size` bytes, and none at the end; waits for no more than that. Raises ConnectionError."""
         if not self._part:
             self._part = asyncio.run_coroutine_threadsafe(self._next(size), self._loop).result()
         data, self._part = self._part[:size], self._part[size:]

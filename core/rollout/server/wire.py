@@ -1,4 +1,4 @@
-"""Writes the tensors of a weight sync as frames of bytes and reads them back, one item at a time.
+"""Defines what a rollout server and its client exchange: headers, sizes, completions as JSON, tensors as frames.
 
 A frame is eight bytes of length, eight of the XXH3 digest of what follows, and a safetensors file. The file holds one
 tensor under its name, or what changed in one (positions and new values), or nothing but the notice that a tensor is
@@ -10,16 +10,51 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import torch
 import xxhash
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
+from grpo.core.http.limits import Limits
 from grpo.core.rollout.sync.changes import FORMS, Changes
 from grpo.core.rollout.sync.delta import Again, Announced, Changed, Item, Same, Whole
+from grpo.core.rollout.types import Sampled
+
+BYTES = "application/octet-stream"  # no web page can send it to another site without asking first
+INCARNATION = "Grpo-Incarnation"  # the header that names the start of a server whose weights the caller means
+HANDED = "Grpo-Handed"  # the header that names the handing over that the caller means
+KEEP = "Grpo-Keep"  # the header that asks for a copy of the weights, to be changed by the next ones
+RANK = "Grpo-Rank"  # the header that names the rank of an adapter
+CLAIM = "/claim"
+SILENCE = 60.0  # seconds without a byte after which either side gives the other up
+SMALL = 2**16  # bytes of a body that names a few things
+LARGEST_BODY = {  # bytes by path; None: frames of tensors, which are read while the engine takes them
+    "/claim": SMALL,
+    "/join": SMALL,
+    "/generate": 2**28,
+    "/fingerprints": SMALL,
+    "/adapter_fingerprints": SMALL,
+    "/reset_prefix_cache": SMALL,
+    "/weights": None,
+    "/announced": None,
+    "/adapter": None,
+}
+LIMITS = Limits(body_bytes=SMALL, body_bytes_of=LARGEST_BODY, silence=SILENCE)
+
+
+def sampled_to_json(sampled: Sampled) -> list[Any]:
+    return [sampled.token_ids, sampled.logprobs, sampled.finish_reason, sampled.most_probable]
+
+
+def sampled_from_json(values: Sequence[Any]) -> Sampled:
+    """Returns a completion as it was before it was written as JSON."""
+    ids, logprobs, reason, others = values
+    others = tuple(tuple((token, logprob) for token, logprob in step) for step in others)
+    return Sampled(tuple(ids), tuple(logprobs), reason, others)
+
 
 NUMBER_BYTES = 8  # of a length or a digest
 LARGEST = 2**36  # bytes of one tensor: more than any layer has
@@ -31,7 +66,6 @@ class Readable(Protocol):
 
     def read(self, size: int, /) -> bytes:
         """Returns up to `size` bytes, and none at the end."""
-        ...
 
 
 def frames(items: Iterable[Item | Announced], *, end: bool = True) -> Iterator[bytes]:
@@ -60,11 +94,7 @@ class Unframed:
             yield item
 
     def announced(self) -> Iterator[Announced]:
-        """Yields the announcements that are left.
-
-        Raises:
-            ConnectionError: the stream broke off, or is none of announcements.
-        """
+        """Yields the announcements that are left. Raises ConnectionError."""
         for item in self._all():
             if not isinstance(item, Announced):
                 raise ConnectionError(f"{item.name} arrived among announcements")

@@ -46,9 +46,7 @@ class Changes:
 def changes_between(old: torch.Tensor, new: torch.Tensor) -> Changes | None:
     """Returns what makes `new` of `old`, or None where that is not worth it.
 
-    Args:
-        old: contiguous, on the CPU.
-        new: of the same type and shape, contiguous, on the CPU.
+    `old`: contiguous, on the CPU. `new`: of the same type and shape, contiguous, on the CPU.
     """
     if new.element_size() not in _AS_NUMBERS:
         return None
@@ -68,11 +66,7 @@ def changes_between(old: torch.Tensor, new: torch.Tensor) -> Changes | None:
 
 
 def applied(old: torch.Tensor, changes: Changes) -> torch.Tensor:
-    """Returns a new tensor: `old` [contiguous, on the CPU] with the entries that changed.
-
-    Raises:
-        ValueError: these are no changes of such a tensor.
-    """
+    """Returns a new tensor: `old` [contiguous, on the CPU] with the entries that changed. Raises ValueError."""
     if changes.values.dtype != old.dtype or changes.values.ndim != 1:
         raise ValueError(f"{changes.values.dtype} values for a tensor of {old.dtype}")
     positions = _read(changes, old.numel())

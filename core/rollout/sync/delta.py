@@ -106,8 +106,7 @@ class LastWeights:
 class Sender:
     """What one engine is sent.
 
-    Args:
-        last: the weights that went out last; None: send every tensor whole, and keep no copy.
+    `last`: the weights that went out last; None: send every tensor whole, and keep no copy.
     """
 
     def __init__(self, last: LastWeights | None) -> None:
@@ -153,11 +152,8 @@ class HeldWeights:
     def taken(self, items: Iterable[Item], *, keep: bool) -> Iterator[tuple[str, torch.Tensor]]:
         """Yields named whole tensors of the items, which the taker must not write to.
 
-        Args:
-            keep: more will follow that is made of these.
-
-        Raises:
-            ConnectionError: what arrived is not made of what is here, or does not lead to what was announced.
+        `keep`: more will follow that is made of these. Raises ConnectionError: what arrived is not made of what is
+        here, or does not lead to what was announced.
         """
         before, self._held = self._held, {}
         last: tuple[str, torch.Tensor] | None = None

@@ -53,8 +53,7 @@ class Meeting:
 class OpenMeeting:
     """A meeting of this process, which listens from now on.
 
-    Args:
-        host: the address of this process that the others reach.
+    `host`: the address of this process that the others reach.
     """
 
     def __init__(self, host: str, size: int, backend: Backend) -> None:
@@ -71,12 +70,8 @@ class OpenMeeting:
 class TransferGroup:
     """A member of a group.
 
-    Args:
-        rank: number of this member; 0 sends.
-        store: of the one who opened the meeting; None: reached by the network.
-
-    Raises:
-        RuntimeError: the others did not come in time.
+    `rank`: number of this member; 0 sends. `store`: of the one who opened the meeting; None: reached by the network.
+    Raises RuntimeError: the others did not come in time.
     """
 
     def __init__(self, meeting: Meeting, rank: int, store: Any = None) -> None:

@@ -79,8 +79,7 @@ def refuse_unservable_adapter(model: Any) -> None:
 def adapter_of(model: Any) -> Adapter:
     """Copies the adapter of a PEFT model, B already scaled; of a sharded one all processes step together.
 
-    Raises:
-        UsageError: the adapter is of a kind that engines serve wrongly.
+    Raises UsageError: the adapter is of a kind that engines serve wrongly.
     """
     refuse_unservable_adapter(model)
     tensors: dict[str, torch.Tensor] = {}
@@ -127,13 +126,8 @@ def weight_stream(
     Of a sharded policy all processes step together (core/policy/whole.py), and only the tensor that comes is whole.
 
     A head that is tied to the embedding is yielded too, under its own name: engines may keep a packed copy of it that
-    the embedding's update does not reach.
-
-    Args:
-        types: of weights that train in another one than engines serve, as FSDP's mixed precision has it.
-
-    Raises:
-        UsageError: the adapter is of a kind that cannot be folded.
+    the embedding's update does not reach. `types`: of weights that train in another one than engines serve, as FSDP's
+    mixed precision has it. Raises UsageError: the adapter is of a kind that cannot be folded.
     """
     wrapped, folded = model, {}
     if has_adapter(model):

@@ -32,11 +32,8 @@ class Shared:
 def share_frozen(model: Any, engine_model: Any) -> Shared:
     """Makes the frozen parameters of a policy views of an engine's weights.
 
-    Args:
-        engine_model: unquantised and not sharded.
-
-    Raises:
-        UsageError: the engine keeps a weight in another form, in parts or with other values; nothing was changed.
+    `engine_model`: unquantised and not sharded. Raises UsageError: the engine keeps a weight in another form, in parts
+    or with other values; nothing was changed.
     """
     both = [*model.parameters(), *engine_model.parameters()]
     before = distinct_bytes(both)

@@ -13,16 +13,11 @@ from typing import Any
 
 import torch
 from vllm.config import set_current_vllm_config
-from vllm.distributed.weight_transfer.base import (
-    WeightTransferEngine,
-    WeightTransferInitInfo,
-    WeightTransferUpdateInfo,
-)
+from vllm.distributed.weight_transfer.base import WeightTransferEngine, WeightTransferInitInfo, WeightTransferUpdateInfo
 from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
 
 from grpo.core.rollout.sync.group import Meeting, TransferGroup
-from grpo.core.rollout.sync.shards import WHOLE, Shards
-from grpo.core.rollout.sync.views import adapter_fingerprints, engine_fingerprints
+from grpo.core.rollout.sync.views import WHOLE, Shards, adapter_fingerprints, engine_fingerprints
 
 BACKEND = "grpo"
 

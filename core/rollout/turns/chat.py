@@ -44,9 +44,8 @@ class TurnFormat:
     def ids(self, tokenizer: PreTrainedTokenizerBase, observation: str, last: int) -> list[int]:
         """Returns the tokens between two turns.
 
-        Args:
-            observation: what the environment answered; special tokens that it spells out stay plain text.
-            last: the last token of the turn before; when it is the one that ends a message, it is not repeated.
+        `observation`: what the environment answered; special tokens that it spells out stay plain text. `last`: the
+        last token of the turn before; when it is the one that ends a message, it is not repeated.
         """
         observation = observation.lstrip() if self.trims[0] else observation
         observation = observation.rstrip() if self.trims[1] else observation
@@ -61,11 +60,7 @@ class TurnFormat:
 def turn_format(
     tokenizer: PreTrainedTokenizerBase, prompt: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()
 ) -> TurnFormat:
-    """Finds the text between two turns of a conversation that begins with `prompt`.
-
-    Raises:
-        UsageError: the template cannot go on with a conversation, or renders what came before otherwise then.
-    """
+    """Finds the text between two turns of a conversation that begins with `prompt`. Raises UsageError."""
     render = partial(_rendered, tokenizer, tools=tools)
     start = [dict(message) for message in prompt]
     first = [*start, _message("assistant", SAID[0]), _message("user", SEEN[0])]
@@ -89,8 +84,7 @@ def turn_format(
 def after_text(tokenizer: PreTrainedTokenizerBase, following: Sequence[Mapping[str, Any]]) -> str:
     """Returns what the chat template writes after a text of the policy: the end of its message and what follows.
 
-    Raises:
-        UsageError: the template refuses the messages, or leaves out the text.
+    Raises UsageError: the template refuses the messages, or leaves out the text.
     """
     start = [_message("user", SEEN[0]), _message("assistant", SAID[0])]
     whole = _rendered(tokenizer, [*start, *map(dict, following)], generate=True, tools=())

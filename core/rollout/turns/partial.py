@@ -19,7 +19,7 @@ from grpo.core.env.env_batch import EnvShards
 from grpo.core.env.episodes import Episode
 from grpo.core.policy.chat_template import texts_of
 from grpo.core.rollout.turns.play import PlayedRollout, Player, Trajectory, completed
-from grpo.core.rollout.types import Rollouts, Sampled, SamplingParams
+from grpo.core.rollout.types import PromptIds, Rollouts, Sampled, SamplingParams
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -82,26 +82,22 @@ class PartialRollout:
         return Trajectory(tuple(state.tokens), tuple(state.logprobs), tuple(state.sampled), nothing)
 
 
+@dataclass(eq=False)
 class PartialRollouts:
-    """Samples the parts of rollouts.
+    """Samples the parts of rollouts."""
 
-    Args:
-        params: how tokens are chosen; the length is that of an answer, or of one turn.
-    """
+    players: Mapping[str, Player | None]
+    tokenizer: PreTrainedTokenizerBase
+    params: SamplingParams  # how tokens are chosen; the length is that of an answer, or of one turn
+    _numbers: count[int] = field(default_factory=count, init=False)
+    _places: ExitStack = field(default_factory=ExitStack, init=False)
 
-    def __init__(
-        self, players: Mapping[str, Player | None], tokenizer: PreTrainedTokenizerBase, params: SamplingParams
-    ) -> None:
-        self._players = players
-        self._tokenizer = tokenizer
-        self._params = params
-        self._numbers = count()
-        self._places = ExitStack()
+    def __post_init__(self) -> None:
         self._envs = {
-            name: self._places.enter_context(EnvShards(player.envs)) for name, player in players.items() if player
+            name: self._places.enter_context(EnvShards(player.envs)) for name, player in self.players.items() if player
         }
 
-    def begun(self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]]) -> list[PartialRollout]:
+    def begun(self, episodes: Sequence[Episode], prompts: PromptIds) -> list[PartialRollout]:
         """Returns rollouts of episodes, whose environments are started where they are stepped."""
         rollouts = [
             PartialRollout(start, prompt, PlayedRollout(next(self._numbers), start, prompt))
@@ -113,13 +109,11 @@ class PartialRollouts:
     def advance(self, members: Sequence[PartialRollout], rollouts: Rollouts, most: int, keys: Any = None) -> None:
         """Samples the next part of rollouts; called again after it raised, it goes on.
 
-        Args:
-            members: those that have not ended; each has begun its part.
-            most: tokens of a part; a turn that was begun is finished.
-            keys: of the random numbers of each member, where it has its own.
+        `members`: those that have not ended; each has begun its part. `most`: tokens of a part; a turn that was begun
+        is finished. `keys`: of the random numbers of each member, where it has its own.
         """
-        params = replace(self._params, keys=keys)
-        for name, player in self._players.items():
+        params = replace(self.params, keys=keys)
+        for name, player in self.players.items():
             places = [place for place, member in enumerate(members) if member.start.env == name]
             if not places:
                 continue
@@ -136,7 +130,7 @@ class PartialRollouts:
             member.sampled_by = [part for part in member.sampled_by if part[0] != step]
             if not gone:
                 continue
-            if self._players[member.start.env] is not None:
+            if self.players[member.start.env] is not None:
                 self._forget(member)
                 member.state = PlayedRollout(next(self._numbers), member.start, member.prompt)
                 member.whole, member.sampled_by = None, []
@@ -157,9 +151,9 @@ class PartialRollouts:
             return replace(rollout.whole, completion=completion, sampled_by=tuple(rollout.sampled_by))
         state = rollout.state
         state.episode = start
-        if self._players[rollout.start.env] is not None:
-            return replace(state.trajectory(self._tokenizer.eos_token_id), sampled_by=tuple(rollout.sampled_by))
-        (text,) = texts_of(self._tokenizer, [state.tokens])
+        if self.players[rollout.start.env] is not None:
+            return replace(state.trajectory(self.tokenizer.eos_token_id), sampled_by=tuple(rollout.sampled_by))
+        (text,) = texts_of(self.tokenizer, [state.tokens])
         assert state.finish in ("stop", "length")
         answer = Sampled(tuple(state.tokens), tuple(state.logprobs), state.finish)
         return Trajectory(
@@ -171,7 +165,7 @@ class PartialRollouts:
         )
 
     def played(self, rollout: PartialRollout) -> bool:
-        return self._players[rollout.start.env] is not None
+        return self.players[rollout.start.env] is not None
 
     def close(self) -> None:
         """Closes the environments of abandoned rollouts."""
@@ -179,7 +173,7 @@ class PartialRollouts:
 
     def _start(self, members: Sequence[PartialRollout]) -> None:
         for name, envs in self._envs.items():
-            player, own = self._players[name], [member.state for member in members if member.start.env == name]
+            player, own = self.players[name], [member.state for member in members if member.start.env == name]
             if player is not None and own:
                 player.start(own, envs)
                 for state in own:

@@ -30,7 +30,7 @@ from grpo.core.env.tools import ToolCall, error_answer
 from grpo.core.policy.chat_template import texts_of
 from grpo.core.rollout.turns.chat import TurnFormat
 from grpo.core.rollout.turns.tools import ToolFormat
-from grpo.core.rollout.types import Sampled, SamplingParams
+from grpo.core.rollout.types import PromptIds, Sampled, SamplingParams
 from grpo.core.scoring.outcome import explain
 from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import GrpoError
@@ -39,7 +39,7 @@ from grpo.plugins.types import Completion, FinishReason, Message
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-Sample = Callable[[Sequence[Sequence[int]], SamplingParams], Sequence[Sampled]]
+Sample = Callable[[PromptIds, SamplingParams], Sequence[Sampled]]
 LONGEST_FAILURE = 500  # characters
 
 
@@ -86,14 +86,13 @@ class Plays(Protocol):
     def play(
         self,
         episodes: Sequence[Episode],
-        prompts: Sequence[Sequence[int]],
+        prompts: PromptIds,
         sample: Sample,
         params: SamplingParams,
         *,
         on_ended: Callable[[int, Completion], None] | None = None,
     ) -> list[Trajectory]:
         """Plays one rollout of each episode; see `Player.play`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +109,7 @@ class Player:
     def play(
         self,
         episodes: Sequence[Episode],
-        prompts: Sequence[Sequence[int]],
+        prompts: PromptIds,
         sample: Sample,
         params: SamplingParams,
         *,
@@ -118,12 +117,9 @@ class Player:
     ) -> list[Trajectory]:
         """Plays one rollout of each episode.
 
-        Args:
-            episodes: one per rollout; members of a group repeat theirs, and start from the same state.
-            prompts: the tokens of their prompts.
-            sample: token ids in, one completion each out.
-            params: how to choose tokens; `max_tokens` is for one turn.
-            on_ended: told the number of a rollout when it ends, and what rewards see of it.
+        `episodes`: one per rollout; members of a group repeat theirs, and start from the same state. `prompts`: the
+        tokens of their prompts. `sample`: token ids in, one completion each out. `params`: how to choose tokens;
+        `max_tokens` is for one turn. `on_ended`: told the number of a rollout when it ends, and what rewards see of it.
         """
         rollouts = [PlayedRollout(*given) for given in zip(range(len(episodes)), episodes, prompts, strict=True)]
         with self.envs() as envs:
@@ -155,8 +151,7 @@ class Player:
     def turn(self, alive: Sequence[PlayedRollout], sample: Sample, params: SamplingParams, envs: EnvBatch) -> None:
         """Plays one turn of rollouts that have not ended, and releases the environments of those that end with it.
 
-        Args:
-            alive: the rollouts; the turns that they have had may differ.
+        `alive`: the rollouts; the turns that they have had may differ.
         """
         self._speak(alive, sample, params)
         callers = self._called(alive, envs)

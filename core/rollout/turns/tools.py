@@ -62,9 +62,8 @@ class ToolFormat:
     ) -> list[int]:
         """Returns the tokens from a turn with calls to the next one.
 
-        Args:
-            answers: one text for each call; special tokens that they spell out stay plain text.
-            last: the last token of the turn; when it is the one that ends a message, it is not repeated.
+        `answers`: one text for each call; special tokens that they spell out stay plain text. `last`: the last token of
+        the turn; when it is the one that ends a message, it is not repeated.
         """
         special = special_tokens(tokenizer)
         plain = any(token in answer for token in special for answer in answers)
@@ -110,11 +109,8 @@ def tool_format(
 ) -> ToolFormat:
     """Finds how the chat template speaks of tools, and gives the tokenizer what reads calls where it has none.
 
-    Args:
-        known: tokenizer to a response template for its chat template, or None; where its own reads no calls.
-
-    Raises:
-        UsageError: the template or the tokenizer cannot do that; says what to do.
+    `known`: tokenizer to a response template for its chat template, or None; where its own reads no calls. Raises
+    UsageError: the template or the tokenizer cannot do that; says what to do.
     """
     name = schemas[0]["function"]["name"]
     if name not in _rendered(tokenizer, [ASKED], tools=schemas):
@@ -155,11 +151,8 @@ def tool_format(
 def after_calls(tokenizer: Any, calls: Sequence[ToolCall], following: Sequence[Any]) -> str:
     """Returns what the chat template writes after calls: the end of their message and what follows.
 
-    Args:
-        following: chat messages, first of all the answers.
-
-    Raises:
-        UsageError: the template refuses the messages, or renders the calls differently once others follow.
+    `following`: chat messages, first of all the answers. Raises UsageError: the template refuses the messages, or
+    renders the calls differently once others follow.
     """
     start = [ASKED, calling("", calls)]
     before, whole = _rendered(tokenizer, start), _rendered(tokenizer, [*start, *following], generate=True)

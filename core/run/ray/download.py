@@ -8,21 +8,14 @@ import os
 import shutil
 import tarfile
 import tempfile
-from concurrent.futures import Future
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
+from grpo.core.run.ray.mailbox import Asks
 from grpo.plugins.errors import RunError
 
 KIND = "grpo.core.run.ray.download:FolderThere"
 PIECE = 8 << 20  # bytes
-
-
-class Asks(Protocol):
-    """A `FolderThere`, wherever it is."""
-
-    def ask(self, method: str, message: bytes = b"") -> Future[bytes]:
-        """Calls a method."""
 
 
 class FolderThere:

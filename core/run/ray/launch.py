@@ -17,8 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from grpo.core.cluster.ranks import Ranks
-from grpo.core.cluster.ray_cluster import Cluster, Hosted, NodeLost
+from grpo.core.cluster.ray_cluster import Cluster, Hosted, NodeLost, Ranks
 from grpo.core.config.schema import RunConfig
 from grpo.core.display.progress import Progress
 from grpo.core.env import processes

@@ -31,7 +31,7 @@ POLL = 1.0  # seconds between two questions whether a stop was asked for
 
 
 class Asks(Protocol):
-    """A `Mailbox`, wherever it is."""
+    """An object that answers messages, wherever it is."""
 
     def ask(self, method: str, message: bytes = b"") -> Future[bytes]:
         """Calls a method."""

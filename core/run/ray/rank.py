@@ -30,9 +30,8 @@ PREFLIGHT = "grpo.core.run.ray.rank:Preflight"
 def train(settings: Mapping[str, Any]) -> None:
     """Runs one of the processes that train together, in whatever thread it is called.
 
-    Args:
-        settings: `config` as JSON, or `resume` and `steps`; `mailbox`; `scorers`, each with its number of processes;
-            `envs`, the processes that step environments; `variables` of the environment.
+    `settings`: `config` as JSON, or `resume` and `steps`; `mailbox`; `scorers`, each with its number of processes;
+    `envs`, the processes that step environments; `variables` of the environment.
     """
     from grpo.core.display.progress import Silent
     from grpo.core.record.versions import silence_libraries

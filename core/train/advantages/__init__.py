@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from grpo.core.train.advantages.baselines import group_mean, reinforce_plus_plus, rloo
-from grpo.core.train.advantages.decoupled import gdpo
-from grpo.core.train.advantages.pass_rate import maxrl, pass_at_k
-from grpo.core.train.advantages.turns import return_to_go
+from grpo.core.train.advantages.estimators import (
+    gdpo,
+    group_mean,
+    maxrl,
+    pass_at_k,
+    reinforce_plus_plus,
+    return_to_go,
+    rloo,
+)
 from grpo.plugins.hookspecs import hookimpl
 from grpo.plugins.specs import AdvantageSpec
 

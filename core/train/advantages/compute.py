@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import torch
 
-from grpo.core.train.advantages.moments import deviation
+from grpo.core.train.advantages.estimators import deviation
 from grpo.plugins.errors import PluginError
 from grpo.plugins.training import GroupScores
 
@@ -110,11 +110,8 @@ def group_advantages(
 def _earned(each: torch.Tensor, filled: torch.Tensor, totals: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     """Returns what each turn earned of the total, [groups, G, T], NaN after the last turn and without a total.
 
-    Args:
-        each: [groups, G, T, R] of the scores.
-        filled: [groups, G, R] scores, where an abstention has the mean of the others.
-        totals: [groups, G].
-        weights: [R].
+    `each`: [groups, G, T, R] of the scores. `filled`: [groups, G, R] scores, where an abstention has the mean of the
+    others. `totals`: [groups, G]. `weights`: [R].
     """
     present = ~each.isnan()
     of_turns = (each.nan_to_num(0.0) * weights.double()).sum(dim=3)

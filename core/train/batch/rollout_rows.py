@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from grpo.core.env.scores import ELSEWHERE
 from grpo.core.record.run_dir import RolloutRow
@@ -41,7 +41,10 @@ def rollout_rows(batch: Batch) -> list[RolloutRow]:
 
 def wasted_rows(batch: Batch) -> list[RolloutRow]:
     """Makes the records of what was sampled in vain; a total it has none."""
-    return [_row(batch.step, sample.group, sample.rollout.completion, sample.outcomes) for sample in batch.wasted]
+    return [
+        _row(batch.step, sample.group, sample.rollout.completion, sample.outcomes, reward=None, advantage=0.0)
+        for sample in batch.wasted
+    ]
 
 
 def _row(
@@ -49,13 +52,7 @@ def _row(
     group: int,
     completion: Completion,
     outcomes: Mapping[str, Outcome],
-    *,
-    reward: float | None = None,
-    advantage: float = 0.0,
-    right: bool | None = None,
-    turn_rewards: Sequence[float] | None = None,
-    turn_advantages: Sequence[float] | None = None,
-    sampled_by: Sequence[tuple[int, int]] | None = None,
+    **trained: Any,
 ) -> RolloutRow:
     return RolloutRow(
         step=step,
@@ -67,20 +64,15 @@ def _row(
         columns=json.dumps(dict(completion.row), ensure_ascii=False, default=str),
         messages=json.dumps(list(completion.messages), ensure_ascii=False) if completion.info else None,
         info=json.dumps(dict(completion.info), ensure_ascii=False) if completion.info else None,
-        reward=reward,
-        advantage=advantage,
         outcomes={
             name: (outcome.kind, outcome.score, outcome.reason)
             for name, outcome in outcomes.items()
             if outcome != ELSEWHERE
         },
         env=completion.env,
-        right=right,
         token_ids=completion.token_ids,
         logprobs=completion.logprobs,
-        turn_rewards=turn_rewards,
-        turn_advantages=turn_advantages,
-        sampled_by=sampled_by,
+        **trained,
     )
 
 

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 import torch
 
 from grpo.core.rollout.turns.play import Branch, Trajectory
+from grpo.core.rollout.types import PromptIds
 from grpo.plugins.errors import RunError
 
 Tensors = dict[str, torch.Tensor]
@@ -25,9 +26,7 @@ OWNER = "owner"  # [N] int64, counted from 0, ascending
 _NARROWEST = 2  # columns of a batch with trees: [N, 1] is a number for a whole rollout, never for a row of one token
 
 
-def padded(
-    prompts: Sequence[Sequence[int]], rollouts: Sequence[Trajectory], pad_id: int, device: torch.device
-) -> Tensors:
+def padded(prompts: PromptIds, rollouts: Sequence[Trajectory], pad_id: int, device: torch.device) -> Tensors:
     """Lays rollouts out. `prompts`: token ids, one prompt for each rollout."""
     trees = any(trajectory.branches for trajectory in rollouts)
     owners = [number for number, trajectory in enumerate(rollouts) for _ in trajectory.branches or (trajectory,)]
@@ -104,16 +103,10 @@ def rows_of(tensors: Tensors, count: int) -> list[slice]:
 def of_tokens(turns: torch.Tensor, counted: torch.Tensor, numbers: Sequence[int]) -> torch.Tensor:
     """Spreads what turns are worth over their tokens.
 
-    Args:
-        turns: [N, S] a number for each turn.
-        counted: [N, T], 1 for tokens that the policy chose; a turn is a run of them.
-        numbers: how many turns each of N rollouts has; one without a counted token may have any.
-
-    Returns:
-        [N, T], 0 for all other tokens.
-
-    Raises:
-        RunError: turns cannot be told apart by their tokens, so that some would learn from another's advantage.
+    `turns`: [N, S] a number for each turn. `counted`: [N, T], 1 for tokens that the policy chose; a turn is a run of
+    them. `numbers`: how many turns each of N rollouts has; one without a counted token may have any. Returns [N, T], 0
+    for all other tokens. Raises RunError: turns cannot be told apart by their tokens, so that some would learn from
+    another's advantage.
     """
     chosen = counted > 0
     begins = chosen & ~torch.nn.functional.pad(chosen, (1, 0))[:, :-1]

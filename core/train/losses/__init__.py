@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from grpo.core.train.losses.clipped import bnpo, dapo, dr_grpo, grpo
-from grpo.core.train.losses.entropy import entropy_bonus, top_entropy
-from grpo.core.train.losses.sequence import gmpo, gspo, luspo
-from grpo.core.train.losses.soft import sapo
-from grpo.core.train.losses.weighted import cispo, vespo
+from grpo.core.train.losses.clipped import bnpo, dapo, dr_grpo, entropy_bonus, gmpo, grpo, gspo, luspo, top_entropy
+from grpo.core.train.losses.weighted import cispo, sapo, vespo
 from grpo.plugins.hookspecs import hookimpl
 from grpo.plugins.specs import LossSpec
 

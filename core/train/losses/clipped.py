@@ -4,14 +4,16 @@ With r the probability ratio of the policy to the one that sampled, a token with
 
     -min(min(r, delta) A, clip(r, 1 - epsilon, 1 + epsilon_high) A)
 
-(PPO, arXiv 1707.06347; delta: INTELLECT-2, 2505.07291; epsilon_high: DAPO, 2503.14476).
+(PPO, arXiv 1707.06347; delta: INTELLECT-2, 2505.07291; epsilon_high: DAPO, 2503.14476). In `gspo`, `luspo` and `gmpo` r
+is that of a completion, the geometric mean over its tokens; `entropy_bonus` and `top_entropy` look at the policy's
+entropy besides.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from annotated_types import Gt
+from annotated_types import Gt, Le
 
 from grpo.plugins.errors import OptionError
 from grpo.plugins.training import LossTokens, TokenCosts
@@ -29,11 +31,9 @@ def clipped(
 ) -> TokenCosts:
     """Returns the clipped costs of ratios.
 
-    Args:
-        ratio: [B, T] or [B, 1].
-        advantages: [B, 1].
-        epsilon, epsilon_high: the clip range, 1 - epsilon to 1 + epsilon_high; None: the same above as below.
-        delta: the largest ratio where the advantage is negative; None: no bound.
+    `ratio`: [B, T] or [B, 1]. `advantages`: [B, 1]. `epsilon`, `epsilon_high`: the clip range, 1 - epsilon to 1 +
+    epsilon_high; None: the same above as below. `delta`: the largest ratio where the advantage is negative; None: no
+    bound.
     """
     high = epsilon if epsilon_high is None else epsilon_high
     bounded = ratio.clamp(1 - epsilon, 1 + high)
@@ -47,11 +47,7 @@ def clipped(
 
 
 def refuse_idle_delta(*, epsilon: float, epsilon_high: float | None, delta: float | None, **others: object) -> None:
-    """Refuses a bound that the clip leaves nothing to do, whatever other options a loss has.
-
-    Raises:
-        OptionError: delta is not above the clip range.
-    """
+    """Refuses a bound that the clip leaves nothing to do, whatever other options a loss has. Raises OptionError."""
     high = epsilon if epsilon_high is None else epsilon_high
     if delta is not None and delta <= 1 + high:
         raise OptionError(f"delta {delta} must be above 1 + epsilon_high = {1 + high}, or it clips first.")
@@ -134,3 +130,107 @@ def dapo(
     DAPO, arXiv 2503.14476, which recommends epsilon_high=0.28. The options are those of `grpo`.
     """
     return _costs(tokens, epsilon, epsilon_high, delta, importance_sampling_level)
+
+
+@loss(version=1, average="completion", prepare=refuse_idle_delta)
+def gspo(
+    tokens: LossTokens, *, epsilon: Positive = 0.2, epsilon_high: Positive | None = None, delta: Positive | None = None
+) -> TokenCosts:
+    """Clipped costs of the ratio of each completion, averaged over completions.
+
+    GSPO, arXiv 2507.18071: s = (pi(o) / pi_old(o))^(1/|o|) in the place of the token's ratio; steadier for
+    mixture-of-experts models. The paper clips far closer than the default: epsilon=0.0003, epsilon_high=0.0004.
+    The options are those of `grpo`.
+    """
+    return clipped(tokens.sequence_ratio(), tokens.advantages, epsilon, epsilon_high, delta)
+
+
+@loss(version=1, average="sum", prepare=refuse_idle_delta)
+def luspo(
+    tokens: LossTokens,
+    *,
+    epsilon: Positive = 0.2,
+    epsilon_high: Positive | None = None,
+    delta: Positive | None = None,
+    importance_sampling_level: Level = "sequence",
+) -> TokenCosts:
+    """Clipped costs of the ratio of each completion, times its length, averaged over completions.
+
+    LUSPO, arXiv 2602.05261: 1/N sum_i |o_i| times GSPO's cost of o_i, so that a token of a long completion counts as
+    much as one of a short completion. The options are those of `grpo`; a ratio of each token is not the paper's.
+    """
+    ratio = tokens.sequence_ratio() if importance_sampling_level == "sequence" else tokens.ratio()
+    return clipped(ratio, tokens.advantages, epsilon, epsilon_high, delta)
+
+
+@loss(version=1, average="completion")
+def gmpo(tokens: LossTokens, *, epsilon: Positive = 0.4, epsilon_high: Positive | None = None) -> TokenCosts:
+    """The geometric mean of clipped ratios, averaged over completions.
+
+    GMPO, arXiv 2507.20673: -exp(1/|o| sum_t l_t) A, with l the log ratio of a token, clipped where that lowers the
+    objective: min(l, epsilon_high) for A > 0, max(l, -epsilon) else. The KL term is not multiplied by a ratio.
+
+    Options:
+        epsilon: the clip range of log ratios, below 0 and, unless epsilon_high is set, above.
+        epsilon_high: the clip range above 0.
+    """
+    high = epsilon if epsilon_high is None else epsilon_high
+    apart, better = tokens.logps - tokens.old_logps, tokens.advantages > 0
+    kept = apart.clamp(max=high).where(better, apart.clamp(min=-epsilon))
+    return TokenCosts(
+        costs=-tokens.sequence_mean(kept).exp() * tokens.advantages,
+        ratio=tokens.advantages.new_ones(tokens.advantages.shape),
+        low=(apart < -epsilon) & (tokens.advantages < 0),
+        high=(apart > high) & better,
+    )
+
+
+@loss(version=1, average="batch", entropies="gradient", every_row=True, weighs=True, prepare=refuse_idle_delta)
+def entropy_bonus(
+    tokens: LossTokens,
+    *,
+    coefficient: Positive = 0.001,
+    epsilon: Positive = 0.2,
+    epsilon_high: Positive | None = None,
+    delta: Positive | None = None,
+) -> TokenCosts:
+    """The cost of `dapo` less a share of the policy's entropy, averaged over all tokens of the batch.
+
+    Entropy regularisation (as in Skywork-OR1, arXiv 2505.22312, with a fixed coefficient): c - coefficient H, with H
+    the entropy of the policy at a token, in nats. It counts for completions without an advantage too, and a correction
+    for a rollout engine does not weigh it. Takes more time than other losses: the entropy needs a gradient.
+
+    Options:
+        coefficient: the weight of the entropy.
+        epsilon, epsilon_high, delta: those of `dapo`.
+    """
+    assert tokens.entropies is not None
+    token_costs = clipped(tokens.ratio(), tokens.advantages, epsilon, epsilon_high, delta)
+    costs = token_costs.costs if tokens.importance is None else token_costs.costs * tokens.importance
+    return TokenCosts(costs - coefficient * tokens.entropies, token_costs.ratio, token_costs.low, token_costs.high)
+
+
+@loss(version=1, average="batch", entropies="value", every_row=True, prepare=refuse_idle_delta)
+def top_entropy(
+    tokens: LossTokens,
+    *,
+    share: Annotated[float, Gt(0), Le(1)] = 0.2,
+    epsilon: Positive = 0.2,
+    epsilon_high: Positive | None = None,
+    delta: Positive | None = None,
+) -> TokenCosts:
+    """The cost of `dapo`, of the tokens at which the policy hesitates most alone.
+
+    High-entropy tokens, arXiv 2506.01939: tokens below the quantile 1 - share of the entropies of the forward pass (a
+    micro batch of one process) cost nothing. Averages still count them. Completions without an advantage are computed
+    too, for their entropies.
+
+    Options:
+        share: which part of the tokens learns.
+        epsilon, epsilon_high, delta: those of `dapo`.
+    """
+    assert tokens.entropies is not None
+    costs = clipped(tokens.ratio(), tokens.advantages, epsilon, epsilon_high, delta)
+    counted = tokens.entropies[tokens.mask > 0]
+    learns = tokens.entropies >= (counted.quantile(1 - share) if len(counted) else 0.0)
+    return TokenCosts(costs.costs * learns, costs.ratio, costs.low, costs.high, {"learning": learns})

@@ -23,7 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ from grpo.core.processes.group import any_of
 from grpo.core.rollout.draws import SEEDS
 from grpo.core.rollout.mismatch import Mismatch, difference_sums
 from grpo.core.rollout.sync.fault import SyncFault
+from grpo.core.rollout.types import PromptIds
 from grpo.core.text.randomness import preserved_randomness
 from grpo.core.train.batch.tensors import Tensors, counted, padded
 from grpo.core.train.sampling.ahead_state import AheadRecord, read_ahead, write_ahead
@@ -50,9 +51,7 @@ Probe = Callable[[Tensors], torch.Tensor]  # padded rollouts to their log-probab
 
 
 class _Sampling:
-    def __init__(
-        self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]], sample: Callable[[], Generation]
-    ) -> None:
+    def __init__(self, episodes: Sequence[Episode], prompts: PromptIds, sample: Callable[[], Generation]) -> None:
         self.episodes = episodes
         self.prompts = prompts
         self._sample = sample
@@ -97,27 +96,19 @@ class _Ready:
     largest: float
 
 
+@dataclass(eq=False)
 class AheadSampler:
     """Samples one batch ahead of time. `inner`: samples what was not sampled ahead, and does the work of what is."""
 
-    def __init__(
-        self,
-        inner: PolicySampler,
-        probe: Probe,
-        tolerance: float,
-        device: torch.device,
-        gather: Gather,
-        episode_at: Callable[[Place], Episode],
-    ) -> None:
-        self._inner = inner
-        self._probe = probe
-        self._tolerance = tolerance
-        self._device = device
-        self._gather = gather
-        self._episode_at = episode_at
-        self._sampling: _Sampling | None = None
-        self._ready: _Ready | None = None
-        self._recorded: AheadRecord | None = None  # what the checkpoint of a resumed run holds
+    inner: PolicySampler
+    probe: Probe
+    tolerance: float
+    device: torch.device
+    gather: Gather
+    episode_at: Callable[[Place], Episode]
+    _sampling: _Sampling | None = field(default=None, init=False)
+    _ready: _Ready | None = field(default=None, init=False)
+    _recorded: AheadRecord | None = field(default=None, init=False)  # what the checkpoint of a resumed run holds
 
     def next(self, episodes: Sequence[Episode], step: int, *, again: bool = False) -> Generation:
         """Returns the batch as it was sampled ahead, else samples it now."""
@@ -129,7 +120,7 @@ class AheadSampler:
             if ready is not None:
                 ready.generation.early.drop()
             self.close()
-            generation = self._inner.next(episodes, step, again=again)
+            generation = self.inner.next(episodes, step, again=again)
         return replace(generation, metrics={**generation.metrics, "sampling/staleness": float(generation.staleness)})
 
     def ahead(self, step: int, episodes_of: EpisodesOf) -> Mapping[str, float]:
@@ -137,17 +128,13 @@ class AheadSampler:
         upcoming = episodes_of(step + 1)
         if not upcoming:
             return {}
-        prompts = encode_episodes(self._inner.tokenizer, upcoming)
-        metrics = self._inner.rollouts.sync()
-        self._sampling = _Sampling(upcoming, prompts, partial(self._inner.unsynced, upcoming, prompts))
+        prompts = encode_episodes(self.inner.tokenizer, upcoming)
+        metrics = self.inner.rollouts.sync()
+        self._sampling = _Sampling(upcoming, prompts, partial(self.inner.unsynced, upcoming, prompts))
         return metrics
 
     def settle(self, step: int) -> Mapping[str, float]:
-        """Waits for the batch, and samples it again where it did not come from the policy.
-
-        Raises:
-            RunError: again it did not.
-        """
+        """Waits for the batch, and samples it again where it did not come from the policy. Raises RunError."""
         if self._sampling is None:
             return {}
         began = time.perf_counter()
@@ -175,12 +162,10 @@ class AheadSampler:
     def _resumed(self, episodes: Sequence[Episode]) -> _Ready | None:
         """Returns the batch of the checkpoint, once, with its scoring begun; None where there is none for these."""
         recorded, self._recorded = self._recorded, None
-        generation = (
-            None if recorded is None else recorded.generation(episodes, self._inner.tokenizer, self._episode_at)
-        )
+        generation = None if recorded is None else recorded.generation(episodes, self.inner.tokenizer, self.episode_at)
         if recorded is None or generation is None:
             return None
-        scored = generation if generation.outcomes is not None else self._inner.scoring(generation)
+        scored = generation if generation.outcomes is not None else self.inner.scoring(generation)
         return _Ready(episodes, scored, recorded.mean, recorded.largest)
 
     def _proven(self, sampling: _Sampling, step: int) -> tuple[_Ready, Mapping[str, float]]:
@@ -195,11 +180,11 @@ class AheadSampler:
             generation.early.drop()
             generation = None
         with preserved_randomness(sampling.seed):
-            generation = self._inner.synced_unless(generation, sampling.episodes, sampling.prompts)
+            generation = self.inner.synced_unless(generation, sampling.episodes, sampling.prompts)
         generation = self._filled(generation, sampling, step)
         apart = self._apart(generation)
         if apart.too_far:
-            names = self._inner.rollouts.differing()
+            names = self.inner.rollouts.differing()
             raise RunError(mismatch_text(step, before or (apart.mean, apart.largest), apart, names))
         return _Ready(sampling.episodes, generation, apart.mean, apart.largest), {
             **generation.metrics,
@@ -209,7 +194,7 @@ class AheadSampler:
     def _filled(self, generation: Generation, sampling: _Sampling, step: int) -> Generation:
         """Fills the batch up, from random numbers that are the same when it is sampled again."""
         with preserved_randomness((sampling.seed + 1) % SEEDS):
-            return self._inner.filled(generation, step + 1, unsynced=True)
+            return self.inner.filled(generation, step + 1, unsynced=True)
 
     def _waited(self, sampling: _Sampling) -> Generation | None:
         """Waits for the batch; None where the engine lost its weights, and everything is to be handed over again."""
@@ -220,8 +205,8 @@ class AheadSampler:
 
     def _apart(self, generation: Generation) -> Mismatch:
         """Compares log-probabilities of the policy, as it is now, with those of some rollouts."""
-        apart = Mismatch(self._tolerance)
-        apart.add(self._gather(probed(generation, self._probe, self._inner.tokenizer.pad_token_id, self._device)))
+        apart = Mismatch(self.tolerance)
+        apart.add(self.gather(probed(generation, self.probe, self.inner.tokenizer.pad_token_id, self.device)))
         return apart
 
 
@@ -238,11 +223,7 @@ def probed(generation: Generation, probe: Probe, pad_id: int, device: torch.devi
 def refuse_unfit_policy(model: Any, *, corrects: bool) -> None:
     """Refuses a policy that draws random numbers while it trains, or whose loss does not correct.
 
-    Args:
-        corrects: its loss weighs rollouts of earlier steps.
-
-    Raises:
-        UsageError: names what it is.
+    `corrects`: its loss weighs rollouts of earlier steps. Raises UsageError: names what it is.
     """
     if not corrects:
         raise UsageError(

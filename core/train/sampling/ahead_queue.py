@@ -1,7 +1,7 @@
 """Samples several batches ahead, so that the policy rarely waits for rollouts.
 
 Theory of operation. When the batch of a step is about to train, the batch that is k steps later is put into a queue,
-with a frozen copy of the weights as they are (core/train/sampling/frozen_copy.py). One thread takes batch after batch
+with a frozen copy of the weights as they are. One thread takes batch after batch
 from it: hands the copy over to the engine, with every proof of a sync, samples, and compares some of the rollouts with
 what the copy computes. Further apart than rounding, and everything is handed over anew and the batch is sampled again;
 a second time ends the run. So the engine may finish a batch long after the optimizer has gone on, and a slow batch
@@ -19,9 +19,11 @@ Scoring begins on the thread that trains, while the batch before trains.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,10 +34,10 @@ from grpo.core.env.prompts import encode_episodes
 from grpo.core.env.replacement_rows import Place
 from grpo.core.rollout.draws import SEEDS, keys_of, own_draws
 from grpo.core.rollout.mismatch import Mismatch
+from grpo.core.rollout.types import PromptIds
 from grpo.core.train.batch.tensors import Tensors
 from grpo.core.train.sampling.ahead import probed
 from grpo.core.train.sampling.ahead_state import AheadRecord, read_ahead, write_ahead
-from grpo.core.train.sampling.frozen_copy import FrozenCopies
 from grpo.core.train.sampling.guard import difference_metrics, mismatch_text
 from grpo.core.train.sampling.sampler import PolicySampler
 from grpo.core.train.types import EpisodesOf, Generation
@@ -74,43 +76,27 @@ class _Queued:
     scored: bool = False  # it was handed to the rewards
 
 
+@dataclass(eq=False)
 class AheadQueue:
-    """Samples several batches ahead of time, each from a known version of the policy.
+    """Samples several batches ahead of time, each from a known version of the policy."""
 
-    Args:
-        inner: samples what was not sampled ahead, from the policy itself.
-        sampler_of: returns what samples from a copy of the policy; with `inner` it shares a turn (`SyncedRollouts`).
-        depth: batches ahead, k.
-        tokenizer: of the policy, for the thread that trains.
-    """
+    inner: PolicySampler  # samples what was not sampled ahead, from the policy itself
+    # returns what samples from a copy of the policy; with `inner` it shares a turn (`SyncedRollouts`)
+    sampler_of: Callable[[Any], PolicySampler]
+    copies: FrozenCopies
+    probe: ProbeOf
+    depth: int  # batches ahead, k
+    seed: int
+    tokenizer: PreTrainedTokenizerBase  # of the policy, for the thread that trains
+    tolerance: float
+    device: torch.device
+    episode_at: Callable[[Place], Episode]
+    _queue: dict[int, _Queued] = field(default_factory=dict, init=False)  # step to its batch
+    # of the checkpoint of a resumed run, the next batch first
+    _records: list[AheadRecord] = field(default_factory=list, init=False)
 
-    def __init__(
-        self,
-        inner: PolicySampler,
-        sampler_of: Callable[[Any], PolicySampler],
-        copies: FrozenCopies,
-        probe: ProbeOf,
-        *,
-        depth: int,
-        seed: int,
-        tokenizer: PreTrainedTokenizerBase,
-        tolerance: float,
-        device: torch.device,
-        episode_at: Callable[[Place], Episode],
-    ) -> None:
-        self._inner = inner
-        self._sampler_of = sampler_of
-        self._copies = copies
-        self._probe = probe
-        self._depth = depth
-        self._seed = seed
-        self._tokenizer = tokenizer
-        self._tolerance = tolerance
-        self._device = device
-        self._episode_at = episode_at
+    def __post_init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="grpo-ahead")
-        self._queue: dict[int, _Queued] = {}  # step to its batch
-        self._records: list[AheadRecord] = []  # of the checkpoint of a resumed run, the next batch first
 
     def next(self, episodes: Sequence[Episode], step: int, *, again: bool = False) -> Generation:
         """Returns the batch as it was sampled ahead, else samples it now.
@@ -122,10 +108,10 @@ class AheadQueue:
         if queued is None or again or list(queued.episodes) != list(episodes):
             if queued is not None and queued.scored:
                 queued.coming.result().generation.early.drop()
-            generation = self._inner.next(episodes, step, again=again)
+            generation = self.inner.next(episodes, step, again=again)
         else:
             proven = queued.coming.result()
-            generation = proven.generation if queued.scored else self._inner.scoring(proven.generation)
+            generation = proven.generation if queued.scored else self.inner.scoring(proven.generation)
             generation = replace(
                 generation, metrics={**generation.metrics, **difference_metrics(proven.mean, proven.largest)}
             )
@@ -134,12 +120,12 @@ class AheadQueue:
     def ahead(self, step: int, episodes_of: EpisodesOf) -> Mapping[str, float]:
         """Queues the batches of the next k steps that are not queued yet, and has those scored that are ready."""
         self._restore(step + 1, episodes_of)
-        lacking = [later for later in range(step + 1, step + self._depth + 1) if later not in self._queue]
+        lacking = [later for later in range(step + 1, step + self.depth + 1) if later not in self._queue]
         batches = {later: episodes for later in lacking if (episodes := episodes_of(later))}
         if batches:
-            version = _Version(self._copies.take(), len(batches))
+            version = _Version(self.copies.take(), len(batches))
             for later, episodes in batches.items():
-                prompts = encode_episodes(self._tokenizer, episodes)
+                prompts = encode_episodes(self.tokenizer, episodes)
                 coming = self._thread.submit(self._sampled, version, episodes, prompts, later, later - step)
                 self._queue[later] = _Queued(episodes, coming)
         if step + 1 in self._queue and self._queue[step + 1].coming.done():
@@ -149,8 +135,7 @@ class AheadQueue:
     def settle(self, step: int) -> Mapping[str, float]:
         """Waits for the next batch alone: others have weights of their own, and the policy may go on.
 
-        Raises:
-            RunError: it did not come from its version of the policy, and neither when it was sampled again.
+        Raises RunError: it did not come from its version of the policy, and neither when it was sampled again.
         """
         if step + 1 not in self._queue:
             return {}
@@ -187,7 +172,7 @@ class AheadQueue:
             if not episodes:
                 return
             record = self._records.pop(0)
-            generation = record.generation(episodes, self._tokenizer, self._episode_at)
+            generation = record.generation(episodes, self.tokenizer, self.episode_at)
             if generation is not None:
                 coming: Future[_Proven] = Future()
                 coming.set_result(_Proven(generation, record.mean, record.largest))
@@ -198,27 +183,19 @@ class AheadQueue:
         if not queued.scored:
             proven = queued.coming.result()
             queued.coming, queued.scored = Future(), True
-            queued.coming.set_result(replace(proven, generation=self._inner.scoring(proven.generation)))
+            queued.coming.set_result(replace(proven, generation=self.inner.scoring(proven.generation)))
 
     def _sampled(
-        self,
-        version: _Version,
-        episodes: Sequence[Episode],
-        prompts: Sequence[Sequence[int]],
-        step: int,
-        staleness: int,
+        self, version: _Version, episodes: Sequence[Episode], prompts: PromptIds, step: int, staleness: int
     ) -> _Proven:
         """Samples a batch from a version of the policy, in the thread, and proves that it came from that.
 
-        Args:
-            staleness: how many optimizer steps lie between.
-
-        Raises:
-            RunError: it did not come from it, and neither when it was sampled again.
+        `staleness`: how many optimizer steps lie between. Raises RunError: it did not come from it, and neither when it
+        was sampled again.
         """
         try:
-            sampler = self._sampler_of(version.model)
-            seed = keys_of(self._seed, step, (0,))[0] % SEEDS
+            sampler = self.sampler_of(version.model)
+            seed = keys_of(self.seed, step, (0,))[0] % SEEDS
             generation, apart, metrics = self._tried(sampler, version.model, episodes, prompts, seed, again=False)
             if apart.too_far:
                 before = apart.mean, apart.largest
@@ -231,23 +208,58 @@ class AheadQueue:
         finally:
             version.users -= 1
             if not version.users:
-                self._copies.give_back(version.model)
+                self.copies.give_back(version.model)
 
     def _tried(
         self,
         sampler: PolicySampler,
         model: Any,
         episodes: Sequence[Episode],
-        prompts: Sequence[Sequence[int]],
+        prompts: PromptIds,
         seed: int,
         *,
         again: bool,
     ) -> tuple[Generation, Mismatch, Mapping[str, float]]:
         with own_draws(seed):
             generation = sampler.synced(episodes, prompts, again=again)
-        apart = Mismatch(self._tolerance)
-        sums = probed(
-            generation, lambda tensors: self._probe(model, tensors), self._tokenizer.pad_token_id, self._device
-        )
+        apart = Mismatch(self.tolerance)
+        sums = probed(generation, lambda tensors: self.probe(model, tensors), self.tokenizer.pad_token_id, self.device)
         apart.add(sums)
         return generation, apart, generation.metrics
+
+
+@dataclass(eq=False)
+class FrozenCopies:
+    """Copies of the policy with the weights of an earlier step, each for as long as it is sampled from.
+
+    Only what trains is copied; the frozen weights of an adapter's base are the policy's own. A copy that is given back
+    is written over for the next one, so there are no more of them than were in use at a time.
+    """
+
+    policy: Callable[[], Any]
+    # gives a copy the way to be called that belongs to one model object (core/train/update/head.py)
+    attach: Callable[[Any], None]
+    _free: deque[Any] = field(default_factory=deque, init=False)
+
+    def take(self) -> Any:
+        """Returns a copy with the weights that the policy has now, in evaluation mode."""
+        policy = self.policy()
+        copy = self._free.pop() if self._free else self._made(policy)
+        with torch.no_grad():
+            for own, new in zip(copy.parameters(), policy.parameters(), strict=True):
+                if own is not new:
+                    own.copy_(new)
+        return copy
+
+    def give_back(self, copy: Any) -> None:
+        """Takes a copy back; threads may."""
+        self._free.append(copy)
+
+    def _made(self, policy: Any) -> Any:
+        kept = {id(parameter): parameter for parameter in policy.parameters() if not parameter.requires_grad}
+        made = deepcopy(policy, kept)
+        for module in {made, made.get_base_model() if hasattr(made, "peft_config") else made}:
+            module.__dict__.pop("forward", None)  # what stands around the policy's own computes with the policy
+        self.attach(made)
+        made.eval()
+        return made

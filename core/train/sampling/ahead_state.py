@@ -18,7 +18,7 @@ from grpo.core.env.replacement_rows import Place
 from grpo.core.processes.rank import rank
 from grpo.core.record.run_dir import read_json, whole_file
 from grpo.core.rollout.turns.play import Branch, Trajectory, completed
-from grpo.core.rollout.types import Sampled
+from grpo.core.rollout.types import PromptIds, Sampled
 from grpo.core.scoring.early import nothing_begun
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.train.types import Generation, Wasted
@@ -50,10 +50,7 @@ class AheadRecord:
     wasted: list[Mapping[str, Any]] = field(default_factory=list)
 
     def generation(
-        self,
-        asked: Sequence[Episode],
-        tokenizer: PreTrainedTokenizerBase,
-        episode_at: Callable[[Place], Episode],
+        self, asked: Sequence[Episode], tokenizer: PreTrainedTokenizerBase, episode_at: Callable[[Place], Episode]
     ) -> Generation | None:
         """Returns the batch, its scoring yet to begin unless it was filled up; None where these have other prompts."""
         episodes = self.episodes_of(asked, episode_at)
@@ -98,7 +95,7 @@ class AheadRecord:
             )
         return tuple(samples)
 
-    def rollouts_of(self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]]) -> list[Trajectory] | None:
+    def rollouts_of(self, episodes: Sequence[Episode], prompts: PromptIds) -> list[Trajectory] | None:
         """Returns the rollouts, or None when these are not the prompts that they answer."""
         if [list(prompt) for prompt in prompts] != self.prompts:
             return None
@@ -135,11 +132,7 @@ def write_ahead(folder: Path, turn: int, generation: Generation, *, mean: float,
 
 
 def read_ahead(folder: Path, turn: int) -> AheadRecord | None:
-    """Reads a batch of a checkpoint, see `write_ahead`; None when it has none.
-
-    Raises:
-        UsageError: the file was damaged.
-    """
+    """Reads a batch of a checkpoint, see `write_ahead`; None when it has none. Raises UsageError."""
     record = read_json(folder / file_of(rank(), turn))
     return None if record is None else AheadRecord(**record)
 

@@ -24,8 +24,7 @@ from grpo.core.rollout.types import Rollouts, sampling_params
 from grpo.core.scoring.early import nothing_begun
 from grpo.core.train.batch.tensors import Tensors
 from grpo.core.train.sampling.ahead import AheadSampler
-from grpo.core.train.sampling.ahead_queue import AheadQueue
-from grpo.core.train.sampling.frozen_copy import FrozenCopies
+from grpo.core.train.sampling.ahead_queue import AheadQueue, FrozenCopies
 from grpo.core.train.sampling.partial import Part, PartialSampler
 from grpo.core.train.sampling.prompts import Prompts
 from grpo.core.train.sampling.refill import Refiller

@@ -8,6 +8,7 @@ prompts are completed again and the step catches up. When that does not help, th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field
 from typing import Protocol
 
 import torch
@@ -25,46 +26,35 @@ class Cursor(Protocol):
     @property
     def step(self) -> int:
         """The optimizer step that is under way, from 1."""
-        ...
 
     @property
     def done(self) -> int:
         """How many micro batches of it have had their backward pass; 0 after the last one."""
-        ...
 
     def rewind(self) -> None:
         """Goes back to the first one, without gradients and figures; its completions are sampled anew."""
-        ...
 
 
+@dataclass(eq=False)
 class StepGuard:
-    """Lets a step go by only when its completions came from the policy.
+    """Lets a step go by only when its completions came from the policy."""
 
-    Args:
-        differing: names the parameters that the engine has other values of.
-    """
+    tolerance: InitVar[float]
+    cursor: Cursor
+    differing: Callable[[], Sequence[str]]  # names the parameters that the engine has other values of
+    gather: Gather
 
-    def __init__(
-        self, tolerance: float, cursor: Cursor, differing: Callable[[], Sequence[str]], gather: Gather
-    ) -> None:
+    def __post_init__(self, tolerance: float) -> None:
         self._apart = Mismatch(tolerance)
-        self._cursor = cursor
-        self._differing = differing
-        self._gather = gather
 
     def micro_batch(self, backward: Callable[[], torch.Tensor]) -> tuple[torch.Tensor, Mapping[str, float]]:
         """Makes one backward pass, and the whole step so far again where its completions came from other weights.
 
-        Args:
-            backward: makes a pass, in which `compare` may be called, and moves the cursor; returns the loss.
-
-        Returns:
-            The loss of the last pass, and what there is to tell.
-
-        Raises:
-            RunError: completions that were sampled again came from other weights, too.
+        `backward`: makes a pass, in which `compare` may be called, and moves the cursor; returns the loss. Returns the
+        loss of the last pass, and what there is to tell. Raises RunError: completions that were sampled again came from
+        other weights, too.
         """
-        passes = self._cursor.done + 1
+        passes = self.cursor.done + 1
         if passes == 1:
             self._apart.clear()
         loss = backward()
@@ -72,25 +62,22 @@ class StepGuard:
             return loss, {}
         before = self._apart.mean, self._apart.largest
         self._apart.clear()
-        self._cursor.rewind()
+        self.cursor.rewind()
         for _ in range(passes):
             loss = backward()
             if self._apart.too_far:
-                raise RunError(mismatch_text(self._cursor.step, before, self._apart, self._differing()))
+                raise RunError(mismatch_text(self.cursor.step, before, self._apart, self.differing()))
         return loss, {"sync/steps_again": 1.0}
 
     def compare(self, train: torch.Tensor, sampled: torch.Tensor, mask: torch.Tensor) -> Mapping[str, float]:
         """Notes how far the log-probabilities [B, T] of training and sampling are apart where the mask is not 0."""
-        self._apart.add(self._gather(difference_sums(train, sampled, mask)))
+        self._apart.add(self.gather(difference_sums(train, sampled, mask)))
         return difference_metrics(self._apart.mean, self._apart.largest)
 
 
 def difference_metrics(mean: float, largest: float) -> dict[str, float]:
     """Names the differences between sampling and training, in nats."""
-    return {
-        "sampling/sampling_logp_difference/max": largest,
-        "sampling/sampling_logp_difference/mean": mean,
-    }
+    return {"sampling/sampling_logp_difference/max": largest, "sampling/sampling_logp_difference/mean": mean}
 
 
 def mismatch_text(step: int, before: tuple[float, float], after: Mismatch, names: Sequence[str]) -> str:
@@ -102,4 +89,54 @@ def mismatch_text(step: int, before: tuple[float, float], after: Mismatch, names
         f"{after.mean:.2g} and {after.largest:.2g}; {whose}. The gradients were thrown away and "
         "no weight was changed. Sample with rollout.backend='hf'; where the weights are the same and the "
         "difference is the engine's rounding, raise rollout.tolerance."
+    )
+
+
+@dataclass(eq=False)
+class LogprobCheck:
+    """Stops a run whose model computes other log-probabilities when it trains than when it sampled by itself.
+
+    A model that cannot tell padding from text is right when it samples rows of one length and wrong when it trains on
+    padded ones. Dropout, too, makes both sides differ, and is meant to: so what is too far apart is computed once more
+    without it, and where that agrees, dropout is the reason and the differences say nothing any more.
+    """
+
+    tolerance: float  # mean difference in nats over a step that rounding explains
+    cursor: Cursor
+    # the [n, 3] `difference_sums` of the step's micro batches, computed in evaluation mode
+    without_dropout: Callable[[], torch.Tensor]
+    gather: Gather
+    kind: str
+    _drops: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self._apart = Mismatch(self.tolerance)
+
+    def micro_batch(self, backward: Callable[[], torch.Tensor]) -> tuple[torch.Tensor, Mapping[str, float]]:
+        """Makes one backward pass, and after the last one of a step looks at how far both sides are apart.
+
+        Returns the loss, and nothing to tell. Raises RunError: they are too far apart, and it is not for dropout.
+        """
+        if self.cursor.done == 0:
+            self._apart.clear()
+        loss = backward()
+        if self.cursor.done == 0 and not self._drops and self._apart.mean > self.tolerance:
+            again = Mismatch(self.tolerance)
+            again.add(self.gather(self.without_dropout()))
+            if again.mean > self.tolerance:
+                raise RunError(_apart_text(self.cursor.step, self.kind, again.mean))
+            self._drops = True
+        return loss, {}
+
+    def compare(self, train: torch.Tensor, sampled: torch.Tensor, mask: torch.Tensor) -> Mapping[str, float]:
+        self._apart.add(self.gather(difference_sums(train, sampled, mask)))
+        return difference_metrics(self._apart.mean, self._apart.largest)
+
+
+def _apart_text(step: int, kind: str, mean: float) -> str:
+    return (
+        f"step {step}: with the same weights, log-probabilities in training and sampling are {mean:.2g} nats apart on "
+        f"average, so models of the type '{kind}' are not computed correctly in padded batches. No weight was changed "
+        "in this step. Choose another model, or train.head='grpo' instead of 'trl'. If it is only rounding, raise "
+        "rollout.tolerance."
     )

@@ -13,35 +13,102 @@ those that go on among them. Further apart than rounding, and the part is taken 
 it is sampled again; a second time ends the run.
 
 Nothing here depends on who is how fast: where a part ends is counted in tokens. A checkpoint holds the rollouts that
-are under way (core/train/sampling/partial_state.py), and a run that is killed resumes to the same tokens. An
+are under way, and a run that is killed resumes to the same tokens. An
 environment cannot be written down: before a checkpoint, rollouts whose environments are stepped are played to their
 end.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from grpo.core.env.episodes import Episode
 from grpo.core.env.prompts import encode_episodes
 from grpo.core.env.replacement_rows import Place
+from grpo.core.record.run_dir import read_json, whole_file
 from grpo.core.rollout.draws import keys_of
 from grpo.core.rollout.mismatch import Mismatch, difference_sums
 from grpo.core.rollout.turns.partial import TO_THE_END, PartialRollout, PartialRollouts
-from grpo.core.rollout.types import Rollouts
+from grpo.core.rollout.turns.play import Trajectory
+from grpo.core.rollout.types import PromptIds, Rollouts
 from grpo.core.scoring.early import nothing_begun
 from grpo.core.train.batch.tensors import counted, padded
 from grpo.core.train.sampling.ahead import PROBED, Probe
+from grpo.core.train.sampling.ahead_state import restored_rollout, written_rollout
 from grpo.core.train.sampling.guard import difference_metrics, mismatch_text
-from grpo.core.train.sampling.partial_state import GroupRecord, read_partial, write_partial
 from grpo.core.train.sampling.sampler import PolicySampler
-from grpo.core.train.types import EpisodesOf, Generation
+from grpo.core.train.types import EpisodesOf, Generation, Sampler
 from grpo.plugins.errors import RunError, UsageError
+
+FILE = "partial.json"
+Begun = Callable[[Sequence[Episode], Sequence[Sequence[int]]], list[PartialRollout]]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    """A group as it was written.
+
+    A rollout that has ended is written as batches that are sampled ahead are (core/train/sampling/ahead_state.py).
+    """
+
+    place: Place
+    prompt: Sequence[int]
+    # of each rollout what it was `sampled_by`, and `tokens` and `logprobs` so far or what it is `whole`
+    members: Sequence[Mapping[str, Any]]
+
+    @classmethod
+    def of(cls, group: Sequence[PartialRollout], ended: Callable[[PartialRollout], Trajectory | None]) -> GroupRecord:
+        """Returns the record of a group; `ended` returns a rollout that has ended, and None for others."""
+        members = []
+        for rollout in group:
+            whole = ended(rollout)
+            so_far = {"tokens": rollout.state.tokens, "logprobs": rollout.state.logprobs}
+            members.append(
+                {"sampled_by": rollout.sampled_by, **(so_far if whole is None else {"whole": written_rollout(whole)})}
+            )
+        start = group[0].start
+        return cls((start.env, start.index), list(group[0].prompt), members)
+
+    def restored(self, begun: Begun, start: Episode, prompts: PromptIds) -> list[PartialRollout]:
+        """Returns the group; one whose prompt is another now begins again."""
+        group = begun([start] * len(self.members), prompts)
+        if list(prompts[0]) != list(self.prompt):
+            return group
+        for rollout, member in zip(group, self.members, strict=True):
+            rollout.sampled_by = [(step, tokens) for step, tokens in member["sampled_by"]]
+            if "whole" in member:
+                rollout.whole = restored_rollout(start, member["whole"])
+            else:
+                rollout.state.tokens = list(member["tokens"])
+                rollout.state.logprobs = list(member["logprobs"])
+                rollout.state.sampled = [True] * len(rollout.state.tokens)
+                rollout.state.chosen = list(zip(rollout.state.tokens, rollout.state.logprobs, strict=True))
+        return group
+
+
+def write_partial(folder: Path, begun: int, groups: Sequence[GroupRecord]) -> None:
+    """Writes the groups that no step has trained on into a checkpoint, and the last step whose prompts were begun."""
+    record = {"begun": begun, "groups": [asdict(group) for group in groups]}
+    with whole_file(folder / FILE) as unfinished:
+        unfinished.write_text(json.dumps(record), encoding="utf-8")
+
+
+def read_partial(folder: Path) -> tuple[int, list[GroupRecord]]:
+    """Reads what `write_partial` wrote; 0 and nothing where a checkpoint has none. Raises UsageError."""
+    record = read_json(folder / FILE) or {"begun": 0, "groups": []}
+    groups = [
+        GroupRecord((group["place"][0], group["place"][1]), group["prompt"], group["members"])
+        for group in record["groups"]
+    ]
+    return record["begun"], groups
+
 
 PARTS = 2**20  # from the numbers of random draws of one part of a step to those of the next
 
@@ -55,39 +122,24 @@ class Part:
     size: int
 
 
-class PartialSampler:
-    """Samples a part of every rollout at each step.
+@dataclass(eq=False)
+class PartialSampler(Sampler):
+    """Samples a part of every rollout at each step."""
 
-    Args:
-        seed: of the run, where each rollout has random numbers of its own; else None.
-    """
-
-    def __init__(
-        self,
-        inner: PolicySampler,
-        rollouts: PartialRollouts,
-        part: Part,
-        *,
-        seed: int | None,
-        probe: Probe,
-        tolerance: float,
-        device: torch.device,
-        episode_at: Callable[[Place], Episode],
-        episodes_of: EpisodesOf,
-    ) -> None:
-        self._inner = inner
-        self._rollouts = rollouts
-        self._part = part
-        self._seed = seed
-        self._probe = probe
-        self._tolerance = tolerance
-        self._device = device
-        self._episode_at = episode_at
-        self._groups: list[list[PartialRollout]] = []  # under way, or whole and waiting; the oldest first
-        self._given: list[list[PartialRollout]] = []  # what the present step trains on
-        self._step = 0
-        self._begun = 0  # the last step whose prompts were begun
-        self._episodes_of = episodes_of
+    inner: PolicySampler
+    rollouts: PartialRollouts
+    part: Part
+    seed: int | None  # of the run, where each rollout has random numbers of its own; else None
+    probe: Probe
+    tolerance: float
+    device: torch.device
+    episode_at: Callable[[Place], Episode]
+    episodes_of: EpisodesOf
+    # under way, or whole and waiting; the oldest first
+    _groups: list[list[PartialRollout]] = field(default_factory=list, init=False)
+    _given: list[list[PartialRollout]] = field(default_factory=list, init=False)  # what the present step trains on
+    _step: int = field(default=0, init=False)
+    _begun: int = field(default=0, init=False)  # the last step whose prompts were begun
 
     def next(self, episodes: Sequence[Episode], step: int, *, again: bool = False) -> Generation:
         """Begins the rollouts of these episodes, samples a part of all, and returns the groups that train."""
@@ -98,7 +150,7 @@ class PartialSampler:
             self._step = step
             if step > self._begun:
                 self._begin(episodes, step)
-            elif sum(map(_whole, self._groups)) < self._part.groups:  # else enough have ended already
+            elif sum(map(_whole, self._groups)) < self.part.groups:  # else enough have ended already
                 self._begin_next()
             if not self._groups:  # a sampler chose few prompts
                 self._begin(episodes, self._begun)
@@ -110,15 +162,9 @@ class PartialSampler:
             more, measured = self._advanced(step, part, again=False)
             sampled, metrics = sampled + more, {**metrics, **measured}
         whole = [group for group in self._groups if _whole(group)]
-        self._given = whole[: self._part.groups]
+        self._given = whole[: self.part.groups]
         self._groups = [group for group in self._groups if not any(group is rollout for rollout in self._given)]
         return self._generation(step, sampled, metrics, waiting=len(whole) - len(self._given))
-
-    def ahead(self, step: int, episodes_of: EpisodesOf) -> Mapping[str, float]:
-        return {}
-
-    def settle(self, step: int) -> Mapping[str, float]:
-        return {}
 
     def save(self, checkpoint: Path) -> None:
         """Plays what cannot be written to its end, and writes all rollouts that no step has trained on."""
@@ -126,7 +172,7 @@ class PartialSampler:
             rollout
             for group in self._groups
             for rollout in group
-            if self._rollouts.played(rollout) and not rollout.ended
+            if self.rollouts.played(rollout) and not rollout.ended
         ]
         if played:
             step = self._step + 1  # whose policy this is by now
@@ -137,22 +183,22 @@ class PartialSampler:
         """Reads what `save` wrote. Raises UsageError: the file was damaged."""
         self._begun, records = read_partial(checkpoint)
         for record in records:
-            start = self._episode_at(record.place)
-            prompts = encode_episodes(self._inner.tokenizer, [start] * len(record.members))
-            self._groups.append(record.restored(self._rollouts.begun, start, prompts))
+            start = self.episode_at(record.place)
+            prompts = encode_episodes(self.inner.tokenizer, [start] * len(record.members))
+            self._groups.append(record.restored(self.rollouts.begun, start, prompts))
 
     def close(self) -> None:
-        self._rollouts.close()
+        self.rollouts.close()
 
     def _begin_next(self) -> None:
         """Begins the prompts of the next step that were not begun, if there is one."""
-        episodes = self._episodes_of(self._begun + 1)
+        episodes = self.episodes_of(self._begun + 1)
         if episodes:
             self._begin(episodes, self._begun + 1)
 
     def _begin(self, episodes: Sequence[Episode], step: int) -> None:
         self._begun = step
-        size, begun = self._part.size, self._rollouts.begun(episodes, encode_episodes(self._inner.tokenizer, episodes))
+        size, begun = self.part.size, self.rollouts.begun(episodes, encode_episodes(self.inner.tokenizer, episodes))
         self._groups += [begun[first : first + size] for first in range(0, len(begun), size)]
 
     def _advanced(self, step: int, part: int, *, again: bool) -> tuple[int, Mapping[str, float]]:
@@ -160,7 +206,7 @@ class PartialSampler:
         going = [rollout for group in self._groups for rollout in group if not rollout.ended]
         if not going:
             return 0, {}
-        metrics = self._proven(going, step, self._part.tokens, part * PARTS, again=again)
+        metrics = self._proven(going, step, self.part.tokens, part * PARTS, again=again)
         return sum(rollout.sampled for rollout in going), metrics
 
     def _proven(
@@ -168,19 +214,16 @@ class PartialSampler:
     ) -> Mapping[str, float]:
         """Samples a part, and once more where it did not come from the policy.
 
-        Args:
-            first: the first number of its random draws among those of the step.
-
-        Raises:
-            RunError: it did not come from the policy, and neither when it was sampled again.
+        `first`: the first number of its random draws among those of the step. Raises RunError: it did not come from the
+        policy, and neither when it was sampled again.
         """
         metrics, apart = self._tried(going, step, most, first, again=again)
         if apart.too_far:
             before = apart.mean, apart.largest
-            self._rollouts.rewind(going, 0)
+            self.rollouts.rewind(going, 0)
             metrics, apart = self._tried(going, step, most, first, again=True)
             if apart.too_far:
-                raise RunError(mismatch_text(step, before, apart, self._inner.rollouts.differing()))
+                raise RunError(mismatch_text(step, before, apart, self.inner.rollouts.differing()))
             metrics = {**metrics, "sync/batches_again": 1.0}
         for rollout in going:
             rollout.end_part(step)
@@ -192,35 +235,33 @@ class PartialSampler:
         for rollout in going:
             rollout.begin_part()
         keys = None
-        if self._seed is not None:
-            keys = keys_of(self._seed, step, range(first, first + len(going)))
+        if self.seed is not None:
+            keys = keys_of(self.seed, step, range(first, first + len(going)))
 
         def sample(rollouts: Rollouts) -> None:
-            self._rollouts.advance(going, rollouts, most, keys)
+            self.rollouts.advance(going, rollouts, most, keys)
 
-        _, metrics = self._inner.rollouts.roll_out(sample, again=again)
+        _, metrics = self.inner.rollouts.roll_out(sample, again=again)
         return metrics, self._apart(going)
 
     def _apart(self, going: Sequence[PartialRollout]) -> Mismatch:
         """Compares what sampling said of the new tokens of some rollouts with what the policy computes."""
-        apart = Mismatch(self._tolerance)
+        apart = Mismatch(self.tolerance)
         new = [rollout for rollout in going if rollout.sampled]
         if not new:
             return apart
         chosen = [new[number * len(new) // PROBED] for number in range(PROBED)] if len(new) > PROBED else new
         tokens = [rollout.tokens_so_far() for rollout in chosen]
-        tensors = padded(
-            [rollout.prompt for rollout in chosen], tokens, self._inner.tokenizer.pad_token_id, self._device
-        )
+        tensors = padded([rollout.prompt for rollout in chosen], tokens, self.inner.tokenizer.pad_token_id, self.device)
         mask = counted(tensors)
         for row, rollout in enumerate(chosen):
             mask[row, : rollout.first_new] = 0
-        apart.add(difference_sums(self._probe(tensors), tensors["sampling_per_token_logps"], mask))
+        apart.add(difference_sums(self.probe(tensors), tensors["sampling_per_token_logps"], mask))
         return apart
 
     def _generation(self, step: int, sampled: int, metrics: Mapping[str, float], *, waiting: int) -> Generation:
         members = [(number, rollout) for number, group in enumerate(self._given) for rollout in group]
-        rollouts = [self._rollouts.trajectory(rollout, number) for number, rollout in members]
+        rollouts = [self.rollouts.trajectory(rollout, number) for number, rollout in members]
         ages = [(step - by, tokens) for _, rollout in members for by, tokens in rollout.sampled_by]
         oldest, every = max((age for age, _ in ages), default=0), max(1, sum(tokens for _, tokens in ages))
         generation = Generation(
@@ -238,25 +279,21 @@ class PartialSampler:
             },
             tokens=sampled,
         )
-        return self._inner.scoring(generation)
+        return self.inner.scoring(generation)
 
     def _rewind(self, step: int) -> None:
         self._groups.sort(key=lambda group: group[0].state.number)
         for group in self._groups:
             for rollout in group:
                 rollout.begin_part()
-            self._rollouts.rewind(group, step)
+            self.rollouts.rewind(group, step)
 
     def _record(self, group: Sequence[PartialRollout]) -> GroupRecord:
-        return GroupRecord.of(group, lambda rollout: self._rollouts.trajectory(rollout, 0) if rollout.ended else None)
+        return GroupRecord.of(group, lambda rollout: self.rollouts.trajectory(rollout, 0) if rollout.ended else None)
 
 
 def refuse_uncorrected(*, corrects: bool) -> None:
-    """Refuses a policy whose loss does not weigh tokens of earlier steps.
-
-    Raises:
-        UsageError: it is a mixture of experts.
-    """
+    """Refuses a policy whose loss does not weigh tokens of earlier steps. Raises UsageError."""
     if not corrects:
         raise UsageError(
             "--partial with a mixture of experts: its loss is TRL's, which does not correct for tokens of earlier "

@@ -81,10 +81,8 @@ class Prompts:
     def of_step(self, step: int) -> list[Episode]:
         """Returns the episodes of the batch that a step trains on first; none after the last one.
 
-        They are fewer than `prompts_per_step` where the sampler chooses fewer.
-
-        Args:
-            step: the optimizer step, from 1; what was seen from it on does not count.
+        They are fewer than `prompts_per_step` where the sampler chooses fewer. `step`: the optimizer step, from 1; what
+        was seen from it on does not count.
         """
         first = (step - 1) // self._passes * self._count
         asked = [self._train[number] for number in self._order[first : first + self._count]]
@@ -107,8 +105,7 @@ class Prompts:
     def chosen(self, env: str, count: int, step: int, taken: Collection[int]) -> list[int]:
         """Returns the rows of an environment that the sampler chooses; as many as there are.
 
-        Args:
-            step: the optimizer step that they are for.
+        `step`: the optimizer step that they are for.
         """
         assert self._sampler is not None
         self._forget(step)

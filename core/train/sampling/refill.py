@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 
 import torch
 
@@ -81,36 +81,28 @@ class _Filling:
         return [number for number in range(len(self.members)) if self.group_of(number) in wanted]
 
 
+@dataclass(eq=False)
 class Refiller:
-    """Fills batches up.
+    """Fills batches up."""
 
-    Args:
-        config: how often a completion is sampled again (`rollout.refill`), and for how many tokens groups are
-            replaced (`rollout.dynamic`).
-    """
+    # how often a completion is sampled again (`rollout.refill`), and for how many tokens groups are replaced
+    # (`rollout.dynamic`)
+    config: InitVar[Settings]
+    rewards: Sequence[BoundReward]
+    advantage: BoundAdvantage
+    scoring: BatchScoring
+    replacements: ReplacementRows
 
-    def __init__(
-        self,
-        config: Settings,
-        rewards: Sequence[BoundReward],
-        advantage: BoundAdvantage,
-        scoring: BatchScoring,
-        replacements: ReplacementRows,
-    ) -> None:
+    def __post_init__(self, config: Settings) -> None:
         self._refills = config.rollout.refill
         self._budget = config.rollout.dynamic
         self._size = config.train.group_size
-        self._rewards = rewards
-        self._advantage = advantage
-        self._grouped = any(reward.grouped for reward in rewards)
-        self._scoring = scoring
-        self._replacements = replacements
+        self._grouped = any(reward.grouped for reward in self.rewards)
 
     def filled(self, generation: Generation, step: int, sample: SampleMore) -> Generation:
         """Returns the batch with its outcomes, and with what was sampled in vain.
 
-        Args:
-            generation: this process's own part of the batch; as many on each process.
+        `generation`: this process's own part of the batch; as many on each process.
         """
         filling = _Filling([], self._size, sample)
         filling.members = self._scored(filling, generation)
@@ -149,30 +141,30 @@ class Refiller:
         return True
 
     def _failed(self, member: _Member) -> bool:
-        return any(member.outcomes[reward.name].kind == "failure" for reward in self._rewards)
+        return any(member.outcomes[reward.name].kind == "failure" for reward in self.rewards)
 
     def _without_signal(self, filling: _Filling, names: Sequence[str]) -> list[int]:
         """Returns the groups, of those of all processes, whose members have no advantages."""
         rows = rows_of_all([member.outcomes for member in filling.members], "the scores of the groups")
         outcomes = {name: [row[name] for row in rows] for name in names}
         turns = None
-        if self._advantage.spec.turns:
+        if self.advantage.spec.turns:
             turns = rows_of_all(
                 [member.rollout.completion.turns for member in filling.members], "the turns of the groups"
             )
-        advantages = advantages_of(outcomes, self._rewards, self._size, self._advantage, CPU, turns)
+        advantages = advantages_of(outcomes, self.rewards, self._size, self.advantage, CPU, turns)
         return (~advantages.teaches.view(-1, self._size).any(dim=1)).nonzero()[:, 0].tolist()
 
     def _replaced(self, filling: _Filling, groups: Sequence[int], most: int, step: int) -> list[int]:
         """Puts groups of other prompts in the place of these, of so many at most; returns which were replaced."""
         places = rows_of_all([member.place for member in filling.members], "the prompts of the groups")
         filling.used |= {*places}
-        others = self._replacements.instead([places[group * self._size] for group in groups], filling.used, step)
+        others = self.replacements.instead([places[group * self._size] for group in groups], filling.used, step)
         chosen = [(group, place) for group, place in zip(groups, others, strict=True) if place is not None]
         new = dict(chosen[:most])
         own = filling.of_groups(list(new))
         episodes = [
-            replace(self._replacements.at(new[group]), group=group)
+            replace(self.replacements.at(new[group]), group=group)
             for group in (filling.group_of(member) for member in own)
         ]
         return list(new) if new and self._sampled(filling, own, episodes) else []
@@ -182,8 +174,7 @@ class Refiller:
     ) -> bool:
         """Samples these episodes for these members, in whose place they come; returns False where that cannot be.
 
-        Args:
-            scored: at once, or with their groups, in which some rewards compare them.
+        `scored`: at once, or with their groups, in which some rewards compare them.
         """
         filling.rounds += 1
         count = len(filling.members) * processes()
@@ -203,7 +194,7 @@ class Refiller:
         """Scores groups as they now are, for rewards that look at all members."""
         numbers = filling.of_groups(list(groups))
         completions = [filling.members[number].rollout.completion for number in numbers]
-        outcomes = self._outcomes(filling, completions, self._scoring.begin())
+        outcomes = self._outcomes(filling, completions, self.scoring.begin())
         for place, number in enumerate(numbers):
             own = {name: each[place] for name, each in outcomes.items()}
             filling.members[number] = replace(filling.members[number], outcomes=own)
@@ -212,7 +203,7 @@ class Refiller:
         self, filling: _Filling, completions: Sequence[Completion], early: EarlyCalls
     ) -> dict[str, list[Outcome]]:
         began = time.perf_counter()
-        outcomes = self._scoring.score(completions, early)
+        outcomes = self.scoring.score(completions, early)
         filling.seconds += time.perf_counter() - began
         return outcomes
 

@@ -7,9 +7,8 @@ same form, `Sampler`, and stands around another one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grpo.core.env.episodes import Episode
@@ -17,12 +16,12 @@ from grpo.core.env.prompts import encode_episodes
 from grpo.core.policy.chat_template import texts_of
 from grpo.core.processes.rank import rank
 from grpo.core.rollout.draws import keys_of
+from grpo.core.rollout.sync.fault import faulty_anywhere
 from grpo.core.rollout.synced import SyncedRollouts
-from grpo.core.rollout.together import faulty_anywhere
 from grpo.core.rollout.turns.play import Plays, Trajectory, completed
-from grpo.core.rollout.types import Rollouts, Sampled, SamplingParams
+from grpo.core.rollout.types import PromptIds, Rollouts, Sampled, SamplingParams
 from grpo.core.scoring.early import EarlyCalls
-from grpo.core.train.types import EpisodesOf, Fill, Generation
+from grpo.core.train.types import Fill, Generation, Sampler
 from grpo.plugins.types import Completion
 
 if TYPE_CHECKING:
@@ -31,34 +30,19 @@ if TYPE_CHECKING:
 Begin = Callable[[Sequence[int], Sequence[Completion]], None]
 
 
-class PolicySampler:
-    """Samples from the policy as it is now, when it is asked.
+@dataclass(eq=False)
+class PolicySampler(Sampler):
+    """Samples from the policy as it is now, when it is asked."""
 
-    Args:
-        players: each environment's name to what plays its rollouts, None where it is answered once.
-        params: how tokens are chosen; the length is that of one turn.
-        begin_scoring: returns what begins to score the completions of a batch as they end.
-        seed: of the run, where each completion can have random numbers of its own; None where the backend draws.
-        fill: fills a batch up within its step, or None where it is trained on as it is sampled.
-    """
-
-    def __init__(
-        self,
-        rollouts: SyncedRollouts,
-        players: Mapping[str, Plays | None],
-        tokenizer: PreTrainedTokenizerBase,
-        params: SamplingParams,
-        begin_scoring: Callable[[], EarlyCalls],
-        seed: int | None,
-        fill: Fill | None = None,
-    ) -> None:
-        self.rollouts = rollouts
-        self.tokenizer = tokenizer
-        self.begin_scoring = begin_scoring
-        self._players = players
-        self._params = params
-        self._seed = seed
-        self._fill = fill
+    rollouts: SyncedRollouts
+    # each environment's name to what plays its rollouts, None where it is answered once
+    players: Mapping[str, Plays | None]
+    tokenizer: PreTrainedTokenizerBase
+    params: SamplingParams  # how tokens are chosen; the length is that of one turn
+    begin_scoring: Callable[[], EarlyCalls]  # returns what begins to score the completions of a batch as they end
+    # of the run, where each completion can have random numbers of its own; None where the backend draws
+    seed: int | None
+    fill: Fill | None = None  # fills a batch up within its step, or None where it is trained on as it is sampled
 
     def next(self, episodes: Sequence[Episode], step: int, *, again: bool = False) -> Generation:
         """Syncs the weights, samples, and refills the batch."""
@@ -69,10 +53,9 @@ class PolicySampler:
     def filled(self, generation: Generation, step: int, *, unsynced: bool = False) -> Generation:
         """Fills a batch up from the weights that sampled it.
 
-        Args:
-            unsynced: these weights were handed over last, and the policy is not to be touched.
+        `unsynced`: these weights were handed over last, and the policy is not to be touched.
         """
-        if self._fill is None:
+        if self.fill is None:
             return generation
 
         def more(episodes: Sequence[Episode], numbers: Sequence[int]) -> Generation | None:
@@ -80,22 +63,20 @@ class PolicySampler:
             prompts = encode_episodes(self.tokenizer, episodes)
             return self._more_unsynced(episodes, prompts) if unsynced else self.synced(episodes, prompts, again=False)
 
-        return self._fill(generation, step, more)
+        return self.fill(generation, step, more)
 
-    def synced(self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]], *, again: bool) -> Generation:
+    def synced(self, episodes: Sequence[Episode], prompts: PromptIds, *, again: bool) -> Generation:
         (generation, early), metrics = self.rollouts.roll_out(partial(self._sampled, episodes, prompts), again=again)
         return Generation(episodes, prompts, generation, early, metrics=metrics, waiting=early.waiting())
 
-    def synced_unless(
-        self, kept: Generation | None, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]]
-    ) -> Generation:
+    def synced_unless(self, kept: Generation | None, episodes: Sequence[Episode], prompts: PromptIds) -> Generation:
         """Hands everything over anew, and samples where this process has nothing to keep."""
         if kept is None:
             return self.synced(episodes, prompts, again=True)
         _, metrics = self.rollouts.roll_out(lambda rollouts: None, again=True)
         return replace(kept, metrics=metrics)
 
-    def unsynced(self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]]) -> Generation:
+    def unsynced(self, episodes: Sequence[Episode], prompts: PromptIds) -> Generation:
         """Samples with the weights that were handed over last."""
         generation, early = self.rollouts.sample(partial(self._sampled, episodes, prompts))
         return Generation(episodes, prompts, generation, early, waiting=early.waiting())
@@ -106,29 +87,12 @@ class PolicySampler:
         early.begin(range(len(generation.rollouts)), [rollout.completion for rollout in generation.rollouts])
         return replace(generation, early=early)
 
-    def ahead(self, step: int, episodes_of: EpisodesOf) -> Mapping[str, float]:
-        """Samples nothing before it is asked for it."""
-        return {}
-
-    def settle(self, step: int) -> Mapping[str, float]:
-        """Has nothing to wait for."""
-        return {}
-
-    def save(self, checkpoint: Path) -> None:
-        """Has nothing to write."""
-
-    def load(self, checkpoint: Path) -> None:
-        """Has nothing to read."""
-
-    def close(self) -> None:
-        """Has begun nothing."""
-
     def _number(self, step: int, numbers: Iterable[int]) -> None:
         """Gives what is sampled next its random numbers, where each completion has its own."""
-        if self._seed is not None:
-            self._params = replace(self._params, keys=keys_of(self._seed, step, numbers))
+        if self.seed is not None:
+            self.params = replace(self.params, keys=keys_of(self.seed, step, numbers))
 
-    def _more_unsynced(self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]]) -> Generation | None:
+    def _more_unsynced(self, episodes: Sequence[Episode], prompts: PromptIds) -> Generation | None:
         """Samples with the weights that were handed over last; None where an engine of any process lost them."""
         generation: Generation | None = None
         error: Exception | None = None
@@ -143,16 +107,16 @@ class PolicySampler:
         return None
 
     def _sampled(
-        self, episodes: Sequence[Episode], prompts: Sequence[Sequence[int]], rollouts: Rollouts
+        self, episodes: Sequence[Episode], prompts: PromptIds, rollouts: Rollouts
     ) -> tuple[list[Trajectory], EarlyCalls]:
         early = self.begin_scoring()
         trajectories: dict[int, Trajectory] = {}
         try:
-            for name, player in self._players.items():
+            for name, player in self.players.items():
                 places = [place for place, episode in enumerate(episodes) if episode.env == name]
                 if places:
                     own, asked = [episodes[i] for i in places], [prompts[i] for i in places]
-                    params = self._params.of(places)
+                    params = self.params.of(places)
                     done = self._of_env(rollouts, player, own, asked, params, partial(_begin, early, places))
                     trajectories |= dict(zip(places, done, strict=True))
         except BaseException:
@@ -165,7 +129,7 @@ class PolicySampler:
         rollouts: Rollouts,
         player: Plays | None,
         episodes: Sequence[Episode],
-        prompts: Sequence[Sequence[int]],
+        prompts: PromptIds,
         params: SamplingParams,
         begin: Begin,
     ) -> list[Trajectory]:
@@ -181,12 +145,7 @@ class PolicySampler:
         )
 
     def _answers(
-        self,
-        rollouts: Rollouts,
-        episodes: Sequence[Episode],
-        prompts: Sequence[Sequence[int]],
-        params: SamplingParams,
-        begin: Begin,
+        self, rollouts: Rollouts, episodes: Sequence[Episode], prompts: PromptIds, params: SamplingParams, begin: Begin
     ) -> list[Trajectory]:
         """Samples one answer to each prompt of an environment that is not stepped."""
         trajectories: dict[int, Trajectory] = {}

@@ -1,24 +1,30 @@
-"""Makes the datasets that the trainers iterate over: prompts, or tokenised worked answers."""
+"""Makes the datasets of the trainers: prompts, or worked answers, whose batches are computed without their prefix."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import torch
 from datasets import Dataset, concatenate_datasets
 
-from grpo.core.env.episodes import Episode, Episodes
+from grpo.core.env.episodes import Action, Episode, Episodes
 from grpo.core.env.order import Source, mixed_order, row_order
 from grpo.core.env.prompts import encode_episodes
 from grpo.core.env.threads import Raised
+from grpo.core.env.tools import ToolCall
+from grpo.core.env.worked import WorkedTurn, play_worked
 from grpo.core.plan import Plan
+from grpo.core.policy.blocks import can_pack
 from grpo.core.policy.chat_template import opened_block
+from grpo.core.policy.modules import cache_argument, output_cache
 from grpo.core.processes.group import gathered
 from grpo.core.rollout.players import players_of
 from grpo.core.rollout.turns.play import Player
+from grpo.core.rollout.turns.tools import ToolFormat
 from grpo.core.scoring.outcome import explain
-from grpo.core.train.sft.demonstrations import Taught, demonstrated
+from grpo.core.train.update.packing import IGNORED
 from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import PluginError
 
@@ -45,11 +51,8 @@ def taught_rows(
 ) -> Dataset:
     """Returns `wanted` worked answers in order, with a share from each environment that has some.
 
-    Args:
-        warned: told of worked answers that an environment failed at; others of it take their place.
-
-    Raises:
-        PluginError: an environment fails at all of its worked answers that were to be learned from.
+    `warned`: told of worked answers that an environment failed at; others of it take their place. Raises PluginError:
+    an environment fails at all of its worked answers that were to be learned from.
     """
     players = players_of(plan.envs, plan.config.rollout, tokenizer)
     taught = [(part, _taught(part.train, wanted, plan.config.seed)) for part in plan.envs]
@@ -95,14 +98,9 @@ def worked_answers(
 ) -> tuple[Dataset, dict[int, str]]:
     """Tokenises demonstrations: the prompt's tokens, then the answer's and the end token, which alone are learned.
 
-    Args:
-        player: plays the environment for what stands between several turns; None: it is not stepped.
-
-    Returns:
-        The rows, and the places of episodes whose environment failed, on any process, with the reason: they have none.
-
-    Raises:
-        PluginError: it failed at all of them.
+    `player`: plays the environment for what stands between several turns; None: it is not stepped. Returns the rows,
+    and the places of episodes whose environment failed, on any process, with the reason: they have none. Raises
+    PluginError: it failed at all of them.
     """
     if player is not None:
         return _played(episodes, player, turn_tokens)
@@ -136,10 +134,7 @@ def _played(episodes: Sequence[Episode], player: Player, turn_tokens: int) -> tu
 
 def _dataset(rows: Sequence[Taught]) -> Dataset:
     return Dataset.from_dict(
-        {
-            "input_ids": [ids for ids, _ in rows],
-            "completion_mask": [[int(flag) for flag in mask] for _, mask in rows],
-        }
+        {"input_ids": [ids for ids, _ in rows], "completion_mask": [[int(flag) for flag in mask] for _, mask in rows]}
     )
 
 
@@ -154,8 +149,7 @@ def _failed_note(env: BoundEnv, episodes: Sequence[Episode], failed: Mapping[int
 def unfinished_note(masks: Iterable[Sequence[int]], limit: int) -> str | None:
     """Returns what a user should know of worked answers that the policy is too tightly cut to give, or None.
 
-    Args:
-        masks: of each row, 1 for the tokens to be learned; what stands together is a turn.
+    `masks`: of each row, 1 for the tokens to be learned; what stands together is a turn.
     """
     turns = [max((sum(run) for learned, run in groupby(mask) if learned), default=0) for mask in masks]
     longer = sum(turn > limit for turn in turns)
@@ -166,3 +160,102 @@ def unfinished_note(masks: Iterable[Sequence[int]], limit: int) -> str | None:
         f"completions are cut: the policy learns what it cannot finish. The longest has {max(turns)}: "
         f"--max-completion-length {max(turns)}."
     )
+
+
+Taught = tuple[list[int], list[bool]]  # the tokens of a demonstration with its prompt, and which are to be learned
+
+
+def demonstrated(player: Player, episodes: Sequence[Episode], turn_tokens: int) -> list[Taught | Raised]:
+    """Returns the tokens of demonstrations of several turns as the rollouts that they are, or why one cannot be played.
+
+    The environment is stepped and its tools are called where and within the limits that rollouts have
+    (core/env/worked.py). A demonstration ends where a rollout of the run would. `turn_tokens`: what a turn of the
+    policy may have; the next turn begins only where that fits.
+    """
+    # Nobody reads what becomes of the last action.
+    wanted = [(episode, episode.actions[: player.limits.turns][:-1]) for episode in episodes]
+    prompts = encode_episodes(player.tokenizer, episodes)
+    rollouts: list[Taught | Raised] = []
+    for episode, prompt, done in zip(episodes, prompts, play_worked(player.envs, wanted, cuts=False), strict=True):
+        if done.failed is not None:
+            rollouts.append(done.failed)
+            continue
+        try:
+            rollouts.append(_tokens(player, episode, prompt, done.turns, turn_tokens))
+        except ValueError as error:
+            rollouts.append(Raised(error))
+    return rollouts
+
+
+def _tokens(
+    player: Player, episode: Episode, prompt: Sequence[int], turns: Sequence[WorkedTurn], turn_tokens: int
+) -> Taught:
+    ids, learned = list(prompt), [False] * len(prompt)
+    most = len(prompt) + player.limits.tokens - turn_tokens
+    for number, action in enumerate(episode.actions[: player.limits.turns]):
+        text = _action_ids(player, action)
+        ids, learned = ids + text, learned + [True] * len(text)
+        if number == len(turns):  # the last action is not played
+            break
+        between = _between(player, turns[number], ids[-1])
+        if between is None or len(ids) + len(between) > most:
+            break
+        ids, learned = ids + between, learned + [False] * len(between)
+    return ids, learned
+
+
+def _action_ids(player: Player, action: Action) -> list[int]:
+    text = action if isinstance(action, str) else _tools(player).text(player.tokenizer, _call(action))
+    return [*player.tokenizer(text, add_special_tokens=False)["input_ids"], player.tokenizer.eos_token_id]
+
+
+def _between(player: Player, turn: WorkedTurn, last: int) -> list[int] | None:
+    """Returns the tokens between a turn and the next one; None where the episode ended with it."""
+    if turn.tool_answer is not None and not isinstance(turn.action, str):
+        if turn.answer is not None:
+            return None
+        return _tools(player).ids(player.tokenizer, [_call(turn.action)], [turn.tool_answer], last)
+    if turn.answer is None or turn.answer.ended:
+        return None
+    return player.form.ids(player.tokenizer, turn.answer.observation, last)
+
+
+def _call(action: Mapping[str, Any]) -> ToolCall:
+    return ToolCall(action["tool"], action["arguments"])
+
+
+def _tools(player: Player) -> ToolFormat:
+    if player.tools is None:
+        raise ValueError("it calls a tool, and the environment offers none")
+    return player.tools
+
+
+LEAST = 16  # tokens; below, a second forward pass costs more than it saves
+
+
+def without_prefix(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Computes what all rows begin with, and returns what is left to compute.
+
+    Demonstrations of one environment begin alike: the system message and the tools, often most of the tokens. They are
+    computed once, with their gradient, and every row attends to their keys and values. The loss is that of the whole
+    rows, up to rounding. `inputs`: of the model: `input_ids`, `labels` and `attention_mask`, [B, L] each, padded on the
+    right. Returns the inputs as they are, where the rows share too little or the model does not attend fully in every
+    layer; else `input_ids` and `labels` [B, L - P], with the cache of the first P tokens.
+    """
+    ids, labels = inputs["input_ids"], inputs["labels"]
+    shared = common_length(ids, labels)
+    if len(ids) < 2 or shared < LEAST or not can_pack(model.config):
+        return dict(inputs)
+    cache = output_cache(model(input_ids=ids[:1, :shared], use_cache=True, logits_to_keep=1))
+    cache.batch_repeat_interleave(len(ids))
+    left = {name: inputs[name][:, shared:].contiguous() for name in ("input_ids", "labels")}
+    return {**inputs, **left, cache_argument(model): cache}
+
+
+def common_length(ids: torch.Tensor, labels: torch.Tensor) -> int:
+    """Returns how many tokens all rows begin with, without the one that predicts the first label.
+
+    `ids`: [B, L] int64, padded on the right. `labels`: [B, L] int64, -100 where nothing is to be learned.
+    """
+    alike = (ids == ids[:1]).all(dim=0) & (labels == IGNORED).all(dim=0)
+    return max(int(alike.cumprod(dim=0).sum()) - 1, 0)

@@ -12,8 +12,7 @@ from trl import SFTConfig, SFTTrainer
 
 from grpo.core.plan import Plan
 from grpo.core.policy.save import save_whole
-from grpo.core.train.sft.data import taught_rows, unfinished_note
-from grpo.core.train.sft.shared_prefix import without_prefix
+from grpo.core.train.sft.data import taught_rows, unfinished_note, without_prefix
 from grpo.core.train.trl_arguments import warmup_arguments
 from grpo.core.train.update.adamw import compensated_for
 
@@ -45,11 +44,9 @@ def warm_up(
 ) -> bool:
     """Trains and saves the policy on the environment's worked answers, before GRPO; returns whether it got to the end.
 
-    Args:
-        plan: `train.warmup_steps` steps of `prompts_per_step * group_size` answers each.
-        output_dir: a folder for what the trainer insists on writing.
-        folder: where the policy goes when it got to the end.
-        warned: told of worked answers that completions are too short for, or that an environment failed at.
+    `plan`: `train.warmup_steps` steps of `prompts_per_step * group_size` answers each. `output_dir`: a folder for what
+    the trainer insists on writing. `folder`: where the policy goes when it got to the end. `warned`: told of worked
+    answers that completions are too short for, or that an environment failed at.
     """
     train, longest = plan.config.train, plan.config.rollout.max_completion_length
     rows = taught_rows(plan, tokenizer, train.warmup_steps * plan.batch_size, warned)

@@ -1,4 +1,4 @@
-"""Implements AdamW for 16-bit weights, and keeps the rounding errors of each update.
+"""Implements AdamW for 16-bit weights with the rounding errors of each update, and schedules that rise from above zero.
 
 Theory of operation. A bfloat16 number has 8 significant bits, so a weight w only changes when it is moved by more than
 about |w| / 512. At a learning rate of 1e-6 that is next to no weight: full fine-tuning would run, and learn nothing.
@@ -14,6 +14,7 @@ that is here is enough, and some rows at a time, so that its float32 copies stay
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,11 +28,9 @@ _PIECE = 1 << 22  # elements
 class CompensatedAdamW(torch.optim.Optimizer):
     """AdamW whose bfloat16 weights add up updates that are smaller than their rounding; others are as in torch.
 
-    Args:
-        params: as of any optimizer of torch; floating point, on any device.
-        betas: decay of the mean gradient and of the mean squared one.
-        eps: added to the root of the latter.
-        weight_decay: decoupled, per unit of the learning rate.
+    `params`: as of any optimizer of torch; floating point, on any device. `betas`: decay of the mean gradient and of
+    the mean squared one. `eps`: added to the root of the latter. `weight_decay`: decoupled, per unit of the learning
+    rate.
     """
 
     def __init__(
@@ -95,9 +94,8 @@ def _update_rows(
 def joined(high: torch.Tensor, low: torch.Tensor | None) -> torch.Tensor:
     """Returns the float32 numbers whose upper halves, rounded, are `high` and whose lower halves are `low`.
 
-    Args:
-        high: bfloat16, or any floating point without `low`.
-        low: of the same shape: 16 bits each that stand for an integer, whatever number they make in bfloat16.
+    `high`: bfloat16, or any floating point without `low`. `low`: of the same shape: 16 bits each that stand for an
+    integer, whatever number they make in bfloat16.
     """
     if low is None:
         return high.float()
@@ -124,8 +122,7 @@ def _rows(tensor: Any) -> torch.Tensor:
 def compensated_for(model: Any, args: Any) -> tuple[type[torch.optim.Optimizer], dict[str, Any]] | None:
     """Returns the optimizer class and arguments for a model that trains weights in bfloat16; None for any other.
 
-    Args:
-        args: of transformers' trainer. DeepSpeed holds exact weights of its own, and None is returned.
+    `args`: of transformers' trainer. DeepSpeed holds exact weights of its own, and None is returned.
     """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if args.deepspeed_plugin is not None or not any(parameter.dtype == torch.bfloat16 for parameter in trained):
@@ -135,3 +132,22 @@ def compensated_for(model: Any, args: Any) -> tuple[type[torch.optim.Optimizer],
         "betas": (args.adam_beta1, args.adam_beta2),
         "eps": args.adam_epsilon,
     }
+
+
+def rise_from_above_zero(scheduler: Any, steps: int) -> None:
+    """Changes a schedule with so many steps of rise in place, so that its first step is not lost.
+
+    It would have a rate of 0: its completions would be sampled and scored, and teach nothing. Here step s, from 0, has
+    (s + 1) / (steps + 1) of the rate.
+    """
+    scheduler.lr_lambdas = [partial(_risen, factor, steps) for factor in scheduler.lr_lambdas]
+    at = scheduler.last_epoch
+    for group, base, factor in zip(
+        scheduler.optimizer.param_groups, scheduler.base_lrs, scheduler.lr_lambdas, strict=True
+    ):
+        group["lr"] = base * factor(at)
+    scheduler._last_lr = [group["lr"] for group in scheduler.optimizer.param_groups]
+
+
+def _risen(factor: Any, steps: int, step: int) -> float:
+    return (step + 1) / (steps + 1) if step < steps else float(factor(step))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -77,35 +78,23 @@ def completion_logps(
     return Predicted(predicted["logps"][:, where], entropies, padding, attention_mask.numel())
 
 
+@dataclass(eq=False)
 class LogProbs:
-    """Log-probabilities under a policy that is not trained on them.
+    """Log-probabilities under a policy that is not trained on them."""
 
-    Args:
-        pack_for: the hidden size of a model that takes packed rows, else None.
-    """
-
-    def __init__(
-        self, pack_for: int | None, rollouts: int, autocast: Callable[[], AbstractContextManager[Any]]
-    ) -> None:
-        self._pack_for = pack_for
-        self._rollouts = rollouts
-        self._autocast = autocast
+    pack_for: int | None  # the hidden size of a model that takes packed rows, else None
+    rollouts: int
+    autocast: Callable[[], AbstractContextManager[Any]]
 
     def __call__(self, model: Any, tensors: Tensors) -> torch.Tensor:
         """Returns [N, T] float32 without a gradient; `model` is what `attach_logps` was given, possibly wrapped."""
         ids, mask, length = whole_ids(tensors), whole_mask(tensors), tensors["completion_ids"].shape[1]
-        with torch.no_grad(), self._autocast(), faster_layers(model):
+        with torch.no_grad(), self.autocast(), faster_layers(model):
             parts = [
                 completion_logps(
-                    model,
-                    ids[rows],
-                    mask[rows],
-                    length,
-                    pack_for=self._pack_for,
-                    entropy="none",
-                    trees=OWNER in tensors,
+                    model, ids[rows], mask[rows], length, pack_for=self.pack_for, entropy="none", trees=OWNER in tensors
                 ).logps
-                for rows in rows_of(tensors, self._rollouts)
+                for rows in rows_of(tensors, self.rollouts)
             ]
         return torch.cat(parts)
 
@@ -135,3 +124,35 @@ def _attention_dtype(model: Any, device: torch.device) -> torch.dtype:
         return torch.get_autocast_dtype(device.type)
     dtypes = (parameter.dtype for parameter in model.parameters() if parameter.is_floating_point())
     return next(dtypes, torch.float32)
+
+
+REFERENCE = "ref"  # what TRL calls the frozen copy of a warmed-up adapter
+
+
+def reference_logps(
+    logps: Callable[[Any, Tensors], torch.Tensor], tensors: Tensors, *, frozen: Any, wrapped: Any, policy: Any
+) -> torch.Tensor:
+    """Returns the log-probabilities [N, T] of rollouts under the reference policy.
+
+    `logps`: gives those of a model, without a gradient. `frozen`: a model of its own, or None: the reference is the
+    policy, also as it is `wrapped`, with the adapter that the run began with.
+    """
+    if frozen is not None:
+        return logps(frozen, tensors)
+    with _first_adapter(policy):
+        return logps(wrapped, tensors)
+
+
+@contextmanager
+def _first_adapter(policy: Any) -> Iterator[None]:
+    """Gives the policy the adapter that the run began with: the frozen copy of a warmed-up one, or none."""
+    if REFERENCE not in policy.peft_config:
+        with policy.disable_adapter():
+            yield
+        return
+    trained = policy.active_adapter
+    policy.set_adapter(REFERENCE)
+    try:
+        yield
+    finally:
+        policy.set_adapter(trained)

@@ -40,11 +40,8 @@ def attach_logps(model: Any, temperature: float, gather: Gather = already_whole)
 
     The result is a dictionary: `logps` [B, L] float32, 0 where the label is -100, and `entropy` [B, L], with a gradient
     for "grad", None for "none". A label stands at the position that predicts it. `logp_coefficients` are those of
-    `linear_logp` for the labelled positions, row by row.
-
-    Args:
-        model: a causal language model of transformers, not wrapped by PEFT.
-        gather: given parameters, a context in which they are whole (ZeRO-3).
+    `linear_logp` for the labelled positions, row by row. `model`: a causal language model of transformers, not wrapped
+    by PEFT. `gather`: given parameters, a context in which they are whole (ZeRO-3).
     """
     if can_pack(model.config):
         attend_in_blocks(model.config)
@@ -111,11 +108,7 @@ def logit_shape(config: Any) -> tuple[float | None, float]:
 
 
 def head_parameters(layer: Any) -> tuple[torch.Tensor, torch.Tensor | None, Adapter | None]:
-    """Returns weight, bias and active adapter of an output layer.
-
-    Raises:
-        UsageError: the layer computes something else than a matrix product and a plain adapter.
-    """
+    """Returns weight, bias and active adapter of an output layer. Raises UsageError."""
     from peft.tuners.lora import LoraLayer
     from peft.tuners.tuners_utils import BaseTunerLayer
     from peft.utils import ModulesToSaveWrapper

@@ -15,17 +15,15 @@ from typing import Any
 
 import torch
 
-from grpo.core.policy.layers import is_its_own, is_plain
-from grpo.kernels.linear import adapted_linear, linear
-from grpo.kernels.products import LEAST
+from grpo.core.policy.modules import is_its_own, is_plain
+from grpo.kernels.linear import LEAST, adapted_linear, linear
 
 
 @contextmanager
 def faster_layers(model: Any) -> Iterator[None]:
     """Lets the layers of a model compute faster while this lasts, forwards and backwards.
 
-    Args:
-        model: a model of transformers, or of PEFT around one, possibly wrapped, whose weights are whole.
+    `model`: a model of transformers, or of PEFT around one, possibly wrapped, whose weights are whole.
     """
     changed = list(_faster(model))
     for layer, faster in changed:
@@ -59,12 +57,7 @@ def _adapted(layer: Any, as_it_was: Callable[..., torch.Tensor], x: torch.Tensor
         return as_it_was(x, **options)
     base = layer.base_layer
     return adapted_linear(
-        x,
-        base.weight,
-        base.bias,
-        layer.lora_A[adapter].weight,
-        layer.lora_B[adapter].weight,
-        layer.scaling[adapter],
+        x, base.weight, base.bias, layer.lora_A[adapter].weight, layer.lora_B[adapter].weight, layer.scaling[adapter]
     )
 
 

@@ -23,11 +23,7 @@ def update_sums(
     """Returns [7 + M] float32 sums over tokens.
 
     1, entropy, KL, clipped low, clipped high, clipped either way, weights, and M metrics of the loss, in its order.
-
-    Args:
-        entropy: [B, T].
-        mask: [B, T].
-        importance: [B, T] or [B, 1], or None.
+    `entropy`: [B, T]. `mask`: [B, T]. `importance`: [B, T] or [B, 1], or None.
     """
     weight = mask.float()
 
@@ -77,14 +73,9 @@ class UpdateFigures:
     def add(self, sums: torch.Tensor, names: tuple[str, ...], padding: int, positions: int) -> None:
         """Adds a micro batch.
 
-        Args:
-            sums: [7 + M] of `update_sums`.
-            names: of the M metrics of the loss, the same in every micro batch.
-            padding: positions of the forward pass that hold no token.
-            positions: all of them.
-
-        Raises:
-            PluginError: the loss reports other metrics than in the micro batch before.
+        `sums`: [7 + M] of `update_sums`. `names`: of the M metrics of the loss, the same in every micro batch.
+        `padding`: positions of the forward pass that hold no token. `positions`: all of them. Raises PluginError: the
+        loss reports other metrics than in the micro batch before.
         """
         more = torch.cat([sums.new_tensor([float(padding), float(positions)]), sums])
         if self._sums is not None and names != self._names:
@@ -101,8 +92,7 @@ class UpdateFigures:
     def take(self, gather: Callable[[torch.Tensor], torch.Tensor]) -> dict[str, float]:
         """Returns the means of the step over all processes, and begins anew; nothing where no figure was added.
 
-        Args:
-            gather: [1, n] of this process to [processes, n] of all.
+        `gather`: [1, n] of this process to [processes, n] of all.
         """
         if self._sums is None:
             return {}

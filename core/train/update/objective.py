@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 import torch
 
 from grpo.core.config.sections import Correction
-from grpo.plugins._spec.binding import BoundLoss
-from grpo.plugins.errors import PluginError
+from grpo.plugins._spec.binding import BoundAdvantage, BoundLoss
+from grpo.plugins.errors import PluginError, UsageError
 from grpo.plugins.training import Average, LossTokens, TokenCosts, over_rows
 
 
@@ -109,11 +109,8 @@ AVERAGES: Mapping[Average, Averaged] = {
 def policy_loss(objective: Objective, tokens: Tokens, counts: Counts) -> LossValue:
     """Computes the loss of one forward pass.
 
-    Args:
-        objective: what tokens cost, and the weight of the KL term.
-
-    Raises:
-        PluginError: the loss returned what are no costs of these tokens.
+    `objective`: what tokens cost, and the weight of the KL term. Raises PluginError: the loss returned what are no
+    costs of these tokens.
     """
     mask = tokens.mask.to(tokens.logps.dtype)
     outside = mask == 0
@@ -164,16 +161,10 @@ def importance_weights(
     The ratio pi / mu of the policy to the engine (truncated importance sampling), per token, as the product over a
     completion (sequence) or as its geometric mean there (geometric). A ratio above the cap or below the floor is cut to
     it (truncate), or takes its tokens out of the loss (mask). Masked per token with a floor it is IcePop (arXiv
-    2510.18855).
-
-    Args:
-        logps: [B, T] under the policy that sampled, computed by training; no gradient flows through it.
-        sampled: [B, T] as the engine reported them; NaN where it did not, which corrects nothing.
-        mask: [B, T].
-        owner: [B] the number of each row's completion; None: each row is one.
-
-    Returns:
-        [B, T] or [B, 1], or None for no correction.
+    2510.18855). `logps`: [B, T] under the policy that sampled, computed by training; no gradient flows through it.
+    `sampled`: [B, T] as the engine reported them; NaN where it did not, which corrects nothing. `mask`: [B, T].
+    `owner`: [B] the number of each row's completion; None: each row is one. Returns [B, T] or [B, 1], or None for no
+    correction.
     """
     if correction == "none":
         return None
@@ -225,11 +216,7 @@ class PassLoss:
 
 
 def try_loss(loss: BoundLoss) -> None:
-    """Calls a loss on two made-up completions.
-
-    Raises:
-        Exception: what it raises, or a PluginError where it returns no costs of them.
-    """
+    """Calls a loss on two made-up completions. Raises Exception."""
     logps = torch.full((2, 4), -0.5)
     entropies = torch.ones_like(logps) if loss.spec.entropies != "none" else None
     tokens = LossTokens(logps, logps - 0.1, torch.ones_like(logps), torch.tensor([[1.0], [-1.0]]), entropies)
@@ -304,3 +291,28 @@ def is_per_token(loss: BoundLoss, correction: Correction) -> bool:
         if not torch.equal(derivatives, tried.coefficients(logps)[some]):
             return False
     return True
+
+
+_TREE = "rollouts of this run are trees of several rows (an agent that compacts, rewrites or branches its history)"
+
+
+def refuse_trees(loss: BoundLoss, advantage: BoundAdvantage, *, own_head: bool, partial: bool) -> None:
+    """Refuses settings that look at rows where rollouts count. `own_head`: our output layer trains, and not TRL's."""
+    if not own_head:
+        raise UsageError(
+            f"{_TREE}, but TRL's head averages over rows. Leave train.head='trl' out. Mixture-of-experts models always "
+            "use TRL's head, so choose a dense model."
+        )
+    if partial:
+        raise UsageError(f"{_TREE}, and --partial samples a single row part by part. Leave --partial out.")
+    if advantage.spec.turns:
+        raise UsageError(
+            f"{_TREE}, but --advantage {advantage.name} has one advantage per turn, and turns of a tree have no single "
+            "order. Choose an advantage for whole rollouts, such as --advantage rloo."
+        )
+    if not takes_rows(loss):
+        raise UsageError(
+            f"{_TREE}, but --loss {loss.name} ({loss.distribution}) changes when a completion is cut into rows. "
+            "Have it use sequence_sum, sequence_mean and sequence_length of LossTokens instead of sums over a row, "
+            "or choose another loss, such as --loss dapo."
+        )

@@ -48,8 +48,7 @@ class Offload:
     def offloaded(self, kept: set[int]) -> Iterator[None]:
         """Offloads what autograd saves inside the context.
 
-        Args:
-            kept: the storage addresses of parameters; they and their views stay.
+        `kept`: the storage addresses of parameters; they and their views stay.
         """
         self.bytes = 0
         last = {(saved.host.shape, saved.host.dtype) for saved in self._saved}

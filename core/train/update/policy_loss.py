@@ -8,18 +8,84 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from typing import Any
 
 import torch
 
 from grpo.core.config.sections import Correction, LossSection
-from grpo.core.train.batch.tensors import Tensors, counted, rollouts_in
+from grpo.core.train.batch.tensors import OWNER, Tensors, counted, narrowest, rollouts_in, whole_ids, whole_mask
 from grpo.core.train.update.forward import completion_logps
 from grpo.core.train.update.metrics import UpdateFigures, update_sums
-from grpo.core.train.update.minibatch import MiniBatch, trained_rows
 from grpo.core.train.update.objective import Counts, Objective, PassLoss, is_per_token
 from grpo.plugins._spec.binding import BoundLoss
+from grpo.plugins.training import over_rows
+
+COMPLETION = (
+    "completion_ids",
+    "completion_mask",
+    "tool_mask",
+    "old_per_token_logps",
+    "ref_per_token_logps",
+    "sampling_per_token_logps",
+)
+PROMPT = ("prompt_ids", "prompt_mask")
+
+
+@dataclass(frozen=True, slots=True)
+class MiniBatch:
+    """What a forward pass works on."""
+
+    kept: torch.Tensor  # [B'] int64, the rows of the micro batch that are here
+    learns: bool  # they have a gradient; where no row has one, a rollout stands in for them
+    width: int  # T', columns of completions
+    tensors: Tensors  # names to [B', ...] tensors; completions are cut to T', prompts to their longest
+
+    def input_ids(self) -> torch.Tensor:
+        """[B', P' + T'] prompts and completions."""
+        return whole_ids(self.tensors)
+
+    def attention_mask(self) -> torch.Tensor:
+        """[B', P' + T'], 1 for real tokens."""
+        return whole_mask(self.tensors)
+
+    @property
+    def owner(self) -> torch.Tensor | None:
+        """[B'] the number of each row's rollout, None where each row is a rollout."""
+        return self.tensors.get(OWNER)
+
+    def loss_mask(self) -> torch.Tensor:
+        """[B', T'], 1 for tokens that the policy chose."""
+        return counted(self.tensors)
+
+
+def trained_rows(inputs: Tensors, *, every_token: bool) -> MiniBatch:
+    """Selects the rows that have a gradient, and cuts columns that none of them has.
+
+    A completion without an advantage has a gradient of exactly zero unless the loss has a KL term, and one that is
+    masked has none at all. Leaving them out changes no gradient as long as averages still count them. `inputs`: a micro
+    batch (core/train/batch/tensors.py), with advantages. `every_token`: the loss has a term that is no multiple of the
+    advantage (beta). Returns at least one row, so that every process makes a backward pass.
+    """
+    learns = inputs["completion_mask"].any(dim=1)
+    if not every_token:
+        worth = inputs["advantages"]
+        learns = learns & ((worth != 0) if worth.ndim == 1 else worth.any(dim=1))
+    kept = learns.nonzero()[:, 0]
+    any_learns = len(kept) > 0
+    if not any_learns:
+        owner, lengths = inputs.get(OWNER), inputs["completion_mask"].sum(dim=1, keepdim=True)
+        kept = over_rows(lengths, owner)[:, 0].argmin()[None]
+        if owner is not None:  # whole rollouts, or the record would have some of the tokens of one
+            kept = (owner == owner[kept]).nonzero()[:, 0]
+    width = max(narrowest(inputs), int(inputs["completion_mask"][kept].sum(dim=1).max()))
+    prompt = max(1, int(inputs["prompt_mask"][kept].sum(dim=1).max()))
+    worth = inputs["advantages"][kept]
+    tensors = {"advantages": worth if worth.ndim == 1 else worth[:, :width]}
+    tensors |= {name: inputs[name][kept, :width] for name in COMPLETION if name in inputs}
+    tensors |= {name: inputs[name][kept, -prompt:] for name in PROMPT}
+    tensors |= {name: inputs[name][kept] for name in (OWNER,) if name in inputs}
+    return MiniBatch(kept=kept, learns=any_learns, width=width, tensors=tensors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,45 +103,31 @@ class PolicyLossValue:
     names: tuple[str, ...] = ()  # of the M metrics of the loss
 
 
+@dataclass(eq=False)
 class PolicyLoss:
-    """What a run minimises.
+    """What a run minimises."""
 
-    Args:
-        correction: how tokens are weighed that engine and policy find differently probable.
-        longest: the most tokens that the policy chooses in one rollout.
-    """
+    loss: InitVar[BoundLoss]
+    settings: LossSection
+    correction: Correction  # how tokens are weighed that engine and policy find differently probable
+    longest: int  # the most tokens that the policy chooses in one rollout
+    accumulation: int
+    processes: int
+    pack_for: int | None
+    autocast: Callable[[], AbstractContextManager[Any]]
 
-    def __init__(
-        self,
-        loss: BoundLoss,
-        settings: LossSection,
-        correction: Correction,
-        *,
-        longest: int,
-        accumulation: int,
-        processes: int,
-        pack_for: int | None,
-        autocast: Callable[[], AbstractContextManager[Any]],
-    ) -> None:
-        self._objective = Objective(loss, settings.beta, settings.use_bias_correction_kl)
-        self._settings = settings
-        self._per_token = is_per_token(loss, correction)
-        self._correction = correction
-        self._longest = longest
-        self._accumulation = accumulation
-        self._processes = processes
-        self._pack_for = pack_for
-        self._autocast = autocast
+    def __post_init__(self, loss: BoundLoss) -> None:
+        self._objective = Objective(loss, self.settings.beta, self.settings.use_bias_correction_kl)
+        self._per_token = is_per_token(loss, self.correction)
 
     def __call__(self, model: Any, batch: Tensors, *, first_pass: bool) -> PolicyLossValue:
         """Makes a forward pass.
 
-        Args:
-            batch: a micro batch; the first of several passes leaves `old_per_token_logps` in it.
-            first_pass: before any optimizer step on this batch.
+        `batch`: a micro batch; the first of several passes leaves `old_per_token_logps` in it. `first_pass`: before any
+        optimizer step on this batch.
         """
         wanted = self._objective.loss.spec
-        every = self._settings.beta != 0.0 or wanted.every_row
+        every = self.settings.beta != 0.0 or wanted.every_row
         part, whole = trained_rows(batch, every_token=every), counted(batch)
         tensors = part.tensors
         loss = PassLoss(
@@ -83,33 +135,33 @@ class PolicyLoss:
             Counts(
                 rollouts=rollouts_in(batch),
                 tokens=whole.sum(),
-                batch_tokens=batch["num_items_in_batch"] / self._processes,
-                longest=self._longest,
-                accumulation=self._accumulation,
+                batch_tokens=batch["num_items_in_batch"] / self.processes,
+                longest=self.longest,
+                accumulation=self.accumulation,
             ),
             mask=part.loss_mask(),
             advantages=tensors["advantages"],
             old_logps=None if first_pass else tensors["old_per_token_logps"],
             ref_logps=tensors.get("ref_per_token_logps"),
             sampled=tensors["sampling_per_token_logps"],
-            correction=self._correction,
-            cap=self._settings.rollout_correction_cap,
-            floor=self._settings.rollout_correction_floor,
+            correction=self.correction,
+            cap=self.settings.rollout_correction_cap,
+            floor=self.settings.rollout_correction_floor,
             owner=part.owner,
         )
-        with self._autocast():
+        with self.autocast():
             predicted = completion_logps(
                 model,
                 part.input_ids(),
                 part.attention_mask(),
                 part.width,
-                pack_for=self._pack_for,
+                pack_for=self.pack_for,
                 entropy="grad" if wanted.entropies == "gradient" else "value",
                 trees=part.owner is not None,
                 coefficients=loss.coefficients if self._per_token else None,
             )
         logps, entropies = predicted.logps, predicted.entropies
-        if first_pass and self._settings.num_iterations > 1:
+        if first_pass and self.settings.num_iterations > 1:
             batch["old_per_token_logps"] = torch.zeros_like(batch["completion_mask"], dtype=logps.dtype)
             batch["old_per_token_logps"][part.kept, : part.width] = logps.detach()
         value, importance = loss(logps, None if wanted.entropies == "none" else entropies)
@@ -130,4 +182,4 @@ class PolicyLoss:
 
     def figures(self) -> UpdateFigures:
         """Returns what adds up the figures of its steps."""
-        return UpdateFigures(kl=self._settings.beta != 0.0, weighted=self._correction != "none")
+        return UpdateFigures(kl=self.settings.beta != 0.0, weighted=self.correction != "none")

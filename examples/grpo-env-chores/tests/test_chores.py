@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from grpo_env_chores import TASKS, chores, chores_agent
 
-from grpo import Host, check_agent, validate
+from grpo import Host, NotInstalled, check_agent, validate
 
 
 def rows(split: str) -> list[dict[str, Any]]:
@@ -32,6 +34,12 @@ def test_no_task_is_in_both_splits() -> None:
 def test_the_agent_keeps_what_an_agent_promises() -> None:
     report = check_agent(chores_agent)
     assert not report.findings, str(report)
+
+
+def test_mini_swe_agent_takes_its_settings() -> None:
+    settings = Path(__file__).parents[1] / "mini.yaml"
+    with contextlib.suppress(NotInstalled):  # it is looked for after its settings were read
+        Host.discover().agent(f"mini-swe-agent:config={settings}")
 
 
 def test_grpo_finds_both() -> None:

@@ -80,18 +80,18 @@ class Keeper:
         """Reports that the solution ended, was late or garbled its words."""
         self.gone = how == "gone"
         if self._loaded:
-            self._report(["unit", [self._last, *self._units][-1], how, "", time.monotonic() - self._began, False])
+            self._report(["unit", [self._last, *self._units][-1], how, "", time.monotonic() - self._began])
             self._report(["stopped"])
         else:
             self._report(["load", how, ""])
 
-    def _ended(self, how: str, why: str, changed: bool) -> bool:
+    def _ended(self, how: str, why: str) -> bool:
         """Reports how a unit ended; returns whether others are to run."""
         unit = self._last = self._units.pop()
         self.gone = how == "gone"
         fault = self._fault_of(unit) if how == "passed" else ""
         how, why = ("failed", fault) if fault else (how, str(why)[:_LONGEST])
-        self._report(["unit", unit, how, why, time.monotonic() - self._began, changed])
+        self._report(["unit", unit, how, why, time.monotonic() - self._began])
         self._channel.grant(self._given.seconds)
         return how not in _DEAD and not (self._given.stop and how != "passed")
 

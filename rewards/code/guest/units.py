@@ -30,50 +30,42 @@ def is_skip(error: BaseException | None) -> bool:
     return isinstance(error, tuple(kind for kind in kinds if isinstance(kind, type)))
 
 
-def asking(replay: int) -> tuple[Callable[..., Any], Callable[[], bool], Callable[[], None]]:
-    """Returns `__ask__`, what says whether an answer has changed since it was last asked for, and `__forget__`.
+def asking() -> tuple[Callable[..., Any], Callable[[], bool], Callable[[], None]]:
+    """Returns `__ask__`, what says whether equal calls gave different answers, and `__forget__`.
 
-    Args:
-        replay: 0 to call the function each time; 1 to repeat the first answer to an equal call; 2 to repeat the second
-            answer, so that answers that alternate fall out of step with the tests.
+    Every call runs, and the first answer to equal calls counts: what is made alike is alike. Once they differ, other
+    calls run twice, so that answers that alternate fall out of step with the tests.
     """
     answers: dict[str, Any] = {}
     changed: list[bool] = []
-    awaited: set[str] = set()
 
     def ask(function: Any, *args: Any, **named: Any) -> Any:
         try:
             question = repr((getattr(function, "__name__", id(function)), encode([args, sorted(named.items())])))
         except (NotPlain, RecursionError, TypeError):
             return function(*args, **named)
-        if replay == 2 and question not in answers:
+        if changed and question not in answers:
             function(*args, **named)
-        if replay and question in answers and not isinstance(function, type):
-            answer = decode(answers[question])
-            return given_later(answer) if question in awaited else answer
         result = function(*args, **named)
-        if isinstance(result, types.CoroutineType):
-            awaited.add(question)
-            return later(question, result)
-        return noted(question, result)
+        return later(question, result) if isinstance(result, types.CoroutineType) else first(question, result)
 
-    def noted(question: str, result: Any) -> Any:
+    def first(question: str, result: Any) -> Any:
         try:
             held = vars(result) if type(result).__module__ == MODULE else None
             answer = encode(result if held is None else held)
         except (NotPlain, RecursionError, TypeError):
             return result
-        if held is not None and replay:
-            held.update(decode(answers.setdefault(question, answer)))  # what is made alike is alike
-        if answers.setdefault(question, answer) != answer:
-            changed.append(True)
+        before = answers.setdefault(question, answer)
+        if before == answer:
+            return result
+        changed.append(True)
+        if held is None:
+            return decode(before)
+        held.update(decode(before))
         return result
 
     async def later(question: str, coroutine: Any) -> Any:
-        return noted(question, await coroutine)
-
-    async def given_later(answer: Any) -> Any:
-        return answer
+        return first(question, await coroutine)
 
     def has_changed() -> bool:
         before = bool(changed)

@@ -65,6 +65,22 @@ def test_a_program_sees_its_script_and_not_what_lies_beside_it(access: Access, t
     assert left.stdout == "policy['agent.py'] the-key\nrefused\n"
 
 
+def test_a_python_agent_sees_the_file_that_an_option_names_and_not_what_lies_beside_it(
+    access: Access, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "options").mkdir()
+    for name in ("notes.txt", "secret.txt"):
+        Path("options", name).write_text(name)
+    Path("mine.py").write_text(
+        "from pathlib import Path\ndef run(task, access, *, notes: Path):\n"
+        "    return f'{notes.read_text()} {[path.name for path in notes.parent.iterdir()]}'\n"
+    )
+    left = played("python:mine.py:run:notes=options/notes.txt", access, tmp_path, "true")
+    assert (left.answer, left.stderr) == ("notes.txt ['notes.txt']", "")
+
+
 def test_no_program_sees_the_tasks_though_the_folder_around_them_is_shared(
     access: Access, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

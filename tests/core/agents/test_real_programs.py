@@ -16,12 +16,14 @@ from grpo.core.check.agent import check_agent
 from grpo.plugins.errors import NotInstalled
 
 pytestmark = pytest.mark.nightly
+MINI = "examples/grpo-env-chores/mini.yaml"
 FIRST = {
     "claude-code": "messages, streamed",
     "codex": "responses, streamed",
     "opencode": "chat, streamed",
     "qwen-code": "chat, streamed",
     "mini-swe-agent": "chat, not streamed",
+    f"mini-swe-agent:config={MINI}": "chat, not streamed",
     "openai-agents": "chat, not streamed",
     "openai-agents:api=responses": "responses, not streamed",
     "smolagents": "chat, not streamed",

@@ -361,6 +361,19 @@ def test_python_agents_answer_with_what_they_return(
     assert (left.answer, left.code, left.problem) == expected
 
 
+@BOTH
+def test_an_agent_reads_the_file_that_an_option_names(
+    namespaces: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(
+        "from pathlib import Path\ndef run(task, access, *, notes: Path):\n    return f'{notes}: {notes.read_text()}'\n"
+    )
+    Path("notes.txt").write_text("noted")
+    left = play("python:mine.py:run:notes=notes.txt", namespaces=namespaces)
+    assert (left.answer, left.stderr) == (f"{tmp_path}/notes.txt: noted", "")
+
+
 def test_a_python_agent_is_imported_once_and_shares_nothing(tmp_path: Path) -> None:
     (tmp_path / "neighbour.py").write_text("count = [0]")
     (tmp_path / "mine.py").write_text(

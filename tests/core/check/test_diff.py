@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from grpo.core.check.diff import Difference, compare
 from grpo.core.cli.diff import diff
 from grpo.core.scoring.outcome import Outcome
-from grpo.core.train.advantages.baselines import group_mean
+from grpo.core.train.advantages.estimators import group_mean
 
 
 def scores(*values: float | str | None) -> list[Outcome]:

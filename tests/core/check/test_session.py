@@ -67,6 +67,15 @@ def test_a_session_that_isolates_nothing_is_found_out(name: str) -> None:
     assert {f"attack: {name}", "commands", "files", "servers"} <= errors
 
 
+def test_what_a_session_cannot_do_is_named_as_not_tried() -> None:
+    attacks = [attack for attack in all_session_attacks() if attack.needs]
+    factory: Any = Open
+    report = check_session(SessionSpec("open", 1, factory), attacks=attacks)
+    assert "attack: filling the disk: these sessions have no disk limit" in report.not_tried
+    assert len(report.not_tried) == len(attacks) + 2
+    assert not [relation for relation in report.relations if relation.startswith("attack: ")]
+
+
 def test_a_factory_that_returns_no_pool_is_an_error() -> None:
     factory: Any = dict
     [finding] = check_session(SessionSpec("broken", 1, factory), attacks=[]).of("error")

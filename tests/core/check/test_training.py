@@ -9,7 +9,7 @@ import torch
 
 from grpo import GroupScores, LossTokens, TokenCosts, advantage, check_advantage, check_loss, loss
 from grpo.core.train.advantages import grpo_advantages
-from grpo.core.train.advantages.moments import deviation
+from grpo.core.train.advantages.estimators import deviation
 from grpo.core.train.losses import grpo_losses
 from grpo.plugins._spec.binding import BoundAdvantage, BoundLoss
 

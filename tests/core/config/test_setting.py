@@ -49,7 +49,7 @@ def test_a_field_without_a_text_is_no_setting() -> None:
         train: TrainSection
         steps: int = 1
 
-    with pytest.raises(TypeError, match=r"the setting steps has no text\. Write an About"):
+    with pytest.raises(TypeError, match=r"the setting steps has no text\. Declare it with setting"):
         settings_of(Bare)
 
 

@@ -3,51 +3,38 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from grpo.core.config.schema import RunConfig, parse_config
-from grpo.core.config.settings import Part, RolloutSettings, SectionName, Settings, settled
+from grpo.core.config.settings import LossSettings, OutputSettings, RolloutSettings, Settings, TrainSettings, settle
+
+KINDS = {"train": TrainSettings, "loss": LossSettings, "rollout": RolloutSettings, "output": OutputSettings}
+CHOSEN: dict[str, dict[str, Any]] = {
+    "train": {
+        "steps": 3,
+        "micro_batch_size": 4,
+        "lr": 1e-5,
+        "warmup_lr": 1e-4,
+        "checkpointing": "none",
+        "dtype": "float32",
+    },
+    "loss": {"rollout_correction": "none"},
+    "rollout": {"max_completion_length": 16},
+    "output": {"save_every": 20},
+}
 
 
-@dataclass(frozen=True, slots=True)
-class TrainPart:
-    section: ClassVar[SectionName] = "train"
-    steps: int = 3
-    micro_batch_size: int = 4
-    lr: float = 1e-5
-    warmup_lr: float = 1e-4
-    checkpointing: str = "none"
-    dtype: str = "float32"
-
-
-@dataclass(frozen=True, slots=True)
-class LossPart:
-    section: ClassVar[SectionName] = "loss"
-    rollout_correction: str = "none"
-
-
-@dataclass(frozen=True, slots=True)
-class RolloutPart:
-    section: ClassVar[SectionName] = "rollout"
-    max_completion_length: int = 16
-
-
-@dataclass(frozen=True, slots=True)
-class OutputPart:
-    section: ClassVar[SectionName] = "output"
-    save_every: int = 20
-
-
-PARTS: tuple[Part, ...] = (TrainPart(), LossPart(), RolloutPart(), OutputPart())
+def settled(config: RunConfig, chosen: dict[str, dict[str, Any]]) -> Settings:
+    sections = {name: settle(kind, getattr(config, name), **chosen.get(name, {})) for name, kind in KINDS.items()}
+    return Settings(**dict(config) | sections)
 
 
 def test_what_was_chosen_stands_under_the_names_of_the_configuration() -> None:
     config = parse_config({"env": ["gsm8k", {"name": "guess"}], "train": {"group_size": 4}, "lora": {"enabled": True}})
-    chosen = settled(config, *PARTS)
+    chosen = settled(config, CHOSEN)
     assert (chosen.train.steps, chosen.train.group_size, chosen.output.save_every) == (3, 4, 20)
     assert chosen.lora == config.lora
     written = json.loads(json.dumps(chosen.model_dump(mode="json")))
@@ -56,14 +43,14 @@ def test_what_was_chosen_stands_under_the_names_of_the_configuration() -> None:
         list(section) for section in config.model_dump().values() if isinstance(section, dict)
     ]
     assert parse_config(written).model_dump(mode="json") == written, "a run that resumes reads the same"
-    assert settled(parse_config(written), *PARTS) == chosen
+    assert settled(parse_config(written), CHOSEN) == chosen
 
 
-@pytest.mark.parametrize("missing", range(len(PARTS)))
-def test_settings_with_a_value_that_nobody_chose_cannot_be_made(missing: int) -> None:
-    parts = [part for number, part in enumerate(PARTS) if number != missing]
+@pytest.mark.parametrize("missing", CHOSEN)
+def test_settings_with_a_value_that_nobody_chose_cannot_be_made(missing: str) -> None:
+    chosen = {name: values for name, values in CHOSEN.items() if name != missing}
     with pytest.raises(ValidationError):
-        settled(parse_config({"env": "gsm8k"}), *parts)
+        settled(parse_config({"env": "gsm8k"}), chosen)
 
 
 def test_settings_have_the_fields_of_the_configuration_and_no_others() -> None:

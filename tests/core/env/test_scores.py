@@ -12,9 +12,10 @@ from grpo import Completion, Verdict, reward, verifier
 from grpo.core.env.mixture import RunEnv
 from grpo.core.env.scores import ELSEWHERE, right_by_env, scores_by_env
 from grpo.core.scoring.scorer import Scorer
-from grpo.core.train.advantages.baselines import group_mean
-from grpo.core.train.batch.batch import Batch, advantages_of, batch_metrics, stop_on_failures
+from grpo.core.train.advantages.estimators import group_mean
+from grpo.core.train.batch.batch import Batch, advantages_of, stop_on_failures
 from grpo.core.train.batch.env_metrics import env_metrics
+from grpo.core.train.batch.metrics import batch_metrics
 from grpo.plugins._spec.binding import BoundAdvantage, BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import RunError
 from grpo.plugins.specs import EnvSpec

@@ -11,8 +11,7 @@ import gymnasium
 import pytest
 
 from grpo.core.env.episodes import episodes_of
-from grpo.core.measure.mcp_server import refuse_clashes
-from grpo.core.measure.served_env import ServedEnv
+from grpo.core.measure.served_env import ServedEnv, refuse_clashes
 from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import TransientError, UsageError
 from grpo.plugins.host import Host

@@ -64,13 +64,13 @@ def test_lowest_scores_that_become_frequent_and_are_slow_are_named() -> None:
         return {
             "reward": 0.5,
             "rewards/judge/lowest": 0.5 if late else 0.1,
-            "rewards/judge/lowest_time": 6.0 if late else None,
+            "time/lowest/judge": 6.0 if late else None,
         }
 
     [said] = warnings(loaded)
     assert said.startswith("reward 'judge' gives its lowest score to ")
     assert "times as long as others" in said
-    assert warnings(lambda share: {**loaded(share), "rewards/judge/lowest_time": None}) == [], "its calls are quick"
+    assert warnings(lambda share: {**loaded(share), "time/lowest/judge": None}) == [], "its calls are quick"
     assert warnings(lambda share: {**loaded(share), "rewards/judge/lowest": 0.4}) == [], (
         "they were as frequent at first"
     )
@@ -82,14 +82,14 @@ def test_episodes_that_are_paid_nothing_while_their_machines_become_slow_are_nam
         return {
             "reward": 0.5,
             "sessions/zeros": 0.7 if late else 0.3,
-            "sessions/seconds": 9.0 if late else 1.5,
-            "sessions/load": 20.0 if late else 1.0,
+            "time/sessions": 9.0 if late else 1.5,
+            "time/load": 20.0 if late else 1.0,
         }
 
     [said] = warnings(loaded)
     assert "of the episodes with sessions are paid 0 by step" in said
     assert "per core; it was 1.0" in said
-    assert warnings(lambda share: {**loaded(share), "sessions/seconds": 1.5}) == [], "the policy became worse"
+    assert warnings(lambda share: {**loaded(share), "time/sessions": 1.5}) == [], "the policy became worse"
     assert warnings(lambda share: {**loaded(share), "sessions/zeros": 0.3}) == [], "slow, and paid as before"
 
 

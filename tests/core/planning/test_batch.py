@@ -14,7 +14,7 @@ from grpo.plugins.errors import UsageError
 
 
 def micro(facts: Facts, **train: Any) -> int:
-    return decide_batch(parse_config({"env": "one", "train": train}), facts).micro_batch_size
+    return decide_batch(parse_config({"env": "one", "train": train}), facts)
 
 
 def test_the_largest_divisor_that_a_model_takes_at_once_is_chosen(facts_of: Callable[..., Facts]) -> None:

@@ -10,8 +10,18 @@ import pytest
 from plain_shape import plain_shape
 
 from grpo.core.cli.main import main
-from grpo.core.planning.cluster.hardware import Gpu, Share, device_of, gpu_of, known_gpu
-from grpo.core.planning.cluster.step import CHANGED, Cluster, Work, place, whole_sync
+from grpo.core.planning.gpus import (
+    CHANGED,
+    Cluster,
+    Gpu,
+    Share,
+    Work,
+    device_of,
+    gpu_of,
+    known_gpu,
+    place,
+    whole_sync,
+)
 from grpo.core.planning.memory.budget import GIB
 from grpo.plugins.errors import UsageError
 

@@ -36,7 +36,7 @@ def asking(*texts: str, answer: str | None = None) -> dict[str, list[Episode]]:
 def test_completions_are_shorter_for_the_embedded_model_unless_told(facts_of: Callable[..., Facts]) -> None:
     def cut(embedded: bool, **rollout: Any) -> int:
         config = parse_config({"env": "one", "rollout": rollout})
-        return decide_lengths(config, facts_of(embedded=embedded)).max_completion_length
+        return decide_lengths(config, facts_of(embedded=embedded))
 
     assert (cut(True), cut(False), cut(False, max_completion_length=7)) == (96, 512, 7)
 

@@ -13,7 +13,7 @@ from grpo.plugins.errors import UsageError
 
 
 def save_every(*, fresh: bool = False, **tree: Any) -> int:
-    return decide_output(parse_config({"env": "one", **tree}), fresh=fresh).save_every
+    return decide_output(parse_config({"env": "one", **tree}), fresh=fresh)
 
 
 def test_a_checkpoint_falls_between_generations() -> None:

@@ -63,7 +63,7 @@ def test_filters_at_temperature_one_are_allowed() -> None:
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("backend", ["vllm", "vllm-server"])
 def test_several_training_processes_are_served(backend: str) -> None:
-    assert decide_rollout(config(rollout={"backend": backend}), 2).rollout_correction == "token_truncate"
+    assert decide_rollout(config(rollout={"backend": backend}), 2) == "token_truncate"
 
 
 def test_nobody_is_given_up_while_it_waits_for_its_server() -> None:
@@ -81,7 +81,7 @@ def test_sleep_without_an_engine_is_refused(backend: str) -> None:
 
 def test_the_process_that_trains_beside_a_server_needs_no_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(release, "vllm_version", lambda: None)
-    assert decide_rollout(config(rollout={"backend": "vllm-server"}), 1).rollout_correction == "token_truncate"
+    assert decide_rollout(config(rollout={"backend": "vllm-server"}), 1) == "token_truncate"
 
 
 @pytest.mark.parametrize(
@@ -112,4 +112,4 @@ def test_several_servers_are_named_with_commas_and_each_once() -> None:
 def test_completions_of_another_engine_are_corrected_unless_told_otherwise(
     settings: dict[str, Any], correction: str
 ) -> None:
-    assert decide_rollout(config(**settings), 1).rollout_correction == correction
+    assert decide_rollout(config(**settings), 1) == correction

@@ -10,8 +10,7 @@ from endless import Endless
 from grpo.core.config.schema import RunConfig, parse_config
 from grpo.core.env.mixture import RunEnv
 from grpo.core.planning.facts import gather_facts
-from grpo.core.planning.rows import read_rows, refuse_no_demonstrations, start_envs
-from grpo.core.planning.steps import StepsPart
+from grpo.core.planning.rows import StepsPart, read_rows, refuse_no_demonstrations, start_envs
 from grpo.plugins._host.entry_points import Entry
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host

@@ -10,7 +10,7 @@ import pytest
 from grpo.core.config.schema import parse_config
 from grpo.core.env.episodes import Episode
 from grpo.core.planning.facts import Facts
-from grpo.core.planning.steps import StepsPart, decide_steps
+from grpo.core.planning.rows import StepsPart, decide_steps
 
 
 def episodes(count: int) -> tuple[Episode, ...]:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from grpo.core.config.sections import RolloutSection
-from grpo.core.planning.lengths import LengthsPart
 from grpo.core.planning.turns import TurnsPart, decide_turns, narrowed, short_of_turns
 from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import UsageError
@@ -25,7 +24,7 @@ ONCE = BoundEnv(EnvSpec(name="once", version=1, factory=nothing), "some-dist")
 
 
 def decided(*envs: BoundEnv, room: int | None = 9000, **wished: Any) -> TurnsPart:
-    return decide_turns(RolloutSection(**wished), envs, LengthsPart(100), room)
+    return decide_turns(RolloutSection(**wished), envs, 100, room)
 
 
 def test_the_environment_with_the_most_turns_decides() -> None:
@@ -74,11 +73,11 @@ def test_what_is_measured_alone_keeps_to_its_own_turns() -> None:
 def test_turns_that_the_context_has_no_room_for_are_told(
     budgets: dict[str, Any], context: int | None, ends_after: int | None
 ) -> None:
-    rollout, lengths = RolloutSection(**budgets), LengthsPart(96)
+    rollout, turn = RolloutSection(**budgets), 96
     part = decide_turns(
-        rollout, [replace(SHORT, spec=replace(SHORT.spec, max_turns=500))], lengths, context and context - 48
+        rollout, [replace(SHORT, spec=replace(SHORT.spec, max_turns=500))], turn, context and context - 48
     )
-    told = short_of_turns(rollout, part, lengths, context)
+    told = short_of_turns(rollout, part, turn, context)
     assert bool(told) == (ends_after is not None)
     if told:
         assert "500 turns of up to 96 tokens each may have 48,000 tokens" in told[0]
@@ -88,12 +87,12 @@ def test_turns_that_the_context_has_no_room_for_are_told(
 def test_the_budget_of_an_agents_run_fits_longer_tasks_too() -> None:
     """An evaluation has the budget of its run, and its tasks may be longer."""
     wished = RolloutSection(max_turns=20, max_rollout_length=822)
-    assert decide_turns(wished, [ONCE], LengthsPart(8), 815, agent=True) == TurnsPart(20, 815)
+    assert decide_turns(wished, [ONCE], 8, 815, agent=True) == TurnsPart(20, 815)
     with pytest.raises(UsageError, match="room for 815"):
-        decide_turns(wished, [replace(LONG, spec=replace(LONG.spec, max_turns=20))], LengthsPart(8), 815)
+        decide_turns(wished, [replace(LONG, spec=replace(LONG.spec, max_turns=20))], 8, 815)
 
 
 def test_an_agent_has_a_budget_that_no_environment_names() -> None:
-    assert decide_turns(RolloutSection(), [LONG], LengthsPart(512), None, agent=True) == TurnsPart(20, 4096)
-    assert decide_turns(RolloutSection(max_turns=1), [LONG], LengthsPart(64), None, agent=True) == TurnsPart(1, 320)
-    assert decide_turns(RolloutSection(), [LONG], LengthsPart(9000), None, agent=True) == TurnsPart(20, 9000)
+    assert decide_turns(RolloutSection(), [LONG], 512, None, agent=True) == TurnsPart(20, 4096)
+    assert decide_turns(RolloutSection(max_turns=1), [LONG], 64, None, agent=True) == TurnsPart(1, 320)
+    assert decide_turns(RolloutSection(), [LONG], 9000, None, agent=True) == TurnsPart(20, 9000)

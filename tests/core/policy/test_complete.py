@@ -10,9 +10,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from grpo.core.config.sections import LoraSection
-from grpo.core.policy.complete import problem_of, refuse_incomplete, written_shapes
 from grpo.core.policy.load import load_policy, load_tokenizer
-from grpo.core.policy.save import save_policy
+from grpo.core.policy.save import problem_of, refuse_incomplete, save_policy, written_shapes
 from grpo.plugins.errors import RunError
 
 DUE = {"embed": (4, 2), "norm": (2,), "head": (4, 2)}

@@ -126,7 +126,10 @@ def checkpoint(job: Job, step: int) -> Path:
 
 
 # SIGHUP comes from a terminal that is closed, below.
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(signal.SIGINT, id="SIGINT"), pytest.param(signal.SIGTERM, id="SIGTERM", marks=pytest.mark.nightly)],
+)
 def test_a_signal_ends_the_step_and_the_run_resumes_as_if_nothing_had_been(
     number: signal.Signals, job: Job, undisturbed: Path
 ) -> None:
@@ -191,7 +194,13 @@ def test_a_second_ctrl_c_during_a_checkpoint_says_what_is_lost(job: Job, undistu
     assert metrics(job.out) == metrics(undisturbed)
 
 
-@pytest.mark.parametrize("what", ["checkpoints/checkpoint-4/optimizer.pt", "rollouts/step-000004.parquet"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        "checkpoints/checkpoint-4/optimizer.pt",
+        pytest.param("rollouts/step-000004.parquet", marks=pytest.mark.nightly),
+    ],
+)
 def test_kill_9_while_a_file_is_written_loses_only_what_follows_the_last_checkpoint(
     what: str, job: Job, undisturbed: Path
 ) -> None:

@@ -18,7 +18,7 @@ from grpo.core.policy.embedded import embedded_model_path
 from grpo.core.policy.load import add_lora, load_model
 from grpo.core.policy.weights import find_weights, load_weights, training_source
 from grpo.core.record.checkpoint import damage
-from grpo.core.run.extend import refuse_steps
+from grpo.core.run.continuing import refuse_steps
 from grpo.plugins.errors import UsageError
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from grpo.core.config.schema import RunConfig, parse_config
-from grpo.core.run.resize import resized
+from grpo.core.run.continuing import resized
 from grpo.plugins.errors import UsageError
 
 FSDP = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}

@@ -19,7 +19,7 @@ from patience import PATIENCE, Clock
 from grpo import Completion, Component, RubricSpec, check_reward, reward, rubric
 from grpo.core.cli.main import cli
 from grpo.core.scoring.scorer import Outcome, Scorer
-from grpo.core.train.advantages.baselines import group_mean
+from grpo.core.train.advantages.estimators import group_mean
 from grpo.core.train.batch.batch import advantages_of
 from grpo.plugins._spec.binding import BoundAdvantage, BoundReward
 from grpo.plugins.errors import UsageError

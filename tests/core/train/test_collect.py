@@ -15,7 +15,7 @@ import torch
 from grpo.core.plan import Plan
 from grpo.core.rollout.synced import SyncedRollouts
 from grpo.core.run.scoring import Scoring
-from grpo.core.train.batch.batch import length_metrics
+from grpo.core.train.batch.metrics import length_metrics
 from grpo.core.train.batch.tensors import counted
 from grpo.core.train.collect import Collector
 from grpo.core.train.sampling.sampler import PolicySampler

@@ -274,9 +274,9 @@ def test_sampling_and_training_agree_on_every_token(
     tiny_model: Path, rewards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from grpo.core.record.run_dir import RunDir, read_metrics
-    from grpo.core.rollout.hf import packed
+    from grpo.core.rollout.hf import faster_layers
 
-    monkeypatch.setattr(packed, "LEAST", 1)  # as those of a large model are, weights are laid out for decoding
+    monkeypatch.setattr(faster_layers, "LEAST", 1)  # as those of a large model are, weights are laid out for decoding
     run = tiny_run(tiny_model, tmp_path / "run", [f"{rewards}:vowels"], lora={"enabled": True, "rank": 4})
     differences = [row["sampling/sampling_logp_difference/max"] for row in read_metrics(RunDir(run.path))]
     assert len(differences) == 2

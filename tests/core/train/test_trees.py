@@ -22,8 +22,8 @@ from grpo.core.planning.objective import bind_objective
 from grpo.core.record.run_dir import RunDir
 from grpo.core.record.trained import TrainedRow, read_trained
 from grpo.core.rollout.turns.play import Branch, PlayedRollout, Trajectory
-from grpo.core.train.advantages.baselines import rloo
 from grpo.core.train.advantages.compute import group_advantages
+from grpo.core.train.advantages.estimators import rloo
 from grpo.core.train.batch.tensors import (
     OWNER,
     Tensors,
@@ -38,11 +38,9 @@ from grpo.core.train.batch.tensors import (
 )
 from grpo.core.train.batch.token_record import ROWS, TrainedTokens, numbered
 from grpo.core.train.losses import grpo_losses
-from grpo.core.train.trees import refuse_trees
 from grpo.core.train.update.head import attach_logps
-from grpo.core.train.update.minibatch import trained_rows
-from grpo.core.train.update.objective import Counts, Objective, PassLoss, importance_weights, takes_rows
-from grpo.core.train.update.policy_loss import PolicyLoss
+from grpo.core.train.update.objective import Counts, Objective, PassLoss, importance_weights, refuse_trees, takes_rows
+from grpo.core.train.update.policy_loss import PolicyLoss, trained_rows
 from grpo.plugins._spec.binding import BoundAdvantage, BoundLoss
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host

@@ -19,8 +19,9 @@ from grpo.core.record.run_dir import RunDir, read_rollouts
 from grpo.core.record.trained import read_trained
 from grpo.core.scoring.outcome import Outcome, Reader
 from grpo.core.train.advantages.compute import Advantages
-from grpo.core.train.advantages.turns import return_to_go
-from grpo.core.train.batch.batch import Batch, advantages_of, sampling_metrics
+from grpo.core.train.advantages.estimators import return_to_go
+from grpo.core.train.batch.batch import Batch, advantages_of
+from grpo.core.train.batch.metrics import sampling_metrics
 from grpo.core.train.batch.tensors import of_tokens
 from grpo.core.train.losses import grpo_losses
 from grpo.core.train.update.objective import takes_turns

@@ -26,7 +26,7 @@ def test_it_agrees_with_the_labelled_completions(read_cases: Callable[[str], lis
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("split", "size"), [("train", 7473), ("test", 1319)])
+@pytest.mark.parametrize(("split", "size"), [pytest.param("train", 7473, marks=pytest.mark.nightly), ("test", 1319)])
 def test_every_gold_answer_verifies_against_itself_in_every_form(
     read_cases: Callable[[str], list[dict[str, Any]]], split: str, size: int
 ) -> None:

@@ -305,6 +305,13 @@ def test_one_address_outside_is_reached_also_after_a_stop_and_nothing_of_it_is_l
     assert not folder.exists()
 
 
+def test_more_files_than_a_session_may_have_end_what_writes_them(pool: DockerSessions) -> None:
+    write = "n=0; while :; do : > $((n % 5000)); n=$((n+1)); done"
+    with opened(pool, limits=SessionLimits(disk_bytes=2**20)) as session:
+        left = session.run(["sh", "-c", write], timeout=PATIENCE)
+        assert (left.code, left.timed_out) == (-signal.SIGKILL, False)
+
+
 def test_files_over_the_limit_of_the_disk_end_what_writes_them(pool: DockerSessions) -> None:
     with opened(pool, limits=SessionLimits(disk_bytes=2**20)) as session:
         left = session.run(["sh", "-c", "head -c 2M /dev/zero > big; wc -c < big"])

@@ -11,13 +11,11 @@ from plain_shape import plain_shape
 
 from grpo.core.config.schema import parse_config
 from grpo.core.config.settings import RolloutSettings
-from grpo.core.planning.batch import BatchPart
 from grpo.core.planning.decide import make_plan
 from grpo.core.planning.memory import fit
 from grpo.core.planning.memory.budget import GIB, Device
 from grpo.core.planning.memory.estimate import Shape
 from grpo.core.planning.memory.fit import Load, decide_memory
-from grpo.core.planning.optimizer import OptimizerPart
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 
@@ -37,12 +35,12 @@ def plan_of(**changes: Any) -> Any:
 def decided(micro_batch_size: int, train: dict[str, Any], **rollout: Any) -> str:
     """Decides for prompts of 100 tokens and completions of 900."""
     load = Load(
-        BatchPart(micro_batch_size),
-        OptimizerPart(lr=1e-6, warmup_lr=1e-5, dtype="bfloat16"),
+        micro_batch_size,
+        "bfloat16",
         RolloutSettings(max_completion_length=900, **rollout),
         longest_prompt=100,
     )
-    return decide_memory(parse_config({"env": "gsm8k", "train": train, "rollout": rollout}), load, None).checkpointing
+    return decide_memory(parse_config({"env": "gsm8k", "train": train, "rollout": rollout}), load, None)
 
 
 @pytest.mark.core
@@ -154,14 +152,11 @@ def test_processes_share_the_memory_of_a_machine(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(fit, "this_device", lambda: Device("cpu", round(14.75 * GIB)))
     monkeypatch.setattr(fit, "shape", lambda *_, **__: MODEL)
     config = parse_config({"env": "gsm8k", "train": {"prompts_per_step": 1, "group_size": 2}})
-    optimizer, rollout = (
-        OptimizerPart(lr=1e-6, warmup_lr=1e-5, dtype="float32"),
-        RolloutSettings(max_completion_length=9),
-    )
-    alone = Load(BatchPart(1), optimizer, rollout, longest_prompt=91)
+    dtype, rollout = "float32", RolloutSettings(max_completion_length=9)
+    alone = Load(1, dtype, rollout, longest_prompt=91)
     decide_memory(config, alone, None)
     with pytest.raises(UsageError, match=r"and 2\.9 GiB are usable"):
-        decide_memory(config, Load(BatchPart(1), optimizer, rollout, longest_prompt=91, processes=4), None)
+        decide_memory(config, Load(1, dtype, rollout, longest_prompt=91, processes=4), None)
 
 
 @pytest.mark.parametrize(
@@ -194,11 +189,8 @@ def test_a_run_is_counted_by_the_sharding_that_it_was_started_with(monkeypatch: 
     monkeypatch.setattr(fit, "this_device", lambda: Device("cuda", round(3.5 * GIB)))
     monkeypatch.setattr(fit, "shape", lambda *_, **__: MODEL)
     config = parse_config({"env": "gsm8k", "train": {"prompts_per_step": 8, "group_size": 2}})
-    optimizer, rollout = (
-        OptimizerPart(lr=1e-6, warmup_lr=1e-5, dtype="bfloat16"),
-        RolloutSettings(max_completion_length=9),
-    )
-    load = Load(BatchPart(1), optimizer, rollout, longest_prompt=3, processes=8)
+    dtype, rollout = "bfloat16", RolloutSettings(max_completion_length=9)
+    load = Load(1, dtype, rollout, longest_prompt=3, processes=8)
     with pytest.raises(UsageError, match=r"\d such GPUs hold it, sharded by FSDP 2 .*: accelerate launch --use_fsdp"):
         decide_memory(config, load, None)
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")

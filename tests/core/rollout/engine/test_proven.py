@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,6 @@ def test_rollouts_of_several_turns_are_those_of_the_policy_in_their_context(
     from grpo.core.config.settings import RolloutSettings, settle
     from grpo.core.env.episodes import episodes_of
     from grpo.core.env.prompts import encode_episodes
-    from grpo.core.planning.lengths import LengthsPart
     from grpo.core.planning.turns import decide_turns
     from grpo.core.policy.load import load_tokenizer
     from grpo.core.rollout.players import player_of
@@ -106,9 +106,9 @@ def test_rollouts_of_several_turns_are_those_of_the_policy_in_their_context(
     tokenizer = load_tokenizer(str(tied_model))
     episodes = [one for one in episodes_of(env, "train", limit=2, unbounded=2) for _ in range(4)]
     prompts = encode_episodes(tokenizer, episodes)
-    wished, lengths = RolloutSection(max_turns=3), LengthsPart(8)
-    turns = decide_turns(wished, [env], lengths, 512 - max(map(len, prompts)))
-    limits = settle(RolloutSettings, wished, lengths, turns)
+    wished, turn = RolloutSection(max_turns=3), 8
+    turns = decide_turns(wished, [env], turn, 512 - max(map(len, prompts)))
+    limits = settle(RolloutSettings, wished, max_completion_length=turn, **asdict(turns))
     player = player_of(env, limits, tokenizer, episodes)
     assert player is not None
     ended: list[int] = []

@@ -12,7 +12,7 @@ from tiny_families import SIZES, YARN
 from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
 
 from grpo.core.policy.attention import without_copies
-from grpo.core.policy.cache_names import cache_argument
+from grpo.core.policy.modules import cache_argument
 from grpo.core.rollout.hf.merged_lora import folded
 
 CONFIGS: dict[str, Callable[[], Any]] = {

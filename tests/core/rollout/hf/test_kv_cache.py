@@ -8,7 +8,7 @@ import torch
 from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig
 
 from grpo.core.policy.attention import without_copies
-from grpo.core.policy.cache_names import cache_argument
+from grpo.core.policy.modules import cache_argument
 from grpo.core.rollout.hf.kv_cache import PreallocatedLayer
 from grpo.core.rollout.hf.states import Carried
 

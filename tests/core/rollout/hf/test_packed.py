@@ -10,8 +10,8 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
 
+from grpo.core.rollout.hf.faster_layers import LEAST, gains, product
 from grpo.core.rollout.hf.merged_lora import folded
-from grpo.core.rollout.hf.packed import LEAST, gains, product
 
 LARGE: dict[str, Any] = {  # all matrices but those of keys and values are large enough to gain
     "vocab_size": 1024,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -14,7 +14,6 @@ from grpo.core.rollout.server.capabilities import (
     ServerCapabilities,
     card_from_json,
     card_of_model,
-    card_to_json,
     command_for,
     logprobs_of,
     misfits,
@@ -36,7 +35,7 @@ def card() -> ServerCapabilities:
 
 
 def test_a_card_survives_the_way_and_fits_itself(card: ServerCapabilities) -> None:
-    again = card_from_json({**json.loads(json.dumps(card_to_json(card))), "incarnation": "x", "new": 1})
+    again = card_from_json({**json.loads(json.dumps(asdict(card))), "incarnation": "x", "new": 1})
     assert again == card
     assert misfits(card, again) == []
     assert "lm_head" not in card.lora_modules

@@ -10,8 +10,8 @@ from patience import PATIENCE, wait_for
 from table_server import Running
 
 from grpo.core.rollout.server.client import state_of
-from grpo.core.rollout.server.protocol import BYTES, LARGEST_BODY
 from grpo.core.rollout.server.serve import RolloutServer, refuse_open
+from grpo.core.rollout.server.wire import BYTES, LARGEST_BODY
 from grpo.plugins.errors import UsageError
 
 pytestmark = pytest.mark.slow

@@ -23,9 +23,8 @@ from table_server import CARD, COMMAND, PARAMS, WEIGHTS, Running, TableEngine
 
 from grpo.core.rollout.server.capabilities import TOKEN
 from grpo.core.rollout.server.client import ServerLink, fitting_server_state, state_of
-from grpo.core.rollout.server.protocol import BYTES
 from grpo.core.rollout.server.serve import RolloutServer
-from grpo.core.rollout.server.wire import Unframed, frames
+from grpo.core.rollout.server.wire import BYTES, Unframed, frames
 from grpo.core.rollout.sync import group
 from grpo.core.rollout.sync.delta import Announced, HeldWeights, LastWeights, whole_of
 from grpo.core.rollout.sync.fault import EngineLost, SyncFault

@@ -9,8 +9,7 @@ import torch
 from torch import nn
 
 from grpo.core.rollout.sync.payload import differing, fingerprints
-from grpo.core.rollout.sync.shards import Shards, joined_adapter, joined_rows
-from grpo.core.rollout.sync.views import engine_fingerprints, engine_tensors
+from grpo.core.rollout.sync.views import Shards, engine_fingerprints, engine_tensors, joined_adapter, joined_rows
 
 WIDTH, VOCABULARY = 6, 10
 SIZES = {"q_proj": 6, "k_proj": 2, "v_proj": 2}

@@ -269,7 +269,7 @@ def test_a_plain_forward_pass_gives_the_log_probabilities_after_an_answer(tokeni
 
 
 def test_a_demonstration_calls_tools_in_the_form_of_the_template(tokenizer: Any) -> None:
-    from grpo.core.train.sft.demonstrations import demonstrated
+    from grpo.core.train.sft.data import demonstrated
 
     env = bound()
     (episode,) = episodes_of(env, "train", limit=1, unbounded=1)

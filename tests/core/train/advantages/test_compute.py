@@ -10,8 +10,8 @@ from typing import Literal
 import pytest
 import torch
 
-from grpo.core.train.advantages.baselines import group_mean
 from grpo.core.train.advantages.compute import Advantages, group_advantages
+from grpo.core.train.advantages.estimators import group_mean
 from grpo.plugins._spec.binding import BoundAdvantage
 
 NAN = math.nan

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from grpo.core.train.batch.agent_metrics import agent_metrics
+from grpo.core.train.batch.metrics import agent_metrics
 from grpo.plugins.types import Completion
 
 

@@ -12,16 +12,9 @@ import torch
 from grpo import Completion, reward
 from grpo.core.config.sections import LossSection
 from grpo.core.scoring.outcome import Outcome
-from grpo.core.train.advantages.baselines import group_mean
-from grpo.core.train.batch.batch import (
-    Batch,
-    advantages_of,
-    batch_metrics,
-    refuse_overflow,
-    stop_on_failures,
-    trained_of,
-)
-from grpo.core.train.batch.session_metrics import session_metrics
+from grpo.core.train.advantages.estimators import group_mean
+from grpo.core.train.batch.batch import Batch, advantages_of, refuse_overflow, stop_on_failures, trained_of
+from grpo.core.train.batch.metrics import batch_metrics, session_metrics
 from grpo.plugins._spec.binding import BoundAdvantage, BoundReward
 from grpo.plugins.errors import RunError
 
@@ -73,10 +66,10 @@ def test_the_lowest_scores_are_counted_and_timed_where_their_calls_are_slow() ->
     bounded = [BoundReward(replace(graded, range=(0.0, 1.0)), "dist")]
     slow = [Outcome("score", 0.0, seconds=2.0), *[Outcome("score", 0.5, seconds=0.25)] * 3]
     metrics = batch_metrics(batch_of(slow), bounded)
-    assert (metrics["rewards/graded/lowest"], metrics["rewards/graded/lowest_time"]) == (0.25, pytest.approx(8.0))
+    assert (metrics["rewards/graded/lowest"], metrics["time/lowest/graded"]) == (0.25, pytest.approx(8.0))
     quick = batch_metrics(batch_of([one._replace(seconds=one.seconds / 100) for one in slow]), bounded)
     assert quick["rewards/graded/lowest"] == 0.25
-    assert math.isnan(quick["rewards/graded/lowest_time"])
+    assert math.isnan(quick["time/lowest/graded"])
     assert "rewards/graded/lowest" not in batch_metrics(batch_of(slow), [BoundReward(graded, "dist")])
 
 
@@ -87,8 +80,8 @@ def test_episodes_with_sessions_have_metrics_of_their_own() -> None:
         {"rewards": [0.0]},
     ]
     metrics = session_metrics([Completion("x", info=info) for info in infos])
-    assert (metrics["sessions/zeros"], metrics["sessions/seconds"]) == (0.5, 2.0)
-    assert metrics["sessions/load"] >= 0
+    assert (metrics["sessions/zeros"], metrics["time/sessions"]) == (0.5, 2.0)
+    assert metrics["time/load"] >= 0
     assert session_metrics([Completion("x", info={"failure": "broke"})]) == {}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from grpo.core.train.sampling.frozen_copy import FrozenCopies
+from grpo.core.train.sampling.ahead_queue import FrozenCopies
 from grpo.core.train.update.head import attach_logps
 
 IDS = torch.arange(12).view(2, 6)

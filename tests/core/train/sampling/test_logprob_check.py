@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from grpo.core.train.sampling.logprob_check import LogprobCheck
+from grpo.core.train.sampling.guard import LogprobCheck
 from grpo.plugins.errors import RunError
 
 

@@ -101,7 +101,7 @@ def test_prompts_are_asked_once_in_their_order_and_what_is_left_at_the_end_is_sa
     assert len(asked) - len(trained) >= metrics(whole)[-1]["sampling/carried"] / 4
 
 
-@pytest.mark.parametrize("sampler", [Copied, HfRollouts])
+@pytest.mark.parametrize("sampler", [Copied, pytest.param(HfRollouts, marks=pytest.mark.nightly)])
 def test_a_run_that_was_killed_goes_on_with_what_was_under_way(job: Job, whole: Path, sampler: Any) -> None:
     backend = {"rollout": {"backend": "hf"}} if sampler is HfRollouts else {}
     straight = whole if sampler is Copied else job(sampler(), **backend)

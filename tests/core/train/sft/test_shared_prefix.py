@@ -44,7 +44,7 @@ def policy(tiny_model: Path) -> Any:
 def test_loss_and_gradients_are_those_of_whole_rows(policy: Any, prompt: int) -> None:
     import torch
 
-    from grpo.core.train.sft.shared_prefix import without_prefix
+    from grpo.core.train.sft.data import without_prefix
 
     whole = batch(list(range(50, 90)), [3, 9, 5], prompt)
     left = without_prefix(policy, whole)
@@ -58,7 +58,7 @@ def test_loss_and_gradients_are_those_of_whole_rows(policy: Any, prompt: int) ->
 
 
 def test_rows_with_little_in_common_stay_whole(policy: Any) -> None:
-    from grpo.core.train.sft.shared_prefix import without_prefix
+    from grpo.core.train.sft.data import without_prefix
 
     for inputs in (batch([7] * 8, [3, 4], 5), batch([7] * 40, [3], 5)):
         assert without_prefix(policy, inputs).keys() == inputs.keys()
@@ -68,7 +68,7 @@ def test_what_is_to_be_learned_is_never_shared() -> None:
     """Equal rows are shared up to the token that predicts the first one to learn."""
     import torch
 
-    from grpo.core.train.sft.shared_prefix import common_length
+    from grpo.core.train.sft.data import common_length
 
     ids = torch.arange(30).repeat(4, 1)
     labels = ids.clone()
@@ -96,7 +96,7 @@ def test_a_warm_up_learns_the_same_with_and_without_sharing(tiny_model: Path, tm
         tree["rollout"] = {"max_completion_length": 300}
         plan = make_plan(parse_config(tree), Host.discover())
         policy = load_policy(str(tiny_model), "float32", plan.config.lora)
-        told = LossCallback(lambda step, loss, found=found: found.append(loss), StopRequest())  # type: ignore[misc]
+        told = LossCallback(lambda step, loss, found=found: found.append(loss), StopRequest())
         warm_up(
             policy,
             load_tokenizer(str(tiny_model)),

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import get_scheduler
 
-from grpo.core.train.update.lr_warmup import rise_from_above_zero
+from grpo.core.train.update.adamw import rise_from_above_zero
 
 
 def rates(kind: Literal["constant_with_warmup", "linear", "cosine", "constant"], rise: int, steps: int) -> list[float]:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from grpo.core.train.batch.tensors import counted
-from grpo.core.train.update.minibatch import trained_rows
+from grpo.core.train.update.policy_loss import trained_rows
 
 
 def inputs(advantages: list[float], lengths: list[int]) -> dict[str, Any]:

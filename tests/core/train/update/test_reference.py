@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from grpo.core.train.batch.tensors import Tensors
-from grpo.core.train.update.reference import REFERENCE, Reference
+from grpo.core.train.update.forward import REFERENCE, reference_logps
 
 IDS = torch.tensor([[5, 9, 30, 7]])
 
@@ -35,8 +35,8 @@ def test_a_model_of_its_own_is_asked(tiny_model: Path, adapted: Any) -> None:
     from transformers import AutoModelForCausalLM
 
     frozen = AutoModelForCausalLM.from_pretrained(tiny_model).eval()
-    reference = Reference(logits, frozen=frozen, wrapped=adapted, policy=adapted)
-    assert torch.equal(reference({"completion_ids": IDS}), logits(frozen, {"completion_ids": IDS}))
+    asked = reference_logps(logits, {"completion_ids": IDS}, frozen=frozen, wrapped=adapted, policy=adapted)
+    assert torch.equal(asked, logits(frozen, {"completion_ids": IDS}))
 
 
 def test_a_fresh_adapter_is_left_out_and_comes_back(tiny_model: Path, adapted: Any) -> None:
@@ -44,7 +44,7 @@ def test_a_fresh_adapter_is_left_out_and_comes_back(tiny_model: Path, adapted: A
 
     base = AutoModelForCausalLM.from_pretrained(tiny_model).eval()
     before = logits(adapted, {"completion_ids": IDS})
-    found = Reference(logits, frozen=None, wrapped=adapted, policy=adapted)({"completion_ids": IDS})
+    found = reference_logps(logits, {"completion_ids": IDS}, frozen=None, wrapped=adapted, policy=adapted)
     torch.testing.assert_close(found, logits(base, {"completion_ids": IDS}))
     assert not torch.allclose(found, before)
     assert torch.equal(logits(adapted, {"completion_ids": IDS}), before)
@@ -56,7 +56,7 @@ def test_a_warmed_up_adapter_has_a_copy_that_stays_while_it_trains(adapted: Any)
     adapted.add_adapter(REFERENCE, LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False))
     trained = {name: p.requires_grad for name, p in adapted.named_parameters()}
     before = logits(adapted, {"completion_ids": IDS})
-    found = Reference(logits, frozen=None, wrapped=adapted, policy=adapted)({"completion_ids": IDS})
+    found = reference_logps(logits, {"completion_ids": IDS}, frozen=None, wrapped=adapted, policy=adapted)
     assert not torch.allclose(found, before)
     assert adapted.active_adapter == "default"
     assert torch.equal(logits(adapted, {"completion_ids": IDS}), before)

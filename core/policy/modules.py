@@ -1,9 +1,14 @@
-"""Finds a model's cache by name: newer releases of transformers call `past_key_values` and `cache_params` `cache`."""
+"""Finds the cache of a model of transformers by name, and the layers that may be computed in another way.
+
+Newer releases of transformers call `past_key_values` and `cache_params` `cache`.
+"""
 
 from __future__ import annotations
 
 import inspect
 from typing import Any, Final
+
+import torch
 
 CACHE_NAMES: Final = ("cache", "past_key_values", "cache_params")
 
@@ -24,3 +29,21 @@ def forward_parameters(model: Any) -> frozenset[str]:
     """Returns the parameters of the forward pass of a model of transformers, without its adapter."""
     plain = model.get_base_model() if hasattr(model, "get_base_model") else model
     return frozenset(inspect.signature(type(plain).forward).parameters)
+
+
+def is_plain(layer: Any) -> bool:
+    """Returns whether a layer is a linear one of whole float32 weights on a CPU and computes nothing else."""
+    return (
+        type(layer) is torch.nn.Linear
+        and is_its_own(layer)
+        and type(layer.weight.data) is torch.Tensor
+        and not hasattr(layer.weight, "ds_id")
+        and layer.weight.dtype == torch.float32
+        and layer.weight.device.type == "cpu"
+        and (layer.bias is None or layer.bias.dtype == torch.float32)
+    )
+
+
+def is_its_own(module: Any) -> bool:
+    """Returns whether a module has its own `forward` and no hooks, such as those that move weights."""
+    return "forward" not in vars(module) and not module._forward_pre_hooks and not module._forward_hooks

@@ -1,1 +1,0 @@
-"""Estimates what a step costs on a cluster, from published figures of hardware."""
