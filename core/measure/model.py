@@ -88,8 +88,6 @@ class EvaluationPlan:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What came out."""
-
     evaluation: Evaluation  # the numbers and everything that they were made from
     first_failure: Mapping[str, str]  # reward or verifier to the traceback of its first failure
     seconds: float  # wall time of sampling, judging and scoring

@@ -35,8 +35,6 @@ GIGA, TERA = 1e9, 1e12
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One kind of GPU."""
-
     name: str
     memory: int  # bytes
     products: float  # floating-point operations a second, bfloat16, dense
@@ -288,13 +286,11 @@ def _products(shape: Shape, context: int) -> float:
 
 
 def _sequence(shape: Shape, context: int, checkpointing: str) -> int:
-    """Bytes that one more sequence in a micro batch takes."""
     two, single = (shape.update(context, n, checkpointing, "cuda") for n in (2, 1))
     return two - single
 
 
 def _moved(shape: Shape, spread: Spread, micro_batches: int) -> float:
-    """Bytes that one GPU sends in an update."""
     part = (spread.gpus - 1) / spread.gpus
     if spread.shared == "everything":
         return 3 * part * shape.weights * micro_batches
@@ -302,7 +298,6 @@ def _moved(shape: Shape, spread: Spread, micro_batches: int) -> float:
 
 
 def _sync_bytes(shape: Shape, work: Work) -> int:
-    """Bytes that are handed over to the engines after a step."""
     return shape.adapter if work.adapter else round(CHANGED * shape.parameters * shape.itemsize)
 
 

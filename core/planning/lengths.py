@@ -50,8 +50,6 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """A prompt."""
-
     where: str
     length: int
     answer: int = 0  # those of its worked answer, where that is learned

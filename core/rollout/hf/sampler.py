@@ -269,7 +269,6 @@ def _worth_sharing(model: Any, cache: Any, copies: Sequence[int]) -> list[tuple[
 
 
 def _attention_arguments(shared: PromptKeys | None, mask: torch.Tensor | None) -> dict[str, Any]:
-    """Returns the arguments by which attention learns which tokens a new one sees."""
     if shared is None:
         return {"attention_mask": mask}
     return {"attention_mask": no_mask(shared.device), "attention_prompts": shared}

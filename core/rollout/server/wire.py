@@ -133,7 +133,6 @@ class Unframed:
 
 
 def _packed(item: Item | Announced) -> bytes:
-    """Returns the safetensors file of an item."""
     notes = {"name": item.name, "kind": type(item).__name__}
     if isinstance(item, Announced):
         notes |= {"dtype": str(item.dtype).removeprefix("torch."), "shape": json.dumps(item.shape)}

@@ -191,7 +191,6 @@ class PartialSampler(Sampler):
         self.rollouts.close()
 
     def _begin_next(self) -> None:
-        """Begins the prompts of the next step that were not begun, if there is one."""
         episodes = self.episodes_of(self._begun + 1)
         if episodes:
             self._begin(episodes, self._begun + 1)

@@ -113,7 +113,6 @@ def _of_labels(packed: Packed, coefficients: Callable[[torch.Tensor], torch.Tens
 
 
 def _attention_arguments(packed: Packed) -> dict[str, Any]:
-    """Returns the arguments by which attention learns which tokens see which."""
     if packed.blocks is None:
         return {}
     return {"attention_mask": no_mask(packed.input_ids.device), "attention_blocks": packed.blocks}
