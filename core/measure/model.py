@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from grpo.core.config.schema import RunConfig, parse_config
-from grpo.core.config.section import PluginRef
+from grpo.core.config.setting import PluginRef
 from grpo.core.config.settings import RolloutSettings, settle
 from grpo.core.env.episodes import UNBOUNDED, Episode, episodes_of
 from grpo.core.env.mixture import refuse_missing_columns, rewards_of, verifier_of, with_dataset, with_session
