@@ -19,6 +19,8 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 from pydantic.fields import FieldInfo
 
+NOUNS: dict[Any, str] = {bool: "bool", int: "int", float: "float", str: "str", Path: "path"}
+LINK = re.compile(r"\[[^]]*\]\(([^)#]+)[^)]*\)")
 AtLeastOne = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
@@ -57,10 +59,6 @@ class Section(BaseModel):
             if isinstance(value, bool) and field is not None and "bool" not in str(field.annotation):
                 raise ValueError(f"{name} is {value}, and it is not a setting that is true or false")
         return given
-
-
-NOUNS: dict[Any, str] = {bool: "bool", int: "int", float: "float", str: "str", Path: "path"}
-LINK = re.compile(r"\[[^]]*\]\(([^)#]+)[^)]*\)")
 
 
 @dataclass(frozen=True, slots=True)

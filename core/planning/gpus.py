@@ -30,6 +30,8 @@ from grpo.core.planning.memory.estimate import Shape
 from grpo.core.planning.memory.sharded import SHARDINGS, Shared, Spread, held, peak
 from grpo.plugins.errors import UsageError, did_you_mean
 
+CHANGED = 0.05  # of the bytes of all weights, what a step at 1e-6 in bfloat16 sends; see docs/scale.md
+SPARE = 0.9  # of a GPU's memory, what an engine may fill
 GIGA, TERA = 1e9, 1e12
 
 
@@ -114,10 +116,6 @@ def gpu_of(name: str | None) -> Gpu:
             f"{', '.join(names)}."
         )
     return known
-
-
-CHANGED = 0.05  # of the bytes of all weights, what a step at 1e-6 in bfloat16 sends; see docs/scale.md
-SPARE = 0.9  # of a GPU's memory, what an engine may fill
 
 
 @dataclass(frozen=True, slots=True)

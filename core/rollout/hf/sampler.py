@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from transformers import PreTrainedModel
 
-
+BLOCK = 256  # tokens of the vocabulary that are added up together
 LEAST_SHARED = 2**17  # keys of a layer that are not copied; to read fewer takes less time than what replaces it
 MOST_UNEVEN = 2  # times the completions of a batch, if every prompt had as many as the one with the most
 SHRINK_AT = 0.75  # of the rows still running: shrink the batch when fewer than this share are
@@ -282,9 +282,6 @@ def _anew(model: PreTrainedModel, ids: torch.Tensor) -> torch.Tensor:
     output = model(input_ids=ids, use_cache=False, **chosen)
     logits: torch.Tensor = output.logits[:, -1]
     return logits
-
-
-BLOCK = 256  # tokens of the vocabulary that are added up together
 
 
 def choose(logits: torch.Tensor, params: SamplingParams, uniforms: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
