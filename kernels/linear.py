@@ -22,6 +22,8 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
+LEAST = 2**18  # entries of a weight matrix that gains
+FEWEST_ROWS = 16  # that one is multiplied by
 Gradient = torch.Tensor | None
 
 
@@ -112,10 +114,6 @@ def _product(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None 
     if gains(left, right):
         return times(left, right, bias)
     return left @ right if bias is None else torch.addmm(bias, left, right)
-
-
-LEAST = 2**18  # entries of a weight matrix that gains
-FEWEST_ROWS = 16  # that one is multiplied by
 
 
 def gains(left: torch.Tensor, right: torch.Tensor) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from grpo.core.config.schema import RunConfig
-from grpo.core.config.section import PluginRef
+from grpo.core.config.setting import PluginRef
 from grpo.plugins._host.loading import GIVEN
 from grpo.plugins._spec.spec_text import is_file, parse
 from grpo.plugins.errors import UsageError

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
-from grpo.core.config.section import PluginRef, Section
 from grpo.core.config.sections import (
     CanarySection,
     EvaluationSection,
@@ -23,7 +22,7 @@ from grpo.core.config.sections import (
     RolloutSection,
     TrainSection,
 )
-from grpo.core.config.setting import About, Flag, setting, settings_of
+from grpo.core.config.setting import About, Flag, PluginRef, Section, setting, settings_of
 from grpo.plugins.errors import UsageError, did_you_mean
 
 

@@ -27,8 +27,19 @@ from grpo.core.config.defaults import (
     WARMUP_LR_FACTOR,
     Dtype,
 )
-from grpo.core.config.section import AtLeastOne, BelowOne, Count, NotNegative, PluginRef, Positive, Rate, Section, Share
-from grpo.core.config.setting import Flag, setting
+from grpo.core.config.setting import (
+    AtLeastOne,
+    BelowOne,
+    Count,
+    Flag,
+    NotNegative,
+    PluginRef,
+    Positive,
+    Rate,
+    Section,
+    Share,
+    setting,
+)
 
 WeightSync = Literal["delta", "everything", "broadcast"]
 Correction = Literal[

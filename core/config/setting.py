@@ -1,26 +1,64 @@
-"""Reads from a pydantic field what a setting is: its key, type, default, text and flag, for flags and pages.
+"""Defines settings and what their sections keep to, and reads what a setting is, for flags and pages.
 
 A setting is declared once, with its default and what people read of it:
 
-    steps: AtLeastOne | None = setting(None, "Optimizer steps.", left_out="60", flag=Flag("--steps"))
+    steps: AtLeastOne | None = setting(None, "Optimizer steps.", left_out="60", flag="--steps")
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 from pydantic.fields import FieldInfo
 
 NOUNS: dict[Any, str] = {bool: "bool", int: "int", float: "float", str: "str", Path: "path"}
 LINK = re.compile(r"\[[^]]*\]\(([^)#]+)[^)]*\)")
+AtLeastOne = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+BelowOne = Annotated[float, Field(ge=0, lt=1)]
+Rate = Annotated[float, Field(gt=0, le=1)]  # of Adam, which moves a weight by about as much: beyond 1 is a slip
+Share = Annotated[float, Field(ge=0, le=1)]
+
+PLUGIN_TABLE = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "description": "A SPEC without options."},
+        "options": {"type": "object", "description": "The plugin's own."},
+        "weight": {"type": "number"},
+        "as": {"type": "string", "description": "Its name in this run."},
+        "timeout": {"type": "number", "exclusiveMinimum": 0, "description": "Seconds for one call."},
+        "reads": {"enum": ["turn", "rollout"], "description": "What a reward sees of several turns."},
+        "mcp": {"type": ["string", "object", "array"], "description": "MCP servers whose tools an environment offers."},
+    },
+    "required": ["name"],
+    "additionalProperties": False,
+}
+PluginRef = str | Annotated[dict[str, Any], WithJsonSchema(PLUGIN_TABLE)]
+
+
+class Section(BaseModel):
+    """What all sections keep to: frozen, no unknown keys, no infinity, no truth value for a number."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_truth_for_a_number(cls, given: Any) -> Any:
+        for name, value in given.items() if isinstance(given, Mapping) else ():
+            field = cls.model_fields.get(name)
+            if isinstance(value, bool) and field is not None and "bool" not in str(field.annotation):
+                raise ValueError(f"{name} is {value}, and it is not a setting that is true or false")
+        return given
 
 
 @dataclass(frozen=True, slots=True)

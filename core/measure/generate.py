@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 BATCH = 64  # completions decoded at once
 
-
 EMBEDDED_ENV = "gsm8k"  # the environment that the embedded model was taught on
 QUESTION = 8  # characters; a shorter column that occurs in the message is hardly its question
 

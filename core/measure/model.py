@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from grpo.core.config.schema import RunConfig, parse_config
-from grpo.core.config.section import PluginRef
+from grpo.core.config.setting import PluginRef
 from grpo.core.config.settings import RolloutSettings, settle
 from grpo.core.env.episodes import UNBOUNDED, Episode, episodes_of
 from grpo.core.env.mixture import refuse_missing_columns, rewards_of, verifier_of, with_dataset, with_session
@@ -88,8 +88,6 @@ class EvaluationPlan:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What came out."""
-
     evaluation: Evaluation  # the numbers and everything that they were made from
     first_failure: Mapping[str, str]  # reward or verifier to the traceback of its first failure
     seconds: float  # wall time of sampling, judging and scoring

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from grpo.core.config.schema import RunConfig
-from grpo.core.config.section import PluginRef
+from grpo.core.config.setting import PluginRef
 from grpo.core.train.update.objective import refuse_trees
 from grpo.plugins._spec.binding import BoundAdvantage, BoundAgent, BoundEnv, BoundLoss
 from grpo.plugins.errors import UsageError

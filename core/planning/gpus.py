@@ -30,13 +30,13 @@ from grpo.core.planning.memory.estimate import Shape
 from grpo.core.planning.memory.sharded import SHARDINGS, Shared, Spread, held, peak
 from grpo.plugins.errors import UsageError, did_you_mean
 
+CHANGED = 0.05  # of the bytes of all weights, what a step at 1e-6 in bfloat16 sends; see docs/scale.md
+SPARE = 0.9  # of a GPU's memory, what an engine may fill
 GIGA, TERA = 1e9, 1e12
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One kind of GPU."""
-
     name: str
     memory: int  # bytes
     products: float  # floating-point operations a second, bfloat16, dense
@@ -116,10 +116,6 @@ def gpu_of(name: str | None) -> Gpu:
             f"{', '.join(names)}."
         )
     return known
-
-
-CHANGED = 0.05  # of the bytes of all weights, what a step at 1e-6 in bfloat16 sends; see docs/scale.md
-SPARE = 0.9  # of a GPU's memory, what an engine may fill
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,13 +284,11 @@ def _products(shape: Shape, context: int) -> float:
 
 
 def _sequence(shape: Shape, context: int, checkpointing: str) -> int:
-    """Bytes that one more sequence in a micro batch takes."""
     two, single = (shape.update(context, n, checkpointing, "cuda") for n in (2, 1))
     return two - single
 
 
 def _moved(shape: Shape, spread: Spread, micro_batches: int) -> float:
-    """Bytes that one GPU sends in an update."""
     part = (spread.gpus - 1) / spread.gpus
     if spread.shared == "everything":
         return 3 * part * shape.weights * micro_batches
@@ -302,7 +296,6 @@ def _moved(shape: Shape, spread: Spread, micro_batches: int) -> float:
 
 
 def _sync_bytes(shape: Shape, work: Work) -> int:
-    """Bytes that are handed over to the engines after a step."""
     return shape.adapter if work.adapter else round(CHANGED * shape.parameters * shape.itemsize)
 
 

@@ -111,5 +111,4 @@ def _divided(env: BoundEnv, train: Sequence[Episode], candidates: Sequence[Episo
 
 
 def _numbered(episodes: Sequence[Episode]) -> tuple[Episode, ...]:
-    """Returns episodes that are numbered by their place."""
     return tuple(replace(episode, index=number) for number, episode in enumerate(episodes))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from grpo.core.env.mixture import RunEnv
 
+LONG = 1000  # tokens of the descriptions of tools, from which a run says so
 LONGEST = 2048  # prompts by their characters that are counted in tokens, of environments with many rows
 _BLOCK = 1024  # prompts that are rendered at once
 
@@ -50,8 +51,6 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """A prompt."""
-
     where: str
     length: int
     answer: int = 0  # those of its worked answer, where that is learned
@@ -220,10 +219,6 @@ def _measured(
             f"{vocabulary}: the two do not belong together. Name a folder that has both from one model."
         )
     return measured
-
-
-LONG = 1000
-"""Tokens from which a run says so."""
 
 
 def long_tools(part: RunEnv, tokenizer: PreTrainedTokenizerBase) -> str:

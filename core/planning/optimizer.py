@@ -12,6 +12,9 @@ from grpo.core.planning.facts import Facts
 from grpo.core.policy.load import refuse_impossible_lora
 from grpo.plugins.errors import UsageError
 
+MOST_TIMES_USUAL = 100  # of a learning rate
+HOTTEST = 3.0  # temperature at which a policy still says what it has learned
+
 
 @dataclass(frozen=True, slots=True)
 class OptimizerPart:
@@ -43,10 +46,6 @@ def usual_rate(config: RunConfig, facts: Facts) -> float:
     """Returns the learning rate of a run that names none."""
     factor = LORA_LR_FACTOR if config.lora.enabled else 1.0
     return DEFAULT_LR["embedded" if facts.source.embedded else "named"] * factor
-
-
-MOST_TIMES_USUAL = 100  # of a learning rate
-HOTTEST = 3.0  # temperature at which a policy still says what it has learned
 
 
 def slips(config: RunConfig, facts: Facts, optimizer: OptimizerPart, model_config: Any) -> Iterator[str]:

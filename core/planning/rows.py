@@ -19,6 +19,8 @@ from grpo.core.planning.facts import Facts
 from grpo.core.planning.held_out import HeldOutPart, hold_out
 from grpo.plugins.errors import UsageError
 
+Rows = Mapping[str, Sequence[Episode]]  # an environment's name to its training episodes
+
 
 @dataclass(frozen=True, slots=True)
 class StepsPart:
@@ -51,9 +53,6 @@ def decide_steps(config: RunConfig, facts: Facts, rows: Mapping[str, Sequence[Ep
 def episodes_to_make(config: RunConfig, limit: int | None, steps: int) -> int:
     """Returns how many episodes an environment without rows makes for a run of so many steps."""
     return limit or max(MADE_EPISODES, config.train.prompts_per_step * steps)
-
-
-Rows = Mapping[str, Sequence[Episode]]  # an environment's name to its training episodes
 
 
 def read_rows(config: RunConfig, facts: Facts) -> Rows:

@@ -106,5 +106,4 @@ def opened_block(tokenizer: PreTrainedTokenizerBase) -> tuple[str, str]:
 
 
 def _code(template: str) -> str:
-    """Returns the code in a template, without the texts in it."""
     return re.sub(r"'[^']*'|\"[^\"]*\"", " ", " ".join(re.findall(r"\{[{%](.*?)[%}]\}", template, re.DOTALL)))

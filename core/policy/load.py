@@ -23,7 +23,6 @@ from grpo.plugins.errors import UsageError, did_you_mean
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-
 # For base models that ship no chat template: plain text, so that no token has to mean something new to the model.
 PLAIN_CHAT_TEMPLATE = (
     "{% for message in messages %}{{ message['role'] | capitalize }}: {{ message['content'] }}\n\n{% endfor %}"

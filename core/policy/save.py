@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedTokenizerBase
 
+Shapes = Mapping[str, tuple[int, ...]]
+
 
 def save_policy(model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
     """Writes a whole model, or its trained adapter, with the tokenizer; the folder appears whole, or RunError."""
@@ -54,9 +56,6 @@ def _write(model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path, state: 
     model.save_pretrained(folder, state_dict=state, **arguments)
     refuse_incomplete(folder, model)
     tokenizer.save_pretrained(folder)
-
-
-Shapes = Mapping[str, tuple[int, ...]]
 
 
 def refuse_incomplete(folder: Path, model: Any) -> None:

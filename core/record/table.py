@@ -82,7 +82,6 @@ def _whole(digits: str) -> int:
 
 _DECODER = json.JSONDecoder(parse_int=_whole)
 
-
 _ANY = json.JSONDecoder()
 
 

@@ -25,7 +25,6 @@ class TrainedRow:
 
 
 def write_trained(run: RunDir, step: int, rows: Sequence[TrainedRow]) -> None:
-    """Writes what the tokens of a step were trained with."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

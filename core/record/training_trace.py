@@ -216,7 +216,6 @@ def _finish(call: RecordedCall) -> str | None:
 
 
 def _wrong(turn: TraceTurn) -> Iterator[str]:
-    """Yields what does not fit together in a turn."""
     prompt, sampled = turn.prompt_token_ids, turn.completion_token_ids
     if not prompt:
         yield "no prompt_token_ids"

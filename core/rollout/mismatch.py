@@ -33,7 +33,6 @@ class Mismatch:
 
     @property
     def mean(self) -> float:
-        """Mean difference in nats."""
         return self._sum / self._count if self._count else 0.0
 
     @property

@@ -12,7 +12,7 @@ from typing import Any
 
 from grpo.core.config.defaults import dtype_of
 from grpo.core.config.schema import RunConfig
-from grpo.core.config.section import PluginRef
+from grpo.core.config.setting import PluginRef
 from grpo.core.display.progress import Progress
 from grpo.core.env.episodes import hash_of
 from grpo.core.plan import Plan

@@ -12,6 +12,7 @@ from grpo.core.processes.rank import count
 from grpo.core.processes.sharding import asked_sharding
 from grpo.plugins.errors import UsageError
 
+FALLING = ("linear", "cosine")  # schedules that end with the run
 WHOLE = "nothing"  # is sharded
 
 
@@ -57,9 +58,6 @@ def resized(config: RunConfig, recorded: Mapping[str, Any], checkpoint: Path | N
         train = train.model_copy(update={"micro_batch_size": fits})
         notes = [f"{notes[0]}; micro batches have {fits} completions, not {micro}, to divide the share of a process"]
     return config.model_copy(update={"train": train}), notes
-
-
-FALLING = ("linear", "cosine")  # schedules that end with the run
 
 
 def refuse_steps(before: RunConfig, steps: int, done: int, *, over: bool, path: Path) -> None:

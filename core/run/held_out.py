@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from grpo.core.rollout.agents.open import AgentSide
 
-
 FIRST_WORD = 20.0  # seconds until the first word of how far it is
 NEXT_WORD = 30.0
 

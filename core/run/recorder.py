@@ -67,7 +67,6 @@ class Recorder(Part):
         return metrics
 
     def trained(self, step: int, rows: Sequence[TrainedRow]) -> None:
-        """Writes what the tokens of a batch were trained with."""
         write_trained(self._run_dir, step, rows)
 
     def on_step(self, row: Mapping[str, Any]) -> None:

@@ -414,7 +414,6 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             yield version
 
     def _probed(self, tensors: Tensors) -> torch.Tensor:
-        """Returns the policy's log-probabilities of rollouts, as it is between two steps."""
         with evaluating(self.model):
             return self._logps(self.model, tensors)
 
@@ -453,7 +452,6 @@ def grpo_config(plan: Plan, output_dir: Path) -> GRPOConfig:
 
 
 def _inner(policy: Any) -> Any:
-    """Returns the model of transformers inside of an adapter."""
     return policy.get_base_model() if hasattr(policy, "peft_config") else policy
 
 

@@ -58,7 +58,6 @@ class Generation:
 SampleMore = Callable[[Sequence[Episode], Sequence[int]], Generation | None]
 Fill = Callable[[Generation, int, SampleMore], Generation]  # a batch, its step and what samples more to a full one
 
-
 EpisodesOf = Callable[[int], Sequence[Episode]]  # a step to this process's episodes of its batch; none after the last
 
 

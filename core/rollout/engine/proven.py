@@ -379,7 +379,6 @@ class EngineRollouts:
 
 
 def _fault(error: Exception | None, what: str) -> Exception | None:
-    """Returns the fault that an error at handing something over is."""
     if error is None:
         return None
     try:

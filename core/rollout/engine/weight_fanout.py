@@ -83,8 +83,6 @@ class _Source:
 
 
 class _Lane:
-    """What one taker reads in its thread."""
-
     def __init__(self) -> None:
         self._next: queue.Queue[Named | BaseException | None] = queue.Queue(maxsize=1)
         self._left = threading.Event()

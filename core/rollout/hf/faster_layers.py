@@ -21,6 +21,8 @@ from torch.nn.functional import rms_norm
 from grpo.core.policy.blocks import SUPPORTED
 from grpo.core.policy.modules import is_plain
 
+Product = Callable[[torch.Tensor], torch.Tensor]
+_PARTS = {"Attention": ("q_proj", "k_proj", "v_proj"), "MLP": ("gate_proj", "up_proj"), "RMSNorm": ()}
 ROWS = 64  # that weights are laid out for; it serves other numbers as well
 LEAST = 2**16  # entries of a weight matrix that gains
 FEWEST_TOKENS = 12  # of a completion: laying weights out costs as much as some decoding steps save
@@ -41,11 +43,6 @@ def product(layer: torch.nn.Linear) -> Callable[[torch.Tensor], torch.Tensor]:
 def gains(layer: Any) -> bool:
     """Returns whether a module is a linear layer, and nothing else, with weights that gain."""
     return is_plain(layer) and layer.weight.numel() >= LEAST and torch._C._has_mkldnn
-
-
-Product = Callable[[torch.Tensor], torch.Tensor]
-
-_PARTS = {"Attention": ("q_proj", "k_proj", "v_proj"), "MLP": ("gate_proj", "up_proj"), "RMSNorm": ()}
 
 
 def parts(module: Any) -> list[Any] | None:

@@ -219,7 +219,6 @@ class ServerLink(GuestLink):
         self._doubted = False
 
     def _await_state(self) -> dict[str, Any]:
-        """Returns the server's state, waiting for one that is gone."""
         deadline = time.monotonic() + self._patience
         waits = False
         while True:

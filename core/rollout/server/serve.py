@@ -185,7 +185,6 @@ class RolloutServer:
         return self.handed
 
     def adapter_fingerprints(self, seed: int) -> dict[str, int]:
-        """Reads the adapter as the engine computes with it."""
         return dict(self.engine.adapter_fingerprints(self._adapter, seed))
 
     def generate(self, body: dict[str, Any], say: Say) -> int:

@@ -23,6 +23,9 @@ from grpo.core.rollout.sync.changes import FORMS, Changes
 from grpo.core.rollout.sync.delta import Again, Announced, Changed, Item, Same, Whole
 from grpo.core.rollout.types import Sampled
 
+NUMBER_BYTES = 8  # of a length or a digest
+LARGEST = 2**36  # bytes of one tensor: more than any layer has
+PIECE = 2**20  # bytes that are read at once
 BYTES = "application/octet-stream"  # no web page can send it to another site without asking first
 INCARNATION = "Grpo-Incarnation"  # the header that names the start of a server whose weights the caller means
 HANDED = "Grpo-Handed"  # the header that names the handing over that the caller means
@@ -54,11 +57,6 @@ def sampled_from_json(values: Sequence[Any]) -> Sampled:
     ids, logprobs, reason, others = values
     others = tuple(tuple((token, logprob) for token, logprob in step) for step in others)
     return Sampled(tuple(ids), tuple(logprobs), reason, others)
-
-
-NUMBER_BYTES = 8  # of a length or a digest
-LARGEST = 2**36  # bytes of one tensor: more than any layer has
-PIECE = 2**20  # bytes that are read at once
 
 
 class Readable(Protocol):
@@ -133,7 +131,6 @@ class Unframed:
 
 
 def _packed(item: Item | Announced) -> bytes:
-    """Returns the safetensors file of an item."""
     notes = {"name": item.name, "kind": type(item).__name__}
     if isinstance(item, Announced):
         notes |= {"dtype": str(item.dtype).removeprefix("torch."), "shape": json.dumps(item.shape)}

@@ -101,7 +101,6 @@ def _positions(before: npt.NDArray[Any], after: npt.NDArray[Any]) -> Numbers | N
 
 
 def _shortest(positions: Numbers, size: int) -> tuple[Form, Bytes]:
-    """Returns the shortest form of some positions among `size` entries."""
     gaps = np.diff(positions, prepend=-1) - 1
     lengths: dict[Form, int] = {"bitmap": -(-size // 8)}
     for form, word in _GAP_WORDS.items():

@@ -46,7 +46,6 @@ class Adapter:
 
 
 def has_adapter(model: Any) -> bool:
-    """Says whether a model trains a LoRA adapter."""
     return ADAPTER in getattr(model, "peft_config", {})
 
 
@@ -219,12 +218,10 @@ def _rewrites_the_base(how: Any) -> bool:
 
 
 def _factors(module: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns copies of A [r, in] and B [out, r] of an adapted module."""
     return _whole(module.lora_A[ADAPTER]), _whole(module.lora_B[ADAPTER])
 
 
 def _whole(factor: torch.nn.Linear) -> torch.Tensor:
-    """Returns a copy of the weight of A or B."""
     (weight,) = [tensor.clone() for _, tensor in full_tensors(factor)]
     return weight
 

@@ -19,6 +19,8 @@ import torch
 
 from grpo.core.rollout.sync.payload import PROBED, columns, fingerprint, probe
 
+WRAPPED = ".base_layer"  # what the engine's own LoRA layers call the layer inside
+
 
 @dataclass(frozen=True, slots=True)
 class Shards:
@@ -70,9 +72,6 @@ def _splits_rows(module: Any) -> bool:
         return True
     rows = getattr(module, "output_size", None)
     return bool(rows is not None and getattr(module, "output_size_per_partition", rows) < rows)
-
-
-WRAPPED = ".base_layer"  # what the engine's own LoRA layers call the layer inside
 
 
 def engine_fingerprints(model: Any, seed: int, shards: Shards = WHOLE) -> dict[str, int]:

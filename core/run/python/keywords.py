@@ -130,7 +130,6 @@ def _reworded(match: re.Match[str]) -> str:
 
 
 def _keyword(key: str, value: str) -> str:
-    """Returns a setting as a keyword: in its section, where it is in one."""
     section, dot, name = key.rpartition(".")
     return f'{section}={{"{name}": {value}}}' if dot else f"{name}={value}"
 

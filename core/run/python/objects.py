@@ -84,7 +84,6 @@ class PluginObjects:
 
 
 def _again(spec: RubricSpec, components: list[Component]) -> RubricSpec:
-    """Returns the same rubric of other components."""
     return rubric(
         name=spec.name,
         version=spec.version,

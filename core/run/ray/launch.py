@@ -92,7 +92,6 @@ def _served(config: RunConfig, asked: Asked) -> RunConfig:
 
 
 def _planner(cluster: Cluster, placement: Placement) -> Hosted:
-    """Returns what plans on the node of the first process."""
     settings = {"processes": len(placement.ranks), "variables": _variables()}
     return cluster.host(rank.PREFLIGHT, settings, placement.ranks[0], gpus=float(placement.gpus))
 

@@ -20,6 +20,9 @@ from grpo.plugins.rubric import parts
 from grpo.plugins.session import MACHINE_SECONDS
 from grpo.plugins.types import Completion
 
+AGENT_MEANS = ("calls", "tokens_trained", "tokens_untrained", "model_seconds", "own_seconds")
+SLOW = 0.1  # seconds from which on a call is one that may run into a limit
+
 
 def session_metrics(completions: Sequence[Completion]) -> dict[str, float]:
     """Returns means over the episodes whose environment says how long their machine took; nothing where there is none.
@@ -34,9 +37,6 @@ def session_metrics(completions: Sequence[Completion]) -> dict[str, float]:
         "time/sessions": mean([info[MACHINE_SECONDS] for info in graded]),
         "time/load": os.getloadavg()[0] / (os.cpu_count() or 1),
     }
-
-
-AGENT_MEANS = ("calls", "tokens_trained", "tokens_untrained", "model_seconds", "own_seconds")
 
 
 def agent_metrics(completions: Sequence[Completion]) -> dict[str, float]:
@@ -56,9 +56,6 @@ def agent_metrics(completions: Sequence[Completion]) -> dict[str, float]:
         "failed": mean([rollout.finish_reason == "error" for rollout, _ in played]),
     }
     return {f"agent/{name}": figure for name, figure in figures.items()}
-
-
-SLOW = 0.1  # seconds from which on a call is one that may run into a limit
 
 
 def parts_of_differences(

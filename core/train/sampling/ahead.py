@@ -88,8 +88,6 @@ class _Sampling:
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """A batch that was sampled ahead and proven."""
-
     episodes: Sequence[Episode]  # the episodes that were asked for; some may have given their place to others
     generation: Generation
     mean: float
@@ -143,7 +141,6 @@ class AheadSampler:
         return {**metrics, "time/ahead_wait": time.perf_counter() - began}
 
     def save(self, checkpoint: Path) -> None:
-        """Writes the batch that is ready."""
         if self._ready is not None:
             generation = replace(self._ready.generation, staleness=1)
             write_ahead(checkpoint, 1, generation, mean=self._ready.mean, largest=self._ready.largest)

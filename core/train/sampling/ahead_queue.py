@@ -69,8 +69,6 @@ class _Proven:
 
 @dataclass(slots=True)
 class _Queued:
-    """A batch of the queue."""
-
     episodes: Sequence[Episode]
     coming: Future[_Proven]  # the batch, when it is proven
     scored: bool = False  # it was handed to the rewards

@@ -47,6 +47,7 @@ from grpo.core.train.sampling.sampler import PolicySampler
 from grpo.core.train.types import EpisodesOf, Generation, Sampler
 from grpo.plugins.errors import RunError, UsageError
 
+PARTS = 2**20  # from the numbers of random draws of one part of a step to those of the next
 FILE = "partial.json"
 Begun = Callable[[Sequence[Episode], Sequence[Sequence[int]]], list[PartialRollout]]
 
@@ -108,9 +109,6 @@ def read_partial(folder: Path) -> tuple[int, list[GroupRecord]]:
         for group in record["groups"]
     ]
     return record["begun"], groups
-
-
-PARTS = 2**20  # from the numbers of random draws of one part of a step to those of the next
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +189,6 @@ class PartialSampler(Sampler):
         self.rollouts.close()
 
     def _begin_next(self) -> None:
-        """Begins the prompts of the next step that were not begun, if there is one."""
         episodes = self.episodes_of(self._begun + 1)
         if episodes:
             self._begin(episodes, self._begun + 1)

@@ -60,8 +60,6 @@ class _Scale:
 
 
 class Prompts:
-    """The prompts of a run, step by step."""
-
     def __init__(self, plan: Plan) -> None:
         self._sampler = plan.sampler
         self._seed = plan.config.seed

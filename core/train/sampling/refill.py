@@ -56,8 +56,6 @@ class _Member:
 
 @dataclass(slots=True)
 class _Filling:
-    """A batch that is being filled up."""
-
     members: list[_Member]  # this process's own
     size: int
     sample: SampleMore  # samples from the weights that sampled the batch
@@ -222,5 +220,4 @@ def _unscored(generation: Generation) -> list[_Member]:
 
 
 def _tokens_of_all(members: Sequence[_Member]) -> int:
-    """Returns how many tokens were sampled for members, on all processes."""
     return sum(gathered(sum(sum(member.rollout.sampled) for member in members), "the numbers of tokens"))

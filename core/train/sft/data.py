@@ -31,6 +31,9 @@ from grpo.plugins.errors import PluginError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+Taught = tuple[list[int], list[bool]]  # the tokens of a demonstration with its prompt, and which are to be learned
+LEAST = 16  # tokens; below, a second forward pass costs more than it saves
+
 
 def run_order(plan: Plan) -> list[int]:
     """Returns the numbers of the episodes of the whole run, in order; a sampler chooses others of the environments."""
@@ -162,9 +165,6 @@ def unfinished_note(masks: Iterable[Sequence[int]], limit: int) -> str | None:
     )
 
 
-Taught = tuple[list[int], list[bool]]  # the tokens of a demonstration with its prompt, and which are to be learned
-
-
 def demonstrated(player: Player, episodes: Sequence[Episode], turn_tokens: int) -> list[Taught | Raised]:
     """Returns the tokens of demonstrations of several turns as the rollouts that they are, or why one cannot be played.
 
@@ -228,9 +228,6 @@ def _tools(player: Player) -> ToolFormat:
     if player.tools is None:
         raise ValueError("it calls a tool, and the environment offers none")
     return player.tools
-
-
-LEAST = 16  # tokens; below, a second forward pass costs more than it saves
 
 
 def without_prefix(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:

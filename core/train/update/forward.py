@@ -16,6 +16,8 @@ from grpo.core.train.update.packing import IGNORED, Packed, pack
 from grpo.kernels.fused import Coefficients
 from grpo.kernels.logp import Entropy
 
+REFERENCE = "ref"  # what TRL calls the frozen copy of a warmed-up adapter
+
 
 class Predicted(NamedTuple):
     """The results of a forward pass for completion tokens."""
@@ -113,7 +115,6 @@ def _of_labels(packed: Packed, coefficients: Callable[[torch.Tensor], torch.Tens
 
 
 def _attention_arguments(packed: Packed) -> dict[str, Any]:
-    """Returns the arguments by which attention learns which tokens see which."""
     if packed.blocks is None:
         return {}
     return {"attention_mask": no_mask(packed.input_ids.device), "attention_blocks": packed.blocks}
@@ -124,9 +125,6 @@ def _attention_dtype(model: Any, device: torch.device) -> torch.dtype:
         return torch.get_autocast_dtype(device.type)
     dtypes = (parameter.dtype for parameter in model.parameters() if parameter.is_floating_point())
     return next(dtypes, torch.float32)
-
-
-REFERENCE = "ref"  # what TRL calls the frozen copy of a warmed-up adapter
 
 
 def reference_logps(

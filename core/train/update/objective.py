@@ -25,6 +25,8 @@ from grpo.plugins._spec.binding import BoundAdvantage, BoundLoss
 from grpo.plugins.errors import PluginError, UsageError
 from grpo.plugins.training import Average, LossTokens, TokenCosts, over_rows
 
+_TREE = "rollouts of this run are trees of several rows (an agent that compacts, rewrites or branches its history)"
+
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
@@ -291,9 +293,6 @@ def is_per_token(loss: BoundLoss, correction: Correction) -> bool:
         if not torch.equal(derivatives, tried.coefficients(logps)[some]):
             return False
     return True
-
-
-_TREE = "rollouts of this run are trees of several rows (an agent that compacts, rewrites or branches its history)"
 
 
 def refuse_trees(loss: BoundLoss, advantage: BoundAdvantage, *, own_head: bool, partial: bool) -> None:

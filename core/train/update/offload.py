@@ -99,7 +99,6 @@ class Offload:
         return back
 
     def _begin(self, saved: _Saved) -> torch.Tensor:
-        """Starts the way back on the copy stream, unless it has begun."""
         if saved.back is None:
             stream = self._copies()
             back = torch.empty_like(saved.host, device=saved.device, pin_memory=False)

@@ -174,8 +174,6 @@ class _Costs:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """What the packed row holds."""
-
     sequences: Sequence[_Sequence]
     parts: Sequence[Sequence[_Sequence]]  # the same, those that one call of attention computes together
     cost: float  # multiply-adds of a layer; infinite where the masks are too large
@@ -191,7 +189,6 @@ def _row(some: Iterable[_Sequence], costs: _Costs) -> _Row:
 
 
 def _alone(batch: _Batch) -> Iterator[_Sequence]:
-    """Packs each row as it is, those of a prompt one after the other."""
     for members in batch.groups().values():
         yield from map(batch.sequence, members)
 

@@ -11,7 +11,12 @@ from pydantic import ValidationError
 from grpo.core.config.schema import RunConfig, parse_config
 from grpo.core.config.settings import LossSettings, OutputSettings, RolloutSettings, Settings, TrainSettings, settle
 
-KINDS = {"train": TrainSettings, "loss": LossSettings, "rollout": RolloutSettings, "output": OutputSettings}
+KINDS: dict[str, type[Any]] = {
+    "train": TrainSettings,
+    "loss": LossSettings,
+    "rollout": RolloutSettings,
+    "output": OutputSettings,
+}
 CHOSEN: dict[str, dict[str, Any]] = {
     "train": {
         "steps": 3,

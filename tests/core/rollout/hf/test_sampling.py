@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from grpo.core.rollout.draws import keys_of, uniforms
-from grpo.core.rollout.hf import sampling
+from grpo.core.rollout.hf import sampler
 from grpo.core.rollout.types import SamplingParams
 
 LOGITS = torch.tensor([2.0, 1.0, 0.5, -1.0])  # probabilities 0.59, 0.22, 0.13, 0.03
@@ -19,7 +19,7 @@ def params(**changed: Any) -> SamplingParams:
 
 
 def choose(rows: torch.Tensor, how: SamplingParams) -> tuple[torch.Tensor, torch.Tensor]:
-    return sampling.choose(rows, how, uniforms(None, len(rows), 1)[:, 0])
+    return sampler.choose(rows, how, uniforms(None, len(rows), 1)[:, 0])
 
 
 def drawn(count: int = 4000, **changed: Any) -> torch.Tensor:
@@ -89,7 +89,7 @@ def test_a_number_chooses_the_token_where_the_sum_of_probabilities_passes_it(wid
     rows[:, 2] = -torch.inf  # it is never chosen
     numbers = torch.rand(200, dtype=torch.float64)
     numbers[:3] = torch.tensor([0.0, 0.5, 1 - 2**-53], dtype=torch.float64)
-    chosen, _ = sampling.choose(rows, params(), numbers)
+    chosen, _ = sampler.choose(rows, params(), numbers)
     sums = rows.double().softmax(-1).cumsum(-1)
     at = sums.gather(1, chosen[:, None])[:, 0]
     assert (at >= numbers - 1e-6).all()
