@@ -3,6 +3,7 @@
 It refuses every value that is wrong on its own; core/planning/decide.py refuses what depends on other things.
 """
 
+import difflib
 import json
 import re
 import tomllib
@@ -22,8 +23,10 @@ from grpo.core.config.sections import (
     RolloutSection,
     TrainSection,
 )
-from grpo.core.config.setting import About, Flag, PluginRef, Section, setting, settings_of
+from grpo.core.config.setting import About, Flag, PluginRef, Section, Setting, setting, settings_of
 from grpo.plugins.errors import UsageError, did_you_mean
+
+_CLOSE = 0.7  # of the letters of two names
 
 
 class RunConfig(Section):
@@ -219,10 +222,12 @@ def _put(tree: dict[str, Any], key: str, value: Any) -> None:
 def complaint(line: Any, root: type[BaseModel]) -> str:
     where = setting_at(line["loc"], root)
     if line["type"] == "extra_forbidden":
-        known = sorted(settings_of(root))
+        settings = settings_of(root)
         if isinstance(line["input"], Mapping):  # a misspelt section
-            known = sorted({key.rpartition(".")[0] for key in known} - {""})
-        return f"unknown setting '{where}'.{_meant(where, known)} See docs/configuration.md for all of them"
+            meant = did_you_mean(where, sorted({key.rpartition(".")[0] for key in settings} - {""}))
+        else:
+            meant = _meant(where, settings)
+        return f"unknown setting '{where}'.{meant} See docs/configuration.md for all of them"
     message = line["msg"].removeprefix("Value error, ")
     message = message.replace("valid tuple", "list").partition(" or instance of ")[0].replace("dictionary", "table")
     message = re.sub(r"not a valid path for <class '[\w.]+'>", "not a path", message)
@@ -230,11 +235,26 @@ def complaint(line: Any, root: type[BaseModel]) -> str:
     return f"{where or 'configuration'}: {message[0].lower()}{message[1:]}{shown}"
 
 
-def _meant(where: str, known: Sequence[str]) -> str:
-    """Returns a question with the setting whose last name or flag was written, or else the closest one."""
-    name = where.rpartition(".")[2].lstrip("-").replace("-", "_")
-    of_that_name = [key for key in known if key.rpartition(".")[2] == name]
-    return f" Did you mean '{of_that_name[0]}'?" if len(of_that_name) == 1 else did_you_mean(where, known)
+def _meant(where: str, settings: Mapping[str, Setting]) -> str:
+    """Returns a question with the setting whose name, flag or description is closest; of several, one of the section.
+
+    Signs and case do not count: `learningrate` is "Learning rate.", the description of train.lr.
+    """
+    section, _, name = where.rpartition(".")
+    matcher = difflib.SequenceMatcher(b=_letters(name))
+    ratios: dict[str, float] = {}
+    for key, known in settings.items():
+        description = re.split(r"[.,;:(]", known.about.text)[0]
+        flags = known.about.flag.name.split("/") if known.about.flag else []
+        for text in (key.rpartition(".")[2], description, *flags):
+            matcher.set_seq1(_letters(text))
+            ratios[key] = max(ratios.get(key, 0.0), matcher.ratio())
+    best = max(ratios, key=lambda key: (ratios[key], key.rpartition(".")[0] == section))
+    return f" Did you mean '{best}'?" if ratios[best] >= _CLOSE else ""
+
+
+def _letters(text: str) -> str:
+    return re.sub("[^a-z]", "", text.lower())
 
 
 def setting_at(location: Sequence[str | int], root: type[BaseModel]) -> str:

@@ -9,6 +9,7 @@ the session's user may not see this Python's files.
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import os
 import signal
@@ -24,6 +25,7 @@ from grpo.rewards.session.process_one import serve
 from grpo.rewards.session.wire import receive, send
 
 _NAMESPACES = kernel.NEWUSER | kernel.NEWNS | kernel.NEWPID | kernel.NEWIPC | kernel.NEWUTS | kernel.NEWCGROUP
+_REFUSALS = (errno.EPERM, errno.EACCES, errno.ENOSPC, errno.EUSERS)  # the last two: no more namespaces
 _PATIENCE = 10  # seconds for sessions whose owner is gone
 
 
@@ -68,7 +70,7 @@ def _keep(control: socket.socket, launcher: int) -> NoReturn:
             if first == 0:
                 _become_first(control, plan, shown, files[0] if files else -1)
         except OSError as error:
-            send(control, {"error": f"{error}"})
+            send(control, _answer(error))
             os._exit(1)
         os.waitpid(first, 0)  # with the control socket open: its end is seen when every process is gone
     except ConnectionError:
@@ -113,8 +115,13 @@ def _become_first(control: socket.socket, plan: dict[str, Any], shown: root.Show
         serve(control, plan, processes, files)
     except (OSError, tarfile.TarError) as error:
         with contextlib.suppress(OSError):
-            send(control, {"error": f"{error}"})
+            send(control, _answer(error))
     except BaseException:
         traceback.print_exc()
     finally:
         os._exit(0)
+
+
+def _answer(error: Exception) -> dict[str, Any]:
+    """Returns what the owner is told: why there is no session, and whether the machine allows none."""
+    return {"error": f"{error}", "refused": isinstance(error, OSError) and error.errno in _REFUSALS}

@@ -36,6 +36,10 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _serial = itertools.count(os.getpid() * 64)
 
 
+class _Refused(SessionLost):
+    """The machine allows no session."""
+
+
 class LocalPool:
     """Sessions of this machine.
 
@@ -56,11 +60,13 @@ class LocalPool:
             self.open(SessionJob()).close()
         except SessionLost as error:
             self.close()
-            raise SandboxUnavailable(
-                f"the session 'local' cannot isolate programs here: {error} Allow user namespaces with `sysctl "
-                "kernel.unprivileged_userns_clone=1` or `sysctl kernel.apparmor_restrict_unprivileged_userns=0`, or "
-                "name a session of a plugin."
-            ) from error
+            remedy = "Try again, or name another session."
+            if isinstance(error, _Refused):
+                remedy = (
+                    "Allow user namespaces with `sysctl kernel.unprivileged_userns_clone=1` or `sysctl "
+                    "kernel.apparmor_restrict_unprivileged_userns=0`, or name another session."
+                )
+            raise SandboxUnavailable(f"the session 'local' cannot be used here: {error} {remedy}") from error
 
     def open(self, job: SessionJob) -> LocalSession:
         """Opens a session. Raises SessionError, SessionLost."""
@@ -81,6 +87,10 @@ class LocalPool:
                 session, listeners = self._begun(job, files)
             except ConnectionError:  # the launcher was killed; nothing has run in the session that it had begun
                 session, listeners = self._begun(job, files)
+        except ConnectionError as error:
+            raise SessionLost(
+                "no session can be made: its helper process was killed, as when the machine runs out of memory."
+            ) from error
         except OSError as error:
             raise SessionLost(f"no session can be made: {error}.") from error
         for listener, address in zip(listeners, job.reach.values(), strict=True):
@@ -102,7 +112,8 @@ class LocalPool:
             ours.settimeout(_START_SECONDS)
             answer, listeners = receive(ours)
             if "ready" not in answer:
-                raise SessionLost(f"no session can be made: {answer['error']}.")
+                lost = _Refused if answer["refused"] else SessionLost
+                raise lost(f"no session can be made: {answer['error']}.")
         except (OSError, SessionLost):
             ours.close()
             if group:

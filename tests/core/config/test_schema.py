@@ -35,6 +35,10 @@ def refusal(*pairs: str, **flags: Any) -> str:
         ("trian.steps=1", "train"),
         ("rollout.max_completion_lenght=5", "rollout.max_completion_length"),
         ("rewrds=['a']", "rewards"),
+        ("train.learningrate=1", "train.lr"),
+        ("train.lerning_rate=1", "train.lr"),
+        ("train.MicroBatchSize=1", "train.micro_batch_size"),
+        ("rollout.temprature=1", "rollout.temperature"),
     ],
 )
 def test_an_unknown_key_is_named_with_the_nearest_one(written: str, meant: str) -> None:

@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 from patience import PATIENCE
 
-from grpo.plugins.errors import SessionError, SessionLost
+from grpo.plugins.child_process import ChildProcess
+from grpo.plugins.errors import SandboxUnavailable, SessionError, SessionLost
 from grpo.plugins.session import Session, SessionJob, SessionLimits
 from grpo.rewards.sandbox import cgroup
 from grpo.rewards.session.pool import LocalPool
@@ -197,6 +198,19 @@ def test_a_launcher_that_is_killed_takes_its_sessions_along_and_is_replaced() ->
             assert another.run(["true"]).code == 0
     finally:
         pool.close()
+
+
+def test_a_pool_whose_launchers_are_killed_blames_no_setting_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(pool: LocalPool) -> ChildProcess:
+        launcher = launched(pool)
+        os.kill(launcher.pid, signal.SIGKILL)
+        return launcher
+
+    launched = LocalPool._launched
+    monkeypatch.setattr(LocalPool, "_launched", killed)
+    with pytest.raises(SandboxUnavailable, match="helper process was killed") as caught:
+        LocalPool()
+    assert "namespaces" not in str(caught.value)
 
 
 def test_nothing_is_left_when_the_owner_is_killed() -> None:

@@ -152,11 +152,11 @@ def test_processes_share_the_memory_of_a_machine(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(fit, "this_device", lambda: Device("cpu", round(14.75 * GIB)))
     monkeypatch.setattr(fit, "shape", lambda *_, **__: MODEL)
     config = parse_config({"env": "gsm8k", "train": {"prompts_per_step": 1, "group_size": 2}})
-    dtype, rollout = "float32", RolloutSettings(max_completion_length=9)
-    alone = Load(1, dtype, rollout, longest_prompt=91)
+    rollout = RolloutSettings(max_completion_length=9)
+    alone = Load(1, "float32", rollout, longest_prompt=91)
     decide_memory(config, alone, None)
     with pytest.raises(UsageError, match=r"and 2\.9 GiB are usable"):
-        decide_memory(config, Load(1, dtype, rollout, longest_prompt=91, processes=4), None)
+        decide_memory(config, Load(1, "float32", rollout, longest_prompt=91, processes=4), None)
 
 
 @pytest.mark.parametrize(
@@ -189,8 +189,8 @@ def test_a_run_is_counted_by_the_sharding_that_it_was_started_with(monkeypatch: 
     monkeypatch.setattr(fit, "this_device", lambda: Device("cuda", round(3.5 * GIB)))
     monkeypatch.setattr(fit, "shape", lambda *_, **__: MODEL)
     config = parse_config({"env": "gsm8k", "train": {"prompts_per_step": 8, "group_size": 2}})
-    dtype, rollout = "bfloat16", RolloutSettings(max_completion_length=9)
-    load = Load(1, dtype, rollout, longest_prompt=3, processes=8)
+    rollout = RolloutSettings(max_completion_length=9)
+    load = Load(1, "bfloat16", rollout, longest_prompt=3, processes=8)
     with pytest.raises(UsageError, match=r"\d such GPUs hold it, sharded by FSDP 2 .*: accelerate launch --use_fsdp"):
         decide_memory(config, load, None)
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
