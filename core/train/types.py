@@ -81,9 +81,12 @@ class Sampler(Protocol):
 
     def save(self, checkpoint: Path) -> None:
         """Writes what a resumed run needs into the folder of a checkpoint."""
+        return
 
     def load(self, checkpoint: Path) -> None:
         """Reads what `save` wrote."""
+        return
 
     def close(self) -> None:
         """Gives up whatever is still sampled."""
+        return

@@ -35,6 +35,7 @@ class EngineLink(Protocol):
 
     def forget(self) -> None:
         """Takes what was handed over before to be lost: the next weights are handed over in full."""
+        return
 
     def put_adapter(self, adapter: Adapter) -> None:
         """Replaces the adapter; from then on it is served."""
@@ -53,12 +54,15 @@ class EngineLink(Protocol):
 
     def wake(self) -> None:
         """Takes back the memory that `sleep` gave up."""
+        return
 
     def sleep(self) -> None:
         """Gives up the memory of weights and cache, where the device can."""
+        return
 
     def close(self) -> None:
         """Stops the engine, or leaves the server."""
+        return
 
     def handed(self) -> Mapping[str, Any]:
         """Returns what another process has to name to sample with what this one handed over last; empty: none can."""
