@@ -37,8 +37,8 @@ def test_a_wrong_name_is_said_before_rows_are_read(
 
 def test_several_environments_share_the_prompts_by_weight(facts_of: Callable[..., Facts]) -> None:
     both = facts_of({"one": 3.0, "other": 1.0})
-    assert (both.several, both.shares) == (True, (0.75, 0.25))
-    assert (facts_of().several, facts_of().shares) == (False, (1.0,))
+    assert both.shares == (0.75, 0.25)
+    assert facts_of().shares == (1.0,)
 
 
 def test_processes_are_those_of_the_launcher(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from plain_shape import plain_shape
 
+from grpo.core.config.defaults import Dtype
 from grpo.core.config.schema import parse_config
 from grpo.core.config.settings import RolloutSettings
 from grpo.core.planning.decide import make_plan
@@ -152,7 +153,8 @@ def test_processes_share_the_memory_of_a_machine(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(fit, "this_device", lambda: Device("cpu", round(14.75 * GIB)))
     monkeypatch.setattr(fit, "shape", lambda *_, **__: MODEL)
     config = parse_config({"env": "gsm8k", "train": {"prompts_per_step": 1, "group_size": 2}})
-    dtype, rollout = "float32", RolloutSettings(max_completion_length=9)
+    dtype: Dtype = "float32"
+    rollout = RolloutSettings(max_completion_length=9)
     alone = Load(1, dtype, rollout, longest_prompt=91)
     decide_memory(config, alone, None)
     with pytest.raises(UsageError, match=r"and 2\.9 GiB are usable"):
@@ -189,7 +191,8 @@ def test_a_run_is_counted_by_the_sharding_that_it_was_started_with(monkeypatch: 
     monkeypatch.setattr(fit, "this_device", lambda: Device("cuda", round(3.5 * GIB)))
     monkeypatch.setattr(fit, "shape", lambda *_, **__: MODEL)
     config = parse_config({"env": "gsm8k", "train": {"prompts_per_step": 8, "group_size": 2}})
-    dtype, rollout = "bfloat16", RolloutSettings(max_completion_length=9)
+    dtype: Dtype = "bfloat16"
+    rollout = RolloutSettings(max_completion_length=9)
     load = Load(1, dtype, rollout, longest_prompt=3, processes=8)
     with pytest.raises(UsageError, match=r"\d such GPUs hold it, sharded by FSDP 2 .*: accelerate launch --use_fsdp"):
         decide_memory(config, load, None)

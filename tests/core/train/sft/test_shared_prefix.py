@@ -96,7 +96,7 @@ def test_a_warm_up_learns_the_same_with_and_without_sharing(tiny_model: Path, tm
         tree["rollout"] = {"max_completion_length": 300}
         plan = make_plan(parse_config(tree), Host.discover())
         policy = load_policy(str(tiny_model), "float32", plan.config.lora)
-        told = LossCallback(lambda step, loss, found=found: found.append(loss), StopRequest())  # type: ignore[misc]
+        told = LossCallback(lambda step, loss, found=found: found.append(loss), StopRequest())
         warm_up(
             policy,
             load_tokenizer(str(tiny_model)),
