@@ -12,7 +12,6 @@ from pydantic import Field, model_validator
 
 from grpo.core.config.defaults import (
     AGENT_CALLS,
-    AGENT_TOKENS,
     DEFAULT_LR,
     EMBEDDED_COMPLETION,
     EMBEDDED_STEPS,
@@ -22,6 +21,8 @@ from grpo.core.config.defaults import (
     NAMED_COMPLETION,
     NAMED_MICRO_BATCH,
     OBSERVED,
+    ROLLOUT_MICRO_TOKENS,
+    ROLLOUT_TOKENS,
     SERVER_PORT,
     TOLERANCE,
     WARMUP_LR_FACTOR,
@@ -81,7 +82,8 @@ class TrainSection(Section):
         About(
             "Completions per forward and backward pass of a process.",
             "Divides each process's share. Changes memory and speed only.",
-            left_out=f"up to {NAMED_MICRO_BATCH}, all for the embedded model",
+            left_out=f"up to {NAMED_MICRO_BATCH}, all for the embedded model; of several turns as many as have "
+            f"{ROLLOUT_MICRO_TOKENS:,} tokens",
             flag=Flag("--micro-batch-size", panel="machine"),
         ),
     ] = None
@@ -334,8 +336,8 @@ class RolloutSection(Section):
         AtLeastOne | None,
         About(
             "Most tokens after the prompt over all turns, sampled and observed.",
-            left_out=f"what fits the context, at most {OBSERVED} between two turns on average; of an agent at most "
-            f"{AGENT_TOKENS:,}",
+            left_out=f"what fits the context, at most {OBSERVED} between two turns on average and {ROLLOUT_TOKENS:,} "
+            "in all",
         ),
     ] = None
     agent_seconds: Annotated[

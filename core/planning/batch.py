@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from grpo.core.config.defaults import AGENT_MICRO_TOKENS, NAMED_MICRO_BATCH
+from grpo.core.config.defaults import NAMED_MICRO_BATCH, ROLLOUT_MICRO_TOKENS
 from grpo.core.config.schema import RunConfig
 from grpo.core.config.settings import SectionName
 from grpo.core.planning.facts import Facts
@@ -54,8 +54,8 @@ def decide_batch(config: RunConfig, facts: Facts) -> BatchPart:
     return BatchPart(micro)
 
 
-def decide_agent_batch(config: RunConfig, batch: BatchPart, context: int) -> BatchPart:
-    """Returns the division for the rows of an agent, which are several times as long as an answer.
+def decide_batch_of_turns(config: RunConfig, batch: BatchPart, context: int) -> BatchPart:
+    """Returns the division for rows of several turns, which are several times as long as an answer.
 
     Args:
         batch: that for answers.
@@ -64,5 +64,5 @@ def decide_agent_batch(config: RunConfig, batch: BatchPart, context: int) -> Bat
     if config.train.micro_batch_size is not None:
         return batch
     micro = batch.micro_batch_size
-    most = max(1, AGENT_MICRO_TOKENS // context)
+    most = max(1, ROLLOUT_MICRO_TOKENS // context)
     return BatchPart(max(size for size in range(1, min(micro, most) + 1) if micro % size == 0))

@@ -14,7 +14,7 @@ from grpo.core.config.settings import RolloutSettings, settle, settled
 from grpo.core.env.episodes import joined
 from grpo.core.plan import Plan
 from grpo.core.planning.agent import decide_agent
-from grpo.core.planning.batch import decide_agent_batch, decide_batch
+from grpo.core.planning.batch import decide_batch, decide_batch_of_turns
 from grpo.core.planning.facts import gather_facts, read_model
 from grpo.core.planning.lengths import decide_lengths, longest_of, sample_notes
 from grpo.core.planning.memory.fit import Load, decide_memory
@@ -74,8 +74,8 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
     longest = longest_of(config, envs, model, lengths)
     turns = decide_turns(config.rollout, facts.envs, lengths, model.room(longest), agent=agent is not None)
     rollout = settle(RolloutSettings, config.rollout, lengths, turns, sync)
-    if agent is not None:
-        batch = decide_agent_batch(config, batch, longest + rollout.length)
+    if agent is not None or (turns.max_turns is not None and not facts.source.embedded):
+        batch = decide_batch_of_turns(config, batch, longest + rollout.length)
     notes = [
         *divided,
         *(short_of_turns(config.rollout, turns, lengths, model.context) if agent is None else []),
