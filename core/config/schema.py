@@ -255,7 +255,7 @@ def _meant(where: str, settings: Mapping[str, Setting]) -> str:
     """
     section, _, name = where.rpartition(".")
     matcher = difflib.SequenceMatcher(b=_letters(name))
-    ratios = {}
+    ratios: dict[str, float] = {}
     for key, setting in settings.items():
         description = re.split(r"[.,;:(]", setting.about.text)[0]
         flags = setting.about.flag.name.split("/") if setting.about.flag else []
