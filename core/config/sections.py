@@ -11,7 +11,6 @@ from pydantic import Field, model_validator
 
 from grpo.core.config.defaults import (
     AGENT_CALLS,
-    AGENT_TOKENS,
     DEFAULT_LR,
     EMBEDDED_COMPLETION,
     EMBEDDED_STEPS,
@@ -21,6 +20,8 @@ from grpo.core.config.defaults import (
     NAMED_COMPLETION,
     NAMED_MICRO_BATCH,
     OBSERVED,
+    ROLLOUT_MICRO_TOKENS,
+    ROLLOUT_TOKENS,
     SAVE_EVERY,
     SERVER_PORT,
     TOLERANCE,
@@ -83,7 +84,8 @@ class TrainSection(Section):
         None,
         "Completions per forward and backward pass of a process.",
         "Divides each process's share. Changes memory and speed only.",
-        left_out=f"up to {NAMED_MICRO_BATCH}, all for the embedded model",
+        left_out=f"up to {NAMED_MICRO_BATCH}, all for the embedded model; of several turns as many as have "
+        f"{ROLLOUT_MICRO_TOKENS:,} tokens",
         flag=Flag("--micro-batch-size", panel="machine"),
     )
     lr: Rate | None = setting(
@@ -281,8 +283,8 @@ class RolloutSection(Section):
     max_rollout_length: AtLeastOne | None = setting(
         None,
         "Most tokens after the prompt over all turns, sampled and observed.",
-        left_out=f"what fits the context, at most {OBSERVED} between two turns on average; of an agent at most "
-        f"{AGENT_TOKENS:,}",
+        left_out=f"what fits the context, at most {OBSERVED} between two turns on average and {ROLLOUT_TOKENS:,} "
+        "in all",
     )
     agent_seconds: Positive = setting(
         300.0,

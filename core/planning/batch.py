@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grpo.core.config.defaults import AGENT_MICRO_TOKENS, NAMED_MICRO_BATCH
+from grpo.core.config.defaults import NAMED_MICRO_BATCH, ROLLOUT_MICRO_TOKENS
 from grpo.core.config.schema import RunConfig
 from grpo.core.planning.facts import Facts
 from grpo.plugins.errors import UsageError
@@ -38,12 +38,12 @@ def decide_batch(config: RunConfig, facts: Facts) -> int:
     return micro
 
 
-def decide_agent_batch(config: RunConfig, micro: int, context: int) -> int:
-    """Returns the division for the rows of an agent, which are several times as long as an answer.
+def decide_batch_of_turns(config: RunConfig, micro: int, context: int) -> int:
+    """Returns the division for rows of several turns, which are several times as long as an answer.
 
     `micro`: that for answers. `context`: tokens of the longest row.
     """
     if config.train.micro_batch_size is not None:
         return micro
-    most = max(1, AGENT_MICRO_TOKENS // context)
+    most = max(1, ROLLOUT_MICRO_TOKENS // context)
     return max(size for size in range(1, min(micro, most) + 1) if micro % size == 0)

@@ -16,7 +16,7 @@ from grpo.core.config.settings import LossSettings, OutputSettings, RolloutSetti
 from grpo.core.env.episodes import joined
 from grpo.core.plan import Plan
 from grpo.core.planning.agent import decide_agent
-from grpo.core.planning.batch import decide_agent_batch, decide_batch
+from grpo.core.planning.batch import decide_batch, decide_batch_of_turns
 from grpo.core.planning.facts import gather_facts, read_model
 from grpo.core.planning.lengths import decide_lengths, longest_of, sample_notes
 from grpo.core.planning.memory.fit import Load, decide_memory
@@ -71,8 +71,8 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
     turns = decide_turns(config.rollout, facts.envs, completion, model.room(longest), agent=agent is not None)
     budgets = {"max_completion_length": completion, **asdict(turns)}
     rollout = settle(RolloutSettings, config.rollout, weight_sync=sync, **budgets)
-    if agent is not None:
-        micro = decide_agent_batch(config, micro, longest + rollout.length)
+    if agent is not None or (turns.max_turns is not None and not facts.source.embedded):
+        micro = decide_batch_of_turns(config, micro, longest + rollout.length)
     notes = [
         *divided,
         *(short_of_turns(config.rollout, turns, completion, model.context) if agent is None else []),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from grpo.core.config.defaults import AGENT_CALLS, AGENT_TOKENS, OBSERVED
+from grpo.core.config.defaults import AGENT_CALLS, OBSERVED, ROLLOUT_TOKENS
 from grpo.core.config.sections import RolloutSection
 from grpo.core.config.settings import RolloutSettings
 from grpo.core.planning.lengths import long_tools
@@ -52,9 +52,7 @@ def decide_turns(
         raise UsageError(f"rollout.max_turns {turns}: env '{env.name}' takes at most {most} turns. Lower it.")
     length = rollout.max_rollout_length
     if length is None:
-        length = turns * (turn + OBSERVED)
-        if agent:
-            length = min(length, max(AGENT_TOKENS, turn))
+        length = min(turns * (turn + OBSERVED), max(ROLLOUT_TOKENS, turn))
         length = length if room is None else min(length, room)
     elif length < turn:
         raise UsageError(
@@ -72,17 +70,20 @@ def decide_turns(
 
 
 def short_of_turns(rollout: RolloutSection, part: TurnsPart, turn: int, context: int | None) -> list[str]:
-    """Says where the context ends rollouts before they had the turns that they may have."""
-    if context is None or part.max_turns is None or part.max_rollout_length is None or rollout.max_rollout_length:
+    """Says where a budget that the user left open ends rollouts before they had the turns that they may have."""
+    if part.max_turns is None or part.max_rollout_length is None or rollout.max_rollout_length:
         return []
     length = part.max_rollout_length
     if part.max_turns * turn <= length:
         return []
+    why, more = f"a rollout has {length:,} unless you say how many", "raise rollout.max_rollout_length"
+    if context is not None and length < max(ROLLOUT_TOKENS, turn):
+        why = f"after the longest prompt the model's context of {context:,} has room for {length:,}"
+        more = "choose a model with a longer context"
     return [
-        f"{part.max_turns} turns of up to {turn} tokens each may have {part.max_turns * turn:,} tokens, and after the "
-        f"longest prompt the model's context of {context:,} has room for {length:,}. Rollouts with turns of full "
-        f"length end after {length // turn}. Lower rollout.max_turns or --max-completion-length, or choose a model "
-        "with a longer context."
+        f"{part.max_turns} turns of up to {turn} tokens each may have {part.max_turns * turn:,} tokens, and {why}. "
+        f"Rollouts with turns of full length end after {length // turn}. Lower rollout.max_turns or "
+        f"--max-completion-length, or {more}."
     ]
 
 

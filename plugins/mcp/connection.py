@@ -143,7 +143,7 @@ class Connection:
     def _note_end(self) -> None:
         """Notes that the process closed its output."""
         if self._process is not None and not self._lost:
-            self._process.read_errors()
+            self._process.errors.wait()
         self._lost = self._lost or "its process ended"
 
     async def _call(self, name: str, arguments: Mapping[str, Any]) -> str:
@@ -208,9 +208,9 @@ class Connection:
                 await asyncio.shield(self._dead)
 
     def _failure(self, what: str, reason: str) -> TransientError:
-        last_lines = "" if self._process is None else self._process.last_lines()
-        last_lines = f". The end of its error output: {last_lines}" if last_lines else ""
-        return TransientError(f"MCP server '{self.server.name}' {what}: {reason}{last_lines}")
+        last_words = "" if self._process is None else self._process.errors.last_words()
+        last_words = f". The end of its error output: {last_words}" if last_words else ""
+        return TransientError(f"MCP server '{self.server.name}' {what}: {reason}{last_words}")
 
 
 def _end_started(starting: asyncio.Future[_Process]) -> None:

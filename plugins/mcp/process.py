@@ -6,8 +6,6 @@ import json
 import os
 import shutil
 import tempfile
-import threading
-from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
@@ -16,13 +14,11 @@ from typing import Any
 from grpo.plugins.agents import search_path
 from grpo.plugins.child_process import ChildProcess, receive_message
 from grpo.plugins.errors import TransientError
+from grpo.plugins.mcp.error_output import ErrorOutput
 from grpo.plugins.mcp.servers import FOLDER, STARTING, McpServer
 
 _GIVEN = ("HOME", "LANG", "LC_ALL", "USER", "LOGNAME", "TZ", "SSL_CERT_FILE")
 _WORK, _TEMPORARY = "work", "tmp"
-_KEPT = 20  # lines of the error output
-_LONGEST_LINE = 500
-_READING = 0.2  # seconds
 _ENDING = 2.0  # seconds for a guard without a server
 _MOST_FILES, _MOST_TEXT = 1000, 16 << 20
 
@@ -33,15 +29,14 @@ class ServerProcess:
     Attributes:
         stdin, stdout: descriptors of pipes to it, open until `end`.
         folder: its working directory.
+        errors: its error output.
     """
 
     def __init__(self, child: ChildProcess, stdin: int, stdout: int, stderr: int, home: Path) -> None:
         self.stdin, self.stdout, self.folder = stdin, stdout, str(home / _WORK)
         self._home = home
         self._child = child
-        self._lines: deque[str] = deque(maxlen=_KEPT)
-        self._reading = threading.Thread(target=self._read, args=(stderr,), name="grpo-mcp-stderr", daemon=True)
-        self._reading.start()
+        self.errors = ErrorOutput(os.fdopen(stderr, "rb", 0))
 
     def give_files(self, files: Mapping[str, str]) -> None:
         """Writes files below the working directory. Raises OSError."""
@@ -49,14 +44,6 @@ class ServerProcess:
             place = Path(self.folder, path)
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(text, encoding="utf-8", errors="surrogatepass", newline="")
-
-    def last_lines(self) -> str:
-        """Returns the end of what the program wrote to its error output, for messages."""
-        return " ".join(line for line in self._lines if line)[-_LONGEST_LINE:]
-
-    def read_errors(self) -> None:
-        """Waits a moment for what a program that has just ended wrote to its error output."""
-        self._reading.join(_READING)
 
     def end(self) -> None:
         """Closes the pipes; the program, and all that it started, then end within moments."""
@@ -72,11 +59,6 @@ class ServerProcess:
         self._child.reap()
         shutil.rmtree(self._home, ignore_errors=True)  # a guard that was killed has not
         return True
-
-    def _read(self, descriptor: int) -> None:
-        with open(descriptor, "rb") as stream:
-            while line := stream.readline(1 << 16):
-                self._lines.append(line[:_LONGEST_LINE].decode("utf-8", "replace").strip())
 
 
 def start_server(server: McpServer) -> ServerProcess:

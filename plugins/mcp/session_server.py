@@ -9,7 +9,6 @@ import os
 import shutil
 import sys
 import threading
-from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -18,13 +17,11 @@ from typing import BinaryIO
 from grpo.plugins._spec_pools import SpecPools
 from grpo.plugins.agents import package_of, search_path
 from grpo.plugins.errors import GrpoError, TransientError
+from grpo.plugins.mcp.error_output import ErrorOutput
 from grpo.plugins.mcp.servers import FOLDER, McpServer
 from grpo.plugins.session import Process, Session, SessionJob, SessionPool
 
 _PIECE = 1 << 16
-_KEPT = 20  # pieces of the error output
-_LONGEST = 500
-_READING = 0.2  # seconds
 _pools: SpecPools[SessionPool] = SpecPools()
 
 
@@ -33,16 +30,15 @@ class SessionServer:
 
     Attributes:
         stdin, stdout: descriptors of pipes to it, open until `end`.
+        errors: its error output.
     """
 
     def __init__(self, session: Session, process: Process) -> None:
         self._session, self._process = session, process
-        self._errors: deque[bytes] = deque(maxlen=_KEPT)
+        self.errors = ErrorOutput(process.stderr)
         theirs, self.stdin = os.pipe()
         self.stdout, ours = os.pipe()
         self._closing = threading.Thread(target=self._close, name="grpo-mcp-end", daemon=True)
-        self._reading = threading.Thread(target=self._read_errors, name="grpo-mcp-stderr", daemon=True)
-        self._reading.start()
         to_it, from_it = os.fdopen(theirs, "rb", 0), os.fdopen(ours, "wb", 0)
         for source, target in ((to_it, process.stdin), (process.stdout, from_it)):
             threading.Thread(target=_copy, args=(source, target), name="grpo-mcp-copy", daemon=True).start()
@@ -51,14 +47,6 @@ class SessionServer:
         """Writes files into the working directory. Raises SessionError, SessionLost."""
         for path, text in files.items():
             self._session.write(path, text.encode("utf-8", "surrogatepass"))
-
-    def last_lines(self) -> str:
-        """Returns the end of what the program wrote to its error output, for messages."""
-        return " ".join(b"".join(self._errors).decode("utf-8", "replace").split())[-_LONGEST:]
-
-    def read_errors(self) -> None:
-        """Waits a moment for what a program that has just ended wrote to its error output."""
-        self._reading.join(_READING)
 
     def end(self) -> None:
         """Closes the pipes and the session, in a thread."""
@@ -76,11 +64,6 @@ class SessionServer:
             self._process.close()
         finally:
             self._session.close()
-
-    def _read_errors(self) -> None:
-        with suppress(OSError, ValueError, GrpoError):
-            while piece := self._process.stderr.read(_PIECE):
-                self._errors.append(piece)
 
 
 def start_in_session(server: McpServer) -> SessionServer:

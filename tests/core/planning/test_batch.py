@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from grpo.core.config.schema import parse_config
-from grpo.core.planning.batch import decide_batch
+from grpo.core.planning.batch import decide_batch, decide_batch_of_turns
 from grpo.core.planning.facts import Facts
 from grpo.plugins.errors import UsageError
 
@@ -30,3 +30,13 @@ def test_what_cannot_be_divided_is_refused_with_what_can(facts_of: Callable[...,
         micro(facts_of(processes=3))
     with pytest.raises(UsageError, match=r"does not divide the 32 completions .* Choose one of 1, 2, 4, 8, 16, 32\."):
         micro(facts_of(processes=2), micro_batch_size=3)
+
+
+@pytest.mark.parametrize(
+    ("context", "wished", "micro"), [(1000, None, 8), (2048, None, 4), (4300, None, 1), (4300, 8, 8)]
+)
+def test_rows_of_several_turns_go_through_the_model_as_many_as_have_8192_tokens(
+    context: int, wished: int | None, micro: int
+) -> None:
+    config = parse_config({"env": "one", "train": {"micro_batch_size": wished}})
+    assert decide_batch_of_turns(config, 8, context) == micro

@@ -32,9 +32,11 @@ def test_the_environment_with_the_most_turns_decides() -> None:
     assert decided(ONCE) == TurnsPart(None, None)
 
 
-def test_a_rollout_ends_with_the_models_context() -> None:
+def test_a_rollout_ends_with_the_models_context_or_at_4096_tokens() -> None:
     assert decided(LONG, room=500) == TurnsPart(6, 500)
     assert decided(LONG, room=None) == TurnsPart(6, 6 * 356)
+    assert decide_turns(RolloutSection(), [LONG], 512, None) == TurnsPart(6, 4096)
+    assert decide_turns(RolloutSection(), [LONG], 9000, None) == TurnsPart(6, 9000)
     assert decided(LONG, max_turns=3, max_rollout_length=400) == TurnsPart(3, 400)
 
 
@@ -62,26 +64,30 @@ def test_what_is_measured_alone_keeps_to_its_own_turns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("budgets", "context", "ends_after"),
+    ("budgets", "context", "why"),
     [
-        ({"max_turns": 500}, 2048, 20),
+        (
+            {"max_turns": 500},
+            2048,
+            "context of 2,048 has room for 2,000. Rollouts with turns of full length end after 20.",
+        ),
         ({"max_turns": 20}, 2048, None),
-        ({"max_turns": 500}, None, None),
+        ({"max_turns": 500}, None, "a rollout has 4,096 unless you say how many"),
+        ({"max_turns": 500}, 9000, "a rollout has 4,096 unless you say how many"),
+        ({"max_turns": 40}, None, None),
         ({"max_turns": 500, "max_rollout_length": 960}, 2048, None),
     ],
 )
-def test_turns_that_the_context_has_no_room_for_are_told(
-    budgets: dict[str, Any], context: int | None, ends_after: int | None
-) -> None:
+def test_turns_that_have_no_room_are_told(budgets: dict[str, Any], context: int | None, why: str | None) -> None:
     rollout, turn = RolloutSection(**budgets), 96
     part = decide_turns(
         rollout, [replace(SHORT, spec=replace(SHORT.spec, max_turns=500))], turn, context and context - 48
     )
     told = short_of_turns(rollout, part, turn, context)
-    assert bool(told) == (ends_after is not None)
-    if told:
+    assert bool(told) == (why is not None)
+    if why:
         assert "500 turns of up to 96 tokens each may have 48,000 tokens" in told[0]
-        assert "context of 2,048 has room for 2,000. Rollouts with turns of full length end after 20" in told[0]
+        assert why in told[0]
 
 
 def test_the_budget_of_an_agents_run_fits_longer_tasks_too() -> None:
