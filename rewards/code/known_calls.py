@@ -37,7 +37,7 @@ _PLAIN = (
     *(ast.Compare, ast.cmpop, ast.BoolOp, ast.boolop, ast.UnaryOp, ast.unaryop, ast.expr_context),
 )
 _CHEAP = (ast.Add, ast.Sub, ast.Div, ast.FloorDiv)
-_MOST_ITEMS, _MOST_CHECKS = 100, 500
+_MOST_ITEMS, _MOST_CHECKS, _LARGEST = 100, 500, 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,9 @@ class KnownReader(ast.NodeTransformer):
         raise _Unknown
 
     def _named(self, name: str, value: ast.expr) -> list[ast.stmt]:
-        """Gives a value a name."""
+        """Gives a value a name; values that grow from name to name are left out."""
+        if self._answers & set(names_in(value)) or len(list(ast.walk(value))) > _LARGEST:
+            raise _Unknown
         if literal(value) is None:
             self._answers.add(name)
             self._values.pop(name, None)
@@ -191,6 +193,8 @@ class KnownReader(ast.NodeTransformer):
             return self._asked(name, node)
         if called(node) == "round" and (find(node, ast.Starred) or not all(map(literal, node.args[1:]))):
             raise _Unknown
+        if called(node) == "str" and any(called(each) == "str" for each in find(node.args, ast.Call)):
+            raise _Unknown  # texts of texts grow
         if called(node) == "isclose":
             node.func = ast.Name("isclose", ast.Load())
         return node

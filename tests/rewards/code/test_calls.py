@@ -67,6 +67,8 @@ UNKNOWN = [
     "for x in f(1):\n    assert x > 2",
     "def sorted(x): return 1\nassert sorted(f(1)) == 1",
     "for n in range(0):\n    assert f(n) == 2",
+    "x = f(1)\nx = x + x\nassert x == 2",
+    "assert str([str([f(1)])]) == '1'",
     "assert f(1) ** f(2) == 2",
     "assert round(3, f(1)) == 3",
     "assert f(1).ljust(10**9)",
