@@ -11,9 +11,9 @@ that are not in the folder are left out.
 With --killed a process of the sandboxes, drawn by lot, is ended from outside about every so many seconds. A program
 that it befalls is judged again, as in a run, and what is refused is compared with plain Python when that is over.
 
-Costs are processor time, which holds on a busy machine too: a completion judged by `calls` with four assertions and a
-program of `io` with one input, in times of `pool.run([Job("pass")])` and of a bare `python3 -I -S -c pass`; and a test
-of an `objects` suite in milliseconds.
+Costs are processor time, which holds on a busy machine too: a completion judged by `calls` with four assertions or
+with a loop over four calls, and a program of `io` with one input, in times of `pool.run([Job("pass")])` and of a bare
+`python3 -I -S -c pass`; and a test of an `objects` suite in milliseconds.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ def test_{0}():
     assert stack.pop() == 2
     assert stack.pop() == {0}
 """
+_LOOP = "for n in range(4):\n    value = add(n, 1)\n    assert abs(value - n - 1) < 1e-9"
 _SUITE = "\n".join(map(_TEST.format, range(10)))
 _STACK = """\
 class Stack:
@@ -224,6 +225,7 @@ def agreement(programs: list[Honest], pool: SandboxPool, killed: float = 0.0) ->
 def costs(pool: SandboxPool, rounds: int) -> None:
     """Prints what the judges cost."""
     suite, printing = task_of(Columns(tests=_SUITE)), task_of(Columns(inputs=["1 2"], outputs=["3"]))
+    loop = task_of(Columns(tests=_LOOP, entry_point="add"))
     sums = "```python\nprint(sum(map(int, input().split())))\n```"
 
     async def accepted(completion: str, task: Task) -> None:
@@ -240,6 +242,7 @@ def costs(pool: SandboxPool, rounds: int) -> None:
         "spawn": lambda: pool.run([Job("pass")]),
         "io": lambda: accepted(sums, printing),
         "calls": lambda: accepted(COMPLETION, TASK),
+        "calls in a loop": lambda: accepted(COMPLETION, loop),
         "objects": lambda: accepted(f"```python\n{_STACK}\n```", suite),
     }
     busy = dict.fromkeys(rows, 0.0)
@@ -259,7 +262,7 @@ def costs(pool: SandboxPool, rounds: int) -> None:
             asyncio.run(reading(make))
             busy[name] += (processor(set()) - before) * (number > 0)  # the first round warms up
     milliseconds = {name: spent / rounds / _COUNT * 1000 for name, spent in busy.items()}
-    for name in ("io", "calls"):
+    for name in ("io", "calls", "calls in a loop"):
         spawns, bares = (milliseconds[name] / milliseconds[floor] for floor in ("spawn", "interpreter"))
         print(f"{name}: {spawns:.2f} times a warm sandbox, {bares:.2f} times a bare interpreter (target 1.5)")
     print(f"objects: {milliseconds['objects'] / 10:.1f} ms a test in a suite of 10 (target 40)")

@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 from grpo.plugins.sandbox_job import SandboxPool
 from grpo.rewards.code.allowance import Allowance
+from grpo.rewards.code.guest.calling import Other, has_nan
+from grpo.rewards.code.guest.loading import line_of
 from grpo.rewards.code.guest.plain import decode, encode
 from grpo.rewards.code.guest_program import guest_job
-from grpo.rewards.code.known_calls import KnownCall
+from grpo.rewards.code.known_calls import FUNCTIONS, KnownUnit
 from grpo.rewards.code.results import CodeResult, UnitResult, all_failed, failed_loading
 from grpo.rewards.code.tests_plan import Plan
 
 _QUICK = 1.0  # seconds
-_TIMES, _MORE = 8, 4096  # an answer that is longer than so many times what is expected may be made to be slow to read
+_TIMES, _MORE = 8, 4096  # an answer that is longer than so many times the test may be made to be slow to read
+_COMPACT = (b'["r", ', b'["D", ', b'["F", ')  # ranges and numbers that are larger than they look
+_SETS = (b'["s", ', b'["z", ')
 
 
 async def judge_known_calls(pool: SandboxPool, program: str, plan: Plan, allowance: Allowance) -> CodeResult | None:
@@ -26,9 +31,9 @@ async def judge_known_calls(pool: SandboxPool, program: str, plan: Plan, allowan
     seconds = min(_QUICK, allowance.seconds)
     quick = replace(allowance, seconds=seconds)
     calls = [
-        [call.function, call.args[1:], {name: encode(value) for name, value in decode(call.named).items()}, at == 0]
+        [function, args[1:], {name: encode(value) for name, value in decode(named).items()}, at == 0]
         for unit in plan.known
-        for at, call in enumerate(unit)
+        for at, (function, args, named) in enumerate(unit.calls)
     ]
     orders = {"program": program, "seconds": seconds, "setup": plan.setup, "names": plan.names, "calls": calls}
     profile = "pytest" if "pytest" in program else "python"
@@ -43,32 +48,53 @@ async def judge_known_calls(pool: SandboxPool, program: str, plan: Plan, allowan
         if len(answers) != len(calls):
             return None
         following = iter(answers)
-        tests = [_unit([_answer(call, next(following)) for call in unit]) for unit in plan.known]
+        space: dict[str, Any] = {**FUNCTIONS, "__builtins__": {}}
+        tests = [_judged(unit, [next(following) for _ in unit.calls], plan, space) for unit in plan.known]
     except Exception:  # whatever the program wrote or made to be compared
         return None
     judged = CodeResult(tuple(tests), plan.units, degraded=result.degraded)
     return judged.until_failure() if allowance.stop else judged
 
 
-def _answer(call: KnownCall, line: bytes) -> UnitResult:
-    """Returns how a call ended.
+def _judged(unit: KnownUnit, lines: list[bytes], plan: Plan, space: dict[str, Any]) -> UnitResult:
+    """Returns how a unit ended, from the answers to its calls; in `space` are the names of the units before.
 
     Raises:
         ValueError, Malformed: that cannot be said here.
     """
-    if len(line) > _TIMES * len(json.dumps(call.expected)) + _MORE:
-        raise ValueError("a long answer")
-    kind, *parts, _ = json.loads(line)
-    if kind == "value":
-        right = call.holds(parts[0])
-        return UnitResult("accepted") if right else UnitResult("wrong_answer", "another value than expected")
-    if kind == "raised":
-        return UnitResult("runtime_error", str(parts[2]))
-    if call.truth:
-        raise ValueError("the truth of an object")
-    return UnitResult("wrong_answer", f"the answer is {str(parts[0])[:200]}, and no plain data")
+    left_out = (*_COMPACT, *_SETS) if any(each.ordering for each in plan.known) else _COMPACT
+    if any(len(line) > _TIMES * unit.size + _MORE or any(tag in line for tag in left_out) for line in lines):
+        raise ValueError("an answer that may take long to look at, or is looked at in no certain order")
+    answers = list(map(json.loads, lines))
+    first: dict[str, Any] = {}
+    if any(first.setdefault(repr(call), answer) != answer for call, answer in zip(unit.calls, answers, strict=True)):
+        raise ValueError("equal calls with different answers")
+    others = [str(name)[:200] for kind, name, *_ in answers if kind == "other"]
+    values = [decode(each[1]) if each[0] == "value" else Other(each[2] is True) for each in answers]
+    if plan.numbers and any(map(has_nan, values)):
+        return UnitResult("wrong_answer", "the answer is not a number")
+
+    def answer(place: int) -> Any:
+        if answers[place][0] == "raised":
+            raise _Raised(str(answers[place][3]))
+        return values[place]
+
+    def raised(place: int, name: str) -> bool:
+        kind, kinds, *_ = answers[place]
+        if kind == "raised" and "NameError" in kinds and name != "NameError":
+            answer(place)  # such a program is wrong, whatever the tests expect
+        return kind == "raised" and name in kinds
+
+    try:
+        space.update({"__answer__": answer, "__raised__": raised})
+        exec(unit.check, space)
+    except _Raised as error:
+        return UnitResult("runtime_error", str(error))
+    except (AssertionError, TypeError, ValueError, LookupError, ArithmeticError, AttributeError, NameError) as error:
+        why = "another value than expected" if isinstance(error, AssertionError) else line_of(error)
+        return UnitResult("wrong_answer", f"the answer is {others[0]}, and no plain data" if others else why)
+    return UnitResult("accepted")
 
 
-def _unit(calls: list[UnitResult]) -> UnitResult:
-    """Returns how a unit ended, from how its calls did."""
-    return next((call for call in calls if not call.passed), calls[0])
+class _Raised(Exception):
+    """A call raised something."""

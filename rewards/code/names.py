@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from grpo.rewards.code.guest.customs import NAMES, SOLUTION_MODULES
 from grpo.rewards.code.results import UnusableTests
-from grpo.rewards.code.syntax import called_by_name, find, literal, names_in
+from grpo.rewards.code.syntax import called, called_by_name, find, literal, names_in
 
 # Where tests do not import a library, it is theirs all the same, and never the solution's.
 _LIBRARIES = {name: name for name in ("numpy", "pandas", "pytest", "scipy", "sympy", "torch")}
@@ -225,11 +225,14 @@ def solution_aliases(every: Sequence[ast.stmt]) -> set[str]:
 def mutates(every: Sequence[ast.stmt], names: set[str]) -> bool:
     """Returns whether tests look at what a call does to its arguments.
 
-    They do where a call stands alone or gives None, and where what was given is compared itself. Elsewhere an argument
-    that the solution empties would only make tests ask for less: `assert f(d) == {v: k for k, v in d.items()}`.
+    They do where a call stands alone, and is not to raise, or gives None, and where what was given is compared itself.
+    Elsewhere an argument that the solution empties would only make tests ask for less: `assert f(d) == {v: k for k, v
+    in d.items()}`.
     """
     functions = names | {"candidate"}
-    if any(_outermost(node.value) in functions for node in find(every, ast.Expr)):
+    blocks = [node for node in find(every, ast.With) if called(node.items[0].context_expr) == "raises"]
+    raising = {id(statement) for block in blocks for statement in block.body}
+    if any(_outermost(node.value) in functions for node in find(every, ast.Expr) if id(node) not in raising):
         return True
     calls = [node for node in find(every, ast.Call) if _outermost(node) in functions]
     given = {each.id for call in calls for each in call.args if isinstance(each, ast.Name)}

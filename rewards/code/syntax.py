@@ -63,6 +63,8 @@ def _is_cheap(node: ast.AST) -> bool:
         most = max(map(abs, sizes), default=0)
         if isinstance(node.op, ast.Pow):
             return most <= _LARGEST_BASE and len(sizes) == 2
-        return isinstance(node.op, ast.Add | ast.Sub) or most <= _LARGEST_FACTOR
+        texts = any(isinstance(each.value, str | bytes) for each in find(node, ast.Constant))
+        numbers = isinstance(node.op, ast.Mult) and not texts and not find(node, ast.List, ast.Tuple)
+        return isinstance(node.op, ast.Add | ast.Sub) or numbers or most <= _LARGEST_FACTOR
     known = ast.Constant | ast.List | ast.Tuple | ast.Dict | ast.Set | ast.Starred | ast.UnaryOp
     return isinstance(node, known | ast.expr_context | ast.operator | ast.unaryop)

@@ -113,7 +113,7 @@ class Solution:
             if self._names and "NameError" in kinds:
                 self.wrong = str(line)[:200]
             raise raised
-        if self._given.numbers and _has_nan(value):
+        if self._given.numbers and has_nan(value):
             self.wrong = "the answer is not a number"
         return value
 
@@ -162,12 +162,12 @@ def _merged(old: Any, new: Any) -> Any:
     return old
 
 
-def _has_nan(value: Any) -> bool:
+def has_nan(value: Any) -> bool:
     if isinstance(value, float):
         return math.isnan(value)
     if isinstance(value, dict):
-        return any(map(_has_nan, value.values()))
-    return isinstance(value, (list, tuple)) and any(map(_has_nan, value))
+        return any(map(has_nan, value.values()))
+    return isinstance(value, (list, tuple)) and any(map(has_nan, value))
 
 
 def main(descriptor: int) -> None:

@@ -54,9 +54,28 @@ KNOWN = [
     "assert [2] == f(-1, [*'ab'], k={1: (2,)})",
     "assert f(1)\nassert not f(2)",
     "assert f(1) is True, 'no'",
+    "r = f(3)\nassert r[0] == 1 and len(r) == 2\nassert abs(r[1] - 2.5) < 1e-6 or f(1) != 2",
+    "for a, (b, c) in [(1, (2, 'x'))]:\n    assert sorted(f(a, b)) == [c.upper()]",
+    "def check(c):\n    for n in range(2, 5):\n        assert f(n, n + 1) == str(n)\ncheck(f)",
+    "import pytest\ndef test():\n    with pytest.raises(ValueError):\n        f(-1)\n    assert f(1) == 2",
+    "import math\ndef test():\n    assert math.isclose(f(x), 2)",
     "import math\ndef test():\n    'It is two.'\n    assert f(1) == 2\n    assert f(2) == 2 ** 10",
 ]
-UNKNOWN = ["assert f(x) == 2", "assert f(1) < 2", "assert f(f(1)) == 2", "x = f(1)\nassert x == 2", "assert f(1) != 2"]
+UNKNOWN = [
+    "x += 1\nassert f(x) == 2",
+    "assert f(f(1)) == 2",
+    "for x in f(1):\n    assert x > 2",
+    "def sorted(x): return 1\nassert sorted(f(1)) == 1",
+    "for n in range(0):\n    assert f(n) == 2",
+    "x = f(1)\nx = x + x\nassert x == 2",
+    "assert str([str([f(1)])]) == '1'",
+    "assert f(1) ** f(2) == 2",
+    "assert round(3, f(1)) == 3",
+    "assert f(1).ljust(10**9)",
+    "assert list(set(f(1))) == ['a', 'b']",
+    "xs = [2, 1]\nassert f(xs) is None\nassert xs == [1, 2]",
+    "import random\nassert f(random.random()) < 1",
+]
 
 
 @pytest.mark.parametrize(("tests", "known"), [*((t, True) for t in KNOWN), *((t, False) for t in UNKNOWN)])
@@ -98,6 +117,38 @@ def test_known_calls_are_judged_as_the_tests_would_judge_them(
     result = judged(program, tests=["assert f(1) == 2", "assert f(2) == 3", "assert f(3) == 4"], seconds=2.0)
     assert (result.passed, result.assurance) == (passed, "split"), result.line()
     assert reason in result.line()
+
+
+LOOKED_AT = """
+import pytest
+def test_name():
+    value = f(2)
+    assert value[0] == 1 and len(value) == 2
+def test_loop():
+    for n, wanted in [(3, [1, 3]), (4, [1, 2, 4])]:
+        assert sorted(f(n)) == wanted
+def test_error():
+    with pytest.raises(ValueError):
+        f(0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "passed"),
+    [
+        ("if not n: raise ValueError\n    return [d for d in range(1, n + 1) if n % d == 0]", 3),
+        ("return (d for d in range(1, n + 1) if n % d == 0)", 2),
+        ("if not n: raise KeyError\n    return [1, n]", 1),
+        ("return range(10**18)", 0),
+        ("return n", 0),
+    ],
+)
+def test_what_tests_say_of_known_answers_is_decided_as_python_would(
+    program: str, passed: int, judged: Callable[..., CodeResult]
+) -> None:
+    assert plan_tests((LOOKED_AT,)).known
+    result = judged(f"def f(n):\n    {program}", tests=LOOKED_AT)
+    assert (result.passed, result.count, result.assurance) == (passed, 3, "split"), result.line()
 
 
 VALUES: list[Any] = [
