@@ -2,17 +2,20 @@
 
     python benchmarks/learning.py                    # the default job of the README, full and LoRA
     python benchmarks/learning.py --how full --draw guess.svg -- --env guess ...
-    python benchmarks/learning.py --runs RUN RUN RUN --samples 6 --draw chores.svg
+    python benchmarks/learning.py --runs mini-swe-agent RUN RUN RUN --samples 6 --draw shell.svg
 
 What stands after `--` are the arguments of `grpo run`. Every run is that command in a process of its own; the time is
-that of the whole command. `--draw` draws held-out accuracy with its 95% intervals, a line for each run. `--runs` draws
-the mean reward of each step of finished runs instead, with intervals over the step's prompts; `--samples` asks each
-run's model the held-out problems so many times.
+that of the whole command. `--draw` draws held-out accuracy with its 95% intervals, a line for each run.
+
+`--runs NAME RUN RUN` reads runs that there are, and may be repeated. It draws the rewards of their steps, thin for each
+run, and the mean of the runs with its 95% intervals over prompts. `--samples` asks each run's model the held-out
+problems so many times.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -20,8 +23,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 DEFAULT = ("--env", "gsm8k", "--reward", "proximity")
 Curve = list[tuple[int, float, float, float]]  # step, held-out accuracy and the ends of its 95% interval
@@ -55,16 +59,21 @@ def trained(arguments: Sequence[str]) -> tuple[Curve, float, float]:
     return [tuple(row[key] for key in keys) for row in measured], first, whole
 
 
-def rewards_of(run: Path) -> Curve:
-    """Returns the mean reward of each step of a run, with a 95% interval over its prompts."""
+def rewards_of(runs: Sequence[Path]) -> Curve:
+    """Returns the mean reward of the steps that all of these runs have, with 95% intervals over prompts.
+
+    The place of a step is how many episodes each run had played after it.
+    """
     from grpo.core.record.run_dir import RunDir, read_rollouts
     from grpo.core.text.stats import share_of
 
     curve: Curve = []
-    for step in range(1, len([*(run / "rollouts").glob("step-*.parquet")]) + 1):
-        rollouts = read_rollouts(RunDir(run), step)
+    episodes = 0
+    for step in range(1, min(len([*(run / "rollouts").glob("step-*.parquet")]) for run in runs) + 1):
+        rollouts = [each for run in runs for each in read_rollouts(RunDir(run), step)]
         share = share_of([each["reward"] for each in rollouts], [each["prompt"] for each in rollouts])
-        curve.append((step, share.mean, share.low, share.high))
+        episodes += len(rollouts) // len(runs)
+        curve.append((episodes, share.mean, share.low, share.high))
     return curve
 
 
@@ -75,24 +84,18 @@ def asked(run: Path, samples: int) -> str:
     return f"{share['mean']:.3f} ({share['low']:.2f} to {share['high']:.2f}) of {share['values']}"
 
 
-def draw(curves: Mapping[tuple[str, int], Curve], path: Path, measured: str = "accuracy") -> None:
-    """Draws one line for each way of training and seed."""
+@contextlib.contextmanager
+def picture(path: Path, x: str, y: str) -> Iterator[Any]:
+    """Draws a picture of shares from 0 to 1: yields its axis, and then writes it."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    ways = list(dict.fromkeys(how for how, _ in curves))
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "grpo", "font.family": "sans-serif"}):
         figure, axis = pyplot.subplots(figsize=(6.4, 3.2), constrained_layout=True)
-        for (how, seed), curve in curves.items():
-            label = f"seed {seed}" if len(ways) == 1 else f"{how}, seed {seed}"
-            steps, means, lows, highs = zip(*curve, strict=True)
-            axis.plot(steps, means, ["o-", "s--"][ways.index(how) % 2], color=f"C{seed}", label=label)
-            place = list(curves).index((how, seed)) - (len(curves) - 1) / 2
-            beside = 0.006 * steps[-1] * place  # so that no interval hides another
-            axis.vlines([step + beside for step in steps], lows, highs, color=f"C{seed}", alpha=0.35, linewidth=1.2)
-        axis.set(xlabel="step", ylabel=f"{measured}, 95% intervals", ylim=(0, 1.02))
+        yield axis
+        axis.set(xlabel=x, ylabel=f"{y}, 95% intervals", ylim=(0, 1.02))
         axis.xaxis.get_major_locator().set_params(integer=True)
         axis.grid(alpha=0.3)
         axis.spines[["top", "right"]].set_visible(False)
@@ -101,23 +104,52 @@ def draw(curves: Mapping[tuple[str, int], Curve], path: Path, measured: str = "a
         pyplot.close(figure)
 
 
+def draw(curves: Mapping[tuple[str, int], Curve], path: Path) -> None:
+    """Draws one line for each way of training and seed."""
+    ways = list(dict.fromkeys(how for how, _ in curves))
+    with picture(path, "step", "accuracy") as axis:
+        for (how, seed), curve in curves.items():
+            label = f"seed {seed}" if len(ways) == 1 else f"{how}, seed {seed}"
+            steps, means, lows, highs = zip(*curve, strict=True)
+            axis.plot(steps, means, ["o-", "s--"][ways.index(how) % 2], color=f"C{seed}", label=label)
+            place = list(curves).index((how, seed)) - (len(curves) - 1) / 2
+            beside = 0.006 * steps[-1] * place  # so that no interval hides another
+            axis.vlines([step + beside for step in steps], lows, highs, color=f"C{seed}", alpha=0.35, linewidth=1.2)
+
+
+def draw_rewards(groups: Mapping[str, Sequence[Path]], path: Path) -> None:
+    """Draws, for each group of runs, their mean with its interval, and a thin line for each run."""
+    with picture(path, "episodes", "reward") as axis:
+        for number, (name, runs) in enumerate(groups.items()):
+            color = f"C{number}"
+            episodes, means, lows, highs = zip(*rewards_of(runs), strict=True)
+            axis.plot(episodes, means, "o-", color=color, label=f"{name}, mean of {len(runs)} seeds")
+            axis.fill_between(episodes, lows, highs, color=color, alpha=0.15, linewidth=0)
+            for run in runs:
+                each = rewards_of([run])
+                axis.plot([point[0] for point in each], [point[1] for point in each], color=color, alpha=0.4, lw=0.8)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--how", nargs="+", choices=("full", "lora"), default=["full", "lora"])
     parser.add_argument("--draw", type=Path, metavar="FILE", help="an .svg, .png or .pdf to write")
-    parser.add_argument("--runs", type=Path, nargs="+", metavar="RUN", help="finished runs to draw the rewards of")
+    parser.add_argument(
+        "--runs", action="append", nargs="+", metavar=("NAME", "RUN"), help="runs to draw the rewards of"
+    )
     parser.add_argument("--samples", type=int, help="completions of each held-out problem, of each of these runs")
     parser.add_argument("job", nargs="*", default=DEFAULT, help=f"arguments of grpo run ({' '.join(DEFAULT)})")
     options = parser.parse_args()
     if options.runs:
-        curves = {("", seed): rewards_of(run) for seed, run in enumerate(options.runs)}
-        for (_, seed), curve in curves.items():
-            print(f"seed {seed}: " + ", ".join(f"{mean:.2f} ({low:.2f} to {high:.2f})" for _, mean, low, high in curve))
-        for run in options.runs if options.samples else []:
-            print(f"{run}: held out {asked(run, options.samples)}", flush=True)
+        groups = {name: [Path(run) for run in runs] for name, *runs in options.runs}
+        for name, runs in groups.items():
+            curve = ", ".join(f"{mean:.2f} ({low:.2f} to {high:.2f})" for _, mean, low, high in rewards_of(runs))
+            print(f"{name}: {curve}", flush=True)
+            for run in runs if options.samples else []:
+                print(f"{run}: held out {asked(run, options.samples)}", flush=True)
         if options.draw:
-            draw(curves, options.draw, "reward of a step")
+            draw_rewards(groups, options.draw)
         return
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, python {platform.python_version()}")
     print(f"grpo run {' '.join(options.job)}")

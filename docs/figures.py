@@ -43,13 +43,13 @@ def _texts(results: Mapping[str, Mapping[str, Result]]) -> dict[str, str]:
     steps, learning = results["step"], results["learning"]
     demo, sums = learning["default"], [learning[name] for name in ("sums_lora", "sums_full")]
     after = [100 * share for one in sums for share in one["after"]]
-    chores = [100 * share for share in learning["chores"]["after"]]
+    mini = [100 * share for share in learning["mini_swe_agent"]["after"]]
     return {
         "default": _short(steps["default_full"], steps["default_lora"]),
         "chat": _short(steps["chat_full"], steps["chat_lora"]),
         "demo": f"from {demo['before']:.0%} to {math.floor(100 * min(demo['after']))}%",
         "sums": f"{sums[0]['before']:.0%} to between {min(after):.0f} and {max(after):.0f}%",
-        "chores": f"{learning['chores']['before']:.0%} to between {min(chores):.0f} and {max(chores):.0f}%",
+        "mini": f"{learning['mini_swe_agent']['before']:.0%} to between {min(mini):.0f} and {max(mini):.0f}%",
         **{f"step.{name}": _long(one) for name, one in steps.items()},
     }
 
