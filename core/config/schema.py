@@ -243,15 +243,9 @@ def _meant(where: str, settings: Mapping[str, Setting]) -> str:
     section, _, name = where.rpartition(".")
     matcher = difflib.SequenceMatcher(b=_letters(name))
     ratios: dict[str, float] = {}
-<<<<<<< HEAD
     for key, known in settings.items():
         description = re.split(r"[.,;:(]", known.about.text)[0]
         flags = known.about.flag.name.split("/") if known.about.flag else []
-=======
-    for key, setting in settings.items():
-        description = re.split(r"[.,;:(]", setting.about.text)[0]
-        flags = setting.about.flag.name.split("/") if setting.about.flag else []
->>>>>>> cold
         for text in (key.rpartition(".")[2], description, *flags):
             matcher.set_seq1(_letters(text))
             ratios[key] = max(ratios.get(key, 0.0), matcher.ratio())
