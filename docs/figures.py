@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -42,16 +42,21 @@ def _texts(results: Mapping[str, Mapping[str, Result]]) -> dict[str, str]:
     """Returns the name of each figure and its text."""
     steps, learning = results["step"], results["learning"]
     demo, sums = learning["default"], [learning[name] for name in ("sums_lora", "sums_full")]
-    after = [100 * share for one in sums for share in one["after"]]
-    mini = [100 * share for share in learning["mini_swe_agent"]["after"]]
+    after = [share for one in sums for share in one["after"]]
+    mini, chores = learning["mini_swe_agent"], learning["chores"]
     return {
         "default": _short(steps["default_full"], steps["default_lora"]),
         "chat": _short(steps["chat_full"], steps["chat_lora"]),
         "demo": f"from {demo['before']:.0%} to {math.floor(100 * min(demo['after']))}%",
-        "sums": f"{sums[0]['before']:.0%} to between {min(after):.0f} and {max(after):.0f}%",
-        "mini": f"{learning['mini_swe_agent']['before']:.0%} to between {min(mini):.0f} and {max(mini):.0f}%",
+        "sums": f"{sums[0]['before']:.0%} to {_between(after)}",
+        "mini": f"{mini['before']:.0%} to {_between(mini['after'])}",
+        "chores": _between(chores["after"]),
         **{f"step.{name}": _long(one) for name, one in steps.items()},
     }
+
+
+def _between(shares: Sequence[float]) -> str:
+    return f"between {100 * min(shares):.0f} and {100 * max(shares):.0f}%"
 
 
 def _ratios(step: Result) -> list[float]:
