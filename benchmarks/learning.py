@@ -144,8 +144,8 @@ def main() -> None:
     if options.runs:
         groups = {name: [Path(run) for run in runs] for name, *runs in options.runs}
         for name, runs in groups.items():
-            curve = ", ".join(f"{mean:.2f} ({low:.2f} to {high:.2f})" for _, mean, low, high in rewards_of(runs))
-            print(f"{name}: {curve}", flush=True)
+            rewards = ", ".join(f"{mean:.2f} ({low:.2f} to {high:.2f})" for _, mean, low, high in rewards_of(runs))
+            print(f"{name}: {rewards}", flush=True)
             for run in runs if options.samples else []:
                 print(f"{run}: held out {asked(run, options.samples)}", flush=True)
         if options.draw:
