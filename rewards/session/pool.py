@@ -327,8 +327,10 @@ class LocalSession:
                 os.close(archive)
             self._snapshots.clear()
         with contextlib.suppress(OSError):
+            self._control.settimeout(_START_SECONDS)
             self._control.shutdown(socket.SHUT_WR)  # process 1 ends, and then its keeper
-            self._control.recv(1)
+            while self._control.recv(1 << 16):
+                pass  # an answer that nobody asked for any more
         for port in self.ports:
             port.close()
         self._control.close()
