@@ -51,8 +51,8 @@ OPTIONAL = {
     "websockets": "openenv",
 }
 # Each comes with a declared distribution (h11 with uvicorn, anyio and mcp_types with mcp, mlflow with mlflow-skinny and
-# opentelemetry with opentelemetry-sdk, of extras; yaml with transformers), at the version that it asks for, or is what a
-# notebook runs in.
+# opentelemetry with opentelemetry-sdk, of extras; yaml with transformers), at the version that it asks for, or is
+# what a notebook runs in.
 BROUGHT = {
     "IPython",
     "annotated_types",
