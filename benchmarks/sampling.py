@@ -111,7 +111,7 @@ def floor(model: str, prompts: list[list[int]], tokens: int, *, adapter: bool) -
     from grpo.core.rollout.hf.faster_layers import one_of, parts, product
 
     policy = loaded(model, adapter=False)
-    together = [found for module in policy.modules() if (found := parts(module))]
+    together = [layers for module in policy.modules() if (layers := parts(module))]
     apart = {module for module in policy.modules() if isinstance(module, torch.nn.Linear)}.difference(*together)
     inner = [one_of(layers) for layers in together] + [layer for layer in apart if layer is not policy.lm_head]
     different = len({tuple(prompt) for prompt in prompts}) * len(prompts[0])

@@ -30,6 +30,7 @@ import cloudpickle  # type: ignore[import-untyped]
 
 from grpo.core.agents import kernel
 from grpo.core.agents.supervisor import Plan, supervise
+from grpo.core.processes.loading import loading
 from grpo.core.scoring.workers.transport import find_reference, value_of
 from grpo.plugins._spec.binding import BoundAgent
 from grpo.plugins.agents import Access, AgentTask, Command
@@ -95,12 +96,10 @@ def packed_agent(agent: BoundAgent) -> bytes:
 def play_once(folder: str) -> None:
     """Plays the agent that a folder holds packed, with its plan, and writes its answer there."""
     plan = json.loads(Path(folder, "plan").read_text(encoding="utf-8"))
-    gc.disable()  # else it takes a quarter of the time that a large library needs to import
-    for module in plan["modules"]:
-        importlib.import_module(module)
-    run = _player(Path(folder, "agent").read_bytes())
-    gc.freeze()
-    gc.enable()
+    with loading():
+        for module in plan["modules"]:
+            importlib.import_module(module)
+        run = _player(Path(folder, "agent").read_bytes())
     answer = run(plan)
     if "problem" in answer:
         raise SystemExit(str(answer["problem"]))

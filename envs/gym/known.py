@@ -27,8 +27,8 @@ def _known() -> Mapping[str, Known]:
     table = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
     goals = {name: Known(goal=goal) for goal, names in table["goals"].items() for name in names}
     return goals | {
-        name: Known(told.get("rules", ""), tuple(told.get("actions", ())), tuple(told.get("fields", ())), told["goal"])
-        for name, told in table["known"].items()
+        name: Known(row.get("rules", ""), tuple(row.get("actions", ())), tuple(row.get("fields", ())), row["goal"])
+        for name, row in table["known"].items()
     }
 
 

@@ -403,12 +403,12 @@ def test_an_import_that_fails_is_told_before_anything_starts(line: str, tmp_path
 def _supervisors(agents: Played) -> list[int]:
     """Returns the children of the launcher."""
     launcher = str(agents.runner._launcher.pid)
-    found = []
+    children = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():
             try:
                 if (folder / "stat").read_text().rpartition(")")[2].split()[1] == launcher:
-                    found.append(int(folder.name))
+                    children.append(int(folder.name))
             except OSError:
                 continue
-    return found
+    return children

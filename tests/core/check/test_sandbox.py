@@ -39,10 +39,10 @@ def test_it_holds_for_an_ordinary_user() -> None:
         "assert os.geteuid() == 65534\n"
         "print(check_sandbox(local))\n"
     )
-    found = next((path for path in ("/usr/bin/python3", "/usr/local/bin/python3") if usable_by_all(path)), "")
-    if not found:
+    python = next((path for path in ("/usr/bin/python3", "/usr/local/bin/python3") if usable_by_all(path)), "")
+    if not python:
         pytest.skip("no Python 3.11 or newer that every user may run")
-    done = as_nobody(found, program)
+    done = as_nobody(python, program)
     assert done.stderr == ""
     assert done.stdout.endswith("all hold\n") or "not tried: attack: memory split over children" in done.stdout, (
         done.stdout
@@ -98,10 +98,10 @@ def test_a_sandbox_that_lets_an_attack_through_is_found_out() -> None:
     attack = Attack("secrets", tried("", "open('/etc/shadow').read()"))
     report = check_sandbox(SandboxSpec("open", 1, Open), attacks=[attack])
     assert not report.ok
-    found = {finding.relation: finding for finding in report.findings}
-    assert "it got through: BREACH look('/etc/shadow')" in found["attack: secrets"].message
-    assert {"endings", "order and number of results", "side by side", "unknown profile"} <= set(found)
-    assert found["peers"].severity == "warning"
+    findings = {finding.relation: finding for finding in report.findings}
+    assert "it got through: BREACH look('/etc/shadow')" in findings["attack: secrets"].message
+    assert {"endings", "order and number of results", "side by side", "unknown profile"} <= set(findings)
+    assert findings["peers"].severity == "warning"
 
 
 def test_a_sandbox_that_raises_or_is_no_pool_is_an_error_of_its_interface() -> None:

@@ -61,14 +61,14 @@ def failure_as_zero(scores: GroupScores) -> torch.Tensor:
 
 @advantage(version=1)
 def divided_by_nothing(scores: GroupScores) -> torch.Tensor:
-    found = centred(scores.totals)
-    return found / found.square().nansum(dim=1, keepdim=True).sqrt()
+    values = centred(scores.totals)
+    return values / values.square().nansum(dim=1, keepdim=True).sqrt()
 
 
 @advantage(version=1)
 def by_place(scores: GroupScores) -> torch.Tensor:
-    found = centred(scores.totals)
-    return found * torch.arange(1, found.shape[1] + 1)
+    values = centred(scores.totals)
+    return values * torch.arange(1, values.shape[1] + 1)
 
 
 @advantage(version=1)
@@ -78,9 +78,9 @@ def reversed_sign(scores: GroupScores) -> torch.Tensor:
 
 @advantage(version=1)
 def first_is_different(scores: GroupScores) -> torch.Tensor:
-    found = centred(scores.totals).clone()
-    found[:, 0] += 0.1
-    return found
+    values = centred(scores.totals).clone()
+    values[:, 0] += 0.1
+    return values
 
 
 @advantage(version=1)

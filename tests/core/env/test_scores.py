@@ -76,14 +76,14 @@ def test_a_reward_of_another_environment_moves_no_group() -> None:
 
 def test_metrics_are_those_of_each_environments_own_completions() -> None:
     batch, right = batch_of(ENVS, MIXED)
-    found = batch_metrics(batch, [one for each in ENVS for one in each.rewards])
-    assert found["rewards/words.score/abstain"] == 0.0
-    found = env_metrics(batch, ["words", "sums", "none"], right)
-    assert (found["env/words/share"], found["env/words/reward"], found["env/words/accuracy"]) == (0.5, 1.5, 0.5)
-    assert found["env/sums/reward"] == 3.5
-    assert math.isnan(found["env/sums/accuracy"])
-    assert found["env/none/share"] == 0.0
-    assert math.isnan(found["env/none/reward"])
+    metrics = batch_metrics(batch, [one for each in ENVS for one in each.rewards])
+    assert metrics["rewards/words.score/abstain"] == 0.0
+    metrics = env_metrics(batch, ["words", "sums", "none"], right)
+    assert (metrics["env/words/share"], metrics["env/words/reward"], metrics["env/words/accuracy"]) == (0.5, 1.5, 0.5)
+    assert metrics["env/sums/reward"] == 3.5
+    assert math.isnan(metrics["env/sums/accuracy"])
+    assert metrics["env/none/share"] == 0.0
+    assert math.isnan(metrics["env/none/reward"])
 
 
 def test_an_environment_that_fails_stops_the_run_however_small_its_share() -> None:
