@@ -6,7 +6,6 @@ from typing import Literal
 
 from grpo.plugins.sandbox_job import SandboxPool
 from grpo.rewards.code.allowance import Allowance
-from grpo.rewards.code.calls_judge import judge_known_calls
 from grpo.rewards.code.comparison import Comparison
 from grpo.rewards.code.output_judge import judge_outputs
 from grpo.rewards.code.results import Assurance, CodeResult, UnitResult, UnusableTests, all_failed
@@ -41,8 +40,7 @@ async def judge(
         count = len(task.inputs) if plan is None else plan.units
         return None, all_failed(UnitResult("compile_error", "no program in the completion"), count, assurance=kind)
     if plan is not None:
-        known = await judge_known_calls(pool, program, plan, allowance) if plan.known else None
-        result = known or await judge_tests(pool, program, plan, allowance=allowance)
+        result = await judge_tests(pool, program, plan, allowance=allowance)
     else:
         result = await judge_outputs(
             pool, program, task, comparison=comparison, tolerance=tolerance, allowance=allowance

@@ -5,7 +5,7 @@ cheats are the same for every task and read nothing of its tests but the names t
 judged side by side, each up to the first test that it fails, once for each task and process.
 
 A panel takes the processor time of about 15 honest programs of the task where they print (40 ms) or functions are
-called with plain data (60 ms), and of 20 where tests and program share a process (0.5 s).
+called with plain data (0.15 s), and of 20 where tests and program share a process (0.5 s).
 """
 
 from __future__ import annotations

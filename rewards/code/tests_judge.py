@@ -187,7 +187,7 @@ class _Run:
         profile = "pytest" if plan.pytest or "pytest" in self.program else library
         theirs = {"program": self.program, "seconds": allowance.seconds}
         if plan.kind == "calls":
-            theirs |= {"setup": plan.setup, "names": plan.names, "calls": []}
+            theirs |= {"setup": plan.setup, "names": plan.names}
             peer = guest_job(pool, "served", theirs, limits=limits, profile=profile)
             trusted = {**tests, **keeping, "numbers": plan.numbers, "in_place": plan.in_place}
             return guest_job(pool, "calling", trusted, limits=own, profile=library, peer=peer)

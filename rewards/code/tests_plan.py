@@ -21,8 +21,6 @@ from typing import Literal
 
 from grpo.rewards.code.guest.customs import SOLUTION_MODULES
 from grpo.rewards.code.instrument import Instrument, Prepared
-from grpo.rewards.code.known_calls import FUNCTIONS as KNOWN_FUNCTIONS
-from grpo.rewards.code.known_calls import KnownReader, KnownUnit
 from grpo.rewards.code.names import free_names, missing_imports, mutates, solution_aliases, wanted_names
 from grpo.rewards.code.plain_calls import calls_only
 from grpo.rewards.code.results import UnusableTests
@@ -51,7 +49,6 @@ class Plan:
         forgiving: a test may pass although an assertion in it fails.
         numbers: the tests say nothing of what is not a number.
         in_place: what a call does to its arguments matters.
-        known: the units, where all calls of all of them are known.
     """
 
     kind: Kind
@@ -66,7 +63,6 @@ class Plan:
     forgiving: bool = False
     numbers: bool = True
     in_place: bool = False
-    known: tuple[KnownUnit, ...] = ()
 
 
 @functools.lru_cache(maxsize=4096)
@@ -103,20 +99,18 @@ def plan_tests(tests: tuple[str, ...], *, before: str = "", prompt: str = "", en
     if split and "." in entry_point:
         entry_point = entry_point.rpartition(".")[2].strip()  # a method of a new object each time
         names = {entry_point}
-    cheap = split and not KNOWN_FUNCTIONS.keys() & _defined([*setup, *every])
     in_place = mutates(every, names)
     stand_ins = {*names, *solution_aliases(every), *({"candidate"} if entry else ())}
     instrument = Instrument(stand_ins, every, split=split, sure=sure)
     items: dict[str, int] = {}
-    known: list[KnownUnit | None] = []
     if by_pytest:
         top, items = _for_pytest([*imports, *every], instrument)
     else:
-        arranged = _Arranged([*imports, *leading], every, names, entry_point, instrument, constants=not in_place)
+        arranged = _Arranged([*imports, *leading], every, names, entry_point, instrument)
         for body in bodies:
             arranged.add(body, whole=len(bodies) > 1)
         arranged.finish(arranged.top)
-        top, known = arranged.top, arranged.known
+        top = arranged.top
     count = len(items) if by_pytest else instrument.units
     if count == 0:
         raise UnusableTests("the tests assert nothing")
@@ -134,7 +128,6 @@ def plan_tests(tests: tuple[str, ...], *, before: str = "", prompt: str = "", en
         re.search(_FORGIVES, "\n".join(tests)) is not None,
         "nan" not in " ".join((*tests, before)).lower(),
         in_place,
-        tuple(filter(None, known)) if cheap and all(known) else (),
     )
 
 
@@ -232,7 +225,6 @@ class _Arranged:
 
     Attributes:
         top: the statements, `leading` ones first.
-        known: each unit, where all its calls are known.
     """
 
     def __init__(
@@ -242,12 +234,8 @@ class _Arranged:
         names: set[str],
         entry_point: str,
         instrument: Instrument,
-        *,
-        constants: bool,
     ) -> None:
         self.top = list(leading)
-        self.known: list[KnownUnit | None] = []
-        self._reader = KnownReader(names, constants=constants)
         self._instrument = instrument
         self._pending: list[ast.stmt] = []
         self._open: tuple[list[ast.stmt], list[ast.stmt]] | None = None
@@ -276,7 +264,7 @@ class _Arranged:
                     self.top.append(self._instrument.visit(node))
                     continue
                 self._close()
-                unit = self._next_unit(node.body)
+                unit = self._instrument.next_unit()
                 node.body = self._instrument.unit(unit, node.body, sure=_is_sure(node))
                 self.top.append(node)
                 call = f"__import__('asyncio').run({node.name}())" if isinstance(node, ast.AsyncFunctionDef) else ""
@@ -312,7 +300,6 @@ class _Arranged:
             self._pending.append(node)
         else:
             self._close()
-            self._reader.beside(node)
             body.append(node)
 
     def _unit(self, body: list[ast.stmt], statements: list[ast.stmt]) -> None:
@@ -328,12 +315,8 @@ class _Arranged:
         declared = [node for node in statements if isinstance(node, ast.Global | ast.Nonlocal)]
         kept = [node for node in statements if node not in declared] or [ast.Pass()]
         body.extend(declared)
-        number = self._next_unit(kept)
+        number = self._instrument.next_unit()
         body.append(self._instrument.block(number, self._instrument.unit(number, kept)))
-
-    def _next_unit(self, body: list[ast.stmt]) -> int:
-        self.known.append(self._reader.unit(body))
-        return self._instrument.next_unit()
 
     def _spread_function(self, node: ast.FunctionDef) -> ast.FunctionDef:
         """Returns a function whose assertions are units of their own."""
@@ -378,12 +361,6 @@ def _modules_of(every: Sequence[ast.stmt]) -> set[str]:
     names = {alias.name for node in find(every, ast.Import) for alias in node.names}
     names |= {node.module for node in find(every, ast.ImportFrom) if node.module and not node.level}
     return {name for name in names if name.partition(".")[0] not in SOLUTION_MODULES}
-
-
-def _defined(every: Sequence[ast.stmt]) -> set[str]:
-    """Returns the names of functions that statements define, or import, but for those of `math`."""
-    imported = [alias for node in find(every, ast.ImportFrom) if node.module != "math" for alias in node.names]
-    return {node.name for node in find(every, ast.FunctionDef)} | {alias.asname or alias.name for alias in imported}
 
 
 def _asserting(functions: Mapping[str, ast.stmt]) -> set[str]:

@@ -8,12 +8,10 @@ This module runs inside sandboxes and needs the standard library alone.
 
 from __future__ import annotations
 
-import os
 import signal
-from collections.abc import Generator
 from typing import Any
 
-from grpo.rewards.code.guest.channel import line, orders, reporter
+from grpo.rewards.code.guest.channel import line, orders
 from grpo.rewards.code.guest.loading import asked_for, line_of, new_module, run_source
 from grpo.rewards.code.guest.plain import NotPlain, decode, encode
 
@@ -21,9 +19,9 @@ _CHANGING = (list, dict, set, bytearray)
 
 
 def main(descriptor: int) -> None:
-    """Loads a solution and answers calls of its functions: those of its orders, or until the descriptor ends."""
+    """Loads a solution and answers calls of its functions until the descriptor ends."""
     given = orders()
-    tests = _written(given.calls) if given.calls else line(descriptor, "", ("ready", "value", "other", "raised"))
+    tests = line(descriptor, "", ("ready", "value", "other", "raised"))
     next(tests)
     signal.setitimer(signal.ITIMER_PROF, given.seconds)
     module = new_module()
@@ -36,20 +34,11 @@ def main(descriptor: int) -> None:
         tests.send(["failed", line_of(error)])
         return
     request = tests.send(["ready"])
-    while request:
+    while True:
         name, arguments, named, begins = request
         if begins:
             signal.setitimer(signal.ITIMER_PROF, given.seconds)
         request = tests.send(_answer(functions[name], arguments, named))
-    os._exit(0)  # whatever the program left to be done at its end
-
-
-def _written(calls: list[Any]) -> Generator[Any, list[Any], None]:
-    """Writes each message that comes to standard output and yields the next call, None after the last one."""
-    report, waiting, call = reporter(), iter(calls), None
-    while True:
-        report((yield call))
-        call = next(waiting, None)
 
 
 def _answer(function: Any, arguments: list[Any], named: dict[str, Any]) -> list[Any]:

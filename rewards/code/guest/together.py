@@ -168,7 +168,9 @@ def run_tests(given: Any, say: Say, module: types.ModuleType, tests: types.Modul
         elif skips and error is not None and is_skip(error) and not side.is_raised(error):
             how = "passed"
         elif error is not None and not how:
-            how, why = _how(error, side.is_raised), side.other or line_of(error)
+            unequal = type(error) is AssertionError and not error.args
+            how = _how(error, side.is_raised)
+            why = side.other or ("another value than expected" if unequal else line_of(error))
         elif not how:
             fault = faults[0] if faults else side.altered() or fault_of(unit)
             how, why = ("failed", fault) if fault else ("passed", "")

@@ -49,40 +49,6 @@ def test_the_tests_choose_the_judge(tests: str, kind: str) -> None:
     assert plan_tests((tests,)).kind == kind
 
 
-KNOWN = [
-    "assert f(1) == 2",
-    "assert [2] == f(-1, [*'ab'], k={1: (2,)})",
-    "assert f(1)\nassert not f(2)",
-    "assert f(1) is True, 'no'",
-    "r = f(3)\nassert r[0] == 1 and len(r) == 2\nassert abs(r[1] - 2.5) < 1e-6 or f(1) != 2",
-    "for a, (b, c) in [(1, (2, 'x'))]:\n    assert sorted(f(a, b)) == [c.upper()]",
-    "def check(c):\n    for n in range(2, 5):\n        assert f(n, n + 1) == str(n)\ncheck(f)",
-    "import pytest\ndef test():\n    with pytest.raises(ValueError):\n        f(-1)\n    assert f(1) == 2",
-    "import math\ndef test():\n    assert math.isclose(f(x), 2)",
-    "import math\ndef test():\n    'It is two.'\n    assert f(1) == 2\n    assert f(2) == 2 ** 10",
-]
-UNKNOWN = [
-    "x += 1\nassert f(x) == 2",
-    "assert f(f(1)) == 2",
-    "for x in f(1):\n    assert x > 2",
-    "def sorted(x): return 1\nassert sorted(f(1)) == 1",
-    "for n in range(0):\n    assert f(n) == 2",
-    "x = f(1)\nx = x + x\nassert x == 2",
-    "assert str([str([f(1)])]) == '1'",
-    "assert f(1) ** f(2) == 2",
-    "assert round(3, f(1)) == 3",
-    "assert f(1).ljust(10**9)",
-    "assert list(set(f(1))) == ['a', 'b']",
-    "xs = [2, 1]\nassert f(xs) is None\nassert xs == [1, 2]",
-    "import random\nassert f(random.random()) < 1",
-]
-
-
-@pytest.mark.parametrize(("tests", "known"), [*((t, True) for t in KNOWN), *((t, False) for t in UNKNOWN)])
-def test_calls_are_known_where_all_that_is_asked_stands_in_the_tests(tests: str, known: bool) -> None:
-    assert bool(plan_tests((f"x = 3\n{tests}",)).known) is known
-
-
 @pytest.mark.parametrize(
     ("program", "passed", "reason"),
     [
@@ -107,11 +73,11 @@ def test_calls_are_known_where_all_that_is_asked_stands_in_the_tests(tests: str,
             0,
             "",
         ),
-        ("def f(n): return [0] * 10**5", 0, "AssertionError"),
+        ("def f(n): return [0] * 10**5", 0, "another value"),
         ("def f(n):\n    n = []\n    for _ in range(999): n = [n]\n    return n", 0, "no plain data"),
     ],
 )
-def test_known_calls_are_judged_as_the_tests_would_judge_them(
+def test_each_assertion_about_answers_is_a_test(
     program: str, passed: int, reason: str, judged: Callable[..., CodeResult]
 ) -> None:
     result = judged(program, tests=["assert f(1) == 2", "assert f(2) == 3", "assert f(3) == 4"], seconds=2.0)
@@ -143,10 +109,9 @@ def test_error():
         ("return n", 0),
     ],
 )
-def test_what_tests_say_of_known_answers_is_decided_as_python_would(
+def test_what_tests_say_of_answers_is_decided_as_python_would(
     program: str, passed: int, judged: Callable[..., CodeResult]
 ) -> None:
-    assert plan_tests((LOOKED_AT,)).known
     result = judged(f"def f(n):\n    {program}", tests=LOOKED_AT)
     assert (result.passed, result.count, result.assurance) == (passed, 3, "split"), result.line()
 

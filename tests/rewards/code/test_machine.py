@@ -14,26 +14,19 @@ from grpo.plugins.sandbox_pools import pool_of
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("sandbox_pools")]
 _SLOW = f"{MARK}import time\ndef double(x):\n    time.sleep(0.4)\n    return 2 * x\n"
 _TESTS = ["assert double(2) == 4"]
-_IN_TWO_SANDBOXES = ["assert [double(n) for n in (2,)] == [4]"]
 
 
 @pytest.mark.parametrize("marked", [True, False], ids=["solution", "tests"])
 def test_a_kill_from_outside_blames_nobody(judged: Callable[..., Any], marked: bool) -> None:
     with killing(1, marked=marked) as ended:
         try:
-            result = judged(_SLOW, pool=pool_of(), tests=_IN_TWO_SANDBOXES)
+            result = judged(_SLOW, pool=pool_of(), tests=_TESTS)
         except TransientError:  # it was killed before it had read its job; nobody is blamed either
             return
     assert len(ended) == 1
     assert result.outcome == "accepted"
     with killing(2, marked=marked), pytest.raises(TransientError, match="outside"):
-        judged(_SLOW, pool=pool_of(), tests=_IN_TWO_SANDBOXES)
-
-
-def test_kills_from_outside_of_a_program_that_answers_known_calls_blame_nobody(judged: Callable[..., Any]) -> None:
-    with killing(2, marked=True) as ended:
-        assert judged(_SLOW, tests=_TESTS).outcome == "accepted"
-    assert len(ended) == 2
+        judged(_SLOW, pool=pool_of(), tests=_TESTS)
 
 
 def test_a_kill_from_outside_of_a_program_that_prints_blames_nobody(judged: Callable[..., Any]) -> None:
