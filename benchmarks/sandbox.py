@@ -251,7 +251,7 @@ def targets(found: dict[str, dict[str, float]]) -> list[tuple[str, float, float]
     wanted = [
         ("local to the floor", floor / cpu["local, side by side"], 2.5),
         ("ten tests to a spawn for each", spawn / cpu["local, ten tests of one program"], 4.0),
-        ("split judge to the floor", floor / cpu["local, split judge of 4 asserts"], 1.2),
+        ("split judge to the floor", floor / cpu["local, split judge of 4 asserts"], 1 / 1.5),
     ]
     overhead = found["local, one at a time"]["p99_ms"] - bare_time(100)
     wanted.append(("5 ms to the p99 overhead of one job", 5.0 / overhead, 1.0))
