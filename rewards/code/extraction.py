@@ -2,8 +2,8 @@
 
 A fenced block wins: of the blocks that are Python, or that name no language, the last one that defines what is asked
 for; where none does, the last that says that it is Python, as one that says nothing is often a sample of the output.
-Blocks before it that define what it uses go with it (`program_parts`). Without a fence the text after the reasoning is
-the program, but for what runs on behind it (`run_on`). Reads any text in linear time.
+Blocks before it that define what it uses go with it. Without a fence the text after the reasoning is the program, but
+for what runs on behind it. Reads any text in linear time.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from grpo.rewards.code.program_parts import with_parts
-from grpo.rewards.code.run_on import opened_by_prompt, without_tail
+from grpo.rewards.code.program_parts import opened_by_prompt, with_parts, without_tail
 from grpo.rewards.reasoning import reasoning_end
 
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([^\n`]*)$", re.MULTILINE)

@@ -52,7 +52,8 @@ class Judgements:
             if known is None or not _answers(known, stop):
                 if key not in running:
                     return await self._run(key, running, run)
-                known = await _outcome(running[key])
+                await asyncio.wait([other := running[key]])
+                known = None if other.cancelled() else other.result()
             if known is not None and _answers(known, stop):
                 return known.until_failure() if stop else known
 
@@ -87,12 +88,6 @@ class Judgements:
 def _answers(result: CodeResult, stop: bool) -> bool:
     """Returns whether a result has all tests that matter."""
     return stop or len(result.tests) == result.count
-
-
-async def _outcome(other: asyncio.Future[CodeResult]) -> CodeResult | None:
-    """Waits for the run of another; returns its result, or None when it failed."""
-    await asyncio.wait([other])
-    return None if other.cancelled() else other.result()
 
 
 JUDGEMENTS = Judgements()

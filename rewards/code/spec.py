@@ -13,7 +13,7 @@ from typing import Any, Literal, get_type_hints
 from grpo.plugins.decorators import reward, verifier
 from grpo.plugins.errors import DatasetError, OptionError
 from grpo.plugins.types import Case, Scored, Verdict
-from grpo.rewards.code.comparison import Comparison
+from grpo.rewards.code.output_judge import Comparison
 from grpo.rewards.code.results import CodeResult, UnusableTests
 
 Credit = Literal["all", "fraction", "threshold"]
@@ -146,7 +146,7 @@ def judging(**defaults: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
 
 
 @verifier(
-    version=8,
+    version=9,
     timeout=_LIMIT,
     prepare=prepare,
     cheats=cheats,
@@ -177,7 +177,7 @@ async def code(completion: str, *columns: Any, **options: Any) -> Verdict:
 
 @reward(
     name="code",
-    version=8,
+    version=9,
     range=(0.0, 1.0),
     timeout=_LIMIT,
     prepare=prepare,

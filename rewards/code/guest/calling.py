@@ -15,8 +15,8 @@ import types
 from typing import Any
 
 from grpo.rewards.code.guest.channel import Channel, Garbled, Gone, Late, orders
+from grpo.rewards.code.guest.customs import new_module
 from grpo.rewards.code.guest.keeping import conversing
-from grpo.rewards.code.guest.loading import new_module
 from grpo.rewards.code.guest.plain import Malformed, NotPlain, decode, encode
 from grpo.rewards.code.guest.together import begun, run_tests
 

@@ -20,7 +20,8 @@ MOST_VALUES = 2_000_000
 MOST_BITS = 4_000_000
 _SMALL = 2**53
 _AS_THEY_ARE = frozenset({type(None), bool, str})
-_BASES = (bool, int, float, complex, str, bytes, bytearray, tuple, list, set, frozenset, dict, deque)
+_TEXTS = (str, bytes, bytearray)
+_BASES = (int, float, complex, *_TEXTS, tuple, list, set, frozenset, dict, deque)
 
 
 class NotPlain(Exception):
@@ -29,24 +30,6 @@ class NotPlain(Exception):
 
 class Malformed(Exception):
     """What was received is not a value."""
-
-
-def _attributes(names: str) -> Callable[[Any], list[Any]]:
-    """Returns what takes a date or time apart, with the offset of its time zone in seconds where it has one."""
-
-    def parts(value: Any) -> list[Any]:
-        zone = getattr(value, "tzinfo", None)
-        if zone is not None and type(zone) is not datetime.timezone:
-            raise NotPlain("a time zone")
-        return [getattr(value, name) for name in names.split()] + ([value.utcoffset().total_seconds()] if zone else [])
-
-    return parts
-
-
-def _clock(kind: Any, count: int) -> Callable[[list[Any]], Any]:
-    """Returns what makes a date or time of its parts."""
-    zone = datetime.timezone
-    return lambda parts: kind(*parts[:count], *[zone(datetime.timedelta(seconds=each)) for each in parts[count:]])
 
 
 def _items(value: Any) -> list[Any]:
@@ -58,7 +41,7 @@ def _pairs(parts: list[Any]) -> dict[Any, Any]:
 
 
 # For each type its tag, what takes a value apart and what makes it of its parts again.
-_KINDS: dict[type, tuple[str, Callable[[Any], Iterable[Any]], Callable[[list[Any]], Any]]] = {
+_KINDS: dict[type, tuple[str, Callable[[Any], Iterable[Any]], Callable[..., Any]]] = {
     list: ("l", iter, list),
     tuple: ("t", iter, tuple),
     set: ("s", iter, set),
@@ -77,15 +60,18 @@ _KINDS: dict[type, tuple[str, Callable[[Any], Iterable[Any]], Callable[[list[Any
     range: ("r", lambda value: [value.start, value.stop, value.step], lambda parts: range(*parts)),
     Decimal: ("D", lambda value: [str(value)], lambda parts: Decimal(*parts)),
     Fraction: ("F", lambda value: [value.numerator, value.denominator], lambda parts: Fraction(*parts)),
-    datetime.date: ("date", _attributes("year month day"), _clock(datetime.date, 3)),
-    datetime.time: ("time", _attributes("hour minute second microsecond"), _clock(datetime.time, 4)),
-    datetime.datetime: (
-        "datetime",
-        _attributes("year month day hour minute second microsecond"),
-        _clock(datetime.datetime, 7),
+    datetime.timedelta: (
+        "timedelta",
+        lambda value: [value.days, value.seconds, value.microseconds],
+        lambda parts: datetime.timedelta(*parts),
     ),
-    datetime.timedelta: ("timedelta", _attributes("days seconds microseconds"), _clock(datetime.timedelta, 3)),
 }
+for _clock in (datetime.date, datetime.time, datetime.datetime):
+    _KINDS[_clock] = (
+        _clock.__name__,
+        lambda value: [value.isoformat()],
+        lambda parts, kind=_clock: kind.fromisoformat(*parts),
+    )
 _MAKING = {tag: make for tag, _, make in _KINDS.values()}
 
 
@@ -126,10 +112,12 @@ def _held(value: Any) -> Any:
     kind = type(value)
     base: Any
     for base in _BASES:
-        if issubclass(kind, base):
-            if base is deque or issubclass(base, (list, tuple, set, frozenset)):
-                return base(base.__iter__(value))
-            return dict(dict.items(value)) if base is dict else base.__new__(base, _raw(value, base))
+        if issubclass(kind, base):  # by its own methods, whatever those of the subclass say
+            if base is dict:
+                return dict(dict.items(value))
+            if hasattr(base, "__pos__"):
+                return base.__pos__(value)
+            return base.__getitem__(value, slice(None)) if base in _TEXTS else base(base.__iter__(value))
     if kind.__module__ == "collections" and hasattr(value, "data"):
         return value.data
     if hasattr(kind, "__iter__") or (hasattr(kind, "__getitem__") and hasattr(kind, "__len__")):
@@ -142,17 +130,6 @@ def _held(value: Any) -> Any:
                 raise NotPlain("an iterator without end")
         return items
     raise NotPlain(f"an object of the class {kind.__name__}")
-
-
-def _raw(value: Any, base: Any) -> Any:
-    """Returns what an instance of a subclass of an atomic type holds, past its own methods."""
-    if base is int:
-        return int.__int__(value)
-    if base is float:
-        return float.__float__(value)
-    if base is complex:
-        return complex(complex.real.__get__(value), complex.imag.__get__(value))
-    return str.__str__(value) if base is str else bytes(memoryview(value))
 
 
 def decode(wire: Any) -> Any:

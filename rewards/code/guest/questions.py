@@ -20,7 +20,7 @@ import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from grpo.rewards.code.guest.loading import FILE, MODULE
+from grpo.rewards.code.guest.customs import FILE, MODULE
 from grpo.rewards.code.guest.near import far
 from grpo.rewards.code.guest.plain import NotPlain, decode, encode
 

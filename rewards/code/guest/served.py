@@ -12,7 +12,7 @@ import signal
 from typing import Any
 
 from grpo.rewards.code.guest.channel import line, orders
-from grpo.rewards.code.guest.loading import asked_for, line_of, new_module, run_source
+from grpo.rewards.code.guest.customs import asked_for, line_of, new_module, run_source
 from grpo.rewards.code.guest.plain import NotPlain, decode, encode
 
 _CHANGING = (list, dict, set, bytearray)

@@ -22,9 +22,8 @@ from traceback import walk_tb
 from typing import Any
 
 from grpo.rewards.code.guest.channel import line, orders
-from grpo.rewards.code.guest.customs import customary
+from grpo.rewards.code.guest.customs import FILE, asked_for, customary, line_of, new_module, run_source
 from grpo.rewards.code.guest.guard import install, looks_around
-from grpo.rewards.code.guest.loading import FILE, asked_for, line_of, new_module, run_source
 from grpo.rewards.code.guest.questions import Say, questions
 from grpo.rewards.code.guest.units import Stop, asking, asserting, is_skip, same
 
@@ -287,25 +286,22 @@ def _run_pytest(code: Any, tests: Any, given: Any, skips: bool, begin: Any, ende
             exec(code, vars(tests))
             return tests
 
-    plugin: Any = types.ModuleType("judge")
+    def unit_of(item: Any) -> int:
+        name = getattr(item, "originalname", None) or item.name
+        owner = f"{item.cls.__name__}.{name}" if getattr(item, "cls", None) else name
+        known = (given.items.get(each) for each in (getattr(item.obj, "__qualname__", ""), owner, name))
+        return next((unit for unit in known if unit is not None), 0)
 
-    def hook(function: Any) -> None:
-        setattr(plugin, function.__name__, function)
-
-    @hook
     def pytest_pycollect_makemodule(module_path: Any, parent: Any) -> Any:
         return Tests.from_parent(parent, path=module_path)
 
-    @hook
     def pytest_collectreport(report: Any) -> None:
         if report.failed:
             trouble.append(str(report.longrepr).strip().splitlines()[-1][:300])
 
-    @hook
     def pytest_internalerror(excrepr: Any) -> None:
         trouble.append(str(excrepr).strip().splitlines()[-1][:300])
 
-    @hook
     def pytest_pyfunc_call(pyfuncitem: Any) -> Any:
         import inspect
 
@@ -317,7 +313,6 @@ def _run_pytest(code: Any, tests: Any, given: Any, skips: bool, begin: Any, ende
         asyncio.run(pyfuncitem.obj(**arguments))
         return True
 
-    @hook
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(item: Any, call: Any) -> Any:
         report = yield
@@ -333,17 +328,9 @@ def _run_pytest(code: Any, tests: Any, given: Any, skips: bool, begin: Any, ende
             outcome["fault"] = (_how(error, is_raised), why)
         return report
 
-    def unit_of(item: Any) -> int:
-        name = getattr(item, "originalname", None) or item.name
-        owner = f"{item.cls.__name__}.{name}" if getattr(item, "cls", None) else name
-        known = (given.items.get(each) for each in (getattr(item.obj, "__qualname__", ""), owner, name))
-        return next((unit for unit in known if unit is not None), 0)
-
-    @hook
     def pytest_collection_modifyitems(items: list[Any]) -> None:
         items[:] = [item for item in items if given.first <= unit_of(item) <= given.last]
 
-    @hook
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(item: Any, nextitem: Any) -> Any:
         unit = unit_of(item)
@@ -356,22 +343,12 @@ def _run_pytest(code: Any, tests: Any, given: Any, skips: bool, begin: Any, ende
             item.session.shouldstop = "enough"
         return result
 
+    hooks = {name: each for name, each in locals().items() if name.startswith("pytest_")}
     os.close(os.open("test_solution.py", os.O_CREAT))
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    off = [word for name in ("cacheprovider", "faulthandler", "doctest", "junitxml") for word in ("-p", f"no:{name}")]
     for name in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS"):
         os.environ.pop(name, None)
-    options = [
-        "-q",
-        "-s",
-        "--noconftest",
-        "--assert=plain",
-        "-c",
-        os.devnull,
-        "--rootdir",
-        ".",
-        "--import-mode=importlib",
-        *off,
-    ]
-    pytest.main([*options, "test_solution.py"], plugins=[plugin])
+    options = ["-qs", "--noconftest", "--assert=plain", "-c/dev/null", "--rootdir=.", "--import-mode=importlib"]
+    options += [f"-pno:{name}" for name in ("cacheprovider", "faulthandler", "doctest", "junitxml")]
+    pytest.main([*options, "test_solution.py"], plugins=[types.SimpleNamespace(**hooks)])
     return trouble[0] if trouble else ""

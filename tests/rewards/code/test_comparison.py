@@ -2,7 +2,7 @@
 
 import pytest
 
-from grpo.rewards.code.comparison import Comparison, agrees
+from grpo.rewards.code.output_judge import Comparison, agrees
 
 SAME = [
     ("exact", b"1\n", b"1\n"),

@@ -6,7 +6,7 @@ import pytest
 from patience import little_work
 
 from grpo.rewards.code.extraction import defines, fenced_blocks, program_of
-from grpo.rewards.code.run_on import without_tail
+from grpo.rewards.code.program_parts import without_tail
 
 F = "def f():\n    return 1\n"
 

@@ -60,7 +60,7 @@ def test_an_infinite_result_is_only_itself() -> None:
             "its opposite",
         ),
         (INSIDE.format(NAMES) + "class M: pass", "run(lambda: M)\nassert M() == 3", ""),
-        (PATCHES, "a = M().make()\nassert sorted([a]) == [1]", "AssertionError"),
+        (PATCHES, "a = M().make()\nassert sorted([a]) == [1]", "another value"),
         ("import os\nclass M:\n    def __init__(s): os.write(3, b'x' * 99)", "assert M() is not None", ""),
     ],
 )
