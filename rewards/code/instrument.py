@@ -36,14 +36,12 @@ class Prepared:
 
     Attributes:
         literals: the expected values, as `encode` writes them, which the tests do not hold any more.
-        required: for each unit, those that it asks for whenever it runs to its end.
         sure: for each unit, its assertions that are reached whenever it runs to its end.
         reaching: the units all of whose assertions stand where they may not be reached.
         several: expected values of objects that are made alike, for which the tests expect others too.
     """
 
     literals: list[Any] = field(default_factory=list)
-    required: list[list[int]] = field(default_factory=list)
     sure: list[list[int]] = field(default_factory=list)
     reaching: list[int] = field(default_factory=list)
     several: list[int] = field(default_factory=list)
@@ -71,7 +69,6 @@ class Instrument(ast.NodeTransformer):
         self._compared: dict[str, list[int]] = {}
         self._stored = names_in(every, ast.Store)
         self._forgiven = _called_where_failing_is_expected(every)
-        self._required: dict[int, list[int]] = {}
         self._reached: dict[int, list[int]] = {}
         self._places = 0
         self._in_function = 0  # outside of functions; in one, the number of the assertion that it begins with, or -1
@@ -81,7 +78,6 @@ class Instrument(ast.NodeTransformer):
 
     def finished(self, count: int) -> Prepared:
         """Returns what was taken out of so many units, when all is rewritten."""
-        self.prepared.required = [self._required.get(unit, []) for unit in range(count)]
         self.prepared.sure = [self._reached.get(unit, []) for unit in range(count)]
         wires = self.prepared.literals
         for places in self._compared.values():
@@ -326,19 +322,26 @@ class Instrument(ast.NodeTransformer):
         return self.call("__order__", ast.Tuple(names, ast.Load()), *map(self.visit, values))
 
     def _close(self, test: ast.Compare) -> ast.expr | None:
-        """Returns the question whether a value is near to a number, and not to another: `abs(f(2) - 0.5) < 1e-9`."""
+        """Returns the question whether a value is near to another, and not to one that is far: `abs(f(2) - x) < 1e-9`.
+
+        None where it is no such question, or so generous that what is far may be near enough.
+        """
         absolute = test.left
         difference = absolute.args[0] if isinstance(absolute, ast.Call) and called_by_name(absolute) == "abs" else None
         if len(test.ops) > 1 or not isinstance(difference, ast.BinOp) or not isinstance(difference.op, ast.Sub):
             return None
-        number, most = _number(difference.right), _number(test.comparators[0])
-        if number is None or most is None:
+        most, sign = _number(test.comparators[0]), {ast.Lt: "<", ast.LtE: "<="}.get(type(test.ops[0]))
+        if most is None or not sign:
             return None
-        sign = {"lt": "<", "le": "<="}.get(_ORDERS[type(test.ops[0])])
-        if not sign:
+        value, wanted, order = difference.left, difference.right, "value - wanted"
+        if _number(value) is not None or (mentions(wanted, self._names) and not mentions(value, self._names)):
+            value, wanted, order = wanted, value, "wanted - value"
+        number = _number(wanted)
+        if number is None and most > 1:
             return None
-        question = ast.parse(f"lambda value, wanted: abs(value - wanted) {sign} {most!r}", mode="eval").body
-        return self.call("__same__", self.visit(difference.left), number, question, number + 3 * most + _FAR)
+        question = ast.parse(f"lambda value, wanted: abs({order}) {sign} {most!r}", mode="eval").body
+        far = [] if number is None else [number + 3 * most + _FAR]
+        return self.call("__same__", self.visit(value), self.visit(wanted), question, *far)
 
     def _equal(self, left: ast.expr, right: ast.expr) -> ast.expr:
         for side, other in ((left, right), (right, left)):
@@ -402,10 +405,7 @@ class Instrument(ast.NodeTransformer):
         if wire is None:
             return None
         self.prepared.literals.append(wire[0])
-        place = len(self.prepared.literals) - 1
-        if self._sure and self._in_function == 0 and self._unit >= 0:
-            self._required.setdefault(self._unit, []).append(place)
-        return place
+        return len(self.prepared.literals) - 1
 
 
 class _Other(ast.NodeTransformer):

@@ -111,14 +111,15 @@ def cheats_for(task: Task) -> dict[str, str]:
     played = {what: ("", "object", body) for what, body in _RETURNED.items()}
     if plan.kind == "objects":
         played |= _TOGETHER
-    return {what: _FENCED.format(_program(*cheat, plan.names)) for what, cheat in played.items()}
+    classes = {name for name in plan.names if name[:1].isupper()} if plan.kind == "objects" else set()
+    return {what: _FENCED.format(_program(*cheat, plan.names, classes)) for what, cheat in played.items()}
 
 
-def _program(before: str, base: str, body: str, names: tuple[str, ...]) -> str:
+def _program(before: str, base: str, body: str, names: tuple[str, ...], classes: set[str]) -> str:
     """Returns a program that defines the names, each as a function with that body or a class of such methods."""
     parts = [before, f"def body(*args, **named):\n    {body}\n"]
     for name in names:
-        if name[:1].isupper():
+        if name in classes:
             raised = "Exception" if name.endswith(("Error", "Exception")) else base
             parts.append(_CLASS.format(name=name, base=raised))
         else:

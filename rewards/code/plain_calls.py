@@ -54,7 +54,7 @@ class _Reader:
 
     def plain(self) -> bool:
         """Returns whether all that the tests do with the solution is of that kind."""
-        if any(name[:1].isupper() and name != "Solution" for name in self._names):
+        if any(name[:1].isupper() and name != "Solution" and not self._is_function(name) for name in self._names):
             return False
         if not all(map(self._is_allowed, find(self._every, ast.AST))):
             return False
@@ -72,6 +72,12 @@ class _Reader:
         if any(how == "object" or (how != "kept" and self._functions_of(use) - proven) for use, how in uses):
             return False
         return all(map(self._is_given_data, self._calls))
+
+    def _is_function(self, name: str) -> bool:
+        """Returns whether a capitalised name is that of no class: it has no name of a class, and is only compared."""
+        calls = [call for call in self._calls if called_by_name(call) == name]
+        compared = all(isinstance(self._parents.get(id(call)), ast.Compare) for call in calls)
+        return "_" in name and bool(calls) and compared
 
     def _is_allowed(self, node: ast.AST) -> bool:
         if isinstance(node, ast.Import):

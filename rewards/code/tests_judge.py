@@ -172,7 +172,7 @@ class _Run:
         run = {"first": self.first, "last": plan.units - 1 if self.last < 0 else self.last}
         tests = {**run, "sure": prepared.sure, "reaching": prepared.reaching, "items": dict(plan.items)}
         tests |= {name: getattr(plan, name) for name in ("setup", "source", "names", "modules", "pytest")}
-        keeping = {name: getattr(prepared, name) for name in ("literals", "required", "several")}
+        keeping = {name: getattr(prepared, name) for name in ("literals", "several")}
         keeping |= {"forgiving": plan.forgiving, "seed": secrets.randbits(32), "stop": allowance.stop}
         keeping |= {"token": secrets.token_hex(16), "seconds": allowance.wall_seconds * self.patience}
         limits = allowance.limits(plan.units - self.first + 1)
