@@ -6,8 +6,8 @@ from typing import Literal
 
 from grpo.plugins.sandbox_job import SandboxPool
 from grpo.rewards.code.allowance import Allowance
-from grpo.rewards.code.output_judge import Comparison, judge_outputs
-from grpo.rewards.code.results import Assurance, CodeResult, UnitResult, UnusableTests, all_failed
+from grpo.rewards.code.output_judge import judge_outputs
+from grpo.rewards.code.results import Assurance, CodeResult, Comparison, UnitResult, UnusableTests, all_failed
 from grpo.rewards.code.task import Task
 from grpo.rewards.code.tests_judge import judge_tests
 

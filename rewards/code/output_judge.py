@@ -12,17 +12,14 @@ it ends by itself with status 0 and the whole of what it printed is what was exp
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 from grpo.plugins._pattern import lazy_pattern
 from grpo.plugins.errors import TransientError
 from grpo.plugins.sandbox_job import JobResult, SandboxPool
 from grpo.rewards.code.allowance import Allowance
 from grpo.rewards.code.guest_program import printing_job
-from grpo.rewards.code.results import OUTCOME_OF_JOB, SYNTAX_ERRORS, CodeResult, UnitResult
+from grpo.rewards.code.results import OUTCOME_OF_JOB, SYNTAX_ERRORS, CodeResult, Comparison, UnitResult
 from grpo.rewards.code.task import Task
-
-Comparison = Literal["exact", "trimmed", "tokens", "float"]
 
 _NUMBER = lazy_pattern(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,4})?")
 _LONGEST_NUMBER = 400

@@ -26,6 +26,8 @@ Outcome = Literal[
     "policy",
     "no_verdict",
 ]
+Comparison = Literal["exact", "trimmed", "tokens", "float"]
+"""How outputs are compared; see `output_judge`."""
 Assurance = Literal["split", "guarded"]
 """How surely a program cannot fake its result: tests elsewhere and plain data across, or in one guarded process."""
 

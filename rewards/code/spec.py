@@ -13,8 +13,7 @@ from typing import Any, Literal, get_type_hints
 from grpo.plugins.decorators import reward, verifier
 from grpo.plugins.errors import DatasetError, OptionError
 from grpo.plugins.types import Case, Scored, Verdict
-from grpo.rewards.code.output_judge import Comparison
-from grpo.rewards.code.results import CodeResult, UnusableTests
+from grpo.rewards.code.results import CodeResult, Comparison, UnusableTests
 
 Credit = Literal["all", "fraction", "threshold"]
 

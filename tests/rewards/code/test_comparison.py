@@ -2,7 +2,8 @@
 
 import pytest
 
-from grpo.rewards.code.output_judge import Comparison, agrees
+from grpo.rewards.code.output_judge import agrees
+from grpo.rewards.code.results import Comparison
 
 SAME = [
     ("exact", b"1\n", b"1\n"),

@@ -9,8 +9,7 @@ import pytest
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.sandbox_pools import close_pools
-from grpo.rewards.code.output_judge import Comparison
-from grpo.rewards.code.results import Outcome
+from grpo.rewards.code.results import Comparison, Outcome
 from grpo.rewards.code.spec import code, passing
 
 PAGE = (Path(__file__).parents[3] / "docs" / "code.md").read_text(encoding="utf-8")
