@@ -69,7 +69,7 @@ def wanted_names(every: Sequence[ast.stmt], setup: Sequence[ast.stmt], entry_poi
     open_names = {name for name in free if not hasattr(builtins, name)} - trusted - modules - {"__near__"}
     open_names = {name for name in open_names - imported if not (name.startswith("__") and name.endswith("__"))}
     open_names -= {"candidate"} if entry_point else set()
-    used = entry_point in free or _has_check(every)
+    used = entry_point in free or "check" in [node.name for node in every if isinstance(node, ast.FunctionDef)]
     wanted = imported | ({entry_point} if entry_point else set())
     if (used or imported) and entry_point and not all_of_it:
         wanted |= {"Solution"} & open_names
@@ -107,11 +107,6 @@ def _patched(node: ast.Call, own: set[str]) -> set[str]:
         return {given[1]}
     module, _, name = given[0].rpartition(".") if given else ("", "", "")
     return {name} if len(given) == 2 and module in SOLUTION_MODULES else set()
-
-
-def _has_check(every: Sequence[ast.stmt]) -> bool:
-    """Returns whether the tests are a function `check(candidate)`, which is called with the entry point."""
-    return "check" in [node.name for node in every if isinstance(node, ast.FunctionDef)]
 
 
 def _refuse_unknown(names: set[str]) -> None:

@@ -178,7 +178,7 @@ class _Reader:
             side_by_side = any(isinstance(operator, _SIDE_BY_SIDE) for operator in parent.ops)
             if side_by_side and not all(isinstance(side, ast.Constant) for side in others):
                 return "object"
-            return "open" if any(self._is_answer(side) or _is_none(side) for side in others) else "data"
+            return "open" if any(self._is_answer(side) or ast.unparse(side) == "None" for side in others) else "data"
         if isinstance(parent, ast.BinOp):
             around: ast.AST | None = parent
             while isinstance(around, ast.BinOp):
@@ -206,10 +206,6 @@ def _makes_iterator(node: ast.Call) -> bool:
     if isinstance(node.func, ast.Attribute):
         return isinstance(node.func.value, ast.Name) and node.func.value.id == "itertools"
     return getattr(node.func, "id", "") in ("iter", "map", "filter", "zip", "enumerate", "reversed", "cycle", "count")
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _is_foreign_error(name: str) -> bool:

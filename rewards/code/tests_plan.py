@@ -15,7 +15,7 @@ import builtins
 import functools
 import re
 import unicodedata
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -28,6 +28,7 @@ from grpo.rewards.code.syntax import FUNCTIONS, called_by_name, find, mentions, 
 
 Kind = Literal["calls", "objects"]
 
+_HOOKS = ("setup_function", "teardown_function", "setup_module", "teardown_module", "setUpModule", "tearDownModule")
 _FORGIVES = r"xfail|expectedFailure"
 _BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
@@ -104,7 +105,7 @@ def plan_tests(tests: tuple[str, ...], *, before: str = "", prompt: str = "", en
     instrument = Instrument(stand_ins, every, split=split, sure=sure)
     items: dict[str, int] = {}
     if by_pytest:
-        top, items = _for_pytest([*imports, *every], instrument)
+        top = _for_pytest([*imports, *every], instrument, items)
     else:
         arranged = _Arranged([*imports, *leading], every, names, entry_point, instrument)
         for body in bodies:
@@ -161,63 +162,59 @@ def leading_name(entry_point: str) -> str:
 
 def _needs_pytest(every: Sequence[ast.stmt]) -> bool:
     """Returns whether tests use what only a runner gives: classes, fixtures, marks, unittest."""
-    for node in every:
-        if isinstance(node, ast.ClassDef) and _test_methods(node):
-            return True
-        if isinstance(node, FUNCTIONS) and (
-            (node.name.startswith("test") and (node.args.args or node.decorator_list)) or _is_fixture(node)
-        ):
-            return True
-    return any(isinstance(node, ast.ClassDef) and _bases(node) for node in every)
+    classes = [node for node in every if isinstance(node, ast.ClassDef)]
+    functions = [node for node in every if isinstance(node, FUNCTIONS)]
+    given = [node for node in functions if node.name.startswith("test") and (node.args.args or node.decorator_list)]
+    fixtures = [node for node in functions if node.name in _HOOKS or "fixture" in _texts(node.decorator_list)]
+    return bool(given or fixtures) or any(_test_methods(node) or _is_of_unittest(node) for node in classes)
 
 
-def _is_fixture(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    hooks = ("setup_function", "teardown_function", "setup_module", "teardown_module", "setUpModule", "tearDownModule")
-    return node.name in hooks or any("fixture" in ast.unparse(each) for each in node.decorator_list)
+def _texts(nodes: Iterable[ast.AST]) -> str:
+    return "\n".join(map(ast.unparse, nodes))
 
 
-def _bases(node: ast.ClassDef) -> bool:
+def _is_of_unittest(node: ast.ClassDef) -> bool:
     return any(ast.unparse(kind).endswith("TestCase") for kind in node.bases)
 
 
-def _for_pytest(every: list[ast.stmt], instrument: Instrument) -> tuple[list[ast.stmt], dict[str, int]]:
-    """Returns tests for pytest, and the units by the names of their functions."""
-    items: dict[str, int] = {}
-    top: list[ast.stmt] = []
-    parents = {ast.unparse(kind) for node in every if isinstance(node, ast.ClassDef) for kind in node.bases}
-    for node in every:
-        if isinstance(node, FUNCTIONS) and node.name.startswith("test"):
-            items.setdefault(node.name, len(items))
-            node.body = instrument.unit(items[node.name], node.body, sure=_is_sure(node))
+def _test_methods(node: ast.ClassDef, parents: Collection[str] = ()) -> list[str]:
+    """Returns the names of the tests of a class, in the order in which they run; `parents` are derived from."""
+    methods = [inner.name for inner in node.body if isinstance(inner, FUNCTIONS) and inner.name.startswith("test")]
+    collected = node.name.startswith("Test") or node.name in parents or "Test" in _texts(node.bases)
+    return (sorted(methods) if _is_of_unittest(node) else methods) if collected else []
+
+
+def _for_pytest(
+    body: Sequence[ast.stmt],
+    instrument: Instrument,
+    items: dict[str, int],
+    owner: ast.ClassDef | None = None,
+    path: str = "",
+    parents: Collection[str] = (),
+) -> list[ast.stmt]:
+    """Returns tests for pytest, or what stands in a class of them, the `owner`.
+
+    Args:
+        items: gets the units by the names of their functions, which begin with the `path` of their classes.
+        parents: the classes from which others derive.
+    """
+    parents = parents or {ast.unparse(kind) for node in find(body, ast.ClassDef) for kind in node.bases}
+    done: list[ast.stmt] = []
+    methods = _test_methods(owner, parents) if owner else []
+    for method in methods:
+        items.setdefault(f"{path}{method}", len(items))
+    for node in body:
+        if isinstance(node, FUNCTIONS) and (node.name in methods if owner else node.name.startswith("test")):
+            unit = items.setdefault(f"{path}{node.name}", len(items))
+            node.body = instrument.unit(unit, node.body, sure=not find(node, ast.Return))
         elif isinstance(node, ast.ClassDef):
-            _class_for_pytest(node, node.name, parents, items, instrument)
+            node.body = _for_pytest(node.body, instrument, items, node, f"{path}{node.name}.", parents)
         elif _is_main(node):
             continue
         else:
             node = instrument.visit(node)
-        top.append(node)
-    return top, items
-
-
-def _class_for_pytest(
-    node: ast.ClassDef, name: str, parents: set[str], items: dict[str, int], instrument: Instrument
-) -> None:
-    """Makes units of the methods of a test class, of a class that others derive from, and of the classes in it."""
-    methods = _test_methods(node, parents)
-    for method in sorted(methods) if _bases(node) else methods:  # in the order in which they will run
-        items.setdefault(f"{name}.{method}", len(items))
-    for inner in node.body:
-        if isinstance(inner, FUNCTIONS) and inner.name in methods:
-            inner.body = instrument.unit(items[f"{name}.{inner.name}"], inner.body, sure=_is_sure(inner))
-        elif isinstance(inner, ast.ClassDef):
-            _class_for_pytest(inner, f"{name}.{inner.name}", parents, items, instrument)
-        else:
-            instrument.visit(inner)
-
-
-def _is_sure(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Returns whether what stands in a test function runs whenever the test passes: there is no early return."""
-    return not find(node, ast.Return)
+        done.append(node)
+    return done
 
 
 class _Arranged:
@@ -265,7 +262,7 @@ class _Arranged:
                     continue
                 self._close()
                 unit = self._instrument.next_unit()
-                node.body = self._instrument.unit(unit, node.body, sure=_is_sure(node))
+                node.body = self._instrument.unit(unit, node.body, sure=not find(node, ast.Return))
                 self.top.append(node)
                 call = f"__import__('asyncio').run({node.name}())" if isinstance(node, ast.AsyncFunctionDef) else ""
                 self.top.append(self._instrument.block(unit, ast.parse(call or f"{node.name}()").body))
@@ -381,16 +378,6 @@ def _asserts(node: ast.stmt, asserting: set[str]) -> bool:
     """Returns whether a statement asserts something, or expects an exception, which is an assertion too."""
     expects = any(ast.unparse(call.func) in ("pytest.raises", "raises") for call in find(node, ast.Call))
     return expects or bool(find(node, ast.Assert)) or _calls(node, asserting)
-
-
-def _test_methods(node: ast.ClassDef, parents: Collection[str] = ()) -> list[str]:
-    methods = [inner.name for inner in node.body if isinstance(inner, FUNCTIONS) and inner.name.startswith("test")]
-    collected = node.name.startswith("Test") or node.name in parents or _bases(node) or _inherits(node)
-    return methods if collected else []
-
-
-def _inherits(node: ast.ClassDef) -> bool:
-    return any("Test" in ast.unparse(kind) for kind in node.bases)
 
 
 def _is_main(node: ast.stmt) -> bool:
