@@ -92,9 +92,8 @@ class Instrument(ast.NodeTransformer):
 
     def call(self, name: str, *given: Any) -> ast.Call:
         """Returns a call of a function of the judge with nodes or values."""
-        return ast.Call(
-            ast.Constant(name), [each if isinstance(each, ast.expr) else ast.Constant(each) for each in given], []
-        )
+        nodes = [each if isinstance(each, ast.expr) else ast.Constant(each) for each in given]
+        return ast.Call(ast.Constant(name), nodes, [])
 
     def block(self, unit: int, body: list[ast.stmt]) -> ast.stmt:
         """Returns the statement that runs a unit."""
@@ -268,12 +267,9 @@ class Instrument(ast.NodeTransformer):
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         self.generic_visit(node)
-        asked = self._in_assert and isinstance(node.ctx, ast.Load)
-        return (
-            node
-            if not asked or isinstance(node.slice, ast.Slice)
-            else self.call("__lookup__", node.value, "[]", node.slice)
-        )
+        if not self._in_assert or not isinstance(node.ctx, ast.Load) or isinstance(node.slice, ast.Slice):
+            return node
+        return self.call("__lookup__", node.value, "[]", node.slice)
 
     def _looks_up(self, node: ast.Call) -> bool:
         """Returns whether a call asks a container of an assertion for an item."""
@@ -305,8 +301,9 @@ class Instrument(ast.NodeTransformer):
             if len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
                 return self._equal(test.left, test.comparators[0])
             if all(type(operator) in _ORDERS for operator in test.ops):
-                orders = [_ORDERS[type(operator)] for operator in test.ops]
-                return self._close(test) or self._order(orders, [test.left, *test.comparators])
+                orders = ast.Tuple([ast.Constant(_ORDERS[type(operator)]) for operator in test.ops], ast.Load())
+                values = [test.left, *test.comparators]
+                return self._close(test) or self.call("__order__", orders, *map(self.visit, values))
         if called_by_name(test) == "__near__" and isinstance(test, ast.Call):
             kept = self._kept(test.args[1])
             if kept is not None:
@@ -316,10 +313,6 @@ class Instrument(ast.NodeTransformer):
             return test
         rewritten: ast.expr = self.visit(test)
         return rewritten
-
-    def _order(self, orders: list[str], values: list[ast.expr]) -> ast.expr:
-        names: list[ast.expr] = [ast.Constant(order) for order in orders]
-        return self.call("__order__", ast.Tuple(names, ast.Load()), *map(self.visit, values))
 
     def _close(self, test: ast.Compare) -> ast.expr | None:
         """Returns the question whether a value is near to another, and not to one that is far: `abs(f(2) - x) < 1e-9`.
@@ -450,11 +443,8 @@ def _begins_with_assertion(body: list[ast.stmt]) -> bool:
     for statement in body:
         if isinstance(statement, ast.Assert):
             return not isinstance(statement.test, ast.Constant)
-        if (
-            isinstance(statement, ast.With | ast.AsyncWith)
-            and find(statement, ast.Assert)
-            and not any(_expects(item.context_expr) for item in statement.items)
-        ):
+        block = isinstance(statement, ast.With | ast.AsyncWith) and find(statement, ast.Assert)
+        if block and not any(_expects(item.context_expr) for item in statement.items):
             return _begins_with_assertion(statement.body)
         if find(statement, ast.Return, ast.Raise, ast.Try, ast.Yield):
             return False
@@ -494,9 +484,7 @@ def _pinned_names(body: Sequence[ast.stmt]) -> set[str]:
 def _assigned_once(body: Sequence[ast.stmt]) -> dict[str, ast.expr]:
     """Returns the names that are given one value, with that value as it stood in the tests."""
     stored = names_in(body, ast.Store)
-    single = [
-        node for node in find(body, ast.Assign) if isinstance(node.targets[0], ast.Name) and len(node.targets) == 1
-    ]
+    single = [node for node in find(body, ast.Assign) if len(node.targets) == 1]
     values = {ast.unparse(node.targets[0]): copy.deepcopy(node.value) for node in single}
     return {name: value for name, value in values.items() if stored.count(name) == 1}
 
@@ -511,12 +499,8 @@ def _pinned_sides(node: ast.Compare) -> list[ast.expr]:
 
 def _lone_methods(every: Sequence[ast.stmt], names: Collection[str]) -> set[str]:
     """Returns `s.f` for objects made without arguments of which tests use nothing but `f`: functions in disguise."""
-    made = {
-        node.targets[0].id
-        for node in find(every, ast.Assign)
-        if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
-        if isinstance(node.value, ast.Call) and called_by_name(node.value) in names and not node.value.args
-    }
+    given = [node for node in find(every, ast.Assign) if called_by_name(node.value) in names and len(node.targets) == 1]
+    made = {ast.unparse(node.targets[0]) for node in given if isinstance(node.value, ast.Call) and not node.value.args}
     used: dict[str, list[str]] = {}
     for node in find(every, ast.Attribute):
         if isinstance(node.value, ast.Name) and node.value.id in made:

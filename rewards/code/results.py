@@ -33,14 +33,8 @@ Assurance = Literal["split", "guarded"]
 
 _SOURCE_LINE = lazy_pattern(r", \('<solution>', (\d+), .*\Z", re.DOTALL)  # how a SyntaxError's details cross
 SYNTAX_ERRORS = ("SyntaxError", "IndentationError", "TabError", "UnicodeEncodeError", "UnicodeDecodeError")
-OUTCOME_OF_JOB: dict[str, Outcome] = {
-    "signalled": "signalled",
-    "time_cpu": "time_cpu",
-    "time_wall": "time_wall",
-    "memory": "memory",
-    "output": "output",
-    "policy": "policy",
-}
+_OF_JOB: tuple[Outcome, ...] = ("signalled", "time_cpu", "time_wall", "memory", "output", "policy")
+OUTCOME_OF_JOB: dict[str, Outcome] = {outcome: outcome for outcome in _OF_JOB}
 
 
 class UnusableTests(Exception):

@@ -234,16 +234,11 @@ def _ended(how: str, why: str, peer: JobResult, allowance: Allowance, *, loading
     if how == "passed":
         return UnitResult("accepted")
     if how in ("late", "gone", "garbled"):
-        return UnitResult(_outcome_of_end(how, peer, allowance), peer.reason)
+        late: Outcome = "time_cpu" if peer.cpu_seconds >= allowance.seconds else "time_wall"
+        return UnitResult(late if how == "late" else _outcome_of_job(peer, "runtime_error"), peer.reason)
     if loading:
         return failed_loading(why)
     return UnitResult("runtime_error" if how == "raised" else "wrong_answer", why)
-
-
-def _outcome_of_end(how: str, peer: JobResult, allowance: Allowance) -> Outcome:
-    if how == "late":
-        return "time_cpu" if peer.cpu_seconds >= allowance.seconds else "time_wall"
-    return _outcome_of_job(peer, "runtime_error")
 
 
 def _outcome_of_job(result: JobResult, otherwise: Outcome) -> Outcome:
