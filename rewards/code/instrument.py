@@ -443,8 +443,11 @@ def _begins_with_assertion(body: list[ast.stmt]) -> bool:
     for statement in body:
         if isinstance(statement, ast.Assert):
             return not isinstance(statement.test, ast.Constant)
-        block = isinstance(statement, ast.With | ast.AsyncWith) and find(statement, ast.Assert)
-        if block and not any(_expects(item.context_expr) for item in statement.items):
+        if (
+            isinstance(statement, ast.With | ast.AsyncWith)
+            and find(statement, ast.Assert)
+            and not any(_expects(item.context_expr) for item in statement.items)
+        ):
             return _begins_with_assertion(statement.body)
         if find(statement, ast.Return, ast.Raise, ast.Try, ast.Yield):
             return False
