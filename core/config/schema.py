@@ -36,8 +36,7 @@ class RunConfig(Section):
         PluginRef | Annotated[tuple[PluginRef, ...], Field(min_length=1)],
         About(
             "Environment, for example gsm8k.",
-            "Or [several](environments.md#several-environments-in-one-run). A table has `name`, `options`, `weight` "
-            "and `as`.",
+            "Or [several](environments.md#several-environments-in-one-run).",
             kind="SPEC or table, or a list of them",
             flag=Flag("--env", "SPEC", "each"),
         ),
@@ -45,7 +44,7 @@ class RunConfig(Section):
     rewards: tuple[PluginRef, ...] = setting(
         (),
         "Reward, for example proximity.",
-        "An empty list: the environment's. A table has `name`, `options`, `weight`, `as` and `timeout`.",
+        "An empty list: the environment's.",
         kind="list of SPECs or tables",
         flag=Flag("--reward", "SPEC", "each"),
     )
