@@ -230,8 +230,7 @@ class RolloutSection(Section):
     partial: Count = setting(
         0,
         "Most tokens that a rollout samples in one step; 0: no limit.",
-        "The next step continues it, so no step waits for its longest rollout. See "
-        "[rollouts.md](rollouts.md#partial-rollouts).",
+        "The next step continues it. See [rollouts.md](rollouts.md#partial-rollouts).",
         flag=Flag("--partial", "TOKENS"),
     )
     refill: Count = setting(
