@@ -27,6 +27,33 @@ from grpo.core.config.setting import About, Flag, PluginRef, Section, Setting, s
 from grpo.plugins.errors import UsageError, did_you_mean
 
 _CLOSE = 0.7  # of the letters of two names
+# What other trainers (TRL, verl, Unsloth, OpenRLHF) call a setting.
+_ELSEWHERE = {
+    "train.group_size": "num_generations n group_n rollout_n n_samples_per_prompt",
+    "train.prompts_per_step": "train_batch_size rollout_batch_size",
+    "train.micro_batch_size": "per_device_train_batch_size gradient_accumulation_steps batch_size micro_batch",
+    "train.steps": "max_steps total_training_steps",
+    "train.epochs": "num_train_epochs total_epochs num_epochs",
+    "train.lr_schedule": "lr_scheduler_type",
+    "train.lr_warmup_steps": "warmup_ratio warmup_steps_ratio",
+    "train.checkpointing": "gradient_checkpointing use_gradient_checkpointing",
+    "train.max_grad_norm": "grad_clip clip_grad max_norm",
+    "loss.type": "loss_type loss_fn",
+    "loss.advantage": "scale_rewards adv_estimator advantage_estimator",
+    "loss.beta": "kl kl_coef kl_loss_coef init_kl_coef kl_beta",
+    "rollout.backend": "use_vllm vllm_mode",
+    "rollout.server_url": "vllm_server_base_url vllm_server_host",
+    "rollout.memory_share": "vllm_gpu_memory_utilization gpu_memory_utilization",
+    "rollout.max_completion_length": "max_new_tokens max_response_length generate_max_len max_tokens",
+    "rollout.dynamic": "dynamic_sampling filter_groups",
+    "rollout.max_turns": "max_tool_calling_iterations",
+    "lora.enabled": "use_peft use_lora",
+    "lora.rank": "lora_r r lora_rank",
+    "lora.targets": "target_modules lora_target_modules",
+    "evaluation.every": "eval_steps test_freq",
+    "output.save_every": "save_steps save_freq",
+    "output.keep": "save_total_limit",
+}
 
 
 class RunConfig(Section):
@@ -238,6 +265,9 @@ def _meant(where: str, settings: Mapping[str, Setting]) -> str:
     Signs and case do not count: `learningrate` is "Learning rate.", the description of train.lr.
     """
     section, _, name = where.rpartition(".")
+    elsewhere = named_elsewhere(name)
+    if elsewhere:
+        return f" Did you mean '{elsewhere}'?"
     matcher = difflib.SequenceMatcher(b=_letters(name))
     ratios: dict[str, float] = {}
     for key, known in settings.items():
@@ -248,6 +278,12 @@ def _meant(where: str, settings: Mapping[str, Setting]) -> str:
             ratios[key] = max(ratios.get(key, 0.0), matcher.ratio())
     best = max(ratios, key=lambda key: (ratios[key], key.rpartition(".")[0] == section))
     return f" Did you mean '{best}'?" if ratios[best] >= _CLOSE else ""
+
+
+def named_elsewhere(name: str) -> str | None:
+    """Returns the setting that other trainers call by a name; None where none does."""
+    called = (key for key, names in _ELSEWHERE.items() if _letters(name) in map(_letters, names.split()))
+    return next(called, None)
 
 
 def _letters(text: str) -> str:
