@@ -62,9 +62,12 @@ class SettingsCommand(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            if key := named_elsewhere(error.option_name):
-                error.possibilities = [FLAGS[key].name if key in FLAGS else f"--set {key}"]
-            raise
+            key = named_elsewhere(error.option_name)
+            if key is None:
+                raise
+            meant = FLAGS[key].name if key in FLAGS else f"--set {key}"
+            message = f"No such option '{error.option_name}'. Did you mean '{meant}'?"
+            raise click.NoSuchOption(error.option_name, message, ctx=ctx) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the command. Raises GrpoError: as the command does, with flags in the place of settings."""

@@ -63,8 +63,7 @@ class RunConfig(Section):
         PluginRef | Annotated[tuple[PluginRef, ...], Field(min_length=1)],
         About(
             "Environment, for example gsm8k.",
-            "Or [several](environments.md#several-environments-in-one-run). A table has `name`, `options`, `weight` "
-            "and `as`.",
+            "Or [several](environments.md#several-environments-in-one-run).",
             kind="SPEC or table, or a list of them",
             flag=Flag("--env", "SPEC", "each"),
         ),
@@ -72,21 +71,20 @@ class RunConfig(Section):
     rewards: tuple[PluginRef, ...] = setting(
         (),
         "Reward, for example proximity.",
-        "An empty list: the environment's. A table has `name`, `options`, `weight`, `as` and `timeout`.",
+        "An empty list: the environment's.",
         kind="list of SPECs or tables",
         flag=Flag("--reward", "SPEC", "each"),
     )
     env_rewards: dict[str, Annotated[tuple[PluginRef, ...], Field(min_length=1)]] = setting(
         {},
         "Reward of one environment of several.",
-        "Each name has a list.",
-        kind="table",
+        kind="table of lists",
         flag=Flag("--env-reward", "ENV SPEC", "pairs"),
     )
     verifier: PluginRef | None = setting(
         None,
         "Verifier, which decides accuracy.",
-        "Of several environments it judges those whose rows have its columns.",
+        "Judges the environments whose rows have its columns.",
         left_out="the environment's",
         kind="SPEC or table",
         flag=Flag("--verifier", "SPEC"),
@@ -110,7 +108,7 @@ class RunConfig(Section):
     session: str | None = setting(
         None,
         "Session in which episodes run, for environments that have one: local, docker or a plugin.",
-        "The environment's option `session`; see [sessions.md](sessions.md).",
+        "See [sessions.md](sessions.md).",
         left_out="the environment's",
         flag=Flag("--session", "SPEC"),
     )
@@ -123,14 +121,13 @@ class RunConfig(Section):
     chat_template_kwargs: dict[str, bool | int | float | str] = setting(
         {},
         "Variables of the chat template, for example enable_thinking=false.",
-        "They become defaults of the run's tokenizer, so evaluation and exported models have them.",
+        "Evaluation and exported models keep them.",
         kind="table",
         flag=Flag("--chat-template-kwargs", "NAME=VALUE", "table", panel="model"),
     )
     dataset: str | None = setting(
         None,
         "Rows for the environment: a file or a hub dataset.",
-        "The environment's option `dataset`.",
         left_out="the environment's; its hub rows with `--model`",
         flag=Flag("--dataset", "FILE|ID"),
     )
