@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from grpo.core.env.prompts import encode_prompts, text_between
+from grpo.core.env.prompts import encode_prompts, ids_between
 from grpo.core.env.tools import Schema, ToolCall
 from grpo.core.gateway.conversation import ChatTurn, ToolUse
 from grpo.core.policy.chat_template import texts_of
@@ -81,8 +81,7 @@ class Splice:
                 return after_calls(self._tokenizer, calls, marked)
             return after_text(self._tokenizer, marked)
 
-        ids = text_between(self._tokenizer, messages, rest)
-        return ids[1:] if ids[:1] == [last] else ids
+        return ids_between(self._tokenizer, messages, rest, last)
 
     def read(self, ids: Sequence[int], tools: Sequence[Schema], name: str) -> ChatTurn:
         """Returns what the policy said, with the calls of tools that it asks for.
