@@ -31,10 +31,9 @@ from pathlib import Path
 from typing import Any
 
 from grpo.core.agents.folder import OWN, PLACES, BadFiles, Folder
+from grpo.core.agents.kernel import end_by_key, namespaces_refused
 from grpo.core.agents.launcher import READY, packed_agent
 from grpo.core.agents.program import AgentExit
-from grpo.core.agents.sweep import end_by_key
-from grpo.core.agents.trial import namespaces_refused
 from grpo.core.text.printable import encodable
 from grpo.plugins._spec.binding import BoundAgent
 from grpo.plugins.agents import Access, AgentTask, Command, search_path

@@ -33,10 +33,9 @@ from grpo.core.scoring.process_state import ProcessState
 from grpo.core.scoring.workers.imports import ImportWatch
 from grpo.core.scoring.workers.transport import unpack
 from grpo.core.text.streams import LimitedStream
+from grpo.plugins import kernel
 from grpo.plugins.child_process import receive_message, send_message
 from grpo.plugins.types import Completion, Verdict
-
-_PR_SET_PDEATHSIG = 1
 
 Wire = tuple[Any, ...]
 
@@ -155,10 +154,8 @@ def read_item(item: Any) -> Completion:
 
 
 def _die_with(parent: int) -> None:
-    if sys.platform == "linux":
-        import ctypes
-
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    kernel.die_with_parent()
+    if kernel.LINUX:
         with contextlib.suppress(OSError):  # a hardened /proc: the order of victims is then the kernel's
             Path("/proc/self/oom_score_adj").write_text("1000")
     if os.getppid() != parent:
