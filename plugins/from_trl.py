@@ -16,7 +16,7 @@ from types import CodeType, FunctionType
 from typing import Any, Literal, TypeGuard
 
 from grpo.plugins._spec.signature import name_of_function, resolved_hints, written_function
-from grpo.plugins._spec.soundness import metadata_fault
+from grpo.plugins.decorators import refuse_faults
 from grpo.plugins.errors import SpecError
 from grpo.plugins.specs import Column, Option, RewardSpec
 from grpo.plugins.types import Case, Completion, Isolation
@@ -155,17 +155,12 @@ def from_trl(
     """
     written = written_function(function)
     public = name or name_of_function(function)
-    fault = metadata_fault(public, version, timeout)
-    if fault:
-        raise SpecError(f"{fault}.")
     low, high = range
-    if not low <= high:
-        raise SpecError(f"reward '{public}': range {range} is empty; write it as (lowest, highest).")
     parameters = _parameters(function, public)
     named = tuple(p.name for p in parameters if p.kind is not p.VAR_KEYWORD)
     wrapped = AsyncTrlFunction if _is_async(written) else TrlFunction
     form = form or form_of(written, "completions")
-    return RewardSpec(
+    spec = RewardSpec(
         name=public,
         version=version,
         function=wrapped(function, named, len(named) < len(parameters), form),
@@ -176,13 +171,15 @@ def from_trl(
             for p in parameters
             if p.kind is not p.VAR_KEYWORD and p.name not in _NO_COLUMNS
         ),
-        range=(float(low), float(high)),
+        range=(low, high),
         cases=tuple(cases),
         isolation=isolation,
         timeout=timeout,
         batch=True,
         whole=True,
     )
+    refuse_faults(spec)
+    return spec
 
 
 def is_trl_function(value: object) -> TypeGuard[Callable[..., Any]]:

@@ -6,9 +6,8 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from grpo.plugins._spec.signature import options_of
+from grpo.plugins._spec.signature import options_after
 from grpo.plugins.decorators import refuse_faults, refuse_positional
-from grpo.plugins.errors import SpecError
 from grpo.plugins.specs import AdvantageFunction, LossFunction, Parameters, SamplerFunction
 from grpo.plugins.training import Average, Entropies, TokenCosts
 
@@ -158,18 +157,8 @@ def sampler(*misplaced: object, version: int = 0, name: str | None = None, fewer
 
 def _spec_of(made: type[Any], function: Callable[..., object], first: str, name: str | None, **metadata: object) -> Any:
     """Makes a spec of a function of one value, the parameter `first`, and options. Raises SpecError."""
-    if not inspect.isfunction(inspect.unwrap(function)):
-        raise SpecError(
-            f"{function!r:.80} is not a function. Decorate a function; it may call an object that you have."
-        )
-    parameters = inspect.signature(function).parameters.values()
-    read = ["*" * (p.kind is p.VAR_POSITIONAL) + p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
-    if read != [first]:
-        raise SpecError(
-            f"'{function.__qualname__}': it is given '{first}' alone, and takes: {', '.join(read) or 'nothing'}. Write "
-            f"({first}, *, options), each option as a keyword-only parameter."
-        )
+    options = options_after(function, first)
     doc = inspect.getdoc(function) or ""
-    spec = made(name=name or function.__name__, function=function, doc=doc, options=options_of(function), **metadata)
+    spec = made(name=name or function.__name__, function=function, doc=doc, options=options, **metadata)
     refuse_faults(spec)
     return spec
