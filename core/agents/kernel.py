@@ -26,8 +26,7 @@ _MACHINE = [f"/proc/{name}" for name in ("sys", "sysrq-trigger", "irq", "bus", "
 def enter_namespaces() -> None:
     """Gives this process a user namespace of its own, with its own user in it, and its next child pid 1 of a new one.
 
-    Raises:
-        OSError: this machine does not allow it.
+    Raises OSError: this machine does not allow it.
     """
     user, group = os.getuid(), os.getgid()
     kernel.unshare(kernel.NEWUSER | kernel.NEWPID | kernel.NEWIPC)

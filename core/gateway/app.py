@@ -89,8 +89,7 @@ def gateway_app(desk: Desk, pause: float = PAUSE) -> Starlette:
 def _admitted(desk: Desk, scope: Scope) -> str:
     """Returns the key of a request: the one in its path, else one in its headers.
 
-    Raises:
-        Refused: the desk does not know it.
+    Raises Refused: the desk does not know it.
     """
     headers = Headers(scope=scope)
     scheme, _, bearer = headers.get("authorization", "").partition(" ")
@@ -133,8 +132,7 @@ class _OpenRequests:
     def one_more(self, key: str) -> Iterator[asyncio.Semaphore]:
         """Counts a request while it is open; yields what to hold while its body is in memory.
 
-        Raises:
-            Refused: the key has too many.
+        Raises Refused: the key has too many.
         """
         if self.counts[key] >= MOST_OPEN:
             raise Refused(400, f"{MOST_OPEN} requests of this key are open. Wait for the answer to one of them.")
@@ -190,12 +188,7 @@ class _Point(ABC):
 
     @abstractmethod
     async def answer(self, key: str, ask: Ask, connection: Connection) -> None:
-        """Answers a request.
-
-        Raises:
-            Refused: it gets no answer.
-            Gone: the client went away.
-        """
+        """Answers a request. Raises Refused: it gets no answer; Gone: the client went away."""
 
     async def _refuse(
         self, refused: Refused, connection: Connection, scope: Scope, receive: Receive, send: Send

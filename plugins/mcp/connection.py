@@ -73,8 +73,7 @@ class Connection:
     def call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Calls a tool, from any thread, and returns what the policy is shown.
 
-        Raises:
-            TransientError: the server is lost.
+        Raises TransientError: the server is lost.
         """
         text: str = on_loop(self._call(name, arguments)).result()
         return text

@@ -45,8 +45,7 @@ class Splice:
     def whole(self, messages: Sequence[ChatTurn], tools: Sequence[Schema]) -> list[int]:
         """Returns the tokens of a conversation up to the start of the policy's next message.
 
-        Raises:
-            UsageError: the chat template refuses the messages or has no form for tools.
+        Raises UsageError: the chat template refuses the messages or has no form for tools.
         """
         if tools:
             self.format(tools)  # refuses what could not be read
@@ -99,8 +98,7 @@ class Splice:
     def format(self, tools: Sequence[Schema]) -> ToolFormat:
         """Returns how calls of these tools are written.
 
-        Raises:
-            UsageError: the chat template, or what reads it, has no form for them.
+        Raises UsageError: the chat template, or what reads it, has no form for them.
         """
         key = json.dumps(list(tools), sort_keys=True)
         if key not in self._formats:
