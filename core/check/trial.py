@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from grpo.core.check.answers import ANSWER_NAMES, QUESTION_NAMES, gold_text
+from grpo.core.check.answers import ANSWER_NAMES, LAYOUTS, QUESTION_NAMES, gold_text
 from grpo.core.check.report import Severity
 from grpo.core.check.scores import Bound, ExampleResult, score_completions
 from grpo.core.scoring.scorer import Scorer
@@ -23,14 +23,6 @@ from grpo.plugins.types import Completion, Message
 OWN_ROW: Mapping[str, str] = {**dict.fromkeys(QUESTION_NAMES, "What is 2 + 5?"), **dict.fromkeys(ANSWER_NAMES, "7")}
 """A row that has a question and its answer under every name that they usually have."""
 
-_LAYOUTS = (
-    "{}",
-    "The answer is {}.",
-    "<think>\nLet me see.\n</think>\n<answer>{}</answer>",
-    "<reasoning>\nLet me see.\n</reasoning>\n<answer>\n{}\n</answer>\n",
-    "I add them up.\n#### {}",
-    "\\boxed{{{}}}",
-)
 _SHOWN = 60
 _LONG = 400  # sentences of what does not come to an end
 _PLACE = re.compile(r"^.*?, row \d+: ")  # of a reason, which names plugin and row
@@ -57,7 +49,7 @@ def texts_for(row: Mapping[str, Any]) -> list[str]:
     gold = golds[0] if golds else OWN_ROW["answer"]
     wrong = "41" if gold != "41" else "42"
     return [
-        *(layout.format(gold) for layout in _LAYOUTS),
+        *(layout.format(gold) for layout in LAYOUTS),
         f"```python\nprint({gold!r})\n```",
         json.dumps({"answer": gold}),
         f"I think that it is {wrong}, since the other numbers are too large for this question.",
