@@ -202,8 +202,6 @@ def _stream(
         )
     for text in scorer.first_failure.values():
         click.echo(f"\nfirst failure: {text}", err=True)
-    for text in scorer.slow_imports.values():
-        click.echo(f"note: {text}", err=True)
     if fault is not None:
         raise fault
 

@@ -242,10 +242,9 @@ class NodePool:
             task.fail([i for call in sent.calls for i in call], f"the node that scored it broke: {error}")
             return
         match pickle.loads(answer.result()):
-            case ("done", wires, failures, slow_import):
+            case ("done", wires, failures):
                 for text in failures:
                     task.caller.report(text, None)
-                task.caller.slow_import = task.caller.slow_import or slow_import
                 indices = [index for call in sent.calls for index in call]
                 task.settle(indices, [from_wire(wire) for wire in wires])
                 self._measure(sent, len(indices))

@@ -7,8 +7,7 @@ which row a worker died on. After a MemoryError the worker asks to be replaced.
 Messages in:  (key, packed plugin or None, retries, several rows a call?, [(indices, rows) of a call], items as bytes)
 Messages out: ("importing", module) ("imported",), inside a call
               ("loaded",) ("unloadable", text) ("unreadable", text) ("again", delay) ("retire", try the row again?)
-              ("done", seconds of the call without its imports, [(index, result)], failure in full or None,
-               (module that took longest to import, seconds of all imports))
+              ("done", seconds of the call without its imports, [(index, result)], failure in full or None)
 """
 
 from __future__ import annotations
@@ -112,7 +111,7 @@ class Child:
         wires = [(index, to_wire(result)) for index, result in zip(indices, results, strict=True)]
         self._served += len(wires)
         seconds = max(0.0, time.perf_counter() - started - self._imports.seconds)
-        self._send("done", seconds, wires, details, (self._imports.longest[0], self._imports.seconds))
+        self._send("done", seconds, wires, details)
 
     def _importing(self, module: str) -> None:
         if self._calling and os.getpid() == self._pid:
