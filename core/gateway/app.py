@@ -29,6 +29,7 @@ from grpo.core.gateway.conversation import Ask, Desk, Refused
 from grpo.core.gateway.dialects import chat, messages, responses
 from grpo.core.gateway.dialects.dialect import Dialect
 from grpo.core.gateway.dialects.fields import Body, body_of, malformed
+from grpo.core.http.guard import bearer_of
 from grpo.core.text.printable import one_line
 
 MOST_OPEN, MOST_READ = 64, 2  # requests of one key at a time, and of these with their bodies in memory
@@ -92,8 +93,7 @@ def _admitted(desk: Desk, scope: Scope) -> str:
     Raises Refused: the desk does not know it.
     """
     headers = Headers(scope=scope)
-    scheme, _, bearer = headers.get("authorization", "").partition(" ")
-    in_headers = [bearer.strip() if scheme.lower() == "bearer" else "", headers.get("x-api-key", "")]
+    in_headers = [bearer_of(headers), headers.get("x-api-key", "")]
     in_path = scope["path_params"].get("key")
     for key in in_headers if in_path is None else [in_path]:
         if key and desk.known(key):
