@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import click
 
-from grpo.core.config.schema import RunConfig, keys_of, toml_value
+from grpo.core.config.schema import RunConfig, keys_of, named_elsewhere, toml_value
 from grpo.core.config.setting import Flag, Setting, plain, settings_of
 from grpo.plugins.errors import GrpoError, UsageError
 
@@ -56,6 +56,18 @@ class PanelOption(click.Option):
 
 class SettingsCommand(click.Command):
     """A command that has every flag: its help lists them in panels, and its errors name them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Reads the flags; one that other trainers have is refused with the name that it has here."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            key = named_elsewhere(error.option_name)
+            if key is None:
+                raise
+            meant = FLAGS[key].name if key in FLAGS else f"--set {key}"
+            message = f"No such option '{error.option_name}'. Did you mean '{meant}'?"
+            raise click.NoSuchOption(error.option_name, message, ctx=ctx) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the command. Raises GrpoError: as the command does, with flags in the place of settings."""

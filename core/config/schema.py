@@ -27,6 +27,33 @@ from grpo.core.config.setting import About, Flag, PluginRef, Section, Setting, s
 from grpo.plugins.errors import UsageError, did_you_mean
 
 _CLOSE = 0.7  # of the letters of two names
+# What other trainers (TRL, verl, Unsloth, OpenRLHF) call a setting.
+_ELSEWHERE = {
+    "train.group_size": "num_generations n group_n rollout_n n_samples_per_prompt",
+    "train.prompts_per_step": "train_batch_size rollout_batch_size",
+    "train.micro_batch_size": "per_device_train_batch_size gradient_accumulation_steps batch_size micro_batch",
+    "train.steps": "max_steps total_training_steps",
+    "train.epochs": "num_train_epochs total_epochs num_epochs",
+    "train.lr_schedule": "lr_scheduler_type",
+    "train.lr_warmup_steps": "warmup_ratio warmup_steps_ratio",
+    "train.checkpointing": "gradient_checkpointing use_gradient_checkpointing",
+    "train.max_grad_norm": "grad_clip clip_grad max_norm",
+    "loss.type": "loss_type loss_fn",
+    "loss.advantage": "scale_rewards adv_estimator advantage_estimator",
+    "loss.beta": "kl kl_coef kl_loss_coef init_kl_coef kl_beta",
+    "rollout.backend": "use_vllm vllm_mode",
+    "rollout.server_url": "vllm_server_base_url vllm_server_host",
+    "rollout.memory_share": "vllm_gpu_memory_utilization gpu_memory_utilization",
+    "rollout.max_completion_length": "max_new_tokens max_response_length generate_max_len max_tokens",
+    "rollout.dynamic": "dynamic_sampling filter_groups",
+    "rollout.max_turns": "max_tool_calling_iterations",
+    "lora.enabled": "use_peft use_lora",
+    "lora.rank": "lora_r r lora_rank",
+    "lora.targets": "target_modules lora_target_modules",
+    "evaluation.every": "eval_steps test_freq",
+    "output.save_every": "save_steps save_freq",
+    "output.keep": "save_total_limit",
+}
 
 
 class RunConfig(Section):
@@ -36,8 +63,7 @@ class RunConfig(Section):
         PluginRef | Annotated[tuple[PluginRef, ...], Field(min_length=1)],
         About(
             "Environment, for example gsm8k.",
-            "Or [several](environments.md#several-environments-in-one-run). A table has `name`, `options`, `weight` "
-            "and `as`.",
+            "Or [several](environments.md#several-environments-in-one-run).",
             kind="SPEC or table, or a list of them",
             flag=Flag("--env", "SPEC", "each"),
         ),
@@ -45,21 +71,20 @@ class RunConfig(Section):
     rewards: tuple[PluginRef, ...] = setting(
         (),
         "Reward, for example proximity.",
-        "An empty list: the environment's. A table has `name`, `options`, `weight`, `as` and `timeout`.",
+        "An empty list: the environment's.",
         kind="list of SPECs or tables",
         flag=Flag("--reward", "SPEC", "each"),
     )
     env_rewards: dict[str, Annotated[tuple[PluginRef, ...], Field(min_length=1)]] = setting(
         {},
         "Reward of one environment of several.",
-        "Each name has a list.",
-        kind="table",
+        kind="table of lists",
         flag=Flag("--env-reward", "ENV SPEC", "pairs"),
     )
     verifier: PluginRef | None = setting(
         None,
         "Verifier, which decides accuracy.",
-        "Of several environments it judges those whose rows have its columns.",
+        "Judges the environments whose rows have its columns.",
         left_out="the environment's",
         kind="SPEC or table",
         flag=Flag("--verifier", "SPEC"),
@@ -83,7 +108,7 @@ class RunConfig(Section):
     session: str | None = setting(
         None,
         "Session in which episodes run, for environments that have one: local, docker or a plugin.",
-        "The environment's option `session`; see [sessions.md](sessions.md).",
+        "See [sessions.md](sessions.md).",
         left_out="the environment's",
         flag=Flag("--session", "SPEC"),
     )
@@ -96,14 +121,13 @@ class RunConfig(Section):
     chat_template_kwargs: dict[str, bool | int | float | str] = setting(
         {},
         "Variables of the chat template, for example enable_thinking=false.",
-        "They become defaults of the run's tokenizer, so evaluation and exported models have them.",
+        "Evaluation and exported models keep them.",
         kind="table",
         flag=Flag("--chat-template-kwargs", "NAME=VALUE", "table", panel="model"),
     )
     dataset: str | None = setting(
         None,
         "Rows for the environment: a file or a hub dataset.",
-        "The environment's option `dataset`.",
         left_out="the environment's; its hub rows with `--model`",
         flag=Flag("--dataset", "FILE|ID"),
     )
@@ -241,6 +265,9 @@ def _meant(where: str, settings: Mapping[str, Setting]) -> str:
     Signs and case do not count: `learningrate` is "Learning rate.", the description of train.lr.
     """
     section, _, name = where.rpartition(".")
+    elsewhere = named_elsewhere(name)
+    if elsewhere:
+        return f" Did you mean '{elsewhere}'?"
     matcher = difflib.SequenceMatcher(b=_letters(name))
     ratios: dict[str, float] = {}
     for key, known in settings.items():
@@ -251,6 +278,12 @@ def _meant(where: str, settings: Mapping[str, Setting]) -> str:
             ratios[key] = max(ratios.get(key, 0.0), matcher.ratio())
     best = max(ratios, key=lambda key: (ratios[key], key.rpartition(".")[0] == section))
     return f" Did you mean '{best}'?" if ratios[best] >= _CLOSE else ""
+
+
+def named_elsewhere(name: str) -> str | None:
+    """Returns the setting that other trainers call by a name; None where none does."""
+    called = (key for key, names in _ELSEWHERE.items() if _letters(name) in map(_letters, names.split()))
+    return next(called, None)
 
 
 def _letters(text: str) -> str:

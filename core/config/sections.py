@@ -84,8 +84,7 @@ class TrainSection(Section):
         None,
         "Completions per forward and backward pass of a process.",
         "Divides each process's share. Changes memory and speed only.",
-        left_out=f"up to {NAMED_MICRO_BATCH}, all for the embedded model; of several turns as many as have "
-        f"{ROLLOUT_MICRO_TOKENS:,} tokens",
+        left_out=f"up to {NAMED_MICRO_BATCH}, all for the embedded model; multi-turn: {ROLLOUT_MICRO_TOKENS:,} tokens",
         flag=Flag("--micro-batch-size", panel="machine"),
     )
     lr: Rate | None = setting(
@@ -115,8 +114,8 @@ class TrainSection(Section):
     checkpointing: Literal["none", "full", "offload", "auto"] = setting(
         "auto",
         "Activation checkpointing:",
-        "keep everything; one tensor per layer; the same in host memory. `auto` takes the first that fits the GPU, "
-        "and `none` on CPU.",
+        "`none` keeps everything, `full` one tensor per layer, `offload` the same in host memory. `auto` takes the "
+        "first that fits the GPU, and `none` on CPU.",
         flag=Flag("--checkpointing", "MODE", panel="machine"),
     )
     check_memory: bool = setting(
@@ -133,8 +132,8 @@ class TrainSection(Section):
     dtype: Dtype | None = setting(
         None,
         "Data type of the weights.",
-        "Full fine-tuning in `bfloat16` also keeps the rounding errors of weights and second moments, 2 bytes "
-        "each. `float16` is for adapters only.",
+        "Full fine-tuning in `bfloat16` also keeps rounding errors of weights and second moments, 2 bytes each. "
+        "`float16` is for adapters only.",
         left_out="`bfloat16` for a named model on a GPU, else `float32`",
         flag=Flag("--dtype", panel="model"),
     )
@@ -146,14 +145,14 @@ class LossSection(Section):
     type: PluginRef = setting(
         "dapo",
         "Policy loss, for example dapo:epsilon_high=0.28.",
-        "See [losses.md](losses.md). A table has `name` and `options`.",
+        "See [losses.md](losses.md).",
         kind="SPEC or table",
         flag=Flag("--loss", "SPEC"),
     )
     advantage: PluginRef = setting(
         "group_mean",
         "Advantage estimator, for example rloo.",
-        "See [losses.md](losses.md). A table has `name` and `options`.",
+        "See [losses.md](losses.md).",
         kind="SPEC or table",
         flag=Flag("--advantage", "SPEC"),
     )
@@ -210,8 +209,7 @@ class RolloutSection(Section):
     weight_sync: WeightSync | None = setting(
         None,
         "What is sent to a rollout server after a step:",
-        "changed values (trainer and servers keep a copy of the weights), everything, or everything by NCCL. See "
-        "[vllm.md](vllm.md#what-is-synced).",
+        "changed values, everything, or everything by NCCL. See [vllm.md](vllm.md#what-is-synced).",
         left_out="delta for 16-bit weights, else everything",
     )
     memory_share: Annotated[float, Field(gt=0, lt=1)] = setting(
@@ -232,8 +230,7 @@ class RolloutSection(Section):
     partial: Count = setting(
         0,
         "Most tokens that a rollout samples in one step; 0: no limit.",
-        "The next step continues it, so no step waits for its longest rollout. See "
-        "[rollouts.md](rollouts.md#partial-rollouts).",
+        "The next step continues it. See [rollouts.md](rollouts.md#partial-rollouts).",
         flag=Flag("--partial", "TOKENS"),
     )
     refill: Count = setting(
@@ -288,7 +285,7 @@ class RolloutSection(Section):
     )
     agent_seconds: Positive = setting(
         300.0,
-        "Time limit of an agent in one episode, without the time in which it waits for the policy.",
+        "Time limit of an agent in one episode, without waiting for the policy.",
         kind="seconds",
         flag=Flag("--agent-seconds", panel="rollout"),
     )
@@ -298,14 +295,13 @@ class RolloutSection(Section):
     agent_trains: Literal["main", "tree", "all"] = setting(
         "tree",
         "Which calls of an agent train: those of its main conversation, also those of sub-agents, or all.",
-        "`tree` leaves out auxiliary calls: those that the agent's plugin names, or, if it names none, the calls "
-        "without tools of an episode in which others have tools.",
+        "Only `all` includes [auxiliary calls](agents.md#train-with-an-agent).",
     )
     agent_window: Positive | None = setting(
         None,
         "Seconds after which waiting agents are answered though others are still busy.",
         "A run with a seed then no longer repeats exactly.",
-        left_out="agents are answered when all that run wait",
+        left_out="when all running agents wait",
         kind="seconds",
     )
     step_timeout: Positive = setting(
@@ -409,13 +405,11 @@ class FailureSection(Section):
     )
     no_signal_steps: Count = setting(
         10,
-        "Stop the run after this many steps in which a reward abstained on everything, or after as many first "
-        "steps without two different rewards in a group; 0: never.",
+        "Stop the run if a reward abstains on everything for this many steps, or if no group of the first ones has two "
+        "different rewards; 0: never.",
     )
     retries: Count = setting(2, "Retries of a call that failed for a transient reason (network, rate limit).")
-    wait_limit: Positive = setting(
-        1800.0, "Seconds that processes wait for a missing one before the run stops and names it."
-    )
+    wait_limit: Positive = setting(1800.0, "Seconds to wait for a missing process before the run stops and names it.")
 
 
 class CanarySection(Section):

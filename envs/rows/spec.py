@@ -170,7 +170,9 @@ class Rows:
 
         where = "the row given to reset"
         pair = read_pair(row, where, self._columns(row, where), self.system)
-        shown: dict[str, Any] = {"question": pair.question, **dict(row)}  # type: ignore[call-overload]
+        shown: dict[str, Any] = dict(row)  # type: ignore[call-overload]
+        if not isinstance(shown.get("question"), str):  # messages are no question that a reward could read
+            shown["question"] = pair.question
         if pair.answer is not None:
             shown["answer"] = pair.answer
         golds = [pair.answer] if isinstance(pair.answer, str) else pair.answer or [""]

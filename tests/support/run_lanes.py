@@ -18,13 +18,16 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).resolve().parents[2]
 STYLE = (("ruff", "check", "."), ("ruff", "format", "--check", "."))
 
-# How each lane is spread over processes. Many tests compute little and wait much: a process for each core, and a thread
-# for each process. Tests that share what takes long to make stay together, and the longest begin (lanes.py).
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+# How each lane is spread over processes. Fast tests compute: a process for each core, and a thread for each process.
+# The others wait for processes, servers and limits two fifths of their time: three processes for two cores. Tests that
+# share what takes long to make stay together, and the longest begin (lanes.py).
 # Runs of DeepSpeed have two processes of their own, and each of two processes starts a Ray cluster.
-TOGETHER = ("-n", "auto", "--maxprocesses", "8", "--dist", "loadscope", "--no-loadscope-reorder")
+TOGETHER = ("-n", str(min(8, CORES + (CORES + 1) // 2)), "--dist", "loadscope", "--no-loadscope-reorder")
 SPREAD = {
-    "fast": ("-n", "auto", "--maxprocesses", "8", "--dist", "worksteal"),
-    "deepspeed": ("-n", "1"),
+    "fast": ("-n", str(min(8, CORES)), "--dist", "worksteal"),
+    "deepspeed": ("-n", "2", "--dist", "loadscope", "--no-loadscope-reorder"),
     "ray": ("-n", "2", "--dist", "loadscope", "--no-loadscope-reorder"),
     "trackers": ("-n", "0"),
 }

@@ -168,6 +168,11 @@ def test_an_error_names_what_the_user_typed(tmp_path: Path) -> None:
     assert error("--lora-rank", "4") == "lora: --lora-rank would do nothing without an adapter. Add --lora"
 
 
+def test_a_flag_of_another_trainer_is_refused_with_its_name_here() -> None:
+    for flag, meant in (("--num-generations", "--group-size"), ("--vllm-mode", "--rollout"), ("--r", "--lora-rank")):
+        assert f"Did you mean '{meant}'?" in CliRunner().invoke(cli, ["run", flag, "8"]).output
+
+
 def test_truth_in_a_template_is_no_text_however_it_is_written() -> None:
     for text in ("false", "False"):
         values = read("--chat-template-kwargs", f"enable_thinking={text}")

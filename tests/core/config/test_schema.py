@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from grpo.core.config.schema import load_config, parse_config
+from grpo.core.config import schema
+from grpo.core.config.schema import RunConfig, load_config, named_elsewhere, parse_config
+from grpo.core.config.setting import settings_of
 from grpo.core.run.begin import absolute_paths
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
@@ -39,6 +41,10 @@ def refusal(*pairs: str, **flags: Any) -> str:
         ("train.lerning_rate=1", "train.lr"),
         ("train.MicroBatchSize=1", "train.micro_batch_size"),
         ("rollout.temprature=1", "rollout.temperature"),
+        ("num_generations=8", "train.group_size"),
+        ("train.batch_size=4", "train.micro_batch_size"),
+        ("train.kl_coef=0.1", "loss.beta"),
+        ("rollout.max_new_tokens=9", "rollout.max_completion_length"),
     ],
 )
 def test_an_unknown_key_is_named_with_the_nearest_one(written: str, meant: str) -> None:
@@ -108,6 +114,14 @@ def test_adapter_settings_without_an_adapter_are_refused_and_not_ignored() -> No
 )
 def test_a_setting_by_its_last_name_or_its_flag_is_told_its_whole_key(key: str, meant: str) -> None:
     assert f"Did you mean '{meant}'?" in refusal(f"{key}=1")
+
+
+def test_a_name_of_another_trainer_is_that_of_a_setting_and_not_one_itself() -> None:
+    settings = settings_of(RunConfig)
+    for key, names in schema._ELSEWHERE.items():
+        assert key in settings
+        assert [named_elsewhere(name) for name in names.split()] == [key] * len(names.split())
+        assert not {f"{key.rpartition('.')[0]}.{name}" for name in names.split()} & {*settings}
 
 
 @pytest.mark.parametrize("key", ["train.lr", "train.warmup_lr"])

@@ -63,6 +63,11 @@ def test_messages_are_the_prompt_as_they_are_and_a_system_message_takes_the_plac
     assert shown(data, system="")["prompt"][0]["role"] == "user"
 
 
+def test_a_reward_reads_the_question_of_messages_as_text(tmp_path: Path) -> None:
+    data = written(tmp_path, *[{"question": [{"role": "user", "content": "How many?"}], "answer": "3"}] * 2)
+    assert shown(data, prompt="question")["row"]["question"] == "How many?"
+
+
 def test_a_nested_answer_and_a_worked_completion_are_found_by_name(tmp_path: Path) -> None:
     row = {"problem": "6 * 7?", "reward_model": {"ground_truth": 42.0}, "worked": "6 * 7 = 42"}
     info = shown(written(tmp_path, row, row), answer="reward_model.ground_truth", demonstration="worked")
