@@ -7,12 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from typing import Protocol as Typed
 
-from grpo.plugins._spec.signature import name_of_function, options_of, resolved_hints
-from grpo.plugins._spec.soundness import spec_fault
+from grpo.plugins._spec.signature import name_of_function, options_after, resolved_hints
 from grpo.plugins.agents import AgentCall, Answer, Command, Protocol
-from grpo.plugins.decorators import refuse_positional
-from grpo.plugins.errors import SpecError
-from grpo.plugins.specs import AgentFunction, AgentSpec, Option, Parameters
+from grpo.plugins.decorators import refuse_faults, refuse_positional
+from grpo.plugins.specs import AgentFunction, AgentSpec, Parameters
 
 _Played = TypeVar("_Played")
 
@@ -76,7 +74,7 @@ def agent(
             version=version,
             function=function,
             doc=inspect.getdoc(function) or "",
-            options=_options(function),
+            options=options_after(function, "task", "access"),
             command=_returns_command(function),
             protocols=protocols if isinstance(protocols, str) else tuple(protocols),  # type: ignore[arg-type]
             environment=environment or {},
@@ -86,8 +84,7 @@ def agent(
             auxiliary=auxiliary,
             prepare=prepare,
         )
-        if fault := spec_fault("agent", spec):
-            raise SpecError(f"{fault}.")
+        refuse_faults(spec)
         return spec
 
     return decorate
@@ -100,25 +97,6 @@ def agent_of(function: Callable[..., Any], *, name: str) -> AgentSpec:
         SpecError: it cannot be one.
     """
     return agent(name=name)(function)
-
-
-def _options(function: Callable[..., Any]) -> tuple[Option, ...]:
-    """Returns the options of an agent's function.
-
-    Raises:
-        SpecError: it is no function, or takes something else than the task and the access before its options.
-    """
-    if not inspect.isfunction(inspect.unwrap(function)):
-        raise SpecError(f"{function!r:.80} is not a function. Decorate a function; it may call an object of yours.")
-    parameters = inspect.signature(function).parameters.values()
-    positional = [parameter for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY]
-    read = [str(parameter).partition(":")[0] for parameter in positional]
-    if read != ["task", "access"]:
-        raise SpecError(
-            f"'{function.__qualname__}': it is given 'task' and 'access', and takes: {', '.join(read) or 'nothing'}. "
-            "Write (task, access, *, options), each option as a keyword-only parameter."
-        )
-    return options_of(function)
 
 
 def _returns_command(function: Callable[..., Any]) -> bool:

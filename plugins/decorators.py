@@ -16,7 +16,7 @@ from grpo.plugins._spec.signature import (
     refuse_unfit_scope,
     written_function,
 )
-from grpo.plugins._spec.soundness import case_fault, metadata_fault, spec_fault
+from grpo.plugins._spec.soundness import spec_fault
 from grpo.plugins.errors import SpecError
 from grpo.plugins.specs import Option, Parameters, RewardFunction, Spec, VerifierFunction
 from grpo.plugins.types import Case, Isolation, Scope, Scored, Verdict
@@ -159,19 +159,16 @@ def reward(
     def decorate(function: Callable[..., Any]) -> RewardFunction[..., Any]:
         signature = read_signature(function)
         public = name or name_of_function(function)
-        _check_metadata(public, version, timeout, scope, cases)
-        low, high = range
-        if not low <= high:
-            raise SpecError(f"reward '{public}': range {range} is empty; write it as (lowest, highest).")
         refuse_unfit_scope(public, function, scope, batch=batch)
-        return RewardFunction(
+        low, high = range
+        made: RewardFunction[..., Any] = RewardFunction(
             name=public,
             version=version,
             function=function,
             doc=inspect.getdoc(written_function(function)) or "",
             options=signature.options,
             columns=named_otherwise(signature.columns, aliases or {}, public),
-            range=(float(low), float(high)),
+            range=(low, high),
             cases=tuple(cases),
             isolation=isolation,
             timeout=timeout,
@@ -182,6 +179,8 @@ def reward(
             prepare=prepare,
             as_published=_published_by(as_published, signature.options, public),
         )
+        refuse_faults(made)
+        return made
 
     return decorate if function is None else decorate(function)
 
@@ -233,9 +232,8 @@ def verifier(
     def decorate(function: Callable[..., Any]) -> VerifierFunction[..., Any]:
         signature = read_signature(function)
         public = name or name_of_function(function)
-        _check_metadata(public, version, timeout, "completion", cases)
         refuse_unfit_scope(public, function, "completion", batch=batch)
-        return VerifierFunction(
+        made: VerifierFunction[..., Any] = VerifierFunction(
             name=public,
             version=version,
             function=function,
@@ -252,6 +250,8 @@ def verifier(
             as_published=_published_by(as_published, signature.options, public),
             cheats=cheats,
         )
+        refuse_faults(made)
+        return made
 
     return decorate if function is None else decorate(function)
 
@@ -267,12 +267,6 @@ def refuse_positional(name: str, misplaced: tuple[object, ...]) -> None:
 
 def refuse_faults(spec: Spec) -> None:
     if fault := spec_fault(spec.kind, spec):
-        raise SpecError(f"{fault}.")
-
-
-def _check_metadata(name: str, version: int, timeout: float, scope: Scope, cases: Sequence[Case]) -> None:
-    fault = metadata_fault(name, version, timeout) or case_fault(name, scope, cases)
-    if fault:
         raise SpecError(f"{fault}.")
 
 

@@ -146,16 +146,8 @@ def sandbox(*misplaced: object, version: int = 0, name: str | None = None) -> Sa
     Raises:
         SpecError: the factory, its options or the metadata are not allowed.
     """
-    refuse_positional("sandbox", misplaced)
-
-    def decorate(factory: Callable[Parameters, SandboxPool], /) -> SandboxFunction[Parameters]:
-        options = _options(factory, family=False)
-        doc = inspect.cleandoc(factory.__doc__ or "")
-        spec: SandboxFunction[Parameters] = SandboxFunction(name or factory.__name__, version, factory, doc, options)
-        refuse_faults(spec)
-        return spec
-
-    return decorate
+    decorator: SandboxDecorator = _pool_decorator(SandboxFunction, "sandbox", misplaced, version, name)
+    return decorator
 
 
 def session(*misplaced: object, version: int = 0, name: str | None = None) -> SessionDecorator:
@@ -168,12 +160,16 @@ def session(*misplaced: object, version: int = 0, name: str | None = None) -> Se
     Raises:
         SpecError: the factory, its options or the metadata are not allowed.
     """
-    refuse_positional("session", misplaced)
+    decorator: SessionDecorator = _pool_decorator(SessionFunction, "session", misplaced, version, name)
+    return decorator
 
-    def decorate(factory: Callable[Parameters, SessionPool], /) -> SessionFunction[Parameters]:
+
+def _pool_decorator(made: type[Any], kind: str, misplaced: tuple[object, ...], version: int, name: str | None) -> Any:
+    refuse_positional(kind, misplaced)
+
+    def decorate(factory: Callable[..., Any], /) -> Any:
         options = _options(factory, family=False)
-        doc = inspect.cleandoc(factory.__doc__ or "")
-        spec: SessionFunction[Parameters] = SessionFunction(name or factory.__name__, version, factory, doc, options)
+        spec = made(name or factory.__name__, version, factory, inspect.cleandoc(factory.__doc__ or ""), options)
         refuse_faults(spec)
         return spec
 

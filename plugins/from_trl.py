@@ -16,7 +16,7 @@ from types import CodeType, FunctionType
 from typing import Any, Literal, TypeGuard
 
 from grpo.plugins._spec.signature import name_of_function, resolved_hints, written_function
-from grpo.plugins._spec.soundness import metadata_fault
+from grpo.plugins.decorators import refuse_faults
 from grpo.plugins.errors import SpecError
 from grpo.plugins.specs import Column, Option, RewardSpec
 from grpo.plugins.types import Case, Completion, Isolation
@@ -26,14 +26,6 @@ Form = Literal["messages", "text"]
 _OURS = ("prompts", "completions", "completion_ids", "log_extra", "log_metric")
 _TRAINERS = ("trainer_state", "environments")
 FORMS: dict[Form, str] = {"messages": "lists of messages", "text": "text"}
-_HINTS: dict[str, tuple[str, str]] = {
-    "messages": (r"\b(list|dict)\b", "It gets completions as lists of messages; with form=text it gets their text"),
-    "message list": (
-        r"\b(list|dict)\b",
-        "It gets the completion as a list of messages, since it reads their keys; with `completion: str` its text",
-    ),
-    "text": (r"string ind|'str' object", "It gets completions as text; with form=messages it gets lists of messages"),
-}
 _MESSAGE_KEYS = ("content", "role")
 _NO_COLUMNS = (*_OURS, *_TRAINERS, "prompt", "completion")
 
@@ -51,9 +43,7 @@ class TrlFunction:
         """Calls the function once; the columns are taken from the rows."""
         if self._lacks_tokens(completions):
             return [None] * len(completions)
-        with _form_explained(form or self.form), _trainer_explained():
-            values = self.func(**self._arguments(completions, form))
-        return _returned(values, len(completions))
+        return _returned(self.func(**self._arguments(completions, form)), len(completions))
 
     def _lacks_tokens(self, completions: Sequence[Completion]) -> bool:
         """Returns whether the function names `completion_ids` and the completions have no known tokens."""
@@ -87,7 +77,7 @@ class MessagesFunction:
 
     def __call__(self, completion: Completion | str, *columns: Any, **named: Any) -> Any:
         """Calls the function; a text alone is the one message of the policy."""
-        with _form_explained("message list"):
+        with _form_explained():
             return self.func(_answer(_whole(completion), "messages"), *columns, **named)
 
 
@@ -96,7 +86,7 @@ class AsyncMessagesFunction(MessagesFunction):
     """The same for an `async def`."""
 
     async def __call__(self, completion: Completion | str, *columns: Any, **named: Any) -> Any:
-        with _form_explained("message list"):
+        with _form_explained():
             return await self.func(_answer(_whole(completion), "messages"), *columns, **named)
 
 
@@ -107,9 +97,7 @@ class AsyncTrlFunction(TrlFunction):
     async def __call__(self, completions: Sequence[Completion], *columns: Any, form: Form | None = None) -> Any:
         if self._lacks_tokens(completions):
             return [None] * len(completions)
-        with _form_explained(form or self.form), _trainer_explained():
-            values = await self.func(**self._arguments(completions, form))
-        return _returned(values, len(completions))
+        return _returned(await self.func(**self._arguments(completions, form)), len(completions))
 
 
 def from_trl(
@@ -155,17 +143,12 @@ def from_trl(
     """
     written = written_function(function)
     public = name or name_of_function(function)
-    fault = metadata_fault(public, version, timeout)
-    if fault:
-        raise SpecError(f"{fault}.")
     low, high = range
-    if not low <= high:
-        raise SpecError(f"reward '{public}': range {range} is empty; write it as (lowest, highest).")
     parameters = _parameters(function, public)
     named = tuple(p.name for p in parameters if p.kind is not p.VAR_KEYWORD)
     wrapped = AsyncTrlFunction if _is_async(written) else TrlFunction
     form = form or form_of(written, "completions")
-    return RewardSpec(
+    spec = RewardSpec(
         name=public,
         version=version,
         function=wrapped(function, named, len(named) < len(parameters), form),
@@ -176,13 +159,15 @@ def from_trl(
             for p in parameters
             if p.kind is not p.VAR_KEYWORD and p.name not in _NO_COLUMNS
         ),
-        range=(float(low), float(high)),
+        range=(low, high),
         cases=tuple(cases),
         isolation=isolation,
         timeout=timeout,
         batch=True,
         whole=True,
     )
+    refuse_faults(spec)
+    return spec
 
 
 def is_trl_function(value: object) -> TypeGuard[Callable[..., Any]]:
@@ -270,28 +255,17 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 @contextlib.contextmanager
-def _form_explained(form: str) -> Iterator[None]:
-    """Adds to the error of a function that seems to take its completions for the other form how it gets that one."""
-    words, hint = _HINTS[form]
+def _form_explained() -> Iterator[None]:
+    """Adds to the error of a function that seems to take its completion for a text what it gets."""
     try:
         yield
     except (AttributeError, TypeError) as error:
-        if type(error) not in (AttributeError, TypeError) or not re.search(words, str(error)):
+        if type(error) not in (AttributeError, TypeError) or not re.search(r"\b(list|dict)\b", str(error)):
             raise
+        hint = (
+            "It gets the completion as a list of messages, since it reads their keys; with `completion: str` its text"
+        )
         raise type(error)(f"{error}. {hint}") from error
-
-
-@contextlib.contextmanager
-def _trainer_explained() -> Iterator[None]:
-    """Explains that a key of `kwargs` that only TRL's trainer fills is missing."""
-    try:
-        yield
-    except KeyError as error:
-        if error.args[:1] and error.args[0] in _TRAINERS:
-            raise LookupError(
-                f"kwargs has no '{error.args[0]}', which only TRL's trainer has: do without it"
-            ) from error
-        raise
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import struct
 import sys
 
@@ -156,6 +157,31 @@ def pivot_root(folder: str) -> None:
 def prctl(option: int, first: int = 0, second: int = 0) -> int:
     """Sets an attribute of the process; returns what the kernel answers."""
     return _checked("prctl", int(_prctl(option, first, second, 0, 0)))
+
+
+def die_with_parent() -> None:
+    """Has this process killed when the thread that started it ends, whatever the reason; nothing outside of Linux."""
+    if LINUX:
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def adopt_orphans() -> None:
+    """Makes this process the parent of every descendant whose own parent ends; nothing outside of Linux."""
+    if LINUX:
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def children() -> list[int]:
+    """Returns the direct children of this process; none outside of Linux."""
+    own, processes = str(os.getpid()), []
+    for name in filter(str.isdecimal, os.listdir("/proc") if LINUX else ()):
+        try:
+            with open(f"/proc/{name}/stat", errors="replace") as stat:
+                if stat.read().rpartition(")")[2].split()[1] == own:
+                    processes.append(int(name))
+        except (OSError, IndexError):  # it has just ended
+            continue
+    return processes
 
 
 def set_capabilities(mask: int) -> None:

@@ -113,7 +113,21 @@ class _FactoryOf(Generic[Parameters, Returned]):
 
 
 @dataclass(frozen=True, slots=True)
-class RewardSpec:
+class _OfFunction:
+    """What the specs of functions share; each says what its function is."""
+
+    name: str
+    version: int
+    function: Callable[..., Any]
+    doc: str = ""
+    options: tuple[Option, ...] = ()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+@dataclass(frozen=True, slots=True)
+class RewardSpec(_OfFunction):
     """A reward function and its contract.
 
     Attributes:
@@ -137,11 +151,6 @@ class RewardSpec:
     """
 
     kind: ClassVar[Kind] = "reward"
-    name: str
-    version: int
-    function: Callable[..., Any]
-    doc: str = ""
-    options: tuple[Option, ...] = ()
     columns: tuple[Column, ...] = ()
     range: tuple[float, float] = (float("-inf"), float("inf"))
     cases: tuple[Case, ...] = ()
@@ -159,9 +168,6 @@ class RewardSpec:
         """Whether the function may read any column of a row, and not only those that `columns` names."""
         return self.whole or self.rest
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*args, **kwargs)
-
 
 class RewardFunction(_FunctionOf[Parameters, Returned], RewardSpec):
     """What `@reward` makes of a function."""
@@ -170,7 +176,7 @@ class RewardFunction(_FunctionOf[Parameters, Returned], RewardSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class VerifierSpec:
+class VerifierSpec(_OfFunction):
     """A verifier function and its contract; the attributes mean what they mean for a `RewardSpec`.
 
     `function` returns a `Verdict` (with `batch`, a list of them).
@@ -181,11 +187,6 @@ class VerifierSpec:
     """
 
     kind: ClassVar[Kind] = "verifier"
-    name: str
-    version: int
-    function: Callable[..., Any]
-    doc: str = ""
-    options: tuple[Option, ...] = ()
     columns: tuple[Column, ...] = ()
     cases: tuple[Case, ...] = ()
     isolation: Isolation = "process"
@@ -201,9 +202,6 @@ class VerifierSpec:
     def any_column(self) -> bool:
         """Whether the function may read any column of a row, and not only those that `columns` names."""
         return self.whole or self.rest
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*args, **kwargs)
 
 
 class VerifierFunction(_FunctionOf[Parameters, Returned], VerifierSpec):
@@ -339,7 +337,7 @@ class SessionFunction(_FactoryOf[Parameters, "SessionPool"], SessionSpec, Generi
 
 
 @dataclass(frozen=True, slots=True)
-class LossSpec:
+class LossSpec(_OfFunction):
     """What a policy is trained to make small.
 
     Attributes:
@@ -352,19 +350,11 @@ class LossSpec:
     """
 
     kind: ClassVar[Kind] = "loss"
-    name: str
-    version: int
-    function: Callable[..., Any]
-    doc: str = ""
-    options: tuple[Option, ...] = ()
     average: Average = "batch"
     entropies: Entropies = "none"
     every_row: bool = False
     weighs: bool = False
     prepare: Callable[..., None] | None = None
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*args, **kwargs)
 
 
 class LossFunction(_FunctionOf[Parameters, Returned], LossSpec):
@@ -374,7 +364,7 @@ class LossFunction(_FunctionOf[Parameters, Returned], LossSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class AdvantageSpec:
+class AdvantageSpec(_OfFunction):
     """An advantage estimator: turns the scores of a group into advantages.
 
     Attributes:
@@ -385,17 +375,9 @@ class AdvantageSpec:
     """
 
     kind: ClassVar[Kind] = "advantage"
-    name: str
-    version: int
-    function: Callable[..., Any]
-    doc: str = ""
-    options: tuple[Option, ...] = ()
     unbiased: bool = False
     turns: bool = False
     prepare: Callable[..., None] | None = None
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*args, **kwargs)
 
 
 class AdvantageFunction(_FunctionOf[Parameters, Returned], AdvantageSpec):
@@ -405,7 +387,7 @@ class AdvantageFunction(_FunctionOf[Parameters, Returned], AdvantageSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class SamplerSpec:
+class SamplerSpec(_OfFunction):
     """What chooses the rows that a run asks next.
 
     Attributes:
@@ -415,15 +397,7 @@ class SamplerSpec:
     """
 
     kind: ClassVar[Kind] = "sampler"
-    name: str
-    version: int
-    function: Callable[..., Any]
-    doc: str = ""
-    options: tuple[Option, ...] = ()
     fewer: bool = False
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*args, **kwargs)
 
 
 class SamplerFunction(_FunctionOf[Parameters, Returned], SamplerSpec):
@@ -433,7 +407,7 @@ class SamplerFunction(_FunctionOf[Parameters, Returned], SamplerSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class AgentSpec:
+class AgentSpec(_OfFunction):
     """A program that plays episodes by asking the policy over HTTP.
 
     Attributes:
@@ -451,11 +425,6 @@ class AgentSpec:
     """
 
     kind: ClassVar[Kind] = "agent"
-    name: str
-    version: int
-    function: Callable[..., Any]
-    doc: str = ""
-    options: tuple[Option, ...] = ()
     command: bool = True
     protocols: tuple[Protocol, ...] = ("chat",)
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -465,19 +434,11 @@ class AgentSpec:
     prepare: Callable[..., None] | None = None
     auxiliary: Callable[[AgentCall], bool] | None = None
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*args, **kwargs)
 
-
-class AgentFunction(AgentSpec, Generic[Parameters, Returned]):
-    """What `@agent` makes of a function: its spec, which type checkers let be called as the function is called."""
+class AgentFunction(_FunctionOf[Parameters, Returned], AgentSpec):
+    """What `@agent` makes of a function."""
 
     __slots__ = ()
-
-    function: Callable[Parameters, Returned]
-
-    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
-        return self.function(*args, **kwargs)
 
 
 Spec = (

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from grpo.plugins._spec.signature import options_of
+from grpo.plugins._spec.signature import options_after
 from grpo.plugins.decorators import refuse_faults, refuse_positional
-from grpo.plugins.errors import SpecError
 from grpo.plugins.specs import AdvantageFunction, LossFunction, Parameters, SamplerFunction
 from grpo.plugins.training import Average, Entropies, TokenCosts
 
@@ -79,24 +78,9 @@ def loss(
     """
     refuse_positional("loss", misplaced)
 
-    def decorate(
-        function: Callable[Parameters, torch.Tensor | TokenCosts], /
-    ) -> LossFunction[Parameters, torch.Tensor | TokenCosts]:
-        _refuse_other_parameters(function, "tokens")
-        spec: LossFunction[Parameters, torch.Tensor | TokenCosts] = LossFunction(
-            name=name or function.__name__,
-            version=version,
-            function=function,
-            doc=inspect.getdoc(function) or "",
-            options=options_of(function),
-            average=average,
-            entropies=entropies,
-            every_row=every_row,
-            weighs=weighs,
-            prepare=prepare,
-        )
-        refuse_faults(spec)
-        return spec
+    def decorate(function: Callable[..., object], /) -> Any:
+        metadata = {"average": average, "entropies": entropies, "every_row": every_row, "weighs": weighs}
+        return _spec_of(LossFunction, function, "tokens", name, version=version, prepare=prepare, **metadata)
 
     return decorate
 
@@ -134,20 +118,9 @@ def advantage(
     """
     refuse_positional("advantage", misplaced)
 
-    def decorate(function: Callable[Parameters, torch.Tensor], /) -> AdvantageFunction[Parameters, torch.Tensor]:
-        _refuse_other_parameters(function, "scores")
-        spec: AdvantageFunction[Parameters, torch.Tensor] = AdvantageFunction(
-            name=name or function.__name__,
-            version=version,
-            function=function,
-            doc=inspect.getdoc(function) or "",
-            options=options_of(function),
-            unbiased=unbiased,
-            turns=turns,
-            prepare=prepare,
-        )
-        refuse_faults(spec)
-        return spec
+    def decorate(function: Callable[..., object], /) -> Any:
+        metadata = {"unbiased": unbiased, "turns": turns, "prepare": prepare}
+        return _spec_of(AdvantageFunction, function, "scores", name, version=version, **metadata)
 
     return decorate
 
@@ -176,32 +149,16 @@ def sampler(*misplaced: object, version: int = 0, name: str | None = None, fewer
     """
     refuse_positional("sampler", misplaced)
 
-    def decorate(function: Callable[Parameters, Sequence[int]], /) -> SamplerFunction[Parameters, Sequence[int]]:
-        _refuse_other_parameters(function, "seen")
-        spec: SamplerFunction[Parameters, Sequence[int]] = SamplerFunction(
-            name=name or function.__name__,
-            version=version,
-            function=function,
-            doc=inspect.getdoc(function) or "",
-            options=options_of(function),
-            fewer=fewer,
-        )
-        refuse_faults(spec)
-        return spec
+    def decorate(function: Callable[..., object], /) -> Any:
+        return _spec_of(SamplerFunction, function, "seen", name, version=version, fewer=fewer)
 
     return decorate
 
 
-def _refuse_other_parameters(function: Callable[..., object], first: str) -> None:
-    """Refuses a function that reads something else than the one value that it is given."""
-    if not inspect.isfunction(inspect.unwrap(function)):
-        raise SpecError(
-            f"{function!r:.80} is not a function. Decorate a function; it may call an object that you have."
-        )
-    parameters = inspect.signature(function).parameters.values()
-    read = ["*" * (p.kind is p.VAR_POSITIONAL) + p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
-    if read != [first]:
-        raise SpecError(
-            f"'{function.__qualname__}': it is given '{first}' alone, and takes: {', '.join(read) or 'nothing'}. Write "
-            f"({first}, *, options), each option as a keyword-only parameter."
-        )
+def _spec_of(made: type[Any], function: Callable[..., object], first: str, name: str | None, **metadata: object) -> Any:
+    """Makes a spec of a function of one value, the parameter `first`, and options. Raises SpecError."""
+    options = options_after(function, first)
+    doc = inspect.getdoc(function) or ""
+    spec = made(name=name or function.__name__, function=function, doc=doc, options=options, **metadata)
+    refuse_faults(spec)
+    return spec

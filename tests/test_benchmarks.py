@@ -139,7 +139,7 @@ def test_a_planted_fault_leaves_a_file_that_python_reads_and_is_taken_back(tmp_p
 def test_a_planted_fault_is_caught_by_its_tests_and_missed_where_none_of_them_runs() -> None:
     only = ["--only", "numerals-of-any-base-are-alike"]
     caught = run("planted_faults.py", *only)
-    assert re.search(r"^caught .* tests/rewards/math/test_radix\.py::", caught, re.MULTILINE)
+    assert re.search(r"^caught .* tests/rewards/math/test_notations\.py::", caught, re.MULTILINE)
     command = [sys.executable, str(BENCHMARKS / "planted_faults.py"), *only, "--lane", "long"]
     missed = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert missed.returncode == 1

@@ -70,8 +70,7 @@ class Folder:
     def write(self, files: Mapping[str, str]) -> None:
         """Writes files; a path is relative to the working directory, or begins with `~/` for HOME.
 
-        Raises:
-            BadFiles: there are too many, or a path leads elsewhere or cannot be written.
+        Raises BadFiles: there are too many, or a path leads elsewhere or cannot be written.
         """
         size = sum(len(text) for text in files.values())
         if len(files) > MOST_FILES or size > MOST_BYTES:

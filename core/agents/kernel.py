@@ -1,38 +1,32 @@
-"""Keeps one agent's processes together: namespaces, mounts and rights of Linux, by the calls of `plugins.kernel`."""
+"""Keeps one agent's processes together: namespaces, mounts and rights of Linux, and the end of what is left."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
+import socket
+import sys
+import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from grpo.core.agents.folder import Folder
 from grpo.plugins import kernel
+from grpo.plugins.child_process import ChildProcess, receive_message, send_message
 
-LINUX = kernel.LINUX
+_GIVE_UP = 10.0  # seconds for processes that outrun being killed
 _SHARED_MEMORY = "/dev/shm"
 _MACHINE = [f"/proc/{name}" for name in ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")]
 """What of /proc is the machine's, and root may write without any capability."""
 
 
-def die_with_parent() -> None:
-    """Has this process killed when the thread that started it ends, whatever the reason."""
-    if LINUX:
-        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def adopt_orphans() -> None:
-    """Makes this process the parent of every descendant whose own parent ends."""
-    if LINUX:
-        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
-
-
 def enter_namespaces() -> None:
     """Gives this process a user namespace of its own, with its own user in it, and its next child pid 1 of a new one.
 
-    Raises:
-        OSError: this machine does not allow it.
+    Raises OSError: this machine does not allow it.
     """
     user, group = os.getuid(), os.getgid()
     kernel.unshare(kernel.NEWUSER | kernel.NEWPID | kernel.NEWIPC)
@@ -84,12 +78,57 @@ def drop_capabilities() -> None:
     kernel.set_capabilities(0)
 
 
-def children() -> list[int]:
-    """Returns the direct children of this process."""
-    own, processes = str(os.getpid()), []
+@functools.cache
+def namespaces_refused() -> str:
+    """Returns why agents cannot have namespaces here, or "". Tried once."""
+    if not kernel.LINUX:
+        return f"{sys.platform} has none"
+    with tempfile.TemporaryDirectory(prefix="grpo-agents-") as path:
+        folder = Folder(Path(path), namespaces=True)
+        child = ChildProcess(__name__, [folder.places], environment={"PATH": os.defpath})
+        try:
+            return receive_message(child.channel).decode()
+        except ConnectionError:
+            return "the process that tried it died"
+        finally:
+            child.end(5.0)
+
+
+def main(descriptor: int, places: Sequence[tuple[str, str]]) -> None:
+    """Tries it in a process of its own, and answers with what is refused."""
+    answer = ""
+    try:
+        enter_namespaces()
+        child = os.fork()
+        if child == 0:
+            try:
+                arrange_mounts(places, ())
+            except OSError as error:
+                os._exit(min(error.errno or 1, 255))
+            os._exit(0)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        answer = os.strerror(code) if code else ""
+    except OSError as error:
+        answer = str(error.strerror)
+    send_message(socket.socket(fileno=descriptor), answer.encode())
+
+
+def end_by_key(key: str) -> None:
+    """Ends the processes of an agent whose supervisor was killed: every one whose environment has its episode's key."""
+    deadline = time.monotonic() + _GIVE_UP
+    while kernel.LINUX and (left := _with_key(key.encode())) and time.monotonic() < deadline:
+        for process in left:
+            with contextlib.suppress(OSError):
+                os.kill(process, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+def _with_key(key: bytes) -> list[int]:
+    """Returns the ids of this user's processes that have an episode's key in their environment."""
+    pids = []
     for folder in Path("/proc").iterdir():
-        if folder.name.isdecimal():
-            with contextlib.suppress(OSError, IndexError):  # it has just ended
-                if (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[1] == own:
-                    processes.append(int(folder.name))
-    return processes
+        if folder.name.isdecimal() and folder.name != str(os.getpid()):
+            with contextlib.suppress(OSError):
+                if b"=" + key + b"\0" in (folder / "environ").read_bytes():
+                    pids.append(int(folder.name))
+    return pids

@@ -28,10 +28,10 @@ from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 
-from grpo.core.agents import kernel
 from grpo.core.agents.supervisor import Plan, supervise
 from grpo.core.processes.loading import loading
 from grpo.core.scoring.workers.transport import find_reference, value_of
+from grpo.plugins import kernel
 from grpo.plugins._spec.binding import BoundAgent
 from grpo.plugins.agents import Access, AgentTask, Command
 from grpo.plugins.child_process import receive_message, send_message
@@ -55,8 +55,7 @@ def main(descriptor: int, modules: Sequence[str], home: str) -> None:
         for module in modules:
             importlib.import_module(module)
         run = None if not packed else _player(packed)
-        if kernel.LINUX:
-            kernel.adopt_orphans()  # of supervisors that are killed
+        kernel.adopt_orphans()  # of supervisors that are killed
     except BaseException as error:  # an import runs the user's code, which may also call sys.exit()
         traceback.print_exc()
         send_message(channel, f"{type(error).__name__}: {error}".encode())

@@ -52,8 +52,7 @@ class AgentExit:
 def task_of(episode: Episode) -> AgentTask:
     """Returns what an environment's episode asks of an agent: its messages, and the files of its row.
 
-    Raises:
-        DatasetError: the row's column `files` is no object of texts.
+    Raises DatasetError: the row's column `files` is no object of texts.
     """
     asked = [message["content"] for message in episode.prompt if message["role"] != "system"]
     system = [message["content"] for message in episode.prompt if message["role"] == "system"]

@@ -31,10 +31,9 @@ from pathlib import Path
 from typing import Any
 
 from grpo.core.agents.folder import OWN, PLACES, BadFiles, Folder
+from grpo.core.agents.kernel import end_by_key, namespaces_refused
 from grpo.core.agents.launcher import READY, packed_agent
 from grpo.core.agents.program import AgentExit
-from grpo.core.agents.sweep import end_by_key
-from grpo.core.agents.trial import namespaces_refused
 from grpo.core.text.printable import encodable
 from grpo.plugins._spec.binding import BoundAgent
 from grpo.plugins.agents import Access, AgentTask, Command, search_path
@@ -158,11 +157,7 @@ class AgentRunner:
         self.close()
 
     def _launch(self) -> ChildProcess:
-        """Starts the launcher and waits until it has imported the agent.
-
-        Raises:
-            UsageError: it cannot import it.
-        """
+        """Starts the launcher and waits until it has imported the agent. Raises UsageError: it cannot import it."""
         spec = self._agent.spec
         home = str(self._root / "import")
         launcher = ChildProcess(
@@ -187,9 +182,8 @@ class AgentRunner:
     def _plan(self, folder: Folder, task: AgentTask, access: Access) -> dict[str, Any]:
         """Writes the files of an episode; returns what its supervisor needs to know.
 
-        Raises:
-            BadFiles: they cannot be written.
-            PluginError: the agent's function raised something, or returned what is no command.
+        Raises BadFiles: they cannot be written; PluginError: the agent's function raised something, or returned what is
+        no command.
         """
         spec = self._agent.spec
         command = self._agent.command(task, access) if spec.command else Command(["python"])

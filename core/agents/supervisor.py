@@ -26,7 +26,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from grpo.core.agents import kernel
+from grpo.core.agents.kernel import arrange_mounts, drop_capabilities, enter_namespaces
+from grpo.plugins import kernel
 from grpo.plugins.child_process import receive_message, send_message
 
 KEPT = 65536
@@ -110,7 +111,7 @@ class _Supervision:
         self._stdin = os.open(self._plan["stdin"] or os.devnull, os.O_RDONLY)
         began = time.monotonic()
         if self._plan["namespaces"]:
-            kernel.enter_namespaces()
+            enter_namespaces()
             kernel.die_with_parent()  # new credentials may have undone it
         self._child = os.fork()
         if self._child == 0:
@@ -228,13 +229,13 @@ class _Supervision:
             for descriptor in self._reads.values():
                 os.close(descriptor)
             if self._plan["namespaces"]:
-                kernel.arrange_mounts(self._plan["places"], self._plan["kept"])
+                arrange_mounts(self._plan["places"], self._plan["kept"])
                 agent = os.fork()
                 if agent:
                     self._await(agent)
                 kernel.die_with_parent()
                 os.setsid()
-                kernel.drop_capabilities()
+                drop_capabilities()
             self._become_agent()
         except BaseException as error:
             self._send(unstarted=True, problem=f"it cannot be started: {error}")

@@ -10,6 +10,15 @@ from typing import Any
 
 ANSWER_NAMES = ("answer", "solution", "target", "gold", "expected", "label", "ground_truth", "reference")
 QUESTION_NAMES = ("question", "prompt", "problem", "input", "query", "instruction")
+LAYOUTS = (
+    "{}",
+    "The answer is {}.",
+    "<think>\nLet me see.\n</think>\n<answer>{}</answer>",
+    "<reasoning>\nLet me see.\n</reasoning>\n<answer>\n{}\n</answer>\n",
+    "I add them up.\n#### {}",
+    "\\boxed{{{}}}",
+)
+"""In which policies write an answer."""
 _NUMBER = re.compile(r"(?<![\w.,])[-+]?[$€£]?[-+]?\d(?:[\d,]*\d)?(?:\.\d+)?(?![\w%/]|[.,]\d)")
 _LONGEST = 200
 _LARGER = 1200

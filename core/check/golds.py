@@ -9,19 +9,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from grpo.core.check.answers import ANSWER_NAMES, Example, find_slot, gold_text, last_number
+from grpo.core.check.answers import ANSWER_NAMES, LAYOUTS, Example, find_slot, gold_text, last_number
 from grpo.core.check.report import Findings
 from grpo.core.check.scores import Bound, ExampleResult, note_failure, score_examples
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins.types import Case
 
-_LAYOUTS = (
-    "{}",
-    "The answer is {}.",
-    "#### {}",
-    "<answer>{}</answer>",
-    "<reasoning>\n.\n</reasoning>\n<answer>\n{}\n</answer>\n",
-)
 _MOST_ROWS = 4
 _MOST_MADE = 3
 
@@ -132,4 +125,4 @@ def _stating(examples: Sequence[Example], columns: Sequence[str]) -> Iterator[Ex
                 yield Example(example.text[: place[0]] + gold + example.text[place[1] :], example.row)
             if example.row not in rows and len(rows) < _MOST_ROWS:
                 rows.append(example.row)
-                yield from (Example(layout.format(gold), example.row) for layout in _LAYOUTS)
+                yield from (Example(layout.format(gold), example.row) for layout in LAYOUTS)

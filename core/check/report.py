@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from grpo.core.text.printable import counted, one_line
-from grpo.plugins._spec.binding import BoundAdvantage, BoundAgent, BoundEnv, BoundLoss, BoundReward, BoundVerifier
+from grpo.plugins._spec.binding import Bound, BoundSession
 from grpo.plugins.errors import PluginError
 
 Severity = Literal["error", "warning", "note"]
@@ -139,7 +139,7 @@ class Findings:
         return Report(plugin, tuple(findings), tuple(self._tried), tuple(self._not_tried), tuple(self._facts))
 
 
-def title_of(bound: BoundReward | BoundVerifier | BoundEnv | BoundLoss | BoundAdvantage | BoundAgent) -> str:
+def title_of(bound: Bound | BoundSession) -> str:
     """Returns the plugin's kind, name and options, as a SPEC would set them."""
     values = {name: v if isinstance(v, str) else json.dumps(v, default=str) for name, v in bound.options.items()}
     options = ",".join(f"{name}={value}" for name, value in values.items())

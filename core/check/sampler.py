@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from grpo.core.check.report import Findings, Report
+from grpo.core.check.report import Findings, Report, title_of
 from grpo.plugins._spec.binding import BoundSampler
 from grpo.plugins.errors import PluginError
 from grpo.plugins.host import Host
@@ -34,13 +34,12 @@ def check_sampler(sampler: str | SamplerSpec | BoundSampler) -> Report:
         sampler = Host.discover().sampler(sampler)
     bound = BoundSampler(sampler, "") if isinstance(sampler, SamplerSpec) else sampler
     findings = Findings()
-    options = ",".join(f"{name}={value}" for name, value in bound.options.items())
     _run(bound, findings, "choices", lambda row, seed: _visit(seed, CHANCES[row % len(CHANCES)]))
     _run(bound, findings, "rewards without a lowest score", lambda row, seed: Visit(seed, None, row % 2 == 0))
     _run(bound, findings, "rows that teach nothing", lambda row, seed: Visit(seed, 0.0, signal=False))
     for rows, count, taken in ((3, 4, ()), (3, 1, (0, 1, 2)), (1, 1, ()), (5, 2, (1, 3))):
         _chosen(bound, findings, "few rows", RowsSeen(rows, count, 1, "0", {}, frozenset(taken)))
-    return findings.report(f"sampler {bound.name}{':' if options else ''}{options}")
+    return findings.report(title_of(bound))
 
 
 def _run(bound: BoundSampler, findings: Findings, relation: str, visit: Callable[[int, int], Visit]) -> None:

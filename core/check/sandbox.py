@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from grpo.core.check.attacks import BREACH, Attack, all_attacks
 from grpo.core.check.pool import try_pool
-from grpo.core.check.report import Findings, Report
+from grpo.core.check.report import Findings, Report, title_of
 from grpo.plugins._spec.binding import BoundSandbox
 from grpo.plugins.host import Host
 from grpo.plugins.sandbox_job import TROUBLE, Job, JobOutcome, JobResult, Limits, SandboxPool
@@ -61,13 +61,12 @@ def check_sandbox(sandbox: str | SandboxSpec | BoundSandbox, *, attacks: Iterabl
         sandbox = Host.discover().sandbox(sandbox)
     bound = BoundSandbox(sandbox, "") if isinstance(sandbox, SandboxSpec) else sandbox
     findings = Findings()
-    title = f"sandbox {bound.spec.name}" + "".join(f" {name}={value}" for name, value in bound.options.items())
 
     def use(pool: SandboxPool) -> None:
         asyncio.run(_Check(pool, findings, tuple(all_attacks() if attacks is None else attacks)).all())
 
     try_pool(bound.make, SandboxPool, use, findings)
-    return findings.report(title)
+    return findings.report(title_of(bound))
 
 
 class _Check:

@@ -9,7 +9,7 @@ from functools import partial
 
 from grpo.core.check.attacks.sessions import NoteFinding, SessionAttack, all_session_attacks
 from grpo.core.check.pool import try_pool
-from grpo.core.check.report import Findings, Report
+from grpo.core.check.report import Findings, Report, title_of
 from grpo.plugins._spec.binding import BoundSession
 from grpo.plugins.errors import SessionError
 from grpo.plugins.host import Host
@@ -41,7 +41,6 @@ def check_session(
         session = Host.discover().session(session)
     bound = BoundSession(session, "") if isinstance(session, SessionSpec) else session
     findings = Findings()
-    title = f"session {bound.name}" + "".join(f" {name}={value}" for name, value in bound.options.items())
 
     def use(pool: SessionPool) -> None:
         check = _Check(pool, findings)
@@ -50,7 +49,7 @@ def check_session(
             check.attempt(f"attack: {attack.name}", attack.needs, partial(attack.tried, pool))
 
     try_pool(bound.make, SessionPool, use, findings)
-    return findings.report(title)
+    return findings.report(title_of(bound))
 
 
 class _Check:

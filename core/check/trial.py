@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-import dis
-import inspect
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from grpo.core.check.answers import ANSWER_NAMES, QUESTION_NAMES, gold_text
+from grpo.core.check.answers import ANSWER_NAMES, LAYOUTS, QUESTION_NAMES, gold_text
 from grpo.core.check.report import Severity
 from grpo.core.check.scores import Bound, ExampleResult, score_completions
 from grpo.core.scoring.scorer import Scorer
 from grpo.core.text.printable import counted, one_line
-from grpo.plugins._spec.signature import resolved_hints, written_function
 from grpo.plugins.from_trl import FORMS, TrlFunction
 from grpo.plugins.types import Completion, Message
 
 OWN_ROW: Mapping[str, str] = {**dict.fromkeys(QUESTION_NAMES, "What is 2 + 5?"), **dict.fromkeys(ANSWER_NAMES, "7")}
 """A row that has a question and its answer under every name that they usually have."""
 
-_LAYOUTS = (
-    "{}",
-    "The answer is {}.",
-    "<think>\nLet me see.\n</think>\n<answer>{}</answer>",
-    "<reasoning>\nLet me see.\n</reasoning>\n<answer>\n{}\n</answer>\n",
-    "I add them up.\n#### {}",
-    "\\boxed{{{}}}",
-)
 _SHOWN = 60
 _LONG = 400  # sentences of what does not come to an end
 _PLACE = re.compile(r"^.*?, row \d+: ")  # of a reason, which names plugin and row
-Kind = Literal["every call", "some calls", "no return", "abstains", "one value"]
+SILENT = "it returned None, as a function without a `return` does"
+Kind = Literal["every call", "some calls", "abstains", "one value"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +47,7 @@ def texts_for(row: Mapping[str, Any]) -> list[str]:
     gold = golds[0] if golds else OWN_ROW["answer"]
     wrong = "41" if gold != "41" else "42"
     return [
-        *(layout.format(gold) for layout in _LAYOUTS),
+        *(layout.format(gold) for layout in LAYOUTS),
         f"```python\nprint({gold!r})\n```",
         json.dumps({"answer": gold}),
         f"I think that it is {wrong}, since the other numbers are too large for this question.",
@@ -118,11 +108,8 @@ def faults_in(bound: Bound, completions: Sequence[Completion], results: Sequence
         return
     example = _shown(completions[0].text)
     if all(result.kind == "abstain" for result in results):
-        if never_returns(bound.spec.function):
-            yield Fault("no return", f"it returned None for {every}: its code has no `return` with a score", example)
-        else:
-            why = results[0].reason or "it returned None"
-            yield Fault("abstains", f"it abstained on {every}, right and wrong ones: {why}", example)
+        why = results[0].reason or SILENT
+        yield Fault("abstains", f"it abstained on {every}, right and wrong ones: {why}", example)
         return
     groups: dict[int | None, set[float | None]] = {}
     for completion, result in zip(completions, results, strict=True):
@@ -135,32 +122,6 @@ def faults_in(bound: Bound, completions: Sequence[Completion], results: Sequence
             f"it gave {what}, right, wrong and empty ones alike: no completion is better than another",
             example,
         )
-
-
-def why_it_abstains(reward: Bound) -> str:
-    """Says why a reward has no score anywhere: it has no `return`, or that returned None."""
-    return "its code has no `return` with a score" if never_returns(reward.spec.function) else "it returned None"
-
-
-def never_returns(function: Callable[..., Any]) -> bool:
-    """Tells whether a function returns None wherever it ends, although it is not annotated to."""
-    if resolved_hints(function).get("return", Any) in (None, type(None)):
-        return False
-    written = inspect.unwrap(written_function(getattr(function, "func", function)))
-    code = getattr(written if inspect.isroutine(written) else type(written).__call__, "__code__", None)
-    if code is None or inspect.isgeneratorfunction(written):
-        return False
-    instructions = list(dis.get_instructions(code))
-    returned = [
-        instruction.argval
-        if instruction.opname == "RETURN_CONST"
-        else before.argval
-        if before.opname == "LOAD_CONST" and not instruction.is_jump_target
-        else ...
-        for before, instruction in zip([instructions[0], *instructions], instructions, strict=False)
-        if instruction.opname in ("RETURN_CONST", "RETURN_VALUE")
-    ]
-    return bool(returned) and all(value is None for value in returned)
 
 
 def _other_form(bound: Bound) -> Bound | None:

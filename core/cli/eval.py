@@ -16,6 +16,7 @@ import click
 
 from grpo.core.cli.bar import ProgressBar
 from grpo.core.cli.flags import table_of
+from grpo.core.scoring.tally import verdict_counts
 from grpo.core.text.printable import counted, encodable, printable
 from grpo.plugins.errors import RunError, UsageError
 from grpo.plugins.host import Host
@@ -184,7 +185,7 @@ def summary(plan: EvaluationPlan, measurement: Measurement) -> dict[str, Any]:
         "seed": plan.seed,
         "max_completion_length": plan.rollout.max_completion_length,
         "accuracy": _estimate(evaluation.accuracy) if evaluation.accuracy else None,
-        "verdicts": verdict_counts(measurement) if plan.verifier else None,
+        "verdicts": verdict_counts(evaluation.verdicts) if plan.verifier else None,
         "pass_at_k": {str(k): _estimate(estimate) for k, estimate in evaluation.pass_at_k.items()},
         "rewards": {
             name: {**_estimate(estimate), **outcome_counts(measurement, name)}
@@ -210,7 +211,7 @@ def report(plan: EvaluationPlan, measurement: Measurement) -> list[str]:
     ]
     table = [("", "mean", "95% interval", "values", "")]
     if evaluation.accuracy is not None:
-        counts = verdict_counts(measurement)
+        counts = verdict_counts(evaluation.verdicts)
         verdicts = ", ".join(f"{counts[name]} {name}" for name in ("right", "wrong", "undecided", "failed"))
         table.append(_line("accuracy", evaluation.accuracy, verdicts, share=True))
         for k, estimate in evaluation.pass_at_k.items():
@@ -240,18 +241,6 @@ def _questions(plan: EvaluationPlan) -> int:
     from grpo.core.env.questions import questions_of
 
     return len(set(questions_of(plan.env, plan.episodes)))
-
-
-def verdict_counts(measurement: Measurement) -> dict[str, int]:
-    """Counts the verdicts by kind; the kinds are disjoint."""
-    verdicts = measurement.evaluation.verdicts
-    decided = [judgement.verdict.ok for judgement in verdicts if judgement.verdict is not None]
-    return {
-        "right": decided.count(True),
-        "wrong": decided.count(False),
-        "undecided": decided.count(None),
-        "failed": len(verdicts) - len(decided),
-    }
 
 
 def outcome_counts(measurement: Measurement, reward: str) -> dict[str, int]:

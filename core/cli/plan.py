@@ -87,7 +87,6 @@ def planned(
 ) -> tuple[str, list[str]]:
     """Returns what is printed, and notes; UsageError for settings that cannot work or rows that cannot be read."""
     from grpo.core.planning.agent import own_prompt
-    from grpo.core.planning.batch import decide_batch
     from grpo.core.planning.decide import context_of
     from grpo.core.planning.facts import Facts
     from grpo.core.planning.gpus import device_of, gpu_of
@@ -99,6 +98,7 @@ def planned(
     from grpo.core.planning.objective import bind_objective
     from grpo.core.planning.output import RUNS
     from grpo.core.planning.sync import decide_sync
+    from grpo.core.planning.training import decide_batch
     from grpo.core.policy.load import PolicySource
     from grpo.core.rollout.types import context_length
     from grpo.core.timing.expected import expected, judges_of

@@ -109,9 +109,9 @@ def score(
             _stream(scorer, add, summary, source, target, stdout, summary_only, opened, gather if grouped else None)
         silent = [part for reward in bound for part in parts(reward) if tallies[part.name].silent]
         for part in silent:
-            from grpo.core.check.trial import why_it_abstains
+            from grpo.core.check.trial import SILENT
 
-            click.echo(f"note: reward '{part.name}' abstained on every row: {why_it_abstains(part)}.", err=True)
+            click.echo(f"note: reward '{part.name}' abstained on every row: {SILENT}.", err=True)
         _refuse_lost([name for name, tally in tallies.items() if tally.lost])
 
 
@@ -202,8 +202,6 @@ def _stream(
         )
     for text in scorer.first_failure.values():
         click.echo(f"\nfirst failure: {text}", err=True)
-    for text in scorer.slow_imports.values():
-        click.echo(f"note: {text}", err=True)
     if fault is not None:
         raise fault
 

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from grpo.plugins.errors import RunError, UsageError
 
@@ -36,6 +36,17 @@ class NodeLost(RunError):
     def __init__(self, words: str, for_good: bool) -> None:
         super().__init__(words)
         self.for_good = for_good
+
+
+class Answers(Protocol):
+    """An object that answers messages, on a node of the cluster or in a process of this machine."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+
+    def ask(self, method: str, message: bytes = b"") -> Future[bytes]:
+        """Calls a method; the future raises `NodeLost` where the object is gone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,15 +65,18 @@ def encode_prompts(
     ]
 
 
-def text_between(
-    tokenizer: PreTrainedTokenizerBase, messages: Sequence[Any], render: Callable[[Sequence[Any]], str]
+def ids_between(
+    tokenizer: PreTrainedTokenizerBase, given: Sequence[Any], render: Callable[[list[Any]], str], last: int
 ) -> list[int]:
-    """Returns the token ids of a text with messages in it; special tokens that they spell out stay plain text.
+    """Returns the tokens from a turn of the policy to its next one, in which special tokens that are given stay text.
 
-    `render` makes the text of the same messages, with marks in the place of what they spell out.
+    `given`: messages or texts. `render`: makes the text between the turns of the same, with marks in the place of
+    special tokens that they spell out. `last`: the last token of the turn; when it is the one that ends a message, it
+    is not repeated.
     """
-    marked, tokens = _marked(messages, _spelt(tokenizer))
-    return _in_pieces(tokenizer, render(marked), tokens)
+    marked, tokens = _marked(given, _spelt(tokenizer))
+    ids = _in_pieces(tokenizer, render(marked), tokens)
+    return ids[1:] if ids[:1] == [last] else ids
 
 
 def special_tokens(tokenizer: PreTrainedTokenizerBase) -> list[str]:

@@ -29,6 +29,7 @@ from grpo.core.gateway.conversation import Ask, Desk, Refused
 from grpo.core.gateway.dialects import chat, messages, responses
 from grpo.core.gateway.dialects.dialect import Dialect
 from grpo.core.gateway.dialects.fields import Body, body_of, malformed
+from grpo.core.http.guard import bearer_of
 from grpo.core.text.printable import one_line
 
 MOST_OPEN, MOST_READ = 64, 2  # requests of one key at a time, and of these with their bodies in memory
@@ -89,12 +90,10 @@ def gateway_app(desk: Desk, pause: float = PAUSE) -> Starlette:
 def _admitted(desk: Desk, scope: Scope) -> str:
     """Returns the key of a request: the one in its path, else one in its headers.
 
-    Raises:
-        Refused: the desk does not know it.
+    Raises Refused: the desk does not know it.
     """
     headers = Headers(scope=scope)
-    scheme, _, bearer = headers.get("authorization", "").partition(" ")
-    in_headers = [bearer.strip() if scheme.lower() == "bearer" else "", headers.get("x-api-key", "")]
+    in_headers = [bearer_of(headers), headers.get("x-api-key", "")]
     in_path = scope["path_params"].get("key")
     for key in in_headers if in_path is None else [in_path]:
         if key and desk.known(key):
@@ -133,8 +132,7 @@ class _OpenRequests:
     def one_more(self, key: str) -> Iterator[asyncio.Semaphore]:
         """Counts a request while it is open; yields what to hold while its body is in memory.
 
-        Raises:
-            Refused: the key has too many.
+        Raises Refused: the key has too many.
         """
         if self.counts[key] >= MOST_OPEN:
             raise Refused(400, f"{MOST_OPEN} requests of this key are open. Wait for the answer to one of them.")
@@ -190,12 +188,7 @@ class _Point(ABC):
 
     @abstractmethod
     async def answer(self, key: str, ask: Ask, connection: Connection) -> None:
-        """Answers a request.
-
-        Raises:
-            Refused: it gets no answer.
-            Gone: the client went away.
-        """
+        """Answers a request. Raises Refused: it gets no answer; Gone: the client went away."""
 
     async def _refuse(
         self, refused: Refused, connection: Connection, scope: Scope, receive: Receive, send: Send

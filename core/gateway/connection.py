@@ -38,9 +38,7 @@ class Connection:
     async def body(self) -> bytes:
         """Reads the body of the request; from then on a client that goes away is noticed.
 
-        Raises:
-            Refused: it is too large, or compressed.
-            Gone: the client went away.
+        Raises Refused: it is too large, or compressed; Gone: the client went away.
         """
         length = self.headers.get("content-length", "")
         announced = int(length) if length.isdecimal() else 0
@@ -102,8 +100,7 @@ class Connection:
     async def deliver(self, body: Mapping[str, Any] | bytes) -> None:
         """Sends an answer: JSON, or the bytes of events. `end` is still to be called.
 
-        Raises:
-            Gone: the client went away, and may have received a part of it.
+        Raises Gone: the client went away, and may have received a part of it.
         """
         assert self._watch is not None
         for _ in range(LOOP_PASSES):

@@ -104,9 +104,8 @@ class Desk(Protocol):
     async def ask(self, key: str, ask: Ask) -> Answered:
         """Answers a request, however long it takes; a client that goes away cancels it.
 
-        Raises:
-            Refused: unknown key, ended episode, another model, no room in the context, a conversation that the model's
-                chat template cannot render.
+        Raises Refused: unknown key, ended episode, another model, no room in the context, a conversation that the
+        model's chat template cannot render.
         """
         ...
 

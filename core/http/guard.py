@@ -150,8 +150,7 @@ class _Exchange:
     def refuse_large(self) -> None:
         """Refuses a body that is declared as too large, before any of it is read.
 
-        Raises:
-            HTTPException: with status 413.
+        Raises HTTPException: with status 413.
         """
         self._refuse_size(self._declared)
 
@@ -162,8 +161,7 @@ class _Exchange:
     async def receive(self) -> Message:
         """Returns the next part of the body.
 
-        Raises:
-            HTTPException: with status 408 or 413; the rest comes too slowly, or there is too much.
+        Raises HTTPException: with status 408 or 413; the rest comes too slowly, or there is too much.
         """
         if self._arrived:
             return await self._receive()

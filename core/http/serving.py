@@ -50,8 +50,7 @@ __all__ = [
 def bound(host: str, port: int) -> socket.socket:
     """Returns a socket that has an address, and listens once a server starts on it.
 
-    Raises:
-        OSError: the address is taken, or is not of this machine.
+    Raises OSError: the address is taken, or is not of this machine.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio sends at once where it is named

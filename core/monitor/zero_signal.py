@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from grpo.core.check.trial import why_it_abstains
+from grpo.core.check.trial import SILENT
 from grpo.core.env.scores import ELSEWHERE
 from grpo.core.plan import Plan
 from grpo.core.processes.group import gathered
@@ -67,7 +67,7 @@ class ZeroSignalWatch:
     def _abstains(self, reward: BoundReward, since: int, step: int) -> str:
         return (
             f"reward '{reward.name}' ({reward.distribution}) abstained on every completion of steps {since} to {step}: "
-            f"{why_it_abstains(reward)}. Fix the reward, then resume the run. {LIFTED}."
+            f"{SILENT}. Fix the reward, then resume the run. {LIFTED}."
         )
 
 

@@ -16,16 +16,15 @@ from grpo.core.config.settings import LossSettings, OutputSettings, RolloutSetti
 from grpo.core.env.episodes import joined
 from grpo.core.plan import Plan
 from grpo.core.planning.agent import decide_agent
-from grpo.core.planning.batch import decide_batch, decide_batch_of_turns
 from grpo.core.planning.facts import gather_facts, read_model
 from grpo.core.planning.lengths import decide_lengths, longest_of, sample_notes
 from grpo.core.planning.memory.fit import Load, decide_memory
 from grpo.core.planning.objective import bind_objective, refuse_replacing_what_teaches
-from grpo.core.planning.optimizer import decide_optimizer, slips
 from grpo.core.planning.output import decide_output, disk_bytes
 from grpo.core.planning.rollout import decide_rollout, refuse_idle_partial, refuse_unfit_server
 from grpo.core.planning.rows import decide_steps, read_rows, refuse_no_demonstrations, start_envs
 from grpo.core.planning.sync import decide_sync
+from grpo.core.planning.training import decide_batch, decide_batch_of_turns, decide_optimizer, slips
 from grpo.core.planning.turns import decide_turns, short_of_turns, turn_notes
 from grpo.core.policy.load import count_parameters, refuse_unknown_targets
 from grpo.core.processes.loading import loading

@@ -72,7 +72,6 @@ def choose(
     ascending: bool = False,
     group: int | None = None,
     failures: bool = False,
-    limit: int | None = None,
 ) -> list[Rollout]:
     """Chooses completions of a group, or that a reward failed on, in the order asked for; without a reward last."""
     groups = [rollout.group for rollout in rollouts]
@@ -82,7 +81,7 @@ def choose(
     if sort is not None:
         sign = 1 if ascending else -1
         chosen.sort(key=lambda rollout: _sort_key(rollout, sort, sign))
-    return chosen[:limit]
+    return chosen
 
 
 def by_group(rollouts: Sequence[Rollout]) -> Iterator[list[Rollout]]:

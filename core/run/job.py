@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 from contextlib import ExitStack, chdir, closing, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -85,7 +85,7 @@ def _start(config: RunConfig, host: Host, progress: Progress, stop: StopRequest)
     if note is not None:
         progress.warned(note)
     with held(run_dir) as hold:
-        return _execute(plan, host, run_dir, progress, stop, hold, checkpoint=None)
+        return _Job(plan, host, run_dir, progress, stop, hold).execute()
 
 
 def resume(
@@ -165,134 +165,130 @@ def _resume(
         shutil.rmtree(run_dir.model, ignore_errors=True)  # of a run that was over, with fewer steps
     for line in changed:
         progress.warned(f"since the run started, {line}. Its metrics may not continue smoothly.")
-    return _execute(plan, host, run_dir, progress, stop, hold, checkpoint)
+    return _Job(plan, host, run_dir, progress, stop, hold, checkpoint).execute()
 
 
-def _execute(
-    plan: Plan,
-    host: Host,
-    run_dir: RunDir,
-    progress: Progress,
-    stop: StopRequest,
-    hold: Hold | None,
-    checkpoint: Path | None,
-) -> RunSummary:
-    """Trains, and records in the run directory how the run ended."""
-    step = checkpoint_step(checkpoint) if checkpoint else 0
-    try:
-        with endings.explained(run_dir):
-            if is_first():
-                rewind(run_dir, step if checkpoint else -1)
-            endings.set_state(run_dir, "running", step)
-            endings.observe(host, RunStarted(str(run_dir.path), plan.config.model_dump(mode="json")))
-            with limited_prints():
-                status = _train(plan, host, run_dir, progress, stop, hold, checkpoint)
-    except BaseException as error:
-        endings.broken_off(run_dir, error, host, progress)
-        raise
-    endings.ended(run_dir, status, host, progress, plan)
-    wait("the end of the run")
-    stop.over()
-    return endings.summary(run_dir, status)
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A run that is about to train, new or continued."""
 
+    plan: Plan
+    host: Host
+    run_dir: RunDir
+    progress: Progress
+    stop: StopRequest
+    hold: Hold | None  # of the first process
+    checkpoint: Path | None = None  # to go on from
 
-def _train(
-    plan: Plan,
-    host: Host,
-    run_dir: RunDir,
-    progress: Progress,
-    stop: StopRequest,
-    hold: Hold | None,
-    checkpoint: Path | None,
-) -> str:
-    """Loads, warms up and trains; returns "done" or "interrupted"."""
-    for note in plan.notes:
-        progress.warned(note)
-    progress.loading("libraries")
-    with loading():
-        silence_libraries()
-        from grpo.core.policy.load import end_ids
-        from grpo.core.rollout.open import open_agents, open_rollouts
-        from grpo.core.rollout.types import context_length
-        from grpo.core.run.held_out import HeldOut
-        from grpo.core.run.parts import Parts
-        from grpo.core.run.scoring import Scoring
-        from grpo.core.train.callbacks import StartCallback, StepCallback
-        from grpo.core.train.trainer import PolicyTrainer
+    def execute(self) -> RunSummary:
+        """Trains, and records in the run directory how the run ended."""
+        step = checkpoint_step(self.checkpoint) if self.checkpoint else 0
+        try:
+            with endings.explained(self.run_dir):
+                if is_first():
+                    rewind(self.run_dir, step if self.checkpoint else -1)
+                endings.set_state(self.run_dir, "running", step)
+                endings.observe(self.host, RunStarted(str(self.run_dir.path), self.plan.config.model_dump(mode="json")))
+                with limited_prints():
+                    status = self._train()
+        except BaseException as error:
+            endings.broken_off(self.run_dir, error, self.host, self.progress)
+            raise
+        endings.ended(self.run_dir, status, self.host, self.progress, self.plan)
+        wait("the end of the run")
+        self.stop.over()
+        return endings.summary(self.run_dir, status)
 
-    model = policy_of(plan, run_dir, progress, stop)
-    if model is None:
-        return "interrupted"
-    if plan.config.rollout.backend != "hf":
-        progress.loading("the rollout engine")
-    with (
-        closing(open_rollouts(plan, model, progress.warned)) as rollouts,
-        open_agents(
-            plan.agent,
-            [part.env for part in plan.envs],
-            plan.config.rollout,
-            plan.tokenizer,
-            context_length(plan.model_config),
-            progress.warned,
-            [str(run_dir.path.resolve())],
-        ) as agents,
-        Scoring(plan, progress.warned) as scoring,
-        closing(Parts(plan, host, run_dir, progress, hold, scoring)) as parts,
-    ):
-        held_out = HeldOut(
-            plan,
-            plan.tokenizer,
-            end_ids(plan.tokenizer, model),
-            scoring.judge_held_out,
-            progress.evaluated,
-            progress.evaluating if isinstance(progress, ShowsHowFar) else None,
-            agents,
-        )
-        steps = StepCallback(
-            on_metrics=parts.on_step,
-            stop=stop,
-            boundary=plan.config.loss.num_iterations,
-            keep=plan.config.output.keep,
-            unsaved=parts.unsaved,
-        )
-        trainer = PolicyTrainer(
-            model=model,
-            tokenizer=plan.tokenizer,
-            plan=plan,
-            rollouts=rollouts,
-            output_dir=run_dir.checkpoints,
-            scoring=scoring,
-            received=parts.on_batch,
-            trained=parts.trained,
-            between_steps=held_out.between_steps,
-            callbacks=[steps, *parts.callbacks],
-            agents=agents,
-        )
+    def _train(self) -> str:
+        """Loads, warms up and trains; returns "done" or "interrupted"."""
+        plan, run_dir, progress, stop = self.plan, self.run_dir, self.progress, self.stop
+        for note in plan.notes:
+            progress.warned(note)
+        progress.loading("libraries")
+        with loading():
+            silence_libraries()
+            from grpo.core.policy.load import end_ids
+            from grpo.core.rollout.open import open_agents, open_rollouts
+            from grpo.core.rollout.types import context_length
+            from grpo.core.run.held_out import HeldOut
+            from grpo.core.run.parts import Parts
+            from grpo.core.run.scoring import Scoring
+            from grpo.core.train.callbacks import StartCallback, StepCallback
+            from grpo.core.train.trainer import PolicyTrainer
 
-        def begin() -> None:
-            trainer.refuse_unsharded()
-            if checkpoint is None:
-                parts.started(partial(held_out.measure, 0, trainer.rollouts))
-            if stop.asked_of_any():  # while somebody else's code swallowed the exception
-                raise KeyboardInterrupt
-            finishing.enter_context(stop.finishing_steps())
+        model = policy_of(plan, run_dir, progress, stop)
+        if model is None:
+            return "interrupted"
+        if plan.config.rollout.backend != "hf":
+            progress.loading("the rollout engine")
+        with (
+            closing(open_rollouts(plan, model, progress.warned)) as rollouts,
+            open_agents(
+                plan.agent,
+                [part.env for part in plan.envs],
+                plan.config.rollout,
+                plan.tokenizer,
+                context_length(plan.model_config),
+                progress.warned,
+                [str(run_dir.path.resolve())],
+            ) as agents,
+            Scoring(plan, progress.warned) as scoring,
+            closing(Parts(plan, self.host, run_dir, progress, self.hold, scoring)) as parts,
+        ):
+            held_out = HeldOut(
+                plan,
+                plan.tokenizer,
+                end_ids(plan.tokenizer, model),
+                scoring.judge_held_out,
+                progress.evaluated,
+                progress.evaluating if isinstance(progress, ShowsHowFar) else None,
+                agents,
+            )
+            steps = StepCallback(
+                on_metrics=parts.on_step,
+                stop=stop,
+                boundary=plan.config.loss.num_iterations,
+                keep=plan.config.output.keep,
+                unsaved=parts.unsaved,
+            )
+            trainer = PolicyTrainer(
+                model=model,
+                tokenizer=plan.tokenizer,
+                plan=plan,
+                rollouts=rollouts,
+                output_dir=run_dir.checkpoints,
+                scoring=scoring,
+                received=parts.on_batch,
+                trained=parts.trained,
+                between_steps=held_out.between_steps,
+                callbacks=[steps, *parts.callbacks],
+                agents=agents,
+            )
 
-        trainer.add_callback(StartCallback(begin))
-        with ExitStack() as finishing:
-            with closing(trainer.sampler):
-                if checkpoint is not None:
-                    trainer.prompts.load(checkpoint)
-                    trainer.sampler.load(checkpoint)
-                trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-            if trainer.state.global_step < trainer.state.max_steps:  # as all processes decided together
-                return "interrupted"
-            if is_first():
-                endings.draw_curves(run_dir, progress.warned)
-            trainer.save_final(run_dir.model)
-            if is_first():
-                seal(run_dir.model)
-        wait("the final model")
-    return DONE
+            def begin() -> None:
+                trainer.refuse_unsharded()
+                if self.checkpoint is None:
+                    parts.started(partial(held_out.measure, 0, trainer.rollouts))
+                if stop.asked_of_any():  # while somebody else's code swallowed the exception
+                    raise KeyboardInterrupt
+                finishing.enter_context(stop.finishing_steps())
+
+            trainer.add_callback(StartCallback(begin))
+            with ExitStack() as finishing:
+                with closing(trainer.sampler):
+                    if self.checkpoint is not None:
+                        trainer.prompts.load(self.checkpoint)
+                        trainer.sampler.load(self.checkpoint)
+                    trainer.train(resume_from_checkpoint=str(self.checkpoint) if self.checkpoint else None)
+                if trainer.state.global_step < trainer.state.max_steps:  # as all processes decided together
+                    return "interrupted"
+                if is_first():
+                    endings.draw_curves(run_dir, progress.warned)
+                trainer.save_final(run_dir.model)
+                if is_first():
+                    seal(run_dir.model)
+            wait("the final model")
+        return DONE
 
 
 def dry_run(config: RunConfig, host: Host, progress: Progress) -> None:

@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-from grpo.core.record.checkpoint import newest_step
-from grpo.core.record.run_dir import Hold, RunDir, whole_file
-from grpo.core.train.part import Part
-
-if TYPE_CHECKING:
-    from grpo.core.train.batch.batch import Batch
-
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -26,12 +16,15 @@ from grpo.core.monitor.zero_signal import RunZeroSignal
 from grpo.core.plan import Plan
 from grpo.core.processes.group import wait
 from grpo.core.processes.rank import is_first
+from grpo.core.record.checkpoint import newest_step
+from grpo.core.record.run_dir import Hold, RunDir, whole_file
 from grpo.core.record.trained import TrainedRow
 from grpo.core.run.canaries import RunCanaries
 from grpo.core.run.recorder import Recorder
 from grpo.core.run.scoring import Scoring
 from grpo.core.track.trackers import Trackers
 from grpo.core.train.batch.batch import Batch, refuse_overflow
+from grpo.core.train.part import Part
 from grpo.plugins.host import Host
 
 

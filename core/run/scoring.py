@@ -112,16 +112,12 @@ class Scoring(Part):
             )
 
     def tell_failures(self, what: str | None = None) -> None:
-        """Tells once of what plugins failed on, took long to import or changed."""
+        """Tells once of what plugins failed on or changed."""
         for name, traceback in list(self.scorer.first_failure.items()):  # calls for the next batch may add to it
             if name not in self._reported:
                 self._reported.add(name)
                 kind = REWARD_FAILED if name in self._rewards else VERIFIER_FAILED
                 self._warned(f"{what or kind}\n{traceback}")
-        for name, note in self.scorer.slow_imports.items():
-            if (name, "import") not in self._reported:
-                self._reported.add((name, "import"))
-                self._warned(note)
         new = [name for name in self.scorer.changed if name not in self._reported]
         if new:
             self._reported |= {*new}

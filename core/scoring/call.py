@@ -18,7 +18,6 @@ from grpo.plugins.types import Completion
 
 TRANSIENT = (TransientError, ConnectionError, TimeoutError)
 _FIRST_DELAY = 0.5
-_SLOW_IMPORT = 1.0  # seconds
 _TOGETHER = 1e-3  # seconds
 
 Bound = BoundReward | BoundVerifier
@@ -32,14 +31,11 @@ class Caller:
     The one exception to that is a `KeyboardInterrupt` on the main thread, which is the user's, unless `alone`.
     `retries`: how often a transient failure is tried again. `report`: told about each failure: in full (with the
     traceback where there is one), and what was raised. `alone`: no user's Ctrl-C arrives in this process.
-    `slow_import`: what a first call took long to import, for the user; "" where it did not.
     """
 
     def __init__(self, plugin: Bound, *, retries: int, report: Report, alone: bool = False) -> None:
         self.plugin = plugin
         self.reader = Reader(plugin)
-        self.called = False
-        self.slow_import = ""
         self.retries = retries
         self.report = report
         self._alone = alone
@@ -125,16 +121,6 @@ class Caller:
             self.read(value, row, seconds, completion.turns)
             for value, row, completion in zip(values, rows, completions, strict=True)
         ]
-
-    def imported(self, module: str, seconds: float) -> None:
-        """Notes which module a call loaded, and how long its imports took."""
-        if seconds >= _SLOW_IMPORT and not self.slow_import:
-            spec = self.plugin.spec
-            self.slow_import = (
-                f"{spec.kind} '{self.plugin.name}' took {seconds:.1f} s to import {module} in its first call. It "
-                "does not count as the call's time. Import it at the top of the module, and it is loaded before the "
-                "first call."
-            )
 
     def failed(self, problem: str, row: int, seconds: float = 0.0, details: str = "") -> Result:
         result = self.reader.failure(problem, row, seconds)

@@ -84,7 +84,6 @@ class _Loop:
         self._suspect: tuple[int, asyncio.Task[Any] | None] = (0, None)
         self._suspect_since = 0.0
         self._imports = ImportTime()  # of the suspect
-        self._imported: dict[asyncio.Task[Any], ImportTime] = {}
         self._excused = 0.0  # seconds in which imports held the loop, and with it all calls
         self._thread = threading.Thread(target=self._run, name="grpo-score-async", daemon=True)
         self._thread.start()
@@ -104,8 +103,6 @@ class _Loop:
         imported = self._imports.look(self._thread.ident)
         self._suspect_since += imported
         self._excused += imported
-        if imported and current is not None:
-            self._imported[current] = self._imports
         call = self._calls.get(current) if current is not None else None
         return call if call is not None and now - self._suspect_since >= call[0].limit else None
 
@@ -198,9 +195,6 @@ class _Loop:
         while left > 0 and not running.done():
             await asyncio.wait({running}, timeout=left)
             left = task.limit + self._excused - excused - (time.monotonic() - began)
-        imports = self._imported.pop(running, None)
-        if imports is not None:
-            task.caller.imported(imports.module, imports.seconds)
         if running.done():
             return running.result()
         running.cancel()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Self, TypeVar, cast
 
 from grpo.core.scoring.call import Bound, Caller
@@ -19,7 +18,6 @@ from grpo.core.scoring.outcome import Judgement, Outcome, Result
 from grpo.core.scoring.process_state import ProcessState
 from grpo.core.scoring.rubric import Node, RubricBatch, tree
 from grpo.core.scoring.task import Task
-from grpo.core.scoring.workers.imports import ImportWatch
 from grpo.plugins._spec.binding import BoundReward
 from grpo.plugins.errors import UsageError
 from grpo.plugins.rubric import RubricSpec
@@ -81,12 +79,6 @@ class Scorer:
     def names(self) -> tuple[str, ...]:
         """The names of the rewards, then of the verifiers, in the order in which they were given."""
         return (*self._order, *self._verifiers)
-
-    @property
-    def slow_imports(self) -> dict[str, str]:
-        """Plugin name to what its first call took long to import, of those that did."""
-        callers = {**self._rewards, **self._verifiers}
-        return {name: caller.slow_import for name, caller in callers.items() if caller.slow_import}
 
     def __enter__(self) -> Self:
         return self
@@ -240,28 +232,11 @@ def _some(caller: Caller, completions: Sequence[Completion], rows: Sequence[int]
 
 
 def _run_inline(task: Task) -> None:
-    """Runs a task in the calling thread, without a time limit; what its first call imports is timed."""
+    """Runs a task in the calling thread, without a time limit."""
     call = task.caller.many if task.together else task.caller.each
     calls = task.calls() if task.together else [task.indices]
     for indices in filter(len, calls):
-        with _first_imports(task.caller):
-            results = call(task.some(indices), task.rows(indices))
-        task.settle(indices, results)
-
-
-@contextmanager
-def _first_imports(caller: Caller) -> Iterator[None]:
-    if caller.called:
-        yield
-        return
-    caller.called = True
-    watch = ImportWatch(lambda module: None, lambda: None)
-    watch.install()
-    try:
-        yield
-    finally:
-        watch.remove()
-        caller.imported(watch.longest[0], watch.seconds)
+        task.settle(indices, call(task.some(indices), task.rows(indices)))
 
 
 def _keeper(failures: dict[str, str], name: str) -> Callable[[str, BaseException | None], None]:

@@ -1,11 +1,18 @@
-"""Computes counts and moments of one reward's outcomes, for the table that ends a scoring command."""
+"""Counts verdicts, and computes moments of one reward's outcomes, for the tables that commands print."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
 
-from grpo.core.scoring.outcome import Outcome
+from grpo.core.scoring.outcome import Judgement, Outcome
+
+
+def verdict_counts(judgements: Iterable[Judgement]) -> dict[str, int]:
+    """Counts what a verifier said, by kind; the kinds are disjoint."""
+    oks = ["failed" if judgement.verdict is None else judgement.verdict.ok for judgement in judgements]
+    named = {"right": True, "wrong": False, "undecided": None, "failed": "failed"}
+    return {name: oks.count(ok) for name, ok in named.items()}
 
 
 class ScoreTally:

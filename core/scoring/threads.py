@@ -129,7 +129,6 @@ class _Worker:
             results = call(task.some(indices), task.rows(indices), self._pause)
             if self.abandoned:
                 return
-            task.caller.imported(self._imports.module, self._imports.seconds)
             if self.late():
                 _fail_late(task, indices, "")
             task.settle(indices, results)
@@ -148,23 +147,19 @@ def _fail_late(task: Task, indices: list[int], details: str) -> None:
 
 
 class ImportTime:
-    """The imports of one call, as far as they were seen. `module`: which one, or ""."""
+    """How long one call imported, as far as that was seen."""
 
     def __init__(self) -> None:
-        self.module = ""
-        self.seconds = 0.0
+        self._seconds = 0.0
         self._looked = time.monotonic()
 
     def look(self, thread: int | None) -> float:
         """Returns the seconds since the last look where the thread is importing, at most 120 s in all, and else 0."""
-        now, frame, module = time.monotonic(), sys._current_frames().get(thread or 0), ""
+        now, frame = time.monotonic(), sys._current_frames().get(thread or 0)
         since, self._looked = now - self._looked, now
-        while frame is not None:
-            if frame.f_code.co_filename == _IMPORTING:  # one that loads, or waits for another thread that does
-                module = str(frame.f_locals.get("name") or module or "a module")  # the outermost is what was asked for
+        while frame is not None and frame.f_code.co_filename != _IMPORTING:  # which loads, or waits for who does
             frame = frame.f_back
-        if not module or self.seconds >= _MOST:
+        if frame is None or self._seconds >= _MOST:
             return 0.0
-        self.module = self.module or module
-        self.seconds += since
+        self._seconds += since
         return since

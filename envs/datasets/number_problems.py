@@ -20,9 +20,9 @@ def read_number_problems(split: str, options: Sequence[Option], given: Mapping[s
     Raises OptionError: an option has a value that cannot be used; DatasetError: the dataset, or one of its rows (named
     by file and line), cannot be used.
     """
-    from grpo.envs.datasets.embedded import read_embedded
     from grpo.envs.datasets.sources import dataset_kind, read_placed, refuse_unused
     from grpo.envs.datasets.stored import checked_rows
+    from grpo.envs.datasets.word_problems import read_embedded
 
     if given["level"] not in get_args(Level):
         raise OptionError(f"no level '{given['level']}'. Choose one of: {', '.join(get_args(Level))}.")

@@ -14,7 +14,9 @@ from functools import cache
 from pathlib import Path
 
 from grpo.envs.datasets.draws import Draws
-from grpo.plugins.errors import UsageError, did_you_mean
+from grpo.envs.datasets.size import refuse_size
+from grpo.envs.datasets.stored import Placed
+from grpo.plugins.errors import DatasetError, OptionError, UsageError, did_you_mean
 
 _LEAST = 2  # no number is smaller, so every noun is a plural
 
@@ -173,3 +175,41 @@ def _cast(draws: Draws) -> dict[str, str]:
     go, goes, units = draws.pick(_MOVES)
     words = {"name": name, "They": they_capital, "they": they, "them": them, "friend": friend}
     return words | {"things": draws.pick(_OBJECTS), "go": go, "goes": goes, "units": units}
+
+
+_TEST_OFFSET = 1_000_003
+_MOST_ROUNDS = 20
+
+
+def read_embedded(level: str, size: int, seed: int, split: str) -> list[Placed]:
+    """Returns the rows of a split with their places; `seed` is of the train split, and the test split has one of it.
+
+    Raises OptionError for a size or a seed that cannot be; DatasetError: another split, or the level has too few
+    different questions for a test split of that size.
+    """
+    refuse_size(size, "the embedded rows")
+    if seed < 0:
+        raise OptionError(f"data_seed={seed} must be 0 or more.")
+    where = f"embedded ({level}, data_seed {seed}, {split})"
+    train = generate(size, seed=seed, level=level)
+    if split == "train":
+        return _placed(train, where)
+    if split != "test":
+        raise DatasetError(f"the embedded dataset has no split '{split}'; it has 'train' and 'test'.")
+    questions = {row["question"] for row in train}
+    test: list[dict[str, str]] = []
+    for number in range(1, _MOST_ROUNDS + 1):
+        for row in generate(size, seed=seed + number * _TEST_OFFSET, level=level):
+            if row["question"] not in questions:
+                questions.add(row["question"])
+                test.append(row)
+        if len(test) >= size:
+            return _placed(test[:size], where)
+    raise DatasetError(
+        f"{where}: only {len(test)} of {size} questions are not in the train split. Lower 'size' or choose a harder "
+        "'level'."
+    )
+
+
+def _placed(rows: list[dict[str, str]], where: str) -> list[Placed]:
+    return [(f"{where}, row {number}", row) for number, row in enumerate(rows, start=1)]

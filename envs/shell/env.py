@@ -62,8 +62,7 @@ class SessionEnv(gymnasium.Env[str, str]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Starts the episode of one row: `options={"row": row}`, else one that is picked at random.
 
-        Raises:
-            DatasetError: the row, or the dataset to pick one from, cannot be used.
+        Raises DatasetError: the row, or the dataset to pick one from, cannot be used.
         """
         super().reset(seed=seed)
         self.close()
@@ -110,9 +109,7 @@ class SessionEnv(gymnasium.Env[str, str]):
     def open_session(self, **fields: Any) -> Session:
         """Opens the machine of the episode, with fields of `SessionJob` that a program in it needs beside.
 
-        Raises:
-            DatasetError: the task's machine cannot be made.
-            SessionLost: the machine is gone.
+        Raises DatasetError: the task's machine cannot be made; SessionLost: the machine is gone.
         """
         assert self._task is not None, "reset comes first"
         self.close()

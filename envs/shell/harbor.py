@@ -23,8 +23,7 @@ _MEGABYTE = 2**20
 def folders_of(folder: Path, split: str) -> Sequence[Path]:
     """Returns the folders of the tasks of a split, by name; without the folders train and test the last are held out.
 
-    Raises:
-        DatasetError: there are no tasks.
+    Raises DatasetError: there are no tasks.
     """
     named = {name: folder / name for name in ("train", "test") if (folder / name).is_dir()}
     place = named.get(split, folder) if len(named) == 2 else folder

@@ -74,12 +74,7 @@ class Panel:
 
 
 def panel_of(task: SessionTask, machines: Machines) -> Panel:
-    """Returns what a task pays for.
-
-    Raises:
-        DatasetError: its machine cannot be made.
-        SessionLost: a machine is gone.
-    """
+    """Returns what a task pays for. Raises DatasetError: its machine cannot be made; SessionLost: a machine is gone."""
     nothing = _paid(task, machines, Script(["true"])).reward
     gold, half, changed, idle = None, None, list[str](), list[str]()
     if task.solution:

@@ -62,8 +62,7 @@ class Recipe:
 def read_recipe(dockerfile: Path) -> Recipe:
     """Returns what a Dockerfile says; its folder is the build context.
 
-    Raises:
-        DatasetError: the file cannot be read, or says what a session cannot follow; names the line.
+    Raises DatasetError: the file cannot be read, or says what a session cannot follow; names the line.
     """
     recipe, shell, given = Recipe(), ("/bin/sh", "-c"), dict[str, str]()
     for line, name, rest in _instructions(dockerfile):
@@ -106,8 +105,7 @@ class _Unknown(Exception):
 def _instructions(dockerfile: Path) -> Iterator[tuple[int, str, str]]:
     """Yields the line, the name and the rest of each instruction.
 
-    Raises:
-        DatasetError: the file cannot be read, or holds a heredoc.
+    Raises DatasetError: the file cannot be read, or holds a heredoc.
     """
     try:
         lines = dockerfile.read_text(encoding="utf-8").splitlines()

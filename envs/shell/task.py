@@ -123,9 +123,8 @@ class Grade:
 def open_machine(pool: SessionPool, task: SessionTask, *, hidden: Sequence[str] = (), **fields: Any) -> Session:
     """Returns a new machine for a task, made by its commands, with further fields of a `SessionJob`.
 
-    Raises:
-        DatasetError: a command fails, or the files cannot be written; names the task.
-        SessionLost: the machine is gone.
+    Raises DatasetError: a command fails, or the files cannot be written; names the task; SessionLost: the machine is
+    gone.
     """
     job = SessionJob(
         task.image,
@@ -175,11 +174,8 @@ def grade(machines: Machines, task: SessionTask, machine: Session) -> Grade:
     """Ends every process of a machine and judges what is in it.
 
     What the policy did to make grading impossible (too large a directory, a full disk, a grader that runs out of time)
-    is 0.0 and no failure, or it could choose to be left out.
-
-    Raises:
-        SessionLost: a machine is gone, which says nothing about the policy.
-        DatasetError: the machine of the grader cannot be made.
+    is 0.0 and no failure, or it could choose to be left out. Raises SessionLost: a machine is gone, which says nothing
+    about the policy; DatasetError: the machine of the grader cannot be made.
     """
     machine.stop()
     if task.in_place:
@@ -225,11 +221,8 @@ class TooLarge(Exception):
 def carry(archive: BinaryIO, most: int) -> BinaryIO:
     """Returns an archive of what is in a directory: files, folders and the links that stay in it, and nothing else.
 
-    It is a file on the disk: many episodes are graded at once.
-
-    Raises:
-        TooLarge: it has more than `most` bytes or `MOST_FILES` entries.
-        tarfile.TarError: it is broken.
+    It is a file on the disk: many episodes are graded at once. Raises TooLarge: it has more than `most` bytes or
+    `MOST_FILES` entries; tarfile.TarError: it is broken.
     """
     kept = tempfile.TemporaryFile()  # noqa: SIM115
     try:

@@ -42,8 +42,7 @@ class AnyText(gymnasium.Space[str]):
     def sample(self, mask: Any | None = None, probability: Any | None = None) -> str:
         """Makes up a text of printable ASCII characters and line ends.
 
-        Raises:
-            ValueError: a mask or a probability is given; neither means anything for free text.
+        Raises ValueError: a mask or a probability is given; neither means anything for free text.
         """
         if mask is not None or probability is not None:
             raise ValueError("AnyText.sample takes no mask and no probability; call sample() without them.")

@@ -16,7 +16,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeGuard
 
-from grpo.plugins._host.file_code import execute, refused_in
 from grpo.plugins._host.loading import GIVEN, Registration
 from grpo.plugins._host.problems import one_line
 from grpo.plugins._host.python_objects import reward_of, verifier_of, written_sha256
@@ -55,19 +54,13 @@ def registration_from_file(kind: Kind, text: SpecText) -> Registration:
             raise PluginNotFound(f"no {kind} in {path_text}: a TOML file describes a rubric, which is a reward.")
         return Registration(kind, rubric_from_file(path), str(path), "", path.name)
     module = module_from_file(path)
-    values, refused = vars(module), refused_in(module)
+    values = vars(module)
     declared = [name for name, value in values.items() if isinstance(value, SPEC_OF_KIND[kind])]
     plain = [name for name, value in values.items() if _kind_of_plain(value, module) == kind]
     plain = [name for name in plain if _is_own(values[name], module)] or plain  # what is imported is to be used
     trl = [name for name in plain if is_trl_function(values[name])]
     offered = list(dict.fromkeys([*declared, *plain]))
-    function = function or _only(kind, path_text, [*declared, *trl, *refused] or plain)
-    if function in refused:
-        others = ", ".join(name for name in offered if name not in refused)
-        raise UsageError(
-            f"{path_text}:{function} cannot be used: {one_line(refused[function]).rstrip('.')}."
-            f"{f' The file also offers: {others}.' if others else ''}"
-        ) from refused[function]
+    function = function or _only(kind, path_text, [*declared, *trl] or plain)
     named = [value for value in values.values() if isinstance(value, SPEC_OF_KIND[kind])]
     spec = values.get(function) or next((value for value in named if value.name == function), None)
     if kind in ("reward", "verifier", "agent") and _is_plain(spec):
@@ -170,14 +163,14 @@ def module_from_file(path: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         with contextlib.redirect_stdout(sys.stderr):
-            execute(content, str(path), module)
+            # Not by a loader: it takes bytecode of an earlier content with the same length and second of change.
+            exec(compile(content, str(path), "exec", dont_inherit=True), vars(module))
     except KeyboardInterrupt:
         del sys.modules[name]
         raise
     except BaseException as error:  # the file may also call sys.exit()
         del sys.modules[name]
-        cause = refused_in(module).get(str(error.name), error) if isinstance(error, NameError) else error
-        raise UsageError(f"{path} cannot be executed: {one_line(cause).rstrip('.')}. {_remedy(path, cause)}") from error
+        raise UsageError(f"{path} cannot be executed: {one_line(error).rstrip('.')}. {_remedy(path, error)}") from error
     return module
 
 

@@ -130,6 +130,21 @@ def options_of(function: Callable[..., Any]) -> tuple[Option, ...]:
     return _options(function, inspect.signature(function).parameters.values(), hints)
 
 
+def options_after(function: Callable[..., Any], *given: str) -> tuple[Option, ...]:
+    """Returns the options of a function of these parameters and options, and of nothing else. Raises SpecError."""
+    if not inspect.isfunction(inspect.unwrap(function)):
+        raise SpecError(f"{function!r:.80} is not a function. Decorate a function; it may call an object of yours.")
+    parameters = inspect.signature(function).parameters.values()
+    read = [str(p).partition(":")[0] for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    if read != [*given]:
+        raise SpecError(
+            f"'{function.__qualname__}': it is given {' and '.join(map(repr, given))} alone, and takes: "
+            f"{', '.join(read) or 'nothing'}. Write ({', '.join(given)}, *, options), each option as a keyword-only "
+            "parameter."
+        )
+    return options_of(function)
+
+
 def _options(
     function: Callable[..., Any], parameters: Iterable[inspect.Parameter], hints: Mapping[str, Any]
 ) -> tuple[Option, ...]:

@@ -63,8 +63,7 @@ class EnvWithServers:
     def tools(self) -> list[Callable[..., Any]]:
         """The functions that the policy may call; what asks for them begins to start the episode's servers.
 
-        Raises:
-            OptionError: a server does not start, or two tools have one name.
+        Raises OptionError: a server does not start, or two tools have one name.
         """
         own = tuple(getattr(self.inner.unwrapped, "tools", None) or ())
         if not self._seats:
@@ -74,8 +73,7 @@ class EnvWithServers:
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Starts an episode. The column `files` of its row (path to text) is what its servers have to begin with.
 
-        Raises:
-            DatasetError: that column is none.
+        Raises DatasetError: that column is none.
         """
         super().reset(seed=seed)  # type: ignore[misc]
         self._release()

@@ -9,7 +9,6 @@ ends, so that none gets away. If the guard itself is killed, the kernel kills th
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import select
@@ -17,15 +16,12 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
+from grpo.plugins import kernel
 from grpo.plugins.child_process import send_message
 
-_LINUX = sys.platform == "linux"
-_PDEATHSIG, _SUBREAPER = 1, 36
 _GRACE = 2.0  # seconds for a server whose standard input is closed
 _GIVE_UP = 10.0  # seconds for processes that outrun being killed
 
@@ -49,9 +45,7 @@ def main(
         streams: descriptors of its standard input, output and error output.
     """
     channel = socket.socket(fileno=control)
-    libc = ctypes.CDLL(None)
-    if _LINUX:
-        libc.prctl(_SUBREAPER, 1, 0, 0, 0)
+    kernel.adopt_orphans()
     wake, waker = os.pipe()
     os.set_blocking(waker, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -59,8 +53,7 @@ def main(
 
     def begin() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        if _LINUX:
-            libc.prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        kernel.die_with_parent()
 
     try:
         server = subprocess.Popen(
@@ -96,7 +89,7 @@ def main(
 
 def _reap(server: int) -> None:
     """Takes note of the end of orphans, but not of the server, whose end `Popen` asks for."""
-    for child in _children() if _LINUX else ():
+    for child in kernel.children():
         if child != server:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(child, os.WNOHANG)
@@ -108,7 +101,7 @@ def _end_all(server: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + _GIVE_UP
     while time.monotonic() < deadline:
         server.poll()
-        left = [child for child in _children() if child != server.pid or server.returncode is None] if _LINUX else []
+        left = [child for child in kernel.children() if child != server.pid or server.returncode is None]
         for child in left:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(child, signal.SIGKILL)
@@ -116,14 +109,3 @@ def _end_all(server: subprocess.Popen[bytes]) -> None:
         if not left and server.returncode is not None:
             return
         time.sleep(0.002)
-
-
-def _children() -> list[int]:
-    """Returns the direct children of this process; those of a child that ends become children too."""
-    own, children = str(os.getpid()), []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdecimal():
-            with contextlib.suppress(OSError, IndexError):  # it has just ended
-                if (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[1] == own:
-                    children.append(int(folder.name))
-    return children

@@ -55,8 +55,7 @@ class ServerPool:
     def take(self, *, first: bool = True) -> Connection:
         """Returns a server that nobody has used, from any thread; `first`: the episode has not asked for one before.
 
-        Raises:
-            TransientError: it does not start.
+        Raises TransientError: it does not start.
         """
         connection: Connection = on_loop(self._take(expected=first)).result()
         return connection

@@ -62,11 +62,7 @@ class ServerProcess:
 
 
 def start_server(server: McpServer) -> ServerProcess:
-    """Starts the program of a server in an empty folder of its own.
-
-    Raises:
-        TransientError: it cannot be started.
-    """
+    """Starts the program of a server in an empty folder of its own. Raises TransientError: it cannot be started."""
     home = Path(tempfile.mkdtemp(prefix="grpo-mcp-")).resolve()
     folder = str(home / _WORK)
     for name in (_WORK, _TEMPORARY):
@@ -108,8 +104,7 @@ def start_server(server: McpServer) -> ServerProcess:
 def refuse_bad_files(files: Any) -> None:
     """Refuses what cannot be the files of a working directory.
 
-    Raises:
-        ValueError: it does not map paths below the directory to texts, or has too much of them.
+    Raises ValueError: it does not map paths below the directory to texts, or has too much of them.
     """
     if not isinstance(files, Mapping) or not all(isinstance(text, str) for pair in files.items() for text in pair):
         raise ValueError("it does not map texts to texts")

@@ -69,11 +69,8 @@ class SessionServer:
 def start_in_session(server: McpServer) -> SessionServer:
     """Starts the program of a server in a new session.
 
-    It reads this Python, the folder of the program, and the files that its arguments name.
-
-    Raises:
-        TransientError: it cannot be started.
-        SandboxUnavailable: this machine cannot run the session.
+    It reads this Python, the folder of the program, and the files that its arguments name. Raises TransientError: it
+    cannot be started; SandboxUnavailable: this machine cannot run the session.
     """
     assert server.machines is not None
     program = shutil.which(server.command[0], path=search_path()) or server.command[0]

@@ -90,8 +90,7 @@ class ServerTool:
 def offered(server: McpServer) -> list[Any]:
     """Returns the tools of a server that are to be offered, of those that it lists.
 
-    Raises:
-        OptionError: it does not start, has no tools, or lacks one that is named.
+    Raises OptionError: it does not start, has no tools, or lacks one that is named.
     """
     try:
         listed = {tool.name: tool for tool in pool_of(server).tools()}

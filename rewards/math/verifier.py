@@ -25,18 +25,16 @@ from grpo.rewards.math.claim import (
     without_quantifier,
     without_quantifiers,
 )
-from grpo.rewards.math.congruence import same_residue
 from grpo.rewards.math.cue import behind_cue, correction, last_words, words_behind_cue
 from grpo.rewards.math.dates import last_date, same_date
 from grpo.rewards.math.definition import same_argument
 from grpo.rewards.math.gold import Gold, marked, read_gold
 from grpo.rewards.math.guard import hostile
 from grpo.rewards.math.normalize import choice_label, normalized, without_name
+from grpo.rewards.math.notations import proportion, same_numeral, same_residue
 from grpo.rewards.math.number import is_list, same_digits, same_number, term, unclear
 from grpo.rewards.math.objection import objection, repeats
 from grpo.rewards.math.process import SECONDS, Undecided, Unreadable, compare
-from grpo.rewards.math.radix import same_numeral
-from grpo.rewards.math.ratio import proportion
 from grpo.rewards.math.twice import Twice, equivalent_forms, measured_formula
 from grpo.rewards.numbers.adjuncts import main_clause
 from grpo.rewards.numbers.quantity import magnitude, same_amount, turns, unit, unit_ratio

@@ -128,15 +128,14 @@ def packed(plan: Mapping[str, Any], *, around: bool = False) -> bytes:
     return json.dumps({"modules": modules, "plan": dict(plan)}).encode()
 
 
-def memory_file(name: str, content: bytes, *, sealed: bool = True) -> int:
-    """Returns a descriptor of a memory file at its start; when sealed, it cannot be changed."""
+def memory_file(name: str, content: bytes) -> int:
+    """Returns a descriptor of a memory file at its start, which cannot be changed any more."""
     descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     view = memoryview(content)
     while view:
         view = view[os.pwrite(descriptor, view, len(content) - len(view)) :]
-    if sealed:
-        seals = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_WRITE
-        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
+    seals = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_WRITE
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
     return descriptor
 
 

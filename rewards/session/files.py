@@ -21,8 +21,7 @@ def most_files(disk_bytes: int) -> int:
 def absolute(path: str, directory: str, home: str) -> str:
     """Returns the path in a session that a path stands for: below the working directory, HOME after `~/`, or as it is.
 
-    Raises:
-        SessionError: it cannot be a path.
+    Raises SessionError: it cannot be a path.
     """
     if not path or "\0" in path:
         raise SessionError(f"{path!r} is no path in a session.")
@@ -39,8 +38,7 @@ def refuse_missing(shared: Sequence[str]) -> None:
 def packed(files: Mapping[str, bytes], directory: str, home: str) -> bytes:
     """Returns files as a tar archive over the root.
 
-    Raises:
-        SessionError: a path leads out of the working directory or names no file.
+    Raises SessionError: a path leads out of the working directory or names no file.
     """
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:

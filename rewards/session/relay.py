@@ -26,8 +26,7 @@ async def join(
 ) -> None:
     """Connects one connection with another, which is made now, until both have ended.
 
-    Raises:
-        OSError: the other one cannot be made; the first is closed.
+    Raises OSError: the other one cannot be made; the first is closed.
     """
     ends = [writer]
     try:

@@ -56,8 +56,7 @@ class Shown(NamedTuple):
 def shown(plan: dict[str, Any]) -> Shown:
     """Takes copies of what of the machine a session sees.
 
-    Raises:
-        OSError: the machine does not allow it, or a path is out of this user's reach.
+    Raises OSError: the machine does not allow it, or a path is out of this user's reach.
     """
     paths, links = system_paths(_NETWORK if plan["network"] else ())
     trees = [(kernel.read_only_copy(path, recursive=True), path) for path in paths]

@@ -32,9 +32,8 @@ def send(channel: socket.socket, value: object, descriptors: Sequence[int] = ())
 def receive(channel: socket.socket) -> tuple[Any, list[int]]:
     """Returns the next value and its descriptors.
 
-    Raises:
-        ConnectionError: the other end is gone.
-        BlockingIOError, TimeoutError: nothing has come, of a socket that does not wait.
+    Raises ConnectionError: the other end is gone; BlockingIOError, TimeoutError: nothing has come, of a socket that
+    does not wait.
     """
     data, descriptors = _packet(channel)
     if not data:

@@ -121,29 +121,6 @@ def last_said(messages: list[dict[str, str]]) -> str:
     return messages[-1]["content"]
 
 
-def test_an_error_of_the_wrong_form_says_how_to_get_the_other() -> None:
-    def strips(completions, **kwargs):  # type: ignore[no-untyped-def]
-        return [len(text.strip()) for text in completions]
-
-    def reads(completions, **kwargs):  # type: ignore[no-untyped-def]
-        return [len(messages[0]["content"]) for messages in completions]
-
-    async def waits(completions, **kwargs):  # type: ignore[no-untyped-def]
-        return strips(completions)
-
-    def broken(completions, **kwargs):  # type: ignore[no-untyped-def]
-        return [None + 1 for _ in completions]
-
-    with pytest.raises(AttributeError, match=r"no attribute 'strip'\. It gets .* messages; with form=text it gets"):
-        from_trl(strips)([completion("four")], form="messages")
-    with pytest.raises(TypeError, match=r"indices must be .*\. It gets .* as text; with form=messages it gets lists"):
-        from_trl(reads)([completion("four")], form="text")
-    with pytest.raises(AttributeError, match="with form=text it gets"):
-        asyncio.run(from_trl(waits)([completion("four")], form="messages"))
-    with pytest.raises(TypeError, match=r"'NoneType' and 'int'$"):
-        from_trl(broken)([completion("four")], form="messages")
-
-
 def test_where_no_tokens_are_known_a_function_of_tokens_abstains() -> None:
     def function(completion_ids, **kwargs):  # type: ignore[no-untyped-def]
         return [float(len(ids)) for ids in completion_ids]
@@ -302,11 +279,3 @@ def test_the_command_line_scores_with_them(file: Path) -> None:
     assert "'limit'" in scored[2]["brief"]["reason"]
     assert [row["kind"]["score"] for row in scored] == [1.0, 0.0, 0.0]
     assert [row["longest"]["outcome"] for row in scored] == ["abstain"] * 3
-
-
-def test_a_key_that_only_the_trainer_fills_is_named() -> None:
-    def stateful(completions, **kwargs):  # type: ignore[no-untyped-def]
-        return [float(kwargs["trainer_state"].global_step) for _ in completions]
-
-    with pytest.raises(LookupError, match="kwargs has no 'trainer_state', which only TRL's trainer has"):
-        from_trl(stateful)([completion("a")])

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo import Completion, SpecError, Verdict, reward, to_trl, verifier
-from grpo.core.scoring.scorer import Scorer
+from grpo import SpecError, Verdict, reward, to_trl, verifier
 from grpo.plugins.errors import PluginNotFound, UsageError
 from grpo.plugins.host import Host
 
@@ -69,63 +68,22 @@ def test_two_rewards_of_one_name_are_answered_without_a_flag() -> None:
     assert "--reward" not in str(caught.value)
 
 
-MIXED = """
-from grpo import Component, reward, rubric
-
-@reward(version=1)
-def good(completion: str, answer: str) -> float:
-    return float(answer in completion)
-
-@reward(verison=1)
-def misspelt(completion: str) -> float:
-    return 1.0
-
-@reward(version=1, range=(2.0, 1.0))
-def empty_range(completion: str) -> float:
-    return 1.0
-
-@reward
-def unnamed(text):
-    return 1.0
-
-by_call = reward(version=1)(lambda text: 1.0)
-uses_one = rubric(name="uses_one", version=1, components=[Component(unnamed)])
-
-def plain(completion, answer):
-    return answer in completion
-"""
-
-
-def test_one_bad_reward_of_a_file_leaves_the_others_usable(folder: Path) -> None:
-    (folder / "mixed.py").write_text(MIXED)
-    right = Completion("It is 4", row={"answer": "4"})
-    bound = [Host(()).reward(f"./mixed.py:{name}") for name in ("good", "plain")]
-    assert [one.call(right) for one in bound] == [1.0, True]
-    with Scorer(bound, retries=0) as scorer:  # a worker process executes the file, too
-        assert {name: found[0].score for name, found in scorer.score([right]).items()} == {"good": 1.0, "plain": 1.0}
-
-
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("source", "words"),
     [
         (
-            "misspelt",
-            r"unexpected keyword argument 'verison'(\. Did you mean 'version'\?)? \(at .*mixed\.py:8\)\. "
-            "The file also offers: good, plain",
+            "@reward(verison=1)\ndef mine(completion: str) -> float: ...",
+            r"unexpected keyword argument 'verison'(\. Did you mean 'version'\?)? \(at .*bad\.py:2\)",
         ),
-        ("empty_range", r"range \(2\.0, 1\.0\) is empty.*mixed\.py:12"),
-        ("unnamed", r"'unnamed': the first parameter must be named 'completion'.*mixed\.py:16"),
-        ("by_call", r"first parameter must be named 'completion'.*mixed\.py:20"),
-        ("uses_one", r"'unnamed': the first parameter must be named"),
+        (
+            "@reward(version=1, range=(2.0, 1.0))\ndef mine(completion: str) -> float: ...",
+            r"range \(2\.0, 1\.0\) must be \(lowest, highest\).*bad\.py:2",
+        ),
+        ("@reward\ndef mine(text): ...", r"'mine': the first parameter must be named 'completion'.*bad\.py:2"),
+        ("mine = reward(version=1)(lambda text: 1.0)", r"first parameter must be named 'completion'.*bad\.py:2"),
     ],
 )
-def test_the_bad_reward_of_a_file_says_what_is_wrong_with_it(folder: Path, name: str, words: str) -> None:
-    (folder / "mixed.py").write_text(MIXED)
-    with pytest.raises(UsageError, match=words):
-        Host(()).reward(f"./mixed.py:{name}")
-
-
-def test_a_file_that_needs_a_refused_name_tells_why_that_was_refused(folder: Path) -> None:
-    (folder / "mixed.py").write_text(MIXED + "\nprint(unnamed.version)\n")
-    with pytest.raises(UsageError, match=r"cannot be executed: SpecError: 'unnamed': the first parameter"):
-        Host(()).reward("./mixed.py:good")
+def test_a_bad_reward_of_a_file_says_what_is_wrong_with_it(folder: Path, source: str, words: str) -> None:
+    (folder / "bad.py").write_text(f"from grpo import reward\n{source}\n")
+    with pytest.raises(UsageError, match=f"cannot be executed: .*{words}"):
+        Host(()).reward("./bad.py:mine")

@@ -21,8 +21,7 @@ def _start(task: AgentTask, access: Access, *, line: str) -> Command:
 def _refuse(*, line: str) -> None:
     """Refuses a line that starts nothing here.
 
-    Raises:
-        UsageError: it is empty, its quotes do not match, or its program is not there.
+    Raises UsageError: it is empty, its quotes do not match, or its program is not there.
     """
     import shutil
 
@@ -42,8 +41,7 @@ def _refuse(*, line: str) -> None:
 def _parts(line: str) -> list[str]:
     """Returns the arguments of a line; one that names a file here is made absolute, for agents start elsewhere.
 
-    Raises:
-        UsageError: its quotes do not match.
+    Raises UsageError: its quotes do not match.
     """
     import shlex
 

@@ -23,6 +23,7 @@ from grpo.core.env.worked import Wanted
 from grpo.core.plan import Plan
 from grpo.core.scoring.outcome import explain
 from grpo.core.scoring.scorer import Scorer
+from grpo.core.scoring.tally import verdict_counts
 from grpo.core.text.stats import mean_or_none
 from grpo.plugins._spec.binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import SandboxUnavailable, UsageError
@@ -110,7 +111,7 @@ def validate(
         refused=tuple(refused),
         rewards=tuple(_scores(part.name, judged) for reward in chosen for part in parts(reward)),
         verifier=verifier.name if verifier else None,
-        verdicts=_verdicts(judged) if verifier else {},
+        verdicts=verdict_counts(gold.judgement for gold in judged if gold.judgement is not None) if verifier else {},
         silence_right=sum(gold.silence_right for gold in judged),
         notes=tuple(_notes(bound, chosen, solved, judged)),
         weak=tuple(weak),
@@ -281,17 +282,6 @@ def _scores(reward: str, judged: Sequence[JudgedGold]) -> GoldScores:
         abstained=sum(outcome.kind == "abstain" for outcome in outcomes),
         failed=sum(outcome.kind == "failure" for outcome in outcomes),
     )
-
-
-def _verdicts(judged: Sequence[JudgedGold]) -> dict[str, int]:
-    verdicts = [gold.judgement.verdict for gold in judged if gold.judgement is not None]
-    decisions = [verdict.ok for verdict in verdicts if verdict is not None]
-    return {
-        "right": decisions.count(True),
-        "wrong": decisions.count(False),
-        "undecided": decisions.count(None),
-        "failed": verdicts.count(None),
-    }
 
 
 def _notes(

@@ -31,8 +31,7 @@ def malformed(problem: str, remedy: str) -> Refused:
 def parsed(text: str) -> Any:
     """Parses JSON, without NaN and infinities; halves of surrogate pairs, which no tokenizer takes, become "?".
 
-    Raises:
-        ValueError: it is no JSON, or is nested too deeply.
+    Raises ValueError: it is no JSON, or is nested too deeply.
     """
     try:
         value = json.loads(text, parse_constant=_no_number)
@@ -132,8 +131,7 @@ def content_in(
 def whole_number(body: Body, names: Sequence[str], most: int | None = None) -> int | None:
     """Returns the first of several fields that is there: a number of at least 1, and of at most `most`.
 
-    Raises:
-        Refused: it is no such number.
+    Raises Refused: it is no such number.
     """
     for name in names:
         value = body.get(name)
@@ -158,8 +156,7 @@ def flag(body: Body, name: str) -> bool:
 def stops_in(value: Any, where: str) -> tuple[str, ...]:
     """Returns the texts that end an answer: from one text or a list of them; empty ones are left out.
 
-    Raises:
-        Refused: it is something else, or has too many.
+    Raises Refused: it is something else, or has too many.
     """
     texts = [value] if isinstance(value, str) else [] if value is None else value
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
@@ -172,8 +169,7 @@ def stops_in(value: Any, where: str) -> tuple[str, ...]:
 def function_tool(name: Any, description: Any, parameters: Any, where: str) -> Body:
     """Returns a tool in the form of `Ask.tools`.
 
-    Raises:
-        Refused: it has no name, or its parameters are no JSON schema.
+    Raises Refused: it has no name, or its parameters are no JSON schema.
     """
     if not isinstance(name, str) or not name:
         raise malformed(f"{where} has no name", "Name every tool")
@@ -202,10 +198,7 @@ def in_order_of_calls(turns: Iterable[ChatTurn]) -> tuple[ChatTurn, ...]:
     """Puts the answers to the calls of one message in the order of these calls.
 
     Chat templates show no ids: the second answer is that to the second call. Programs send answers in the order in
-    which their tools ended, too.
-
-    Raises:
-        Refused: there is no message.
+    which their tools ended, too. Raises Refused: there is no message.
     """
     ordered: list[ChatTurn] = []
     for answering, run in groupby(turns, key=lambda turn: turn.role == "tool"):

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from grpo.core.env.prompts import encode_prompts, text_between
+from grpo.core.env.prompts import encode_prompts, ids_between
 from grpo.core.env.tools import Schema, ToolCall
 from grpo.core.gateway.conversation import ChatTurn, ToolUse
 from grpo.core.policy.chat_template import texts_of
@@ -45,8 +45,7 @@ class Splice:
     def whole(self, messages: Sequence[ChatTurn], tools: Sequence[Schema]) -> list[int]:
         """Returns the tokens of a conversation up to the start of the policy's next message.
 
-        Raises:
-            UsageError: the chat template refuses the messages or has no form for tools.
+        Raises UsageError: the chat template refuses the messages or has no form for tools.
         """
         if tools:
             self.format(tools)  # refuses what could not be read
@@ -81,8 +80,7 @@ class Splice:
                 return after_calls(self._tokenizer, calls, marked)
             return after_text(self._tokenizer, marked)
 
-        ids = text_between(self._tokenizer, messages, rest)
-        return ids[1:] if ids[:1] == [last] else ids
+        return ids_between(self._tokenizer, messages, rest, last)
 
     def read(self, ids: Sequence[int], tools: Sequence[Schema], name: str) -> ChatTurn:
         """Returns what the policy said, with the calls of tools that it asks for.
@@ -100,8 +98,7 @@ class Splice:
     def format(self, tools: Sequence[Schema]) -> ToolFormat:
         """Returns how calls of these tools are written.
 
-        Raises:
-            UsageError: the chat template, or what reads it, has no form for them.
+        Raises UsageError: the chat template, or what reads it, has no form for them.
         """
         key = json.dumps(list(tools), sort_keys=True)
         if key not in self._formats:

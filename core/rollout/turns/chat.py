@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from grpo.core.env.prompts import special_tokens, tokens_of
+from grpo.core.env.prompts import ids_between
 from grpo.core.policy.chat_template import RefusedByTemplate, rendered
 from grpo.plugins.errors import UsageError
 from grpo.plugins.types import Message
@@ -42,38 +42,30 @@ class TurnFormat:
     trims: tuple[bool, bool] = (False, False)
 
     def ids(self, tokenizer: PreTrainedTokenizerBase, observation: str, last: int) -> list[int]:
-        """Returns the tokens between two turns.
-
-        `observation`: what the environment answered; special tokens that it spells out stay plain text. `last`: the
-        last token of the turn before; when it is the one that ends a message, it is not repeated.
-        """
+        """Returns the tokens from the last token of a turn, over what the environment answered, to the next turn."""
         observation = observation.lstrip() if self.trims[0] else observation
         observation = observation.rstrip() if self.trims[1] else observation
-        if any(token in observation for token in special_tokens(tokenizer)):
-            pieces = [(self.before, False), (observation, True), (self.after, False)]
-        else:
-            pieces = [(self.before + observation + self.after, False)]
-        ids = [token for text, plain in pieces for token in tokens_of(tokenizer, text, plain=plain)]
-        return ids[1:] if ids[:1] == [last] else ids
+        return ids_between(tokenizer, [observation], lambda texts: f"{self.before}{texts[0]}{self.after}", last)
 
 
 def turn_format(
     tokenizer: PreTrainedTokenizerBase, prompt: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()
 ) -> TurnFormat:
     """Finds the text between two turns of a conversation that begins with `prompt`. Raises UsageError."""
-    render = partial(_rendered, tokenizer, tools=tools)
+    render = partial(rendered_text, tokenizer, tools=tools, refused=_refused)
+    end = str(tokenizer.eos_token)  # with which some templates close a conversation
     start = [dict(message) for message in prompt]
     first = [*start, _message("assistant", SAID[0]), _message("user", SEEN[0])]
     second = [*first, _message("assistant", SAID[1]), _message("user", SEEN[1])]
     wide = [*first[:-1], _message("user", BLANKS + SEEN[0] + BLANKS)]
-    asked = render(start, generate=False)
+    asked = render(start).removesuffix(end)
     begun = render(start, generate=True)
     once = render(first, generate=True)
     twice = render(second, generate=True)
     before, after = _between(once, SAID[0], SEEN[0])
     if not once.startswith(asked):
         raise _refused("renders the prompt differently once an answer follows it")
-    grown = render(first, generate=False)
+    grown = render(first).removesuffix(end)
     if _between(twice, SAID[1], SEEN[1]) != (before, after) or not twice.startswith(grown):
         raise _refused("renders earlier turns differently once the conversation goes on")
     note = _beginning(begun, once) or _thinking(render, start)
@@ -87,7 +79,7 @@ def after_text(tokenizer: PreTrainedTokenizerBase, following: Sequence[Mapping[s
     Raises UsageError: the template refuses the messages, or leaves out the text.
     """
     start = [_message("user", SEEN[0]), _message("assistant", SAID[0])]
-    whole = _rendered(tokenizer, [*start, *map(dict, following)], generate=True, tools=())
+    whole = rendered_text(tokenizer, [*start, *map(dict, following)], generate=True, refused=_refused)
     if whole.count(SAID[0]) != 1:
         raise _refused("leaves out messages of an earlier turn")
     return whole.partition(SAID[0])[2]
@@ -113,17 +105,26 @@ def _between(rendered: str, spoken: str, observed: str) -> tuple[str, str]:
     return before, after
 
 
-def _rendered(
-    tokenizer: Any, messages: list[dict[str, Any]], *, generate: bool, tools: Sequence[Mapping[str, Any]]
+def rendered_text(
+    tokenizer: Any,
+    messages: Sequence[Mapping[str, Any]],
+    *,
+    refused: Callable[[str], UsageError],
+    generate: bool = False,
+    tools: Sequence[Mapping[str, Any]] = (),
 ) -> str:
+    """Returns the text that the chat template makes of messages; `generate`: it begins the policy's next one.
+
+    Raises UsageError: `refused` makes it of what the template does.
+    """
     try:
         text: str = rendered(
             tokenizer, messages, tools=list(tools) or None, add_generation_prompt=generate, tokenize=False
         )
     except RefusedByTemplate as error:
         roles = ", ".join(message["role"] for message in messages)
-        raise _refused(f"refuses the messages ({roles}): {error}") from None
-    return text if generate else text.removesuffix(tokenizer.eos_token)  # some templates close a conversation so
+        raise refused(f"refuses the messages ({roles}): {error}") from None
+    return text
 
 
 def _message(role: str, content: str) -> dict[str, Any]:

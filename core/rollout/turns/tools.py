@@ -17,9 +17,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from grpo.core.env.prompts import special_tokens, tokens_of
+from grpo.core.env.prompts import ids_between, special_tokens, tokens_of
 from grpo.core.env.tools import Schema, ToolCall, answering, calling, checked
-from grpo.core.policy.chat_template import RefusedByTemplate, rendered
+from grpo.core.rollout.turns.chat import rendered_text
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
@@ -60,22 +60,12 @@ class ToolFormat:
     def ids(
         self, tokenizer: PreTrainedTokenizerBase, calls: Sequence[ToolCall], answers: Sequence[str], last: int
     ) -> list[int]:
-        """Returns the tokens from a turn with calls to the next one.
-
-        `answers`: one text for each call; special tokens that they spell out stay plain text. `last`: the last token of
-        the turn; when it is the one that ends a message, it is not repeated.
-        """
-        special = special_tokens(tokenizer)
-        plain = any(token in answer for token in special for answer in answers)
-        marks = [ANSWERS.format(number) for number in range(len(answers))]
-        rest = self._between(tokenizer, [call.name for call in calls], marks if plain else answers)
-        pieces: list[tuple[str, bool]] = []
-        if plain:
-            for mark, answer in zip(marks, answers, strict=True):
-                before, _, rest = rest.partition(mark)
-                pieces += [(before, False), (answer, True)]
-        ids = [token for text, spelt in (*pieces, (rest, False)) for token in tokens_of(tokenizer, text, plain=spelt)]
-        return ids[1:] if ids[:1] == [last] else ids
+        """Returns the tokens from a turn with calls, whose last token is given, to the next one; each has an answer."""
+        known = [schema["function"]["name"] for schema in self.schemas]
+        # A template may write the name before the answer, and a name that the policy made up may spell anything.
+        named = [ToolCall(call.name if call.name in known else known[0], {}) for call in calls]
+        following = answering(named, answers)
+        return ids_between(tokenizer, following, lambda messages: after_calls(tokenizer, named, messages), last)
 
     def text(self, tokenizer: PreTrainedTokenizerBase, call: ToolCall) -> str:
         """Returns a call as the policy is to write it, without the end of the message."""
@@ -94,12 +84,6 @@ class ToolFormat:
             ended, dict(self.template), prefix=self.opening, tools=[dict(schema) for schema in self.schemas]
         )
         return read or {}
-
-    def _between(self, tokenizer: Any, names: Sequence[str], answers: Sequence[str]) -> str:
-        known = [schema["function"]["name"] for schema in self.schemas]
-        # A template may write the name before the answer, and a name that the policy made up may spell anything.
-        calls = [ToolCall(name if name in known else known[0], {}) for name in names]
-        return after_calls(tokenizer, calls, answering(calls, answers))
 
 
 def tool_format(
@@ -212,20 +196,12 @@ def _call(asked: Any) -> ToolCall:
     return ToolCall(name, arguments or {})
 
 
-def _rendered(
-    tokenizer: Any, messages: list[dict[str, Any]], *, generate: bool = False, tools: Sequence[Schema] = ()
-) -> str:
-    try:
-        text: str = rendered(
-            tokenizer, messages, tools=list(tools) or None, add_generation_prompt=generate, tokenize=False
-        )
-    except RefusedByTemplate as error:
-        raise _refused(f"refuses the messages of tools: {error}") from None
-    return text
-
-
 def _refused(what: str) -> UsageError:
     return UsageError(
         f"the environment offers tools, and the model's chat template {what}. Use a model that was taught to use "
         "tools, or set the tokenizer's chat_template to one that can."
     )
+
+
+def _rendered(tokenizer: Any, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
+    return rendered_text(tokenizer, messages, refused=_refused, **options)

@@ -82,8 +82,7 @@ class Run:
     def model(self) -> Any:
         """The policy, on the GPU where there is one: the final one, or that of the last checkpoint.
 
-        Raises:
-            UsageError: there is no checkpoint yet.
+        Raises UsageError: there is no checkpoint yet.
         """
         return self._weights()[0]
 
@@ -197,11 +196,7 @@ class Rollouts:
 
 
 def load(run_dir: str | Path) -> Run:
-    """Opens a run directory, of a run that is over or still going on.
-
-    Raises:
-        UsageError: it does not hold a run.
-    """
+    """Opens a run directory, of a run that is over or still going on. Raises UsageError: it does not hold a run."""
     if not isinstance(run_dir, (str, Path)):
         raise UsageError(f"{run_dir!r} is not a run. Give what grpo.train returned, or the path of a run directory.")
     return Run(open_run_dir(Path(run_dir).expanduser()).path)

@@ -10,13 +10,13 @@ import json
 import pickle
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import cloudpickle  # type: ignore[import-untyped]
 
+from grpo.core.cluster.ray_cluster import Answers
 from grpo.core.plan import Plan
 from grpo.core.text.stats import Estimate
 from grpo.plugins.types import Completion
@@ -28,13 +28,6 @@ Event = tuple[str, Sequence[Any]]  # its name and what it says
 ENDS = ("failed", "summary")  # the events that say how the run ended
 KIND = "grpo.core.run.ray.mailbox:Mailbox"
 POLL = 1.0  # seconds between two questions whether a stop was asked for
-
-
-class Asks(Protocol):
-    """An object that answers messages, wherever it is."""
-
-    def ask(self, method: str, message: bytes = b"") -> Future[bytes]:
-        """Calls a method."""
 
 
 class Mailbox:
@@ -89,7 +82,7 @@ def read(message: bytes) -> Event | None:
 class MailboxProgress:
     """Tells a mailbox the events of a run; see `Progress`."""
 
-    def __init__(self, mailbox: Asks) -> None:
+    def __init__(self, mailbox: Answers) -> None:
         self._mailbox = mailbox
 
     def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None:

@@ -12,11 +12,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from grpo.core.cluster.ray_cluster import NodeLost
+from grpo.core.cluster.ray_cluster import Answers, NodeLost
 from grpo.core.config.schema import RunConfig, parse_config
 from grpo.core.env.processes import stepping_elsewhere
 from grpo.core.record.run_dir import open_run_dir, read_json, write_json
-from grpo.core.run.ray.mailbox import POLL, Asks, MailboxProgress, written
+from grpo.core.run.ray.mailbox import POLL, MailboxProgress, written
 from grpo.core.scoring.executors import scoring_elsewhere
 from grpo.core.scoring.nodes.pool import NodePool
 from grpo.core.train.stop import ask_all
@@ -39,7 +39,7 @@ def train(settings: Mapping[str, Any]) -> None:
 
     os.environ.update(settings["variables"])
     silence_libraries()
-    mailbox: Asks = settings["mailbox"]
+    mailbox: Answers = settings["mailbox"]
     progress = MailboxProgress(mailbox) if os.environ.get("RANK", "0") == "0" else Silent()
     pool = NodePool(settings["scorers"])
     try:
@@ -102,7 +102,7 @@ def config_text(config: RunConfig) -> str:
 
 
 @contextmanager
-def _stopped_by(mailbox: Asks) -> Iterator[None]:
+def _stopped_by(mailbox: Answers) -> Iterator[None]:
     """Asks for a stop here each time that it was asked for at the mailbox."""
     over = threading.Event()
 

@@ -57,7 +57,7 @@ class ScoringNode:
             self._executors.check()
         with self._lock:
             failures, self._failures[key] = self._failures[key], []
-        return pickle.dumps(("done", [to_wire(result) for result in task.results()], failures, caller.slow_import))
+        return pickle.dumps(("done", [to_wire(result) for result in task.results()], failures))
 
     def close(self) -> None:
         self._executors.close()

@@ -18,9 +18,8 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from grpo.core.cluster.ray_cluster import NodeLost
+from grpo.core.cluster.ray_cluster import Answers, NodeLost
 from grpo.core.scoring.call import Caller
 from grpo.core.scoring.loop import is_async
 from grpo.core.scoring.nodes.shipping import Shipment, ship
@@ -36,17 +35,6 @@ _LONGEST_CHUNK = 4096
 _SMOOTHING = 0.3
 _TRIES = 3  # "the third time"
 _AWAY = 4.0  # seconds before a node that did not answer is asked again, in which it starts; twice as many each time
-
-
-class Scores(Protocol):
-    """A `ScoringNode`, wherever it is."""
-
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-
-    def ask(self, method: str, message: bytes = b"") -> Future[bytes]:
-        """Calls a method; the future raises `NodeLost` where the node is gone."""
 
 
 @dataclass(slots=True)
@@ -68,7 +56,7 @@ class _Job:
 
 @dataclass(slots=True)
 class _Member:
-    node: Scores
+    node: Answers
     workers: int
     chunks: int = 0
     alone: bool = False  # it has a call that was lost before, and nothing beside it
@@ -91,7 +79,7 @@ class _Sent:
 class NodePool:
     """Scores on nodes; the thread starts with the first task. Use it with `scoring_elsewhere`."""
 
-    def __init__(self, nodes: Sequence[tuple[Scores, int]]) -> None:
+    def __init__(self, nodes: Sequence[tuple[Answers, int]]) -> None:
         self._members = {number: _Member(node, workers) for number, (node, workers) in enumerate(nodes)}
         self._events: queue.SimpleQueue[Task | tuple[_Sent, Future[bytes]] | None] = queue.SimpleQueue()
         self._jobs: list[_Job] = []
@@ -254,10 +242,9 @@ class NodePool:
             task.fail([i for call in sent.calls for i in call], f"the node that scored it broke: {error}")
             return
         match pickle.loads(answer.result()):
-            case ("done", wires, failures, slow_import):
+            case ("done", wires, failures):
                 for text in failures:
                     task.caller.report(text, None)
-                task.caller.slow_import = task.caller.slow_import or slow_import
                 indices = [index for call in sent.calls for index in call]
                 task.settle(indices, [from_wire(wire) for wire in wires])
                 self._measure(sent, len(indices))

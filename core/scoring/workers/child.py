@@ -7,8 +7,7 @@ which row a worker died on. After a MemoryError the worker asks to be replaced.
 Messages in:  (key, packed plugin or None, retries, several rows a call?, [(indices, rows) of a call], items as bytes)
 Messages out: ("importing", module) ("imported",), inside a call
               ("loaded",) ("unloadable", text) ("unreadable", text) ("again", delay) ("retire", try the row again?)
-              ("done", seconds of the call without its imports, [(index, result)], failure in full or None,
-               (module that took longest to import, seconds of all imports))
+              ("done", seconds of the call without its imports, [(index, result)], failure in full or None)
 """
 
 from __future__ import annotations
@@ -33,10 +32,9 @@ from grpo.core.scoring.process_state import ProcessState
 from grpo.core.scoring.workers.imports import ImportWatch
 from grpo.core.scoring.workers.transport import unpack
 from grpo.core.text.streams import LimitedStream
+from grpo.plugins import kernel
 from grpo.plugins.child_process import receive_message, send_message
 from grpo.plugins.types import Completion, Verdict
-
-_PR_SET_PDEATHSIG = 1
 
 Wire = tuple[Any, ...]
 
@@ -113,7 +111,7 @@ class Child:
         wires = [(index, to_wire(result)) for index, result in zip(indices, results, strict=True)]
         self._served += len(wires)
         seconds = max(0.0, time.perf_counter() - started - self._imports.seconds)
-        self._send("done", seconds, wires, details, (self._imports.longest[0], self._imports.seconds))
+        self._send("done", seconds, wires, details)
 
     def _importing(self, module: str) -> None:
         if self._calling and os.getpid() == self._pid:
@@ -155,10 +153,8 @@ def read_item(item: Any) -> Completion:
 
 
 def _die_with(parent: int) -> None:
-    if sys.platform == "linux":
-        import ctypes
-
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    kernel.die_with_parent()
+    if kernel.LINUX:
         with contextlib.suppress(OSError):  # a hardened /proc: the order of victims is then the kernel's
             Path("/proc/self/oom_score_adj").write_text("1000")
     if os.getppid() != parent:

@@ -198,9 +198,8 @@ class WorkerPool:
                 chunk.importing, chunk.deadline = "", now + chunk.left_over
             case ("again", delay):
                 chunk.deadline = now + delay + task.limit
-            case ("done", seconds, wires, details, imports):
+            case ("done", seconds, wires, details):
                 chunk.deadline = now + task.limit
-                task.caller.imported(*imports)
                 worker.rows_done += len(wires)
                 job.payload.took(seconds / len(wires))
                 if details is not None:

@@ -23,7 +23,6 @@ from typing import Any
 import cloudpickle  # type: ignore[import-untyped]
 
 from grpo.core.scoring.call import Bound
-from grpo.plugins._host.file_code import execute
 from grpo.plugins._spec.signature import written_function
 from grpo.plugins.from_trl import MessagesFunction, TrlFunction
 from grpo.plugins.specs import Option
@@ -186,5 +185,5 @@ def _loaded(name: str, file: str) -> ModuleType:
         raise ImportError(f"{file} cannot be loaded as the module '{name}'")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    execute(Path(file).read_bytes(), file, module)
+    exec(compile(Path(file).read_bytes(), file, "exec", dont_inherit=True), vars(module))  # as in `module_from_file`
     return module

@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,10 +39,9 @@ from grpo.core.rollout.types import PromptIds
 from grpo.core.train.batch.tensors import Tensors
 from grpo.core.train.sampling.ahead import probed
 from grpo.core.train.sampling.ahead_state import AheadRecord, read_ahead, write_ahead
-from grpo.core.train.sampling.guard import difference_metrics, mismatch_text
+from grpo.core.train.sampling.guard import difference_metrics, proven
 from grpo.core.train.sampling.sampler import PolicySampler
 from grpo.core.train.types import EpisodesOf, Generation
-from grpo.plugins.errors import RunError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -194,36 +194,22 @@ class AheadQueue:
         try:
             sampler = self.sampler_of(version.model)
             seed = keys_of(self.seed, step, (0,))[0] % SEEDS
-            generation, apart, metrics = self._tried(sampler, version.model, episodes, prompts, seed, again=False)
-            if apart.too_far:
-                before = apart.mean, apart.largest
-                generation, apart, _ = self._tried(sampler, version.model, episodes, prompts, seed, again=True)
-                if apart.too_far:
-                    raise RunError(mismatch_text(step, before, apart, sampler.rollouts.differing()))
-                metrics = {**generation.metrics, "sync/batches_again": 1.0}
-            generation = replace(generation, staleness=staleness, metrics=metrics)
+
+            def attempt(anew: bool) -> tuple[Generation, Mismatch]:
+                with own_draws(seed):
+                    generation = sampler.synced(episodes, prompts, again=anew)
+                apart = Mismatch(self.tolerance)
+                probe = partial(self.probe, version.model)
+                apart.add(probed(generation, probe, self.tokenizer.pad_token_id, self.device))
+                return generation, apart
+
+            generation, apart, told = proven(step, attempt, sampler.rollouts.differing)
+            generation = replace(generation, staleness=staleness, metrics={**generation.metrics, **told})
             return _Proven(generation, apart.mean, apart.largest)
         finally:
             version.users -= 1
             if not version.users:
                 self.copies.give_back(version.model)
-
-    def _tried(
-        self,
-        sampler: PolicySampler,
-        model: Any,
-        episodes: Sequence[Episode],
-        prompts: PromptIds,
-        seed: int,
-        *,
-        again: bool,
-    ) -> tuple[Generation, Mismatch, Mapping[str, float]]:
-        with own_draws(seed):
-            generation = sampler.synced(episodes, prompts, again=again)
-        apart = Mismatch(self.tolerance)
-        sums = probed(generation, lambda tensors: self.probe(model, tensors), self.tokenizer.pad_token_id, self.device)
-        apart.add(sums)
-        return generation, apart, generation.metrics
 
 
 @dataclass(eq=False)

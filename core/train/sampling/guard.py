@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import torch
 
@@ -17,6 +17,7 @@ from grpo.core.rollout.mismatch import Mismatch, difference_sums
 from grpo.core.rollout.sync.fault import listed
 from grpo.plugins.errors import RunError
 
+Result = TypeVar("Result")
 Gather = Callable[[torch.Tensor], torch.Tensor]  # [n, ...] of this process to [processes * n, ...] of all
 
 
@@ -73,6 +74,24 @@ class StepGuard:
         """Notes how far the log-probabilities [B, T] of training and sampling are apart where the mask is not 0."""
         self._apart.add(self.gather(difference_sums(train, sampled, mask)))
         return difference_metrics(self._apart.mean, self._apart.largest)
+
+
+def proven(
+    step: int, attempt: Callable[[bool], tuple[Result, Mismatch]], differing: Callable[[], Sequence[str]]
+) -> tuple[Result, Mismatch, dict[str, float]]:
+    """Returns what was sampled by the policy, how far both are apart, and what there is to tell.
+
+    `attempt`: samples; told True, everything is handed over anew before. Raises RunError: what was sampled came from
+    other weights, and so did what was sampled again.
+    """
+    result, apart = attempt(False)
+    if not apart.too_far:
+        return result, apart, {}
+    before = apart.mean, apart.largest
+    result, apart = attempt(True)
+    if apart.too_far:
+        raise RunError(mismatch_text(step, before, apart, differing()))
+    return result, apart, {"sync/batches_again": 1.0}
 
 
 def difference_metrics(mean: float, largest: float) -> dict[str, float]:

@@ -42,10 +42,10 @@ from grpo.core.scoring.early import nothing_begun
 from grpo.core.train.batch.tensors import counted, padded
 from grpo.core.train.sampling.ahead import PROBED, Probe
 from grpo.core.train.sampling.ahead_state import restored_rollout, written_rollout
-from grpo.core.train.sampling.guard import difference_metrics, mismatch_text
+from grpo.core.train.sampling.guard import difference_metrics, proven
 from grpo.core.train.sampling.sampler import PolicySampler
 from grpo.core.train.types import EpisodesOf, Generation, Sampler
-from grpo.plugins.errors import RunError, UsageError
+from grpo.plugins.errors import UsageError
 
 PARTS = 2**20  # from the numbers of random draws of one part of a step to those of the next
 FILE = "partial.json"
@@ -214,23 +214,6 @@ class PartialSampler(Sampler):
         `first`: the first number of its random draws among those of the step. Raises RunError: it did not come from the
         policy, and neither when it was sampled again.
         """
-        metrics, apart = self._tried(going, step, most, first, again=again)
-        if apart.too_far:
-            before = apart.mean, apart.largest
-            self.rollouts.rewind(going, 0)
-            metrics, apart = self._tried(going, step, most, first, again=True)
-            if apart.too_far:
-                raise RunError(mismatch_text(step, before, apart, self.inner.rollouts.differing()))
-            metrics = {**metrics, "sync/batches_again": 1.0}
-        for rollout in going:
-            rollout.end_part(step)
-        return {**metrics, **difference_metrics(apart.mean, apart.largest)}
-
-    def _tried(
-        self, going: Sequence[PartialRollout], step: int, most: int, first: int, *, again: bool
-    ) -> tuple[Mapping[str, float], Mismatch]:
-        for rollout in going:
-            rollout.begin_part()
         keys = None
         if self.seed is not None:
             keys = keys_of(self.seed, step, range(first, first + len(going)))
@@ -238,8 +221,18 @@ class PartialSampler(Sampler):
         def sample(rollouts: Rollouts) -> None:
             self.rollouts.advance(going, rollouts, most, keys)
 
-        _, metrics = self.inner.rollouts.roll_out(sample, again=again)
-        return metrics, self._apart(going)
+        def attempt(anew: bool) -> tuple[Mapping[str, float], Mismatch]:
+            if anew:
+                self.rollouts.rewind(going, 0)
+            for rollout in going:
+                rollout.begin_part()
+            _, metrics = self.inner.rollouts.roll_out(sample, again=again or anew)
+            return metrics, self._apart(going)
+
+        metrics, apart, told = proven(step, attempt, self.inner.rollouts.differing)
+        for rollout in going:
+            rollout.end_part(step)
+        return {**metrics, **told, **difference_metrics(apart.mean, apart.largest)}
 
     def _apart(self, going: Sequence[PartialRollout]) -> Mismatch:
         """Compares what sampling said of the new tokens of some rollouts with what the policy computes."""

@@ -24,9 +24,9 @@ _ABSTRACT_SOCKET_SIGNAL = 3
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 
-def ruleset(own: str, version: int = 0) -> int:
+def ruleset(own: str) -> int:
     """Returns the descriptor of the ruleset for a program whose own folder is `own`."""
-    version = version or landlock_version()
+    version = landlock_version()
     handled = 8191 | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
     handled |= _IOCTL if version >= 5 else 0
     network = _BIND_TCP_CONNECT_TCP if version >= 4 else 0

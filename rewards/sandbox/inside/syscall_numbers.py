@@ -53,9 +53,9 @@ TABLE: dict[str, dict[str, int]] = {
 }
 
 
-def known_architecture(machine: str = "") -> bool:
-    """Says whether the numbers of a machine are known (default: of this one)."""
-    return (machine or os.uname().machine) in _ARCHITECTURES
+def known_architecture() -> bool:
+    """Says whether the numbers of this machine are known."""
+    return os.uname().machine in _ARCHITECTURES
 
 
 def audit_number() -> int:

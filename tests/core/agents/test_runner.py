@@ -16,8 +16,8 @@ import pytest
 from played_agent import TASK, Played, play, played
 
 from grpo.core.agents.folder import MOST_FILES
+from grpo.core.agents.kernel import namespaces_refused
 from grpo.core.agents.supervisor import KEPT
-from grpo.core.agents.trial import namespaces_refused
 from grpo.plugins.errors import UsageError
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")]

@@ -38,7 +38,7 @@ def by_insertion(seen: RowsSeen) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    "spec", ["curriculum", "curriculum:floor=0.3,rest=1", "curriculum:low=0.3,high=0.6", "curriculum:fill=False"]
+    "spec", ["curriculum", "curriculum:floor=0.3,rest=1", "curriculum:low=0.3,high=0.6", "curriculum:fill=false"]
 )
 def test_the_built_in_one_holds(spec: str) -> None:
     report = check_sampler(spec)

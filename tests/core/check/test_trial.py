@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from grpo import check_reward, check_verifier
 from grpo.core.check.gold.validate import doubts
 from grpo.core.check.report import Finding, Report
-from grpo.core.check.trial import never_returns, texts_for
+from grpo.core.check.trial import texts_for
 from grpo.core.config.schema import parse_config
 from grpo.core.planning.decide import make_plan
 from grpo.plugins.errors import UsageError
@@ -100,7 +99,7 @@ def test_an_honest_reward_without_cases_has_nothing_to_mend(file: Path, name: st
 @pytest.mark.parametrize(
     ("name", "severity", "words"),
     [
-        ("forgot", "error", "it returned None for each of 38 completions: its code has no `return` with a score"),
+        ("forgot", "warning", "right and wrong ones: it returned None, as a function without a `return` does"),
         ("abstains", "warning", "it abstained on each of 38 completions, right and wrong ones"),
         ("pays_all", "warning", "it gave 1 to each of 38 completions"),
         ("reads_the_row_alone", "warning", "it gave all completions of a prompt the same score"),
@@ -148,9 +147,8 @@ def doubts_of(*rewards: str, **settings: Any) -> list[str]:
 def test_a_run_refuses_a_reward_that_always_fails_and_warns_of_one_that_teaches_nothing(file: Path) -> None:
     assert doubts_of("proximity", "gsm8k.soft_format") == []
     [told, *_] = doubts_of("./mine.py:forgot", "format")
-    assert told == (
-        "reward 'forgot': it returned None for each of 26 completions: its code has no `return` with a score."
-    )
+    assert told.startswith("reward 'forgot': it abstained on each of 26 completions")
+    assert told.endswith("it returned None, as a function without a `return` does.")
     [told, *_] = doubts_of("./mine.py:pays_all")
     assert told.startswith("reward 'pays_all': it gave 1 to each of 26 completions")
     with pytest.raises(UsageError, match=r"reward 'raises': it failed on each of 26 completions, all of env 'gsm8k'"):
@@ -165,52 +163,3 @@ def test_the_texts_state_the_answer_of_the_row_and_others() -> None:
     texts = texts_for({"answer": "6 * 7 = <<6*7=42>>42\n#### 42"})
     assert {"The answer is 42.", "\\boxed{42}", ""} <= {*texts}
     assert any("42" not in text and text for text in texts)
-
-
-def returns_in_a_branch(completion: str) -> float | None:
-    if completion:
-        return 1.0
-    return None
-
-
-def returns_nothing(completion: str, answer: str):  # type: ignore[no-untyped-def]
-    for _ in answer:
-        answer = completion
-
-
-def returns_nothing_by_declaration(completion: str) -> None:
-    del completion
-
-
-def raises_alone(completion: str) -> float:
-    raise ValueError(completion)
-
-
-async def returns_nothing_later(completion: str):  # type: ignore[no-untyped-def]
-    del completion
-
-
-def returns_one_or_none(completion: str) -> float | None:
-    return 1.0 if completion else None
-
-
-class Forgetful:
-    def __call__(self, completion: str):  # type: ignore[no-untyped-def]
-        self.last = completion
-
-
-@pytest.mark.parametrize(
-    ("function", "never"),
-    [
-        (returns_in_a_branch, False),
-        (returns_one_or_none, False),
-        (returns_nothing, True),
-        (returns_nothing_by_declaration, False),
-        (raises_alone, False),
-        (returns_nothing_later, True),
-        (Forgetful(), True),
-        (len, False),
-    ],
-)
-def test_a_missing_return_is_seen_in_the_code(function: Callable[..., Any], never: bool) -> None:
-    assert never_returns(function) is never

@@ -109,7 +109,10 @@ def test_stdout_holds_the_results_and_nothing_that_plugins_print(folder: Path) -
 def test_a_reward_without_a_score_is_said_with_the_reason(folder: Path) -> None:
     done = grpo(folder, "score", "--reward", "./mine.py:forgot", stdin=jsonl({"completion": "a", "answer": "a"}))
     assert done.returncode == 0, done.stderr
-    assert b"note: reward 'forgot' abstained on every row: its code has no `return` with a score." in done.stderr
+    assert (
+        b"note: reward 'forgot' abstained on every row: it returned None, as a function without a `return` does."
+        in done.stderr
+    )
 
 
 def test_verdicts_of_every_kind_and_their_summary(folder: Path) -> None:

@@ -55,7 +55,7 @@ def test_a_reward_that_abstains_on_everything_stops_the_run_with_the_reason() ->
     assert stopped is not None
     assert stopped[0] == LIMIT
     assert stopped[1].startswith(
-        "reward 'forgets' (mine.py) abstained on every completion of steps 1 to 3: its code has"
+        "reward 'forgets' (mine.py) abstained on every completion of steps 1 to 3: it returned None"
     )
     assert stopped[1].endswith("--set failures.no_signal_steps=0.")
 
@@ -127,7 +127,7 @@ def test_a_run_with_a_reward_without_return_ends_with_the_reason_and_again_when_
     words = f"run --env gsm8k:size=9,dataset=embedded --reward {tmp_path}/mine.py:forgets --model {tiny_model} {small}"
     done = grpo(*words.split(), "--out", out, "--set", "failures.no_signal_steps=3")
     assert done.returncode == 1, done.stderr
-    assert "warning: reward 'forgets': it returned None for each of 26 completions" in done.stderr
+    assert "warning: reward 'forgets': it abstained on each of 26 completions" in done.stderr
     assert "abstained on every completion of steps 1 to 3" in done.stderr.splitlines()[-1]
     again = grpo("run", "--resume", out)
     assert again.returncode == 1

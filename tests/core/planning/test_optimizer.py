@@ -10,7 +10,7 @@ import torch
 
 from grpo.core.config.schema import parse_config
 from grpo.core.planning.facts import Facts
-from grpo.core.planning.optimizer import OptimizerPart, decide_optimizer
+from grpo.core.planning.training import OptimizerPart, decide_optimizer
 from grpo.plugins.errors import UsageError
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from grpo.core.config.schema import parse_config
 from grpo.core.planning.facts import Facts
-from grpo.core.planning.optimizer import decide_optimizer, slips
+from grpo.core.planning.training import decide_optimizer, slips
 
 MODEL = SimpleNamespace(get_text_config=lambda: SimpleNamespace(hidden_size=896))
 

@@ -1,9 +1,8 @@
-"""A reward that imports inside its first call has the time for it wherever it runs, and its user is told."""
+"""A reward that imports inside its first call has the time for it wherever it runs."""
 
 from __future__ import annotations
 
 import asyncio
-import builtins
 import sys
 import threading
 from collections.abc import Callable
@@ -86,23 +85,15 @@ def scorer_of(function: Callable[..., Any], **metadata: Any) -> Scorer:
 
 
 def check_first_import(scorer: Scorer) -> None:
-    before = builtins.__import__
     with scorer:
         for text in "ab":
             [outcome] = scorer.score([Completion(text)])["mine"]
             assert outcome.score == 1.0, outcome
-        assert "s to import takes_long_here in its first call" in scorer.slow_imports["mine"]
-    assert builtins.__import__ is before
 
 
 @pytest.mark.parametrize(("function", "metadata"), [(lazy, {"isolation": "thread"}), (lazy_async, {})])
-def test_the_first_import_has_its_time_and_is_told_of(function: Any, metadata: dict[str, Any], clock: Clock) -> None:
+def test_the_first_import_has_its_time(function: Any, metadata: dict[str, Any], clock: Clock) -> None:
     check_first_import(scorer_of(function(), **metadata))
-
-
-@pytest.mark.usefixtures("module")
-def test_the_first_import_of_an_inline_reward_is_told_of() -> None:
-    check_first_import(scorer_of(lazy(), isolation="inline"))
 
 
 @pytest.mark.parametrize(("function", "metadata"), [(lazy, {"isolation": "thread"}), (lazy_async, {})])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from grpo.envs.datasets.embedded import read_embedded
 from grpo.envs.datasets.problem import read_problem
+from grpo.envs.datasets.word_problems import read_embedded
 from grpo.plugins.errors import DatasetError, OptionError
 
 

@@ -22,10 +22,10 @@ from grpo.rewards.math.claim import claim, groups, is_set
 from grpo.rewards.math.cue import behind_cue, words_behind_cue
 from grpo.rewards.math.guard import hostile
 from grpo.rewards.math.normalize import normalized
+from grpo.rewards.math.notations import same_numeral
 from grpo.rewards.math.number import same_number, term
 from grpo.rewards.math.objection import objection
 from grpo.rewards.math.process import Undecided, compare
-from grpo.rewards.math.radix import same_numeral
 from grpo.rewards.math.verifier import math
 from grpo.rewards.numbers.numerals import read_number
 

@@ -7,8 +7,13 @@ from patience import little_work
 
 from grpo.plugins.errors import OptionError
 from grpo.rewards.puzzles.countdown import countdown_score
-from grpo.rewards.puzzles.knights import Unreadable, knights_and_knaves, knights_and_knaves_score, read_roles
-from grpo.rewards.puzzles.logic_rl import logic_rl_score
+from grpo.rewards.puzzles.knights import (
+    Unreadable,
+    knights_and_knaves,
+    knights_and_knaves_score,
+    logic_rl_score,
+    read_roles,
+)
 
 GOLD = "(1) Amelia is a knight\n(2) Zoey is a knave\n(3) Owen is a knave"
 ROLES = {"amelia": "knight", "zoey": "knave", "owen": "knave"}

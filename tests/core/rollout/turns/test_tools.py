@@ -154,7 +154,10 @@ def test_the_calls_of_common_models_are_read_as_trl_reads_them(tokenizer: Any, n
     [
         (PLAIN_CHAT_TEMPLATE, "does not show tools to the policy. Use a model that was taught to use tools"),
         ("{{ tools | tojson }}" + PLAIN_CHAT_TEMPLATE, "leaves out the calls"),
-        ("{{ tools | tojson }}{{ raise_exception('no') if messages | length > 1 }}x", "refuses the messages of tools"),
+        (
+            "{{ tools | tojson }}{{ raise_exception('no') if messages | length > 1 }}x",
+            "refuses the messages",
+        ),
     ],
 )
 def test_a_template_without_tools_is_refused(tokenizer: Any, template: str, why: str) -> None:

@@ -13,6 +13,8 @@ from grpo.plugins.errors import RunError
 
 
 class Direct:
+    name = "there"
+
     def __init__(self, path: Path) -> None:
         self.folder = FolderThere(str(path))
 

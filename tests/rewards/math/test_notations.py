@@ -2,7 +2,7 @@
 
 import pytest
 
-from grpo.rewards.math.radix import numeral, same_numeral
+from grpo.rewards.math.notations import numeral, same_numeral
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Decides what trains, with which data type and learning rates, and says which numbers are likely to be slips."""
+"""Decides how the policy is trained: data type, learning rates, micro batches; says which numbers may be slips."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from grpo.core.config.defaults import DEFAULT_LR, LORA_LR_FACTOR, WARMUP_LR_FACTOR, Dtype, dtype_of
+from grpo.core.config.defaults import (
+    DEFAULT_LR,
+    LORA_LR_FACTOR,
+    NAMED_MICRO_BATCH,
+    ROLLOUT_MICRO_TOKENS,
+    WARMUP_LR_FACTOR,
+    Dtype,
+    dtype_of,
+)
 from grpo.core.config.schema import RunConfig
 from grpo.core.planning.facts import Facts
 from grpo.core.policy.load import refuse_impossible_lora
@@ -67,3 +75,45 @@ def slips(config: RunConfig, facts: Facts, optimizer: OptimizerPart, model_confi
             f"a LoRA rank of {config.lora.rank} is over the model's hidden size of {hidden}: the adapter has more "
             "weights than full fine-tuning trains. Usual are 8 to 64."
         )
+
+
+MOST_COMPLETIONS = 1_000_000  # of one step
+
+
+def decide_batch(config: RunConfig, facts: Facts) -> int:
+    """Chooses how many completions go through the model at once. Raises UsageError."""
+    train, processes = config.train, facts.processes
+    total = train.prompts_per_step * train.group_size
+    if total > MOST_COMPLETIONS:
+        raise UsageError(
+            f"{train.prompts_per_step:,} prompts x {train.group_size:,} completions = {total:,} in one step, which are "
+            f"in memory together; {MOST_COMPLETIONS:,} is the most. Lower train.prompts_per_step or train.group_size."
+        )
+    if total % processes:
+        raise UsageError(
+            f"{train.prompts_per_step} prompts x {train.group_size} completions = {total} cannot be shared by "
+            f"{processes} processes. Choose train.prompts_per_step so that the product is a multiple of {processes}."
+        )
+    share = total // processes
+    micro = train.micro_batch_size
+    if micro is None:
+        most = share if facts.source.embedded else min(NAMED_MICRO_BATCH, share)
+        micro = max(size for size in range(1, most + 1) if share % size == 0)
+    elif share % micro:
+        raise UsageError(
+            f"train.micro_batch_size {micro} does not divide the {share} completions of each process "
+            f"({train.prompts_per_step} prompts x {train.group_size} completions / {processes} processes). "
+            f"Choose one of {', '.join(str(n) for n in range(1, share + 1) if share % n == 0)}."
+        )
+    return micro
+
+
+def decide_batch_of_turns(config: RunConfig, micro: int, context: int) -> int:
+    """Returns the division for rows of several turns, which are several times as long as an answer.
+
+    `micro`: that for answers. `context`: tokens of the longest row.
+    """
+    if config.train.micro_batch_size is not None:
+        return micro
+    most = max(1, ROLLOUT_MICRO_TOKENS // context)
+    return max(size for size in range(1, min(micro, most) + 1) if micro % size == 0)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from grpo.core.config.schema import parse_config
-from grpo.core.planning.batch import decide_batch, decide_batch_of_turns
 from grpo.core.planning.facts import Facts
+from grpo.core.planning.training import decide_batch, decide_batch_of_turns
 from grpo.plugins.errors import UsageError
 
 

@@ -5,7 +5,7 @@ import unicodedata
 import pytest
 from patience import little_work
 
-from grpo.rewards.judge.quote import quoted
+from grpo.rewards.judge.prompt import quoted
 
 
 @pytest.mark.parametrize(
