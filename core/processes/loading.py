@@ -1,4 +1,4 @@
-"""Loads libraries without collecting garbage, of which they make none, and without looking twice at what is installed.
+"""Loads libraries without collecting garbage, of which they make none, and with faster lookups (lookups.py).
 
 torch, transformers and TRL make a million objects that stay as long as the process. Python's collector looks at all of
 them again and again: while they load, for a fifth of the time, and later whenever it looks for old garbage.
@@ -6,16 +6,14 @@ them again and again: while they load, for a fifth of the time, and later whenev
 
 from __future__ import annotations
 
-import functools
 import gc
-import importlib.metadata
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-LIBRARY = 100  # modules; fewer are no reason to leave what is there out of later collections
+from grpo.core.processes.lookups import faster_lookups
 
-_distributions = functools.cache(importlib.metadata.packages_distributions)
+LIBRARY = 100  # modules; fewer are no reason to leave what is there out of later collections
 
 
 @contextmanager
@@ -28,13 +26,12 @@ def loading() -> Iterator[None]:
     if not gc.isenabled():  # by an outer one, or somebody else's choice
         yield
         return
-    before, lookup = len(sys.modules), importlib.metadata.packages_distributions
+    before = len(sys.modules)
     gc.disable()
-    importlib.metadata.packages_distributions = _distributions  # transformers and trl each read it, for every package
     try:
-        yield
+        with faster_lookups():
+            yield
     finally:
-        importlib.metadata.packages_distributions = lookup
         if len(sys.modules) - before >= LIBRARY:
             gc.freeze()
         gc.enable()

@@ -47,8 +47,8 @@ class Scan:
             self.advantage.append(row["advantage"])
             self.failed.append(is_failed(row, names))
             self.size.append(sum(len(row[name] or "") for name in TEXTS))
-            _remember(self.envs, [row["env"] or ""])
-            _remember(self.finishes, [row["finish_reason"]])
+        _remember(self.envs, [row["env"] or "" for row in rows])
+        _remember(self.finishes, [row["finish_reason"] for row in rows])
 
 
 def recorded_steps(run: RunDir) -> Iterator[tuple[int, list[dict[str, Any]]]]:

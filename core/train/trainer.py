@@ -34,7 +34,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.distributed.checkpoint.api import CheckpointException
 from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 from trl.models import unwrap_model_for_generation
@@ -75,6 +74,8 @@ from grpo.core.train.update.policy_loss import PolicyLoss
 from grpo.plugins.errors import RunError
 
 if TYPE_CHECKING:
+    from torch.distributed.checkpoint.api import CheckpointException
+
     from grpo.core.rollout.agents.open import AgentSide
 
 Received = Callable[[Batch], Mapping[str, float]]
@@ -311,7 +312,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         self._save_began = time.perf_counter()
         try:
             super()._save_checkpoint(model, trial)
-        except CheckpointException as error:  # of FSDP's shards, on all processes; it is no `Exception`
+        except _shard_failures() as error:  # of FSDP's shards, on all processes; it is no `Exception`
             process, (cause, _) = min(error.failures.items())
             raise RuntimeError(f"process {process} cannot write its shard of the checkpoint: {cause}") from error
         self.prompts.save(Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}")
@@ -474,3 +475,10 @@ def _named_reward(name: str) -> Callable[..., list[float]]:
 
     scored_elsewhere.__name__ = name
     return scored_elsewhere
+
+
+def _shard_failures() -> type[CheckpointException]:
+    """Returns what a failed write raises, whose package is loaded once something was raised."""
+    from torch.distributed.checkpoint.api import CheckpointException
+
+    return CheckpointException

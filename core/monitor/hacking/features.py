@@ -26,11 +26,12 @@ _TAG = re.compile(r"</?[\w.-]+>")
 _SIGN = re.compile(r"[^\w\s<>/]")
 _RULE = re.compile(r"([^\w\s]|_)\1+")
 _ASCII = [chr(code) for code in range(128)]
-# For `str.translate`, which takes a tenth of the time of the expressions, on texts of ASCII.
+# For `translate`, which takes a tenth of the time of the expressions, on texts of ASCII; the last two delete.
 _LETTERS = "".join(sign.lower() if _WORD.match(sign) else " " for sign in _ASCII)
-_DIGITS = "".join(sign if _NUMBER.match(sign) else " " for sign in _ASCII)
-_NO_DIGIT = {ord(sign): None for sign in _ASCII if not sign.isdigit()}
-_NO_SIGN = {ord(sign): None for sign in _ASCII if not _SIGN.match(sign)}
+_DIGITS = "".join("0" if _NUMBER.match(sign) else " " for sign in _ASCII).encode().ljust(256)
+_NO_DIGIT = "".join(sign for sign in _ASCII if not sign.isdigit()).encode()
+_NO_SIGN = "".join(sign for sign in _ASCII if not _SIGN.match(sign)).encode()
+_KEPT = 2048  # texts of which something is remembered: each is asked about more than once in a step
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,27 +64,28 @@ def _vocabulary(prompt: str) -> frozenset[str]:
     return frozenset(_words(prompt[:READ]))
 
 
-def _again(text: str) -> tuple[int, int]:
-    """Returns how many pairs of neighbouring words occurred before, and how many there are."""
+@lru_cache(maxsize=_KEPT)
+def _spaced(text: str) -> tuple[int, int, int]:
+    """Returns how many pairs of neighbouring words occurred before, how many there are, and the longest word's length.
+
+    Words are here what stands between spaces.
+    """
     words = text.split()
     pairs = max(0, len(words) - 1)
-    return pairs - len({*pairwise(words)}), pairs
+    return pairs - len({*pairwise(words)}), pairs, max(map(len, words), default=0)
 
 
 def repeated(text: str) -> float:
     """Returns the share of repeated word pairs, of a long text in its beginning or end, whichever repeats more."""
-    repeats = map(_again, _ends(text))
-    return max(again / pairs if pairs >= FEW_PAIRS else 0.0 for again, pairs in repeats)
+    return max(again / pairs if pairs >= FEW_PAIRS else 0.0 for again, pairs, _ in map(_spaced, _ends(text)))
 
 
 def stuck(text: str) -> bool:
     """Returns whether the longest stretch without a space, first or last, is a few characters over and over."""
-    return any(_cycles(max(end.split(), key=len, default="")) for end in _ends(text))
+    return any(_spaced(end)[2] >= UNBROKEN and _cycles(max(end.split(), key=len)) for end in _ends(text))
 
 
 def _cycles(word: str) -> bool:
-    if len(word) < UNBROKEN:
-        return False
     count = len(word) - SPAN + 1
     spans: set[str] = set()
     for start in range(count):
@@ -122,24 +124,31 @@ FEATURES = (
 def counts_of(prompt: str, text: str) -> dict[str, float]:
     """Returns all features of a completion by their names; the length is that of the whole text."""
     read = text[:READ]
-    plain, words, answer = read.isascii(), _words(read), answer_of(read)
-    digits = len(read.translate(_NO_DIGIT)) if plain else sum(map(str.isdigit, read))
+    words, answer = _words(read), answer_of(read)
+    if read.isascii():
+        coded = read.encode()
+        digits, signs = len(coded.translate(None, _NO_DIGIT)), len(coded.translate(None, _NO_SIGN))
+        numbers = (b" " + coded.translate(_DIGITS)).count(b" 0")
+    else:
+        digits, signs = sum(map(str.isdigit, read)), len(_SIGN.findall(read))
+        numbers = len(_NUMBER.findall(read))
     values = (
         len(text),
         read.count("\n"),
         len(words),
-        len(read.translate(_DIGITS).split() if plain else _NUMBER.findall(read)),
+        numbers,
         len(_TAG.findall(read)),
-        len(read.translate(_NO_SIGN) if plain else _SIGN.findall(read)),
-        _again(read)[0],
+        signs,
+        _spaced(read)[0],
         len(_vocabulary(prompt).intersection(words)),
         digits / max(1, len(read)),
         len(answer),
         _first_number(answer),
     )
-    return dict(zip(FEATURES, map(float, values), strict=True))
+    return dict(zip(FEATURES, values, strict=True))
 
 
+@lru_cache(maxsize=_KEPT)
 def answer_of(text: str) -> str:
     """Returns what a text ends with: its last line that is more than a tag, without its tags and spaces.
 
@@ -169,17 +178,18 @@ def parts_of(text: str) -> set[str]:
     return {*_words(read), *_SIGN.findall(read), *_TAG.findall(read)}
 
 
-def agreement(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Returns the share of pairs that two lists of numbers put into the same order; None where the first has no order.
+def ordered_pairs(values: Sequence[float]) -> list[tuple[int, int]]:
+    """Returns the places of each two numbers that differ, that of the larger one first."""
+    pairs = combinations(range(len(values)), 2)
+    return [(i, j) if values[i] > values[j] else (j, i) for i, j in pairs if values[i] != values[j]]
 
-    Pairs that are equal in `first` do not count; those that are equal in `second` count half.
+
+def agreement(pairs: Sequence[tuple[int, int]], values: Sequence[float]) -> float:
+    """Returns the share of `pairs`, of which there is one at least, whose first number is larger.
+
+    Pairs of equal numbers count half.
     """
-    agreements = [
-        0.5 if second[i] == second[j] else float((first[i] > first[j]) == (second[i] > second[j]))
-        for i, j in combinations(range(len(first)), 2)
-        if first[i] != first[j]
-    ]
-    return mean(agreements) if agreements else None
+    return mean([1.0 if values[i] > values[j] else 0.5 if values[i] == values[j] else 0.0 for i, j in pairs])
 
 
 def correlation(groups: Sequence[tuple[Sequence[float], Sequence[float]]]) -> float:

@@ -41,6 +41,7 @@ from grpo.core.monitor.hacking.features import (
     answer_of,
     counts_of,
     known,
+    ordered_pairs,
     repeated,
     stuck,
 )
@@ -363,15 +364,16 @@ def _step_of(completions: Sequence[MonitoredCompletion]) -> _Step:
     for completion in completions:
         groups.setdefault(completion.group, []).append(completion)
     rewards = [[member.reward for member in group if member.reward is not None] for group in groups.values()]
-    wrongs = [_judged(group)[1] for group in groups.values()]
+    judged = [_judged(group) for group in groups.values()]
+    both = [(right, wrong) for right, wrong in judged if right and wrong]
     rights = [[float(member.right) for member in group if member.right is not None] for group in groups.values()]
     return _Step(
         tuple(map(tuple, groups.values())),
         tuple(mean(group) for group in rewards if group),
-        tuple(mean(group) for group in wrongs if group),
+        tuple(mean(wrong) for _, wrong in judged if wrong),
         tuple(mean(group) for group in rights if group),
-        tuple(share for group in groups.values() if (share := _agreement(group)) is not None),
-        tuple(gap for group in groups.values() if (gap := _gap(group)) is not None),
+        tuple(_agreement(right, wrong) for right, wrong in both),
+        tuple(mean(right) - mean(wrong) for right, wrong in both),
         tuple(_alike(list(groups.values()))),
         tuple(mean([float(_repeats(member)) for member in group]) for group in groups.values()),
         tuple(mean([float(member.cut) for member in group]) for group in groups.values()),
@@ -380,23 +382,14 @@ def _step_of(completions: Sequence[MonitoredCompletion]) -> _Step:
     )
 
 
-def _agreement(group: Sequence[MonitoredCompletion]) -> float | None:
+def _agreement(right: Sequence[float], wrong: Sequence[float]) -> float:
     """Returns the share of the differences between right and wrong completions that is in favour of the right ones.
 
-    Differences count by their size, as they do for advantages; a half where there are none, None without such pairs.
+    Differences count by their size, as they do for advantages; a half where there are none.
     """
-    right, wrong = _judged(group)
-    if not right or not wrong:
-        return None
     differences = [score - other for score in right for other in wrong]
     whole = sum(map(abs, differences))
     return 0.5 + sum(differences) / whole / 2 if whole > 0 else 0.5
-
-
-def _gap(group: Sequence[MonitoredCompletion]) -> float | None:
-    """Returns what the right completions of a group earned more than the wrong ones; None without both."""
-    right, wrong = _judged(group)
-    return mean(right) - mean(wrong) if right and wrong else None
 
 
 def _judged(group: Sequence[MonitoredCompletion]) -> tuple[list[float], list[float]]:
@@ -424,23 +417,20 @@ def _alike(groups: Sequence[Sequence[MonitoredCompletion]]) -> Iterator[float]:
             yield mean([float(answer == other) for answer in answers for other in others])
 
 
-Counts = Sequence[tuple[Sequence[float], Sequence[Mapping[str, float]]]]  # rewards and features of groups
+# of groups, the pairs of members with different rewards, and the features of each member
+Counts = Sequence[tuple[Sequence[tuple[int, int]], Sequence[Mapping[str, float]]]]
 
 
 def _counts(step: _Step) -> Counts:
-    """Returns the rewards and features of the groups whose rewards have an order."""
+    """Returns the pairs and features of the groups whose rewards have an order."""
     paid = [[member for member in group if member.reward is not None] for group in step.groups]
-    return [
-        ([member.reward or 0.0 for member in group], [counts_of(member.prompt, member.text) for member in group])
-        for group in paid
-        if len({member.reward for member in group}) > 1
-    ]
+    ordered = ((group, ordered_pairs([member.reward or 0.0 for member in group])) for group in paid)
+    return [(pairs, [counts_of(member.prompt, member.text) for member in group]) for group, pairs in ordered if pairs]
 
 
 def _ordered(groups: Counts, name: str) -> list[float]:
     """Returns for each group the share of pairs with different rewards that a count puts into the same order."""
-    shares = [agreement(rewards, [each[name] for each in counts]) for rewards, counts in groups]
-    return [share for share in shares if share is not None]
+    return [agreement(pairs, [each[name] for each in counts]) for pairs, counts in groups]
 
 
 def _repeats(member: MonitoredCompletion) -> bool:
