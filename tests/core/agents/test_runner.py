@@ -375,9 +375,10 @@ def test_an_agent_reads_the_file_that_an_option_names(
 
 
 def test_a_python_agent_is_imported_once_and_shares_nothing(tmp_path: Path) -> None:
-    (tmp_path / "neighbour.py").write_text("count = [0]")
+    (tmp_path / "counting_neighbour.py").write_text("count = [0]")
     (tmp_path / "mine.py").write_text(
-        f"import os, neighbour\nwith open({str(tmp_path / 'imports')!r}, 'a') as file:\n    file.write('x')\n"
+        "import os, counting_neighbour as neighbour\n"
+        f"with open({str(tmp_path / 'imports')!r}, 'a') as file:\n    file.write('x')\n"
         "def run(task, access):\n    import sub\n    neighbour.count[0] += 1\n"
         "    return f'{neighbour.count[0]} {os.environ[\"OPENAI_API_KEY\"] == access.key} {sub.value}'\n"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import shutil
 import socket
@@ -48,6 +49,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         "\n".join(
             [
                 "ClusterName=here",
+                f"FirstJobId={random.randrange(1, 1000)}",  # which decides the ports of a run
                 f"SlurmctldHost={host}(127.0.0.1)",
                 f"SlurmctldPort={control}",
                 "AuthType=auth/munge",

@@ -18,6 +18,7 @@ from grpo.rewards.sandbox.local import local
 
 pytestmark = pytest.mark.slow
 
+_TRIES = 20
 _SEVERAL = Limits(cpu_seconds=2.0, wall_seconds=4.0, processes=8)
 _WAITS = f"{MARK}import time\ntime.sleep(0.5)\nprint('done')"
 _COMPUTES = "import time\nwhile time.process_time() < {}: pass\n"
@@ -138,7 +139,7 @@ def test_a_machine_that_is_too_busy_is_overloaded_and_no_program_is_blamed() -> 
     ("program", "limits"),
     [
         ("import time\ntime.sleep(60)", Limits(wall_seconds=1.0)),
-        (_COMPUTES.format(0.3) + "time.sleep(60)", Limits(wall_seconds=1.0)),
+        (_COMPUTES.format(0.05) + "time.sleep(60)", Limits(wall_seconds=1.0)),
         ("import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)", Limits(wall_seconds=1.0)),
         (_WAITS_FOR_ITSELF.format(start="threading.Thread(target=work).start()"), Limits(wall_seconds=1.0, threads=16)),
         (_WAITS_FOR_ITSELF.format(start="os.fork() or work()"), Limits(wall_seconds=1.0, processes=16)),
@@ -147,7 +148,9 @@ def test_a_machine_that_is_too_busy_is_overloaded_and_no_program_is_blamed() -> 
 )
 def test_no_program_can_make_itself_wait(program: str, limits: Limits) -> None:
     with busy(4):
-        result = run(program, limits=limits)
+        tries = (run(program, limits=limits) for _ in range(_TRIES))
+        result = next((each for each in tries if each.outcome != "overloaded"), None)  # by others than those four
+    assert result is not None, "it was overloaded each time"
     assert (result.outcome, result.trouble) == ("time_wall", False)
 
 

@@ -82,11 +82,14 @@ def test_thousands_of_mixed_jobs_leave_nothing_behind() -> None:
     sizes = []
     for start in range(0, JOBS, 500):
         part = kinds[start : start + 500]
-        results = asyncio.run(pool.run([job for _, job, _ in part]))
-        wrong = [(job.program[:40], result) for (_, job, expected), result in zip(part, results, strict=True)
-                 if result.outcome not in expected]  # fmt: skip
-        assert wrong == []
-        del results
+        while part:
+            results = asyncio.run(pool.run([job for _, job, _ in part]))
+            done = list(zip(part, results, strict=True))
+            part = [kind for kind, result in done if result.outcome == "overloaded"]  # by what runs beside this test
+            wrong = [(job.program[:40], result) for (_, job, expected), result in done
+                     if result.outcome not in (*expected, "overloaded")]  # fmt: skip
+            assert wrong == []
+        del results, done
         gc.collect()
         sizes.append(resident())
     assert len(children() - before["processes"]) <= 2 * 5, "a launcher and a zygote for each sandbox"

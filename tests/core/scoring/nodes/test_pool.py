@@ -68,13 +68,13 @@ def numbers(count: int) -> list[Completion]:
 
 
 SOURCE = """
-import neighbour
+import shipped_neighbour
 from grpo import reward
 
 @reward(version=1)
 def mine(completion: str) -> float:
     import late_neighbour
-    return neighbour.VALUE + late_neighbour.VALUE
+    return shipped_neighbour.VALUE + late_neighbour.VALUE
 """
 
 
@@ -130,12 +130,12 @@ def test_a_local_file_travels_with_the_neighbours_that_it_imports(
 ) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "mine.py").write_text(SOURCE)
-    (tmp_path / "neighbour.py").write_text("VALUE = 0.25\n")
+    (tmp_path / "shipped_neighbour.py").write_text("VALUE = 0.25\n")
     (tmp_path / "late_neighbour.py").write_text("VALUE = 0.5\n")
     plugin = Host([]).reward(f"{tmp_path}/mine.py:mine")
     shipment = shipping.ship(plugin)
     shutil.rmtree(tmp_path)  # another machine has none of its files
-    monkeypatch.delitem(sys.modules, "neighbour")
+    monkeypatch.delitem(sys.modules, "shipped_neighbour")
     for name in [name for name in sys.modules if name.startswith("grpo_file_mine")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
@@ -144,7 +144,7 @@ def test_a_local_file_travels_with_the_neighbours_that_it_imports(
     with scored_on([Near("a")], [plugin]) as scorer:
         outcome = scorer.score([Completion("x")])[plugin.name][0]
     assert outcome.score == 0.75, outcome.reason
-    monkeypatch.delitem(sys.modules, "neighbour", raising=False)
+    monkeypatch.delitem(sys.modules, "shipped_neighbour", raising=False)
 
 
 def test_what_a_script_defines_travels_by_value_and_its_failures_come_back() -> None:
