@@ -57,22 +57,43 @@ def type_name(annotation: Any) -> str:
 
 
 def _without_name(spec: Spec, distribution: str, open_options: list[Option], value: Unnamed) -> str:
-    """Says what to write in the place of a value without a name: the whole SPEC, with the name of an option.
+    """Says what to write in the place of a value without a name: the whole SPEC, with an option that takes the value.
 
-    `open_options`: those of the plugin that have no value yet; a required one is likely to be meant.
+    `open_options`: those of the plugin that have no value yet.
     """
     remedies = []
     if value.key:
         remedies.append(f'If it belongs to {value.key}, write that as JSON: {value.key}="a,b" or {value.key}=[1,2].')
     if any(option.name == value.text for option in spec.options):
         remedies.append(f"Write {value.before}{value.text}=VALUE{value.after}.")
-    elif open_options:
-        name = next((option.name for option in open_options if option.required), "NAME")
-        remedies.append(f"{'Or write' if remedies else 'Write'} {value.before}{name}={value.text}{value.after}.")
+    elif option := next((option for option in _likely_first(open_options) if _takes(option, value.text)), None):
+        write = "Or write" if remedies else "Write"
+        remedies.append(f"{write} {value.before}{option.name}={value.text}{value.after}.")
     return (
         f"'{value.before}{value.text}{value.after}': expected key=value, found '{value.text}'. "
         f"{' '.join([*remedies, _listed(spec, distribution)])}"
     )
+
+
+def _likely_first(options: list[Option]) -> list[Option]:
+    """Orders options by how probably a value without a name is theirs: required ones, then those that take no text."""
+    return sorted(options, key=lambda option: (not option.required, _takes(option, "some text")))
+
+
+def _takes(option: Option, text: str) -> bool:
+    import json
+
+    from pydantic import PydanticUserError, ValidationError
+
+    try:
+        parsed = json.loads(text)
+    except ValueError:
+        parsed = text
+    try:
+        _read(option, Value(parsed, text))
+    except (ValidationError, PydanticUserError, NameError, TypeError):
+        return False
+    return True
 
 
 def _listed(spec: Spec, distribution: str) -> str:

@@ -45,11 +45,14 @@ def test_text_becomes_the_annotated_type(near_entry: Entry, text: str, expected:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("7", ["expected key=value, found '7'", "Write near:NAME=7. Options: "]),
-        ("hello,limit=3", ["Write near:NAME=hello,limit=3."]),
+        ("7", ["expected key=value, found '7'", "Write near:tolerance=7."]),
+        ("0.5", ["Write near:tolerance=0.5."]),
+        ("b", ["Write near:mode=b."]),
+        ("hello", ["Write near:tag=hello."]),
+        ("hello,limit=3", ["Write near:tag=hello,limit=3."]),
         ("limit", ["Write near:limit=VALUE."]),
         ("mode=b,limit,flag=yes", ["Write near:mode=b,limit=VALUE,flag=yes."]),
-        ("tag=a,b", ['tag="a,b"', "Or write near:tag=a,NAME=b."]),
+        ("tag=a,b", ['tag="a,b"', "Or write near:tag=a,mode=b."]),
         ("words=[1,2", ['words="a,b" or words=[1,2]', "found '2'"]),
     ],
 )
