@@ -124,4 +124,4 @@ def test_the_verifier_and_the_reward_run_a_program_once(options: str) -> None:
         assert all(outcome.verdict.ok for outcome in scorer.judge(completions)["code"])
     after = sum(running.slot.jobs for running in pool._idle)
     close_pools()
-    assert after - before == 2  # two different programs
+    assert after - before == 4  # two different programs, each with its tests in another sandbox
