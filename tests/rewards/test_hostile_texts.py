@@ -120,7 +120,7 @@ def test_no_text_hangs_raises_or_leaves_the_range(spec: RewardSpec | VerifierSpe
     size = longest(spec)
     heads = HEADS[: 2 if spec.name in READ_AS_PROXIMITY else None]
     texts = [head + piece * (SHORT // len(piece)) for head in heads for piece in PIECES]
-    texts += [head + piece * (size // len(piece)) for head in HEADS[:2] for piece in PIECES]
+    texts += [head + piece * (size // len(piece)) for head, piece in zip(itertools.cycle(HEADS[:2]), PIECES)]
     texts += [f"<answer>{number}</answer>" for number in NUMBERS]
     texts += [f"<start_working_out>a<end_working_out><SOLUTION>{number}</SOLUTION>" for number in NUMBERS]
     for text in texts:

@@ -139,7 +139,7 @@ def test_a_run_on_two_nodes_stops_at_a_warning_and_goes_on_when_it_is_submitted_
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     run, script, output = tmp_path / "run", tmp_path / "job.sh", tmp_path / "job.out"
-    job = ["--env", "gsm8k", "--reward", "proximity", "--steps", "40", "--eval-size", "0", "--out", str(run)]
+    job = ["--env", "gsm8k", "--reward", "proximity", "--steps", "20", "--eval-size", "0", "--out", str(run)]
     words = ["launch", "--slurm", "--nodes", "2", "--gpus-per-node", "0", "-o", str(script), "--", *job]
     subprocess.run([sys.executable, "-m", "grpo", *words], check=True)
     first = submit(cluster, script, output)
@@ -155,5 +155,5 @@ def test_a_run_on_two_nodes_stops_at_a_warning_and_goes_on_when_it_is_submitted_
     assert ended(cluster, resumed, 300) == "COMPLETED", output.read_text()
     shown = output.read_text()
     assert f"resuming after step {state['step']}" in shown
-    assert "done after step 40" in shown
+    assert "done after step 20" in shown
     assert (run / "model" / "model.safetensors").is_file()
