@@ -10,7 +10,7 @@ import builtins
 from collections.abc import Sequence
 
 from grpo.rewards.code.guest.customs import SOLUTION_MODULES
-from grpo.rewards.code.syntax import called, called_by_name, find, names_in, words
+from grpo.rewards.code.syntax import called, called_by_name, find, literal, names_in, words
 
 _MODULES = words(
     "math cmath copy re itertools functools collections string typing json fractions operator heapq bisect"
@@ -74,10 +74,15 @@ class _Reader:
         return all(map(self._is_given_data, self._calls))
 
     def _is_function(self, name: str) -> bool:
-        """Returns whether a capitalised name is that of no class: it has no name of a class, and is only compared."""
+        """Returns whether a capitalised name is no class: none is named so, and each call is to equal plain data."""
         calls = [call for call in self._calls if called_by_name(call) == name]
-        compared = all(isinstance(self._parents.get(id(call)), ast.Compare) for call in calls)
-        return "_" in name and bool(calls) and compared
+        return "_" in name and bool(calls) and all(map(self._is_to_equal_data, calls))
+
+    def _is_to_equal_data(self, call: ast.Call) -> bool:
+        compare = self._parents.get(id(call))
+        if not isinstance(compare, ast.Compare) or not all(isinstance(each, ast.Eq) for each in compare.ops):
+            return False
+        return all(side is call or literal(side) is not None for side in (compare.left, *compare.comparators))
 
     def _is_allowed(self, node: ast.AST) -> bool:
         if isinstance(node, ast.Import):
