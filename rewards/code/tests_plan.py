@@ -29,6 +29,7 @@ from grpo.rewards.code.syntax import FUNCTIONS, called_by_name, find, mentions, 
 Kind = Literal["calls", "objects"]
 
 _HOOKS = ("setup_function", "teardown_function", "setup_module", "teardown_module", "setUpModule", "tearDownModule")
+_NOT_A_NUMBER = re.compile(r"(?<![a-z])(?:is)?nan|(?<!\w)(\w+) != \1(?!\w)", re.IGNORECASE)  # nan, isnan, x != x
 _FORGIVES = r"xfail|expectedFailure"
 _BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
@@ -127,7 +128,7 @@ def plan_tests(tests: tuple[str, ...], *, before: str = "", prompt: str = "", en
         tuple(sorted(_modules_of([*imports, *every]) - solution_aliases(every))),
         instrument.finished(count),
         re.search(_FORGIVES, "\n".join(tests)) is not None,
-        "nan" not in " ".join((*tests, before)).lower(),
+        _NOT_A_NUMBER.search(" ".join((*tests, before))) is None,
         in_place,
     )
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-import math
 import types
+from collections import deque
+from collections.abc import ItemsView, KeysView, ValuesView
+from decimal import Decimal
 from typing import Any
 
 from grpo.rewards.code.guest.channel import Channel, Garbled, Gone, Late, orders
@@ -19,6 +21,8 @@ from grpo.rewards.code.guest.customs import new_module
 from grpo.rewards.code.guest.keeping import conversing
 from grpo.rewards.code.guest.plain import Malformed, NotPlain, decode, encode
 from grpo.rewards.code.guest.together import begun, run_tests
+
+_HOLDING = (list, tuple, set, frozenset, deque, KeysView, ValuesView, ItemsView)
 
 
 class Solution:
@@ -163,11 +167,14 @@ def _merged(old: Any, new: Any) -> Any:
 
 
 def has_nan(value: Any) -> bool:
-    if isinstance(value, float):
-        return math.isnan(value)
+    """Returns whether plain data is what is not a number, or holds it."""
+    if isinstance(value, Decimal):
+        return value.is_nan()
+    if isinstance(value, (float, complex)):
+        return value != value
     if isinstance(value, dict):
-        return any(map(has_nan, value.values()))
-    return isinstance(value, (list, tuple)) and any(map(has_nan, value))
+        value = value.items()
+    return isinstance(value, _HOLDING) and any(map(has_nan, value))
 
 
 def main(descriptor: int) -> None:
