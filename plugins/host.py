@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["Host", "Problem", "Registration"]
 
 Source = str | Mapping[str, Any]
+Find = Callable[[SpecText], Registration]
 ARGUMENT: dict[Kind, str] = {
     "reward": "rewards",
     "verifier": "verifier",
@@ -356,9 +357,6 @@ def _refuse(text: SpecText, kind: Kind, **reserved: object) -> None:
     given: Sequence[str] = [key for key, value in reserved.items() if value is not None]
     if given:
         raise UsageError(f"'{text.written}': {plural(kind)} take no '{given[0]}'. Leave it out.")
-
-
-Find = Callable[[SpecText], Registration]
 
 
 def with_components(known: Registration, find: Find, inside: tuple[str, ...] = ()) -> Registration:

@@ -41,6 +41,9 @@ from grpo.plugins.session import Process, Session
 
 Ended = Callable[[AgentExit], None]
 _OWN = ".grpo-agent"  # in HOME: what a Python agent is given, and its answer
+_MARK = f"{_OWN}/start"  # a file that is older than what the agent changes
+_FILES = ["find", ".", "-xdev", "-type", "f"]
+_SECONDS = 60.0  # for a list of files
 _INSIDE = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from grpo.core.agents.launcher import play_once; play_once(sys.argv[2])"
@@ -227,11 +230,6 @@ def _needed(agent: BoundAgent) -> list[str]:
         imports = [entry for entry in sys.path if entry and Path(entry).resolve() != Path.cwd()]
         paths += [str(Path(grpo.__file__).parent), *own, *imports, *([source] if source else [])]
     return [path for path in dict.fromkeys(paths) if Path(path).is_absolute() and Path(path).exists() and path != "/"]
-
-
-_MARK = ".grpo-agent/start"  # in HOME
-_FILES = ["find", ".", "-xdev", "-type", "f"]
-_SECONDS = 60.0
 
 
 class ChangedFiles:

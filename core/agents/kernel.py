@@ -95,7 +95,7 @@ def namespaces_refused() -> str:
 
 
 def main(descriptor: int, places: Sequence[tuple[str, str]]) -> None:
-    """Tries it in a process of its own, and answers with what is refused."""
+    """Enters namespaces and mounts in a process of its own; answers with the reason of a refusal, or with nothing."""
     answer = ""
     try:
         enter_namespaces()

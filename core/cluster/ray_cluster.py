@@ -38,7 +38,7 @@ class NodeLost(RunError):
         self.for_good = for_good
 
 
-class Answers(Protocol):
+class RemoteObject(Protocol):
     """An object that answers messages, on a node of the cluster or in a process of this machine."""
 
     @property

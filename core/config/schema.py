@@ -63,7 +63,7 @@ class RunConfig(Section):
         PluginRef | Annotated[tuple[PluginRef, ...], Field(min_length=1)],
         About(
             "Environment, for example gsm8k.",
-            "Or [several](environments.md#several-environments-in-one-run).",
+            "Several: see [environments.md](environments.md#several-environments-in-one-run).",
             kind="SPEC or table, or a list of them",
             flag=Flag("--env", "SPEC", "each"),
         ),

@@ -295,7 +295,7 @@ class RolloutSection(Section):
     agent_trains: Literal["main", "tree", "all"] = setting(
         "tree",
         "Which calls of an agent train: those of its main conversation, also those of sub-agents, or all.",
-        "Only `all` includes [auxiliary calls](agents.md#train-with-an-agent).",
+        "Only `all` includes auxiliary calls, see [agents.md](agents.md#train-with-an-agent).",
     )
     agent_window: Positive | None = setting(
         None,

@@ -23,7 +23,7 @@ from typing import Any, Self
 import cloudpickle  # type: ignore[import-untyped]
 
 from grpo.core.cluster.local_object import LocalObject
-from grpo.core.cluster.ray_cluster import Answers, NodeLost
+from grpo.core.cluster.ray_cluster import NodeLost, RemoteObject
 from grpo.core.env.env_batch import EnvBatch, LocalEnvBatch
 from grpo.core.env.episodes import Episode
 from grpo.core.env.threads import AT_ONCE, Call, Raised
@@ -41,11 +41,11 @@ _LOAD_LIMIT = 120.0  # seconds to start a process and load an environment
 _GRACE = 5.0
 
 
-_elsewhere: ContextVar[Sequence[Answers]] = ContextVar("where processes of environments are", default=())
+_elsewhere: ContextVar[Sequence[RemoteObject]] = ContextVar("where processes of environments are", default=())
 
 
 @contextmanager
-def stepping_elsewhere(hosts: Sequence[Answers]) -> Iterator[None]:
+def stepping_elsewhere(hosts: Sequence[RemoteObject]) -> Iterator[None]:
     """Has the environments that are to have processes step in these."""
     before = _elsewhere.set(hosts)
     try:
@@ -125,7 +125,7 @@ class EnvProcesses:
 class RemoteEnvs:
     """The environments of one batch, dealt out to processes; see `EnvBatch`. `seconds`: the time limit of one call."""
 
-    def __init__(self, hosts: Sequence[Answers], given: bytes, batch: str, seconds: float) -> None:
+    def __init__(self, hosts: Sequence[RemoteObject], given: bytes, batch: str, seconds: float) -> None:
         self._hosts = list(hosts)
         self._given = given
         self._batch = batch

@@ -22,6 +22,7 @@ from grpo.plugins.errors import UsageError
 
 MOST_TIMES_USUAL = 100  # of a learning rate
 HOTTEST = 3.0  # temperature at which a policy still says what it has learned
+MOST_COMPLETIONS = 1_000_000  # of one step
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +76,6 @@ def slips(config: RunConfig, facts: Facts, optimizer: OptimizerPart, model_confi
             f"a LoRA rank of {config.lora.rank} is over the model's hidden size of {hidden}: the adapter has more "
             "weights than full fine-tuning trains. Usual are 8 to 64."
         )
-
-
-MOST_COMPLETIONS = 1_000_000  # of one step
 
 
 def decide_batch(config: RunConfig, facts: Facts) -> int:

@@ -1,6 +1,6 @@
-"""What torch, transformers and TRL look up while they load, looked up faster and with the same result.
+"""Speeds up what torch, transformers and TRL look up while they load; the results are the same.
 
-None of it changes what they are: a release that looks things up in another way loads as it would without this module.
+A release that looks things up in another way loads as it would without this module.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _NAME = re.compile(r"^Name: *(\S+)", re.MULTILINE)
 
 @contextmanager
 def faster_lookups() -> Iterator[None]:
-    """Replaces inside what libraries call to look things up.
+    """Replaces three slow look-ups while the block runs; the last replacement stays, in the module of transformers.
 
     - `importlib.metadata.packages_distributions`, which transformers and TRL each call: it takes every installed file
       for a path object, and parses whole descriptions for a name.
     - `inspect.getmodule` of a frame, with which torch notes where each of its operators is made: it resolves the paths
       of all modules to find the one of a file, which the frame's own globals tell.
-    - What transformers reads of its models (`_scan_once`).
+    - The scan of its models by transformers (`_scan_once`).
     """
     named, placed = importlib.metadata.packages_distributions, inspect.getmodule
     finder = _Finder()
@@ -53,14 +53,14 @@ def distributions_by_package() -> dict[str, list[str]]:
     It has every entry of `importlib.metadata.packages_distributions`, and those of compiled modules, which that leaves
     out before Python 3.12.
     """
-    found: dict[str, list[str]] = defaultdict(list)
+    names: dict[str, list[str]] = defaultdict(list)
     for distribution in importlib.metadata.distributions():
         description = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
         match = _NAME.search(description)
         name = match[1] if match else distribution.metadata["Name"]
         for package in _declared(distribution) or _installed(distribution):
-            found[package].append(name)
-    return dict(found)
+            names[package].append(name)
+    return dict(names)
 
 
 def _declared(distribution: importlib.metadata.Distribution) -> list[str]:
@@ -103,9 +103,9 @@ class _Finder:
 
 
 def _scan_once(module: ModuleType) -> None:
-    """Has transformers read the 3,000 files of its models once, where it reads them once and again.
+    """Has transformers read the 3,000 files of its models once and not twice.
 
-    It keeps what it found in 128 folders, of 500, and looks at every line for the last that starts with `__all__`.
+    Its own cache has room for 128 of the 500 folders. And to find the last `__all__` of a file it looks at every line.
     """
     scan: Any = getattr(module, "create_import_structure_from_path", None)
     names: Any = getattr(module, "fetch__all__", None)

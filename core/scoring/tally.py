@@ -10,9 +10,14 @@ from grpo.core.scoring.outcome import Judgement, Outcome
 
 def verdict_counts(judgements: Iterable[Judgement]) -> dict[str, int]:
     """Counts what a verifier said, by kind; the kinds are disjoint."""
-    oks = ["failed" if judgement.verdict is None else judgement.verdict.ok for judgement in judgements]
-    named = {"right": True, "wrong": False, "undecided": None, "failed": "failed"}
-    return {name: oks.count(ok) for name, ok in named.items()}
+    verdicts = [judgement.verdict for judgement in judgements]
+    decisions = [verdict.ok for verdict in verdicts if verdict is not None]
+    return {
+        "right": decisions.count(True),
+        "wrong": decisions.count(False),
+        "undecided": decisions.count(None),
+        "failed": verdicts.count(None),
+    }
 
 
 class ScoreTally:

@@ -157,7 +157,7 @@ class ImportTime:
         """Returns the seconds since the last look where the thread is importing, at most 120 s in all, and else 0."""
         now, frame = time.monotonic(), sys._current_frames().get(thread or 0)
         since, self._looked = now - self._looked, now
-        while frame is not None and frame.f_code.co_filename != _IMPORTING:  # which loads, or waits for who does
+        while frame is not None and frame.f_code.co_filename != _IMPORTING:  # an import, or a wait for one
             frame = frame.f_back
         if frame is None or self._seconds >= _MOST:
             return 0.0

@@ -18,6 +18,7 @@ from grpo.plugins.specs import Option
 DatasetKind = Literal["embedded", "local", "hub"]
 _FILE_SUFFIXES = (*SUFFIXES, ".txt", ".gz")
 _HUB_ID = lazy_pattern(r"[\w.-]+/[\w.-]+")
+_DEFAULT_SUBSETS = {"openai/gsm8k": "main", "google-research-datasets/mbpp": "full"}
 
 
 def dataset_kind(dataset: str) -> DatasetKind:
@@ -62,9 +63,6 @@ def read_placed(dataset: str, subset: str | None, split: str, kind: DatasetKind)
     if kind == "local":
         return read_split(Path(dataset).expanduser(), split, subset)
     return read_hub(dataset, subset, split)
-
-
-_DEFAULT_SUBSETS = {"openai/gsm8k": "main", "google-research-datasets/mbpp": "full"}
 
 
 def read_hub(name: str, subset: str | None, split: str) -> StoredRows:

@@ -19,6 +19,8 @@ from grpo.envs.datasets.stored import Placed
 from grpo.plugins.errors import DatasetError, OptionError, UsageError, did_you_mean
 
 _LEAST = 2  # no number is smaller, so every noun is a plural
+_TEST_OFFSET = 1_000_003  # from the seed of the train split to one of the test split
+_MOST_ROUNDS = 20  # in search of questions that the train split lacks
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,10 +177,6 @@ def _cast(draws: Draws) -> dict[str, str]:
     go, goes, units = draws.pick(_MOVES)
     words = {"name": name, "They": they_capital, "they": they, "them": them, "friend": friend}
     return words | {"things": draws.pick(_OBJECTS), "go": go, "goes": goes, "units": units}
-
-
-_TEST_OFFSET = 1_000_003
-_MOST_ROUNDS = 20
 
 
 def read_embedded(level: str, size: int, seed: int, split: str) -> list[Placed]:

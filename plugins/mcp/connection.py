@@ -24,6 +24,8 @@ from grpo.plugins.mcp.session_server import SessionServer, start_in_session
 _ENDING = 5.0
 _MOST_PAGES = 100  # of a list of tools
 _LONGEST = 300  # characters of a reason
+_CUT = "\n[...]\n"
+_UNSEEN = "[{what} that cannot be shown here]"
 
 _Process = ServerProcess | SessionServer
 _lock = threading.Lock()
@@ -267,10 +269,6 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, TransientError):
         return words.partition(": ")[2] or words
     return f"{type(error).__name__}: {words}"[:_LONGEST] if words else type(error).__name__
-
-
-_CUT = "\n[...]\n"
-_UNSEEN = "[{what} that cannot be shown here]"
 
 
 def text_of(result: Any, shown: int) -> str:

@@ -43,7 +43,11 @@ _ODD = re.compile(r"[^\x20-\x7e\n\t]")
 
 
 def quoted(text: str) -> str:
-    """Returns the quotation: lines that each start with "| "; line ends of any kind become LF."""
+    """Returns the quotation: lines that each start with "| "; line ends of any kind become LF.
+
+    So no line can be a heading, a delimiter or a turn of its own. Characters that cannot be seen, and pieces that a
+    tokenizer may take for its control tokens, are written out as `\\u{...}`.
+    """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     text = _CONTROL.sub(lambda match: _written_out(match[0]), _ODD.sub(_shown, text))
     return "\n".join(f"{BAR}{line}" for line in text.split("\n"))

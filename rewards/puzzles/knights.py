@@ -20,7 +20,9 @@ _ROLE = lazy_pattern(r"\b(knight|knave)\b", re.IGNORECASE)
 
 
 def logic_rl_score(text: str, solution: str) -> float:
-    """Scores the layout (1 or -1) plus the answer (2, -1.5 when wrong, -2 when unreadable, missing or ill laid out).
+    """Computes Logic-RL's published score: 1 or -1 for the layout, and 2 for a right answer, -1.5 for a wrong one.
+
+    An answer that is unreadable, missing or ill laid out gets -2.
 
     `text`: prompt and completion; what follows the first header is read, all of it when there is none, and then there
     is no answer. `solution`: one line a person, "(1) Zoey is a knave".

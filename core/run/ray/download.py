@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import IO
 
-from grpo.core.cluster.ray_cluster import Answers
+from grpo.core.cluster.ray_cluster import RemoteObject
 from grpo.plugins.errors import RunError
 
 KIND = "grpo.core.run.ray.download:FolderThere"
@@ -53,7 +53,7 @@ class FolderThere:
         return b""
 
 
-def fetch(there: Answers, path: Path) -> bool:
+def fetch(there: RemoteObject, path: Path) -> bool:
     """Pulls a folder over, unless this machine sees the same one; returns whether it had to."""
     mark = f".shared-{os.getpid()}-{os.urandom(4).hex()}"
     if there.ask("mark", mark.encode()).result():
@@ -78,7 +78,7 @@ def fetch(there: Answers, path: Path) -> bool:
 
 
 class _Pieces(io.RawIOBase):
-    def __init__(self, there: Answers) -> None:
+    def __init__(self, there: RemoteObject) -> None:
         self._there = there
         self._offset = 0
         self._have = b""

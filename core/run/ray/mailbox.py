@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import cloudpickle  # type: ignore[import-untyped]
 
-from grpo.core.cluster.ray_cluster import Answers
+from grpo.core.cluster.ray_cluster import RemoteObject
 from grpo.core.plan import Plan
 from grpo.core.text.stats import Estimate
 from grpo.plugins.types import Completion
@@ -82,7 +82,7 @@ def read(message: bytes) -> Event | None:
 class MailboxProgress:
     """Tells a mailbox the events of a run; see `Progress`."""
 
-    def __init__(self, mailbox: Answers) -> None:
+    def __init__(self, mailbox: RemoteObject) -> None:
         self._mailbox = mailbox
 
     def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None:

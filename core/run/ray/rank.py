@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from grpo.core.cluster.ray_cluster import Answers, NodeLost
+from grpo.core.cluster.ray_cluster import NodeLost, RemoteObject
 from grpo.core.config.schema import RunConfig, parse_config
 from grpo.core.env.processes import stepping_elsewhere
 from grpo.core.record.run_dir import open_run_dir, read_json, write_json
@@ -39,7 +39,7 @@ def train(settings: Mapping[str, Any]) -> None:
 
     os.environ.update(settings["variables"])
     silence_libraries()
-    mailbox: Answers = settings["mailbox"]
+    mailbox: RemoteObject = settings["mailbox"]
     progress = MailboxProgress(mailbox) if os.environ.get("RANK", "0") == "0" else Silent()
     pool = NodePool(settings["scorers"])
     try:
@@ -102,7 +102,7 @@ def config_text(config: RunConfig) -> str:
 
 
 @contextmanager
-def _stopped_by(mailbox: Answers) -> Iterator[None]:
+def _stopped_by(mailbox: RemoteObject) -> Iterator[None]:
     """Asks for a stop here each time that it was asked for at the mailbox."""
     over = threading.Event()
 

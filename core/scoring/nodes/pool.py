@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from grpo.core.cluster.ray_cluster import Answers, NodeLost
+from grpo.core.cluster.ray_cluster import NodeLost, RemoteObject
 from grpo.core.scoring.call import Caller
 from grpo.core.scoring.loop import is_async
 from grpo.core.scoring.nodes.shipping import Shipment, ship
@@ -56,7 +56,7 @@ class _Job:
 
 @dataclass(slots=True)
 class _Member:
-    node: Answers
+    node: RemoteObject
     workers: int
     chunks: int = 0
     alone: bool = False  # it has a call that was lost before, and nothing beside it
@@ -79,7 +79,7 @@ class _Sent:
 class NodePool:
     """Scores on nodes; the thread starts with the first task. Use it with `scoring_elsewhere`."""
 
-    def __init__(self, nodes: Sequence[tuple[Answers, int]]) -> None:
+    def __init__(self, nodes: Sequence[tuple[RemoteObject, int]]) -> None:
         self._members = {number: _Member(node, workers) for number, (node, workers) in enumerate(nodes)}
         self._events: queue.SimpleQueue[Task | tuple[_Sent, Future[bytes]] | None] = queue.SimpleQueue()
         self._jobs: list[_Job] = []

@@ -203,8 +203,8 @@ class AheadQueue:
                 apart.add(probed(generation, probe, self.tokenizer.pad_token_id, self.device))
                 return generation, apart
 
-            generation, apart, told = proven(step, attempt, sampler.rollouts.differing)
-            generation = replace(generation, staleness=staleness, metrics={**generation.metrics, **told})
+            generation, apart, repeated = proven(step, attempt, sampler.rollouts.differing)
+            generation = replace(generation, staleness=staleness, metrics={**generation.metrics, **repeated})
             return _Proven(generation, apart.mean, apart.largest)
         finally:
             version.users -= 1

@@ -79,10 +79,11 @@ class StepGuard:
 def proven(
     step: int, attempt: Callable[[bool], tuple[Result, Mismatch]], differing: Callable[[], Sequence[str]]
 ) -> tuple[Result, Mismatch, dict[str, float]]:
-    """Returns what was sampled by the policy, how far both are apart, and what there is to tell.
+    """Samples, and samples once more where the first samples did not come from the policy's weights.
 
-    `attempt`: samples; told True, everything is handed over anew before. Raises RunError: what was sampled came from
-    other weights, and so did what was sampled again.
+    `attempt`: samples, and compares the engine's log-probabilities with the policy's; with True all weights are handed
+    over before. `differing`: names the parameters that differ. Returns the samples, how far both are apart, and a
+    metric where there was a second time. Raises RunError: the second samples did not come from the policy either.
     """
     result, apart = attempt(False)
     if not apart.too_far:

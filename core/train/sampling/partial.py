@@ -229,10 +229,10 @@ class PartialSampler(Sampler):
             _, metrics = self.inner.rollouts.roll_out(sample, again=again or anew)
             return metrics, self._apart(going)
 
-        metrics, apart, told = proven(step, attempt, self.inner.rollouts.differing)
+        metrics, apart, repeated = proven(step, attempt, self.inner.rollouts.differing)
         for rollout in going:
             rollout.end_part(step)
-        return {**metrics, **told, **difference_metrics(apart.mean, apart.largest)}
+        return {**metrics, **repeated, **difference_metrics(apart.mean, apart.largest)}
 
     def _apart(self, going: Sequence[PartialRollout]) -> Mismatch:
         """Compares what sampling said of the new tokens of some rollouts with what the policy computes."""

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from patience import RUN
+from patience import RUN, wait_for
 
 DAEMONS = ("munged", "slurmctld", "slurmd", "sbatch")
 
@@ -96,14 +96,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
                     )
                 )
             time.sleep(1)
-        deadline = time.monotonic() + RUN
-        while True:
-            asked = subprocess.run(["sinfo", "-h", "-t", "idle", "-o", "%D"], env=environment, capture_output=True)
-            if asked.stdout.strip() == b"2":
-                break
-            logs = "".join(file.read_text() for file in folder.glob("*.err"))
-            assert time.monotonic() < deadline, f"the cluster did not start:\n{logs}"
-            time.sleep(0.5)
+        idle = ["sinfo", "-h", "-t", "idle", "-o", "%D"]
+        started = wait_for(
+            lambda: subprocess.run(idle, env=environment, capture_output=True).stdout.strip() == b"2", RUN
+        )
+        assert started, "".join(file.read_text() for file in folder.glob("*.err"))
         yield folder
     finally:
         for process in reversed(processes):
@@ -143,10 +140,8 @@ def test_a_run_on_two_nodes_stops_at_a_warning_and_goes_on_when_it_is_submitted_
     words = ["launch", "--slurm", "--nodes", "2", "--gpus-per-node", "0", "-o", str(script), "--", *job]
     subprocess.run([sys.executable, "-m", "grpo", *words], check=True)
     first = submit(cluster, script, output)
-    deadline = time.monotonic() + RUN
-    while not (output.is_file() and "step 2 " in output.read_text()):
-        assert time.monotonic() < deadline, output.read_text() if output.is_file() else "nothing was printed"
-        time.sleep(0.2)
+    arrived = wait_for(lambda: output.is_file() and "step 2 " in output.read_text(), RUN)
+    assert arrived, output.read_text() if output.is_file() else "nothing was printed"
     slurm(cluster, "scancel", "--signal=TERM", first)  # as SLURM does before the end of the job's time
     ended(cluster, first, 120)
     state = json.loads((run / "state.json").read_text()) if (run / "state.json").is_file() else {}
