@@ -26,8 +26,7 @@ _CONVERSIONS = words("int float complex str repr bytes len bool abs round hash")
 _LOOKUPS = ("count", "index", "get")
 _ORDERS = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
 _LIKE = words("assertAlmostEqual assertAlmostEquals assertCountEqual assertSequenceEqual assertMultiLineEqual")
-_FAR = 17
-_STEPS = (1, -1, 2)
+_STEPS = (1, -1, 2, -2, 3, -3, 4)
 
 
 @dataclass(slots=True)
@@ -329,12 +328,10 @@ class Instrument(ast.NodeTransformer):
         value, wanted, order = difference.left, difference.right, "value - wanted"
         if _number(value) is not None or (mentions(wanted, self._names) and not mentions(value, self._names)):
             value, wanted, order = wanted, value, "wanted - value"
-        number = _number(wanted)
-        if number is None and most > 1:
+        if _number(wanted) is None and most > 1:
             return None
         question = ast.parse(f"lambda value, wanted: abs({order}) {sign} {most!r}", mode="eval").body
-        far = [] if number is None else [number + 3 * most + _FAR]
-        return self.call("__same__", self.visit(value), self.visit(wanted), question, *far)
+        return self.call("__same__", self.visit(value), self.visit(wanted), question, most)
 
     def _equal(self, left: ast.expr, right: ast.expr) -> ast.expr:
         for side, other in ((left, right), (right, left)):
