@@ -8,6 +8,7 @@ This module runs inside sandboxes and needs the standard library alone.
 from __future__ import annotations
 
 import copy
+import datetime
 import random
 from typing import Any
 
@@ -100,10 +101,12 @@ def _other_character(character: str, rng: random.Random) -> str:
     return choice.upper() if character.isupper() else choice
 
 
-def around(value: Any, most: float = 0) -> list[Any]:
-    """Returns a number above another and one below it, to which no tolerance up to `most` leads."""
+def around(value: Any) -> list[Any]:
+    """Returns an amount above another and one below it, to which no small tolerance leads."""
     kind = type(value)
-    return [value + 3 * (abs(value) + most) + kind(_FAR), value - 3 * most - abs(value) // 2 - 1]
+    if issubclass(kind, datetime.date):
+        return [value + datetime.timedelta(_FAR), value - datetime.timedelta(_FAR + 1)]
+    return [value + 3 * abs(value) + kind(_FAR), value - abs(value) // 2 - 1]
 
 
 def far(value: Any) -> Any:

@@ -33,7 +33,7 @@ _CONTAINERS = (dict, list, tuple, collections.deque, set, frozenset)
 _SCANNED: tuple[Any, ...] = (list, tuple, collections.deque, type({}.values()))
 _HEAP = 1 << 9  # the flag of a class that is not part of the interpreter
 _MOST_PAIRS = 64
-_OFTEN = 2000  # comparisons of the tests before which objects are asked, and after which they are asked behind them
+_OFTEN = 2000  # comparisons of a process, after which objects are asked no further, as that takes long
 _FURTHER = 6
 _PLAIN = {int, float, str, bool, type(None)}
 # Of a class itself, whatever its metaclass says.
@@ -54,7 +54,7 @@ def questions(module: types.ModuleType, say: Say, faults: list[str], any_value: 
         any_value: the tests themselves use `unittest.mock.ANY`.
     """
 
-    early = iter(range(_OFTEN))
+    left_over = iter(range(_OFTEN))
 
     def doubt(fault: str, question: Callable[[], Any], *values: Any) -> None:
         """Notes a fault if objects say yes to an extra question, of which they keep no trace; an error is no yes."""
@@ -93,28 +93,25 @@ def questions(module: types.ModuleType, say: Say, faults: list[str], any_value: 
 
     def held(question: Callable[[], Any], holds: Callable[[Any], Any], left: Any, right: Any, *others: Any) -> Any:
         """Asks a question of the tests that holds where two values are equal; what decides that is asked before."""
-        before = is_early(left, right)
-        found = suspect(left, right, *others) if before else []
+        found = suspect(left, right, *others)
         result = question()
         if holds(result):
-            confirm(found if before else suspect(left, right, *others))
+            confirm(found)
         return result
-
-    def is_early(left: Any, right: Any) -> bool:
-        """Returns whether an object decides if two values are equal, and may be asked before the tests ask it."""
-        plain = type(left) in _PLAIN and type(right) in _PLAIN
-        return not plain and any(True for _ in _pairs(left, right)) and next(early, None) is not None
 
     def suspect(left: Any, right: Any, *others: Callable[[Any, Any], Any]) -> list[Found]:
         """Asks the objects by which two values may be equal whether they equal other things too."""
         found: list[Found] = []
+        pairs = [] if type(left) in _PLAIN and type(right) in _PLAIN else list(_pairs(left, right))
+        if not pairs or next(left_over, None) is None:
+            return found
         if others:
             with _without_trace(module, left, right):
                 likes = [_whether(other, left, right) for other in others]
                 answer, *rest = _mixed(lambda: _said(left, right), *likes)
             all_alike = all(each == "yes" for each in rest)
             found.append((left, right, True, answer, "an object that equals whatever is made like it" * all_alike))
-        for own, other, sure in list(_pairs(left, right)):
+        for own, other, sure in pairs:
             if any_value and own is getattr(sys.modules.get("unittest.mock"), "ANY", None):
                 continue
             try:
@@ -139,20 +136,44 @@ def questions(module: types.ModuleType, say: Say, faults: list[str], any_value: 
             if fault or answer != "yes":
                 faults.append(fault or BOTH)
 
-    def same(value: Any, wanted: Any, question: Callable[[Any, Any], Any], most: float | None = None) -> Any:
+    def same(value: Any, wanted: Any, question: Callable[[Any, Any], Any]) -> Any:
         """Asks whether a value is as wanted; one that the solution had a say in is not as something else is."""
         if not _is_own(value) and not any(True for _ in _pairs(value, wanted)):
             return question(value, wanted)
-        ask, answer = _whether(question, value), "yes"
-        if not hasattr(wanted, "__iter__"):  # else asking may read it to its end
-            with contextlib.suppress(NotPlain, RecursionError):
-                _, answer, _ = among(ask, wanted, value)
+
+        def asked(*before: Any) -> list[Any]:
+            with _without_trace(module, value):
+                return _mixed(*(_whether(question, value, each) for each in (*before, *_further(wanted))))
+
+        early = not hasattr(wanted, "__iter__")  # else asking may read the value to its end
+        answer, *rest = asked(wanted) if early else ["yes"]
         result = question(value, wanted)
-        if _is_true(result) and answer != "yes":
-            faults.append(BOTH)
-        elif _is_true(result):
-            others = (lambda: [far(wanted)]) if most is None else (lambda: around(wanted, most))
-            doubt(EVERYTHING, lambda: all(ask(each) == "yes" for each in others()), value)
+        if _is_true(result) and (answer != "yes" or "yes" in (rest or asked())):
+            faults.append(EVERYTHING)
+        return result
+
+    def minus(left: Any, right: Any) -> Any:
+        """Subtracts; what an object of the solution gives is not the same whatever is subtracted."""
+        plain = type(left) in _PLAIN and type(right) in _PLAIN
+        turned = plain or not _is_own(left)
+        wanted = left if turned else 0 if _is_own(right) else right
+        if plain or (turned and not _is_own(right)) or hasattr(wanted, "__iter__"):
+            return left - right
+
+        def state(other: Any) -> str:
+            return _state(other - right if turned else left - other, left, right)
+
+        answer, rest = "", [""]
+        with _without_trace(module, left, right), contextlib.suppress(Exception):
+            others = [wanted, *around(wanted), *_further(wanted)]
+            answer, *rest = _mixed(*(functools.partial(state, each) for each in others))
+        result = left - right
+        with contextlib.suppress(Exception):
+            now = _state(result, left, right)
+            if all(each == now for each in rest):
+                faults.append("an object from which whatever is subtracted leaves the same")
+            elif answer != now and (wanted is left or wanted is right) and type(result).__module__ != MODULE:
+                faults.append("an object with two answers to a difference")
         return result
 
     def called(mock: Any, name: str, *given: Any, **named: Any) -> bool:
@@ -179,43 +200,33 @@ def questions(module: types.ModuleType, say: Say, faults: list[str], any_value: 
         ask, against = getattr(operator, name), getattr(operator, _AGAINST[name])
         if not _is_own(left) and not _is_own(right):
             return bool(ask(left, right))
-        answers: list[Any] = []
-        for own, other, question in ((left, right, ask), (right, left, lambda value, own: ask(own, value))):
-            with contextlib.suppress(NotPlain, RecursionError):
-                answers.append(among(_whether(question, own), other, own)[1])
         questions = [_whether(each, left, right) for each in (ask, against)]
         with _without_trace(module, left, right):
             said, opposite, turned = _mixed(*questions, _whether(ask, right, left))
         result = bool(ask(left, right))
         if result and (opposite == "yes" or (turned == "yes" and name in ("lt", "gt"))):
             faults.append("an object that gives an order and its opposite")
-        elif result and any(each != "yes" for each in (said, *answers)):
+        elif result and said != "yes":
             faults.append("an object that gives an order and does not")
         return result
 
     def contains(item: Any, holder: Any) -> Any:
-        found, answers, everything = items(item, holder), ["yes"], False
+        found, said, word, thing = items(item, holder), "yes", "no", "no"
         if _is_own(holder) and hasattr(type(holder), "__contains__"):  # else asking may read it to its end
-            ask = _whether(operator.contains, holder)
-            with contextlib.suppress(NotPlain, RecursionError):
-                answers.append(among(ask, item, holder)[1])
+            others = item, _word(), object(), *_further(item)
             with _without_trace(module, holder):
-                said, word, thing = _mixed(*(functools.partial(ask, each) for each in (item, _word(), object())))
-            answers.append(said)
-            everything = word == "yes" and (type(item) is str or thing == "yes")
+                said, word, thing, *_ = _mixed(*(_whether(operator.contains, holder, each) for each in others))
         result = item in holder
         if result:
             suspect_item(item, holder, found)
-            if everything or any(each != "yes" for each in answers):
-                faults.append(
-                    "an object that contains everything" if everything else "an object with two answers to `in`"
-                )
+            if said != "yes" or (word == "yes" and (type(item) is str or thing == "yes")):
+                faults.append("an object that contains everything")
         return result
 
     def items(item: Any, holder: Any) -> dict[int, list[Found]]:
         """Asks the items of a container of the interpreter that decide whether they are the one."""
         first = itertools.islice(holder, _MOST_PAIRS) if type(holder) in (*_CONTAINERS, *_SCANNED) else ()
-        return {id(each): suspect(item, each) for each in first if is_early(item, each)}
+        return {id(each): suspect(item, each) for each in first}
 
     def suspect_item(item: Any, holder: Any, found: dict[int, list[Found]]) -> None:
         """Suspects what an item of a container of the interpreter said when it was asked whether it is the one."""
@@ -248,7 +259,7 @@ def questions(module: types.ModuleType, say: Say, faults: list[str], any_value: 
     def get(value: Any, name: str) -> Any:
         return twice(getattr, value, name)
 
-    every = (known, alike, compared, differ, same, called, doubted, order, contains, lookup, kind, twice, get)
+    every = (known, alike, compared, differ, same, minus, called, doubted, order, contains, lookup, kind, twice, get)
     return {f"__{function.__name__}__": function for function in every}
 
 
@@ -285,6 +296,15 @@ def _further(value: Any) -> list[Any]:
         for _ in range(_FURTHER):
             found.append(far(found[-1] if found else value))
     return found
+
+
+def _state(value: Any, *others: Any) -> str:
+    """Returns what tells a value from others of its class; raises NotPlain or TypeError where that is not seen."""
+    if any(value is other for other in others):
+        return "it is what was given"
+    with contextlib.suppress(NotPlain, RecursionError):
+        return repr(encode(value, convert=True))
+    return repr(encode(vars(value) or value))
 
 
 def _pairs(first: Any, second: Any) -> Iterator[tuple[Any, Any, bool]]:
