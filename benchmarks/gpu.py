@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import gpu_parts
+import gpu_update
 from gpu_figures import Figures
 from gpu_parts import FULL, PARTS, TINY, NotHere
 
@@ -107,9 +108,10 @@ def main() -> int:
     parser.add_argument("--inside", choices=[*PARTS], help=argparse.SUPPRESS)
     parser.add_argument("--update", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the part ends, too
     out = options.out.resolve()
     if options.update:
-        print(json.dumps(gpu_parts.update(**json.loads(options.update))))
+        print(json.dumps(gpu_update.update(**json.loads(options.update))))
         return 0
     if options.inside:
         return in_this_process(options.inside, out, tiny=options.tiny)

@@ -29,7 +29,7 @@ from grpo.kernels.launch import LARGEST, POINTWISE, Launch, fold_launches
 
 CAPABILITIES = (80, 90, 100)
 BANDWIDTHS = {"A100": 2.04e12, "H100": 3.35e12, "B200": 8.0e12}  # bytes a second, of the 80 GB, SXM and SXM models
-TILE = (2048, 8192)  # rows and columns of logits: `default_tile` on a GPU
+TILE = (4096, 8192)  # rows and columns of logits: `default_tile` on a GPU
 REGISTERS, WARPS, PROGRAMS = 65536, 64, 32  # that a multiprocessor holds at once, for each of CAPABILITIES
 TWO = 2
 OPTIONS = {"plain": (False, False), "entropy": (False, True), "capped": (True, False), "both": (True, True)}

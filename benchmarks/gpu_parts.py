@@ -8,14 +8,15 @@
 | code | how many registers does a thread take, and does any spill? |
 | loss | time and memory of the loss: ours in every mode and some tiles, full logits, TRL, Liger |
 | learn_full, learn_lora | does the default job learn in bfloat16? |
-| step_full, step_lora | how long is a step, beside plain TRL? |
+| step_full, step_lora | how long is a step of the default job, beside plain TRL? |
+| step_model | the same with LoRA and random weights of Qwen3-0.6B |
 | memory | how far is `grpo plan` from the peak of an update of Qwen3-1.7B and -8B (random weights)? |
 | proof | how far are sampling and training apart in each dtype, and what does `rollout.tolerance` allow? |
 | context | what is the longest context that an update of an 8B model with LoRA has room for? |
 | resume | does a killed and resumed run end in the same weights, bit for bit? |
 | delta | how many GB/s are compared, hashed and copied for a sync of changed weights? |
 | group | does a transfer group start, and how fast does it send? |
-| packing | does each new shape of a packed row cost time, more than packing saves? |
+| packing | does each new shape of a packed row cost time, with cuDNN's attention and without? |
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ import argparse
 import gc
 import importlib.metadata
 import importlib.util
-import json
 import os
 import shutil
 import signal
@@ -39,6 +39,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_figures import Figures
+from gpu_update import config_of, device, saved_config, update_in_a_process
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNEL_TESTS = ("fused", "jacobian", "logp", "recompute", "linear", "launch")
@@ -59,6 +60,7 @@ class Sizes:
     rounds: int
     job: tuple[str, ...]  # flags of the default job
     steps: int  # of a run whose steps are measured, whose differences are, or that is killed
+    step_model: tuple[str, int]  # a built-in shape, and the longest completion
     models: tuple[tuple[str, bool], ...]  # built-in shapes, and whether an adapter trains
     memory: tuple[int, int]  # sequences of a micro batch, tokens of a completion
     context_models: tuple[str, ...]
@@ -70,10 +72,11 @@ class Sizes:
 FULL = Sizes(
     kernel_shapes=((13, 24, 101), (257, 896, 151_937), (96, 4096, 128_256), (1, 1, 8193)),
     loss_shapes=("32768x4096x151936", "32768x4096x128256", "32768x1024x151936", "32768x1024x128256"),
-    tiles=("1024x16384", "4096x8192", "2048x4096"),
+    tiles=("1024x8192", "8192x8192", "4096x16384"),
     rounds=3,
     job=(),
     steps=8,
+    step_model=("Qwen3-0.6B", 96),
     models=(("Qwen3-1.7B", False), ("Qwen3-1.7B", True), ("Qwen3-8B", True)),
     memory=(4, 1024),
     context_models=("Qwen3-8B", "Llama-3.1-8B"),
@@ -88,6 +91,7 @@ TINY = Sizes(
     rounds=1,
     job=("--steps", "2", "--prompts-per-step", "2", "--group-size", "2", "--eval-size", "2"),
     steps=2,
+    step_model=("tiny", 4),
     models=(("tiny", False), ("tiny", True)),
     memory=(2, 8),
     context_models=("tiny",),
@@ -101,12 +105,6 @@ def has_gpu() -> bool:
     """Tells whether torch finds a GPU; in a process of its own, so that this one holds none of its memory."""
     question = "import sys, torch; sys.exit(not torch.cuda.is_available())"
     return subprocess.run([sys.executable, "-c", question], capture_output=True, check=False).returncode == 0
-
-
-def device() -> str:
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def finish_work() -> None:
@@ -280,15 +278,21 @@ def loss(figures: Figures, sizes: Sizes, folder: Path) -> None:
             return words_of(error)
         return {key: statistics.median(result[key] for result in results) for key in results[0]}
 
+    heads = {False: "frozen", True: "trainable"}
     for shape in sizes.loss_shapes:
-        for trainable in (False, True):
-            modes = ("ours", "recompute", "fused" if trainable else "jacobian")
-            for side in (*modes, "naive", "trl", "liger"):
-                name = f"{shape} {'trainable' if trainable else 'frozen'} {side}"
+        for trainable, head in heads.items():
+            for side in ("ours", "recompute", "fused" if trainable else "jacobian", "naive", "trl"):
                 here = importlib.util.find_spec(sides_of_loss.SIDES[side]) is not None
-                figures.add(name, measured(side, shape, trainable=trainable) if here else "not installed")
-        for tile in sizes.tiles:
-            figures.add(f"{shape} frozen ours, tile {tile}", measured("ours", shape, trainable=False, tile=tile))
+                figures.add(
+                    f"{shape} {head} {side}", measured(side, shape, trainable=trainable) if here else "not installed"
+                )
+            for tile in sizes.tiles:
+                name = f"{shape} {head} ours, tile {tile}"
+                figures.add(name, measured("ours", shape, trainable=trainable, tile=tile))
+    if importlib.util.find_spec("liger_kernel") is not None:  # it is compiled anew for each shape, which takes longest
+        for shape in sizes.loss_shapes:
+            for trainable, head in heads.items():
+                figures.add(f"{shape} {head} liger", measured("liger", shape, trainable=trainable))
 
 
 def grpo(*arguments: str) -> list[str]:
@@ -319,94 +323,46 @@ def learn(lora: bool) -> Callable[[Figures, Sizes, Path], None]:
 
 def step(lora: bool) -> Callable[[Figures, Sizes, Path], None]:
     def part(figures: Figures, sizes: Sizes, folder: Path) -> None:
-        import step_time
-
-        arguments = ["--steps", str(sizes.steps + step_time.WARMUP_STEPS), "--dtype", "bfloat16", *["--lora"] * lora]
-        if sizes is TINY:
-            arguments += ["--prompts", "1", "--max-completion-length", "4"]
-        for side in ("grpo", step_time.TRL):
-            measured, mib = step_time.measure(side, arguments)
-            about = {"s": measured.seconds, "sampling, s": measured.sampling, "update, s": measured.update}
-            figures.add(side, {**about, "peak MiB": mib})
+        small = ["--prompts", "1", "--max-completion-length", "4"] if sizes is TINY else []
+        compare_steps(figures, sizes.steps // 2, [*["--lora"] * lora, *small])
 
     return part
 
 
-def config_of(model: str) -> Any:
-    """Returns the configuration of a built-in shape, or of a tiny one."""
-    from transformers import AutoConfig
-
-    from grpo.core.planning.memory.shapes import BUILT_IN, shape_of
-
-    if model != "tiny":
-        return shape_of(model)
-    values = dict(BUILT_IN["Qwen3-0.6B"]) | {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
-    values |= {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16, "vocab_size": 2048}
-    return AutoConfig.for_model(values.pop("model_type"), **values)
-
-
-def update(model: str, lora: bool, micro_batch: int, completion: int, checkpointing: str, out: str) -> dict[str, Any]:
-    """Returns time and peak memory of an update of a model with random weights, and what the planner says of it."""
+def step_model(figures: Figures, sizes: Sizes, folder: Path) -> None:
     import torch
-    import update_time
-    from safetensors.torch import save_file
     from transformers import AutoModelForCausalLM
 
-    from grpo.core.planning.memory.estimate import shape
-    from grpo.core.policy.load import add_lora, load_tokenizer, policy_source
-
-    folder = Path(out) / model
-    folder.mkdir(parents=True, exist_ok=True)
-    tokenizer = load_tokenizer(policy_source(None).path)
-    config = config_of(model)
-    config.eos_token_id, config.pad_token_id, config.bos_token_id = tokenizer.eos_token_id, tokenizer.pad_token_id, None
-    config.max_position_embeddings = 2**20  # no limit of its own
-    config.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    save_file({"unused": torch.zeros(1)}, folder / "model.safetensors")  # planning looks for weights and reads none
-    planned: dict[str, Any] = {}
-
-    def policy(plan: Any) -> Any:
-        """Makes random weights on the device; no file of their size is written."""
-        train = plan.config.train
-        counted = shape(config, train.dtype, plan.config.lora)
-        tokens = plan.longest_prompt + completion
-        head = plan.config.train.head
-        planned["bytes"] = counted.update(tokens, micro_batch, train.checkpointing, device(), head)
-        planned["tokens"] = tokens
-        with torch.device(device()):
-            made = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, train.dtype))
-        return add_lora(made, plan.config.lora) if plan.config.lora.enabled else made
-
-    options = argparse.Namespace(
-        side="grpo", model=folder, lora=lora, no_sharing=False, checkpointing=checkpointing, steps=2,
-        group_size=max(2, micro_batch), micro_batch=micro_batch, completion=completion, shortest=completion,
-        dtype="bfloat16" if device() == "cuda" else "float32",
-    )  # fmt: skip
-    run = Path(out) / "run"
-    shutil.rmtree(run, ignore_errors=True)
-    seconds = update_time.train(options, run, policy)
-    peak = torch.cuda.max_memory_allocated() if device() == "cuda" else 0
-    error = 100 * (planned["bytes"] / peak - 1) if peak else None
-    about = {"seconds": seconds, "peak bytes": peak, "planned bytes": planned["bytes"], "planned, % off": error}
-    return {**about, "tokens of a sequence": planned["tokens"]}
+    shape, completion = sizes.step_model
+    config = saved_config(shape, folder)
+    with torch.device(device()):
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+    model.save_pretrained(folder)
+    del model
+    gc.collect()
+    try:
+        job = ["--model", str(folder), "--dataset", "embedded", "--max-completion-length", str(completion)]
+        compare_steps(figures, 2, ["--lora", *job])
+    finally:
+        shutil.rmtree(folder)
 
 
-def update_in_a_process(**settings: Any) -> dict[str, Any] | str:
-    """Returns the figures of an update in a process of its own, or the last line of its error."""
-    command = [sys.executable, str(ROOT / "benchmarks" / "gpu.py"), "--update", json.dumps(settings)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        print(done.stderr)
-        return (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-    return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+def compare_steps(figures: Figures, steps: int, arguments: list[str]) -> None:
+    """Measures some steps of ours and of plain TRL, with the attention of cuDNN and, first, without."""
+    import step_time
+
+    given = ["--steps", str(steps + step_time.WARMUP_STEPS), "--dtype", "bfloat16", *arguments]
+    for side in ("grpo", step_time.TRL_WITHOUT_PLANS, step_time.TRL):
+        measured, mib = step_time.measure(side, given)
+        about = {"s": measured.seconds, "sampling, s": measured.sampling, "update, s": measured.update}
+        figures.add(side, {**about, "peak MiB": mib})
 
 
 def memory(figures: Figures, sizes: Sizes, folder: Path) -> None:
     micro_batch, completion = sizes.memory
     for model, lora in sizes.models:
         for checkpointing in ("none", "full"):
-            settings = {"model": model, "lora": lora, "micro_batch": micro_batch, "completion": completion}
+            settings = {"model": model, "lora": lora, "micro_batch": micro_batch, "completion": completion, "steps": 2}
             name = f"{model} {'lora' if lora else 'full'}, checkpointing {checkpointing}"
             figures.add(name, update_in_a_process(**settings, checkpointing=checkpointing, out=str(folder)))
 
@@ -434,12 +390,12 @@ def context(figures: Figures, sizes: Sizes, folder: Path) -> None:
 
     for model in sizes.context_models:
         dtype = "bfloat16" if device() == "cuda" else "float32"
-        counted = shape(config_of(model), dtype, LoraSection(enabled=True))
+        counted = shape(config_of(model), dtype, LoraSection(enabled=True), device=device())
         planned = largest_context(counted, Job(context=1, share=1), this_device(), 2**20)
         figures.add(f"{model}, planned tokens", planned)
         longest, tokens, growth = 0, sizes.first_context or round(0.8 * planned), 1.25 if sizes is FULL else 2
         while tokens <= (2 * sizes.first_context if sizes.first_context else 2**20):
-            settings = {"model": model, "lora": True, "micro_batch": 1, "completion": tokens}
+            settings = {"model": model, "lora": True, "micro_batch": 1, "completion": tokens, "steps": 1}
             result = update_in_a_process(**settings, checkpointing="offload", out=str(folder))
             figures.add(f"{model}, completion of {tokens} tokens", result)
             if isinstance(result, str):
@@ -531,19 +487,23 @@ def group(figures: Figures, sizes: Sizes, folder: Path) -> None:
 
 def packing(figures: Figures, sizes: Sizes, folder: Path) -> None:
     import packing as layouts
+    import torch
 
     hidden, layers, longest = sizes.packing
     options = argparse.Namespace(model=None, hidden=hidden, layers=layers, lora=True)
     model = layouts.policy(options)
+    if device() == "cuda":
+        model = model.to(torch.bfloat16)
     ids, mask = layouts.batch(1, longest, longest)
-    for layout in layouts.LAYOUTS:
-        layouts.seconds(model, ids, mask, longest, layout, "")  # starts the libraries
-    for number in range(1, 4):
-        shorter = longest - 3 * number  # a shape that was not there before
-        ids, mask = layouts.batch(1, longest, shorter)
+    for number, attention in enumerate(("torch's", "cuDNN's")):
+        torch.backends.cuda.enable_cudnn_sdp(attention == "cuDNN's")
         for layout in layouts.LAYOUTS:
-            first, *again = (layouts.seconds(model, ids, mask, shorter, layout, "") for _ in range(3))
-            figures.add(f"{layout}, new shape {number}", {"first, s": first, "again, s": min(again)})
+            layouts.seconds(model, ids, mask, longest, layout, "")  # starts the libraries
+        shorter = longest - 3 * (number + 1)  # a shape that was not there before
+        new, its_mask = layouts.batch(1, longest, shorter)
+        for layout in layouts.LAYOUTS:
+            first, *again = (layouts.seconds(model, new, its_mask, shorter, layout, "") for _ in range(3))
+            figures.add(f"{layout}, {attention} attention", {"new shape, s": first, "again, s": min(again)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -559,11 +519,12 @@ PARTS = {
     "kernels": Part(kernels, 150),
     "sanitizer": Part(sanitizer, 60),
     "code": Part(code, 60),
-    "loss": Part(loss, 120),
+    "loss": Part(loss, 200),
     "learn_full": Part(learn(lora=False), 150),
     "learn_lora": Part(learn(lora=True), 150),
     "step_full": Part(step(lora=False), 90),
     "step_lora": Part(step(lora=True), 90),
+    "step_model": Part(step_model, 120),
     "memory": Part(memory, 180),
     "proof": Part(proof, 120),
     "context": Part(context, 240),

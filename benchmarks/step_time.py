@@ -39,6 +39,7 @@ ROLLOUTS: dict[str, dict[str, Any]] = {  # of our sides
     "grpo, vLLM ahead": {"backend": "vllm", "ahead": 1},
 }
 TRL = "plain TRL"
+TRL_WITHOUT_PLANS = "plain TRL without cuDNN"  # whose attention plans each length anew, which ours keeps out on a GPU
 
 
 def configuration(options: argparse.Namespace, out: Path, side: str = "grpo") -> dict[str, Any]:
@@ -94,6 +95,7 @@ def ours(options: argparse.Namespace, out: Path) -> list[Step]:
 
 def plain_trl(options: argparse.Namespace, out: Path) -> list[Step]:
     """Trains with trl.GRPOTrainer as it comes; returns its steps."""
+    import torch
     from datasets import Dataset
     from transformers import PrinterCallback, TrainerCallback
     from trl import GRPOTrainer
@@ -152,6 +154,7 @@ def plain_trl(options: argparse.Namespace, out: Path) -> list[Step]:
         train_dataset=rows.select(row_order(len(rows), options.steps * plan.config.train.prompts_per_step, 0)),
         processing_class=plan.tokenizer,
     )
+    torch.backends.cuda.enable_cudnn_sdp(options.side == TRL)  # loading the policy took it away
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(Clock())
     trainer.train()
@@ -190,13 +193,13 @@ def main() -> None:
     parser.add_argument("--max-completion-length", type=int, default=96)
     parser.add_argument("--dtype", default=None, help="of both sides; default: what ours chooses")
     parser.add_argument("--vllm", action="store_true")
-    parser.add_argument("--side", choices=[*ROLLOUTS, TRL], help=argparse.SUPPRESS)
+    parser.add_argument("--side", choices=[*ROLLOUTS, TRL, TRL_WITHOUT_PLANS], help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.side:
-        for name, value in BEFORE_TORCH.items() if options.side != TRL else ():
+        for name, value in BEFORE_TORCH.items() if options.side in ROLLOUTS else ():
             os.environ.setdefault(name, value)
         with tempfile.TemporaryDirectory() as folder:
-            steps = (plain_trl if options.side == TRL else ours)(options, Path(folder) / "run")
+            steps = (ours if options.side in ROLLOUTS else plain_trl)(options, Path(folder) / "run")
         print(json.dumps({"steps": [astuple(one) for one in steps], "peak_mib": peak_mib()}))
         return
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, python {platform.python_version()}")

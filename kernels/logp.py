@@ -90,7 +90,7 @@ def linear_logp(
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
     a, b, scale = lora if lora else (None, None, 0.0)
     head = Head(weight, bias, a, b, float(scale), float(temperature), softcap, float(logit_scale), dtype)
-    tile = tile or default_tile(hidden.device, hidden.shape[1])
+    tile = tile or default_tile(hidden.device)
     target = target.contiguous()  # kernels read it as one block
     with torch.autocast(device, enabled=False), gathered():
         _check_head(hidden, head, target)

@@ -26,11 +26,9 @@ class Tile:
             raise ValueError(f"a tile of {self.rows} x {self.columns} logits holds nothing; both must be at least 1")
 
 
-def default_tile(device: torch.device, hidden: int) -> Tile:
-    """Returns the tile for a device and a hidden size H."""
-    if device.type == "cpu":
-        return Tile(rows=1024, columns=1024)
-    return Tile(rows=1024 if hidden <= 2048 else 2048, columns=8192)
+def default_tile(device: torch.device) -> Tile:
+    """Returns the tile for a device."""
+    return Tile(rows=1024, columns=1024) if device.type == "cpu" else Tile(rows=4096, columns=8192)
 
 
 def spans(total: int, step: int) -> list[tuple[int, int]]:

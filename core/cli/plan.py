@@ -135,7 +135,8 @@ def planned(
     if train.micro_batch_size is not None:
         decide_batch(config, Facts(PolicySource("", config.model is None), (), host, 1))
     line.begins("counting memory")
-    measured = shape(model_config, dtype, config.lora, reference=config.loss.beta > 0)
+    kind = device.kind if nodes is None else "cuda"
+    measured = shape(model_config, dtype, config.lora, reference=config.loss.beta > 0, device=kind)
     if nodes is not None:
         return cluster_plan(config, measured, context, gpu_of(gpu), nodes, gpus_per_node, as_json=as_json), notes
     measured = replace(measured, versions=versions(measured, rollout.ahead))

@@ -69,7 +69,7 @@ def shares(config: RunConfig, machines: Machines, gpu: str | None, context: int 
     try:
         model_config = policy_shape(config.model)
         dtype = config.train.dtype or ("float32" if config.model is None else "bfloat16")
-        measured = shape(model_config, dtype, config.lora, reference=config.loss.beta > 0)
+        measured = shape(model_config, dtype, config.lora, reference=config.loss.beta > 0, device=device.kind)
     except UsageError as error:
         return False, f"not sharded, because it is not known here whether one GPU holds it: {error} See --sharding."
     if context is None:

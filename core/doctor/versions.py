@@ -84,7 +84,7 @@ def versions() -> Iterator[Line]:
     for name in LIBRARIES:
         with suppress(metadata.PackageNotFoundError):
             installed[name] = metadata.version(name)
-    yield Line("libraries", "ok", f"{', '.join(fitting)}: {compare_with_tried(installed)}")
+    yield Line("libraries", "ok", ": ".join(filter(None, [", ".join(fitting), compare_with_tried(installed)])))
     yield _vllm()
 
 

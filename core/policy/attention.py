@@ -32,6 +32,16 @@ def attend_in_blocks(config: Any) -> None:
     config.get_text_config()._attn_implementation = ATTENTION
 
 
+def attend_without_plans() -> None:
+    """Keeps this process from attention by cuDNN, which plans each length anew.
+
+    On Hopper and Blackwell, torch prefers it to its own kernels and has it plan each number of sequences and keys that
+    it has not seen: up to half a second, and the plans are never freed. A sampler sees a new number of keys at each
+    token, and an update at each batch.
+    """
+    torch.backends.cuda.enable_cudnn_sdp(False)
+
+
 @contextmanager
 def without_copies(model: Any) -> Iterator[None]:
     """Lets a model that attends by "sdpa" read keys and values without copies, while this lasts."""

@@ -193,11 +193,17 @@ def text_setting(config: Any, name: str) -> Any:
 
 @loading()
 def load_model(source: str, dtype: str, bits: int | None = None) -> PreTrainedModel:
-    """Loads the weights (`bits` 4: quantised); from here on this process keeps the memory that it frees."""
+    """Loads the weights (`bits` 4: quantised).
+
+    From here on this process keeps the memory that it frees, and attends without cuDNN.
+    """
     import torch
     from transformers import AutoModelForCausalLM
 
+    from grpo.core.policy.attention import attend_without_plans
+
     keep_freed_memory()
+    attend_without_plans()
     if not torch.cuda.is_available():
         watch_processors(torch.get_num_threads())
     arguments: dict[str, Any] = {"dtype": getattr(torch, dtype), "trust_remote_code": False}

@@ -29,8 +29,7 @@ from grpo.plugins.training import GroupScores
 if TYPE_CHECKING:
     from grpo.core.check.diff import Advantage, Change, Difference
 
-SAMPLE = 2_000  # rollouts that are packed to learn how well they pack
-LEAST_RATIO = 0.02  # characters of the page for one of a text, however well it packs
+SAMPLE, BLOCKS = 2_000, 10  # rollouts that are packed to learn how well they pack, and in how many places they are
 TRIES = 4
 MARGIN = 0.97
 
@@ -142,11 +141,12 @@ def _read(run: RunDir, name: str, host: Host, new: Sequence[str]) -> _Read:
 def _packed(runs: Sequence[_Read], room: float) -> list[PackedRollouts]:
     """Packs everything where there is room for it, else rollouts without their tokens, as many as there is room for."""
     scans, alarmed = [run.scan for run in runs], [{alarm.step for alarm in run.alarms} for run in runs]
-    if sum(sum(scan.size) for scan in scans) * LEAST_RATIO <= room:
+    size = sum(sum(scan.size) for scan in scans)
+    ratio = 1.0 if size <= room else _ratio(runs)  # of a few rollouts all are tried at once
+    if MARGIN * ratio * size <= room:
         everything = _everything(runs, room)
         if everything is not None:
             return everything
-    ratio = _ratio(runs)
     for _ in range(TRIES):
         chosen = choose(scans, alarmed, room, ratio)
         packed = [_pack(run, places) for run, places in zip(runs, chosen, strict=True)]
@@ -187,7 +187,9 @@ def _ratio(runs: Sequence[_Read]) -> float:
     """Returns how many characters of the page one of a text takes, by some of them."""
     length = size = 0
     for run in runs:
-        places = range(0, len(run.scan), max(1, len(run.scan) * len(runs) // SAMPLE))
+        total, blocks = len(run.scan), max(1, BLOCKS // len(runs))  # neighbours, which are in few files
+        starts = range(0, total, max(SAMPLE // BLOCKS, total // blocks))
+        places = [place for start in starts for place in range(start, min(start + SAMPLE // BLOCKS, total))]
         length += _pack(run, places).length
         size += sum(run.scan.size[place] for place in places)
     return length / max(size, 1)

@@ -19,7 +19,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # as `grpo` sets it before it loads torch
-_CONTEXT = multiprocessing.get_context("forkserver")
+# No process that is forked may use a GPU if the one it comes from has looked for it.
+_HAS_GPU = Path("/dev/nvidiactl").exists()
+_CONTEXT = multiprocessing.get_context("spawn") if _HAS_GPU else multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
     ["grpo.core.run.job", "grpo.core.train.trainer", "grpo.core.cli.main", "matplotlib.pyplot"]
 )

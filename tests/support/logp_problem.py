@@ -65,20 +65,20 @@ def problem(
     shape: tuple[int, int, int] = (N, H, V),
     **settings: Any,
 ) -> Problem:
-    generator = torch.Generator().manual_seed(1)
+    generator = torch.Generator(DEVICE).manual_seed(1)
 
     def draw(*size: int, grad: bool = trained) -> torch.Tensor:
-        values = torch.randn(size, generator=generator, dtype=torch.float64).to(DEVICE, dtype)
+        values = torch.randn(size, generator=generator, dtype=torch.float64, device=DEVICE).to(dtype)
         return values.requires_grad_(grad)
 
     count, width, vocabulary = shape
-    target = torch.randint(0, vocabulary, (count,), generator=generator)
+    target = torch.randint(0, vocabulary, (count,), generator=generator, device=DEVICE)
     if count > 4:
         target[0], target[1], target[2:4] = 0, vocabulary - 1, 7 % vocabulary  # first, last, duplicates
     return Problem(
         hidden=draw(count, width, grad=True),
         weight=draw(vocabulary, width),
-        target=target.to(DEVICE),
+        target=target,
         bias=draw(vocabulary) if bias else None,
         lora=(draw(RANK, width), draw(vocabulary, RANK), 0.5) if lora else None,
         **settings,

@@ -75,7 +75,7 @@ class Shape:
             trained = self.vocabulary * self.hidden * 4 if self.head_trains else 0
             logits = min(TRL_TILE, tokens * self.vocabulary) * self.itemsize
             return logits + tokens * (self.hidden * 4 + row) + trained
-        tile = default_tile(torch.device(device), self.hidden)
+        tile = default_tile(torch.device(device))
         rows, columns = min(tile.rows, tokens), min(tile.columns, self.vocabulary)
         work = rows * columns * 4
         if self.head_trains:
@@ -118,8 +118,8 @@ class Shape:
         return self.fixed + own + tokens * self.cache
 
 
-def shape(config: Any, dtype: str, lora: LoraSection, *, reference: bool = False) -> Shape:
-    """Measures a model from its configuration. Raises UsageError."""
+def shape(config: Any, dtype: str, lora: LoraSection, *, reference: bool = False, device: str = "cuda") -> Shape:
+    """Measures a model from its configuration, as it is trained on a type of device. Raises UsageError."""
     model = empty_policy(config, dtype, lora)
     itemsize = getattr(torch, dtype).itemsize
     base = model.get_base_model() if lora.enabled else model
@@ -129,7 +129,13 @@ def shape(config: Any, dtype: str, lora: LoraSection, *, reference: bool = False
     held = {id(p): p for p in model.parameters() if id(p) not in own}
     trained = adapters if lora.enabled else list(held.values())
     text = config.get_text_config()
+    sizes = {"adapter": _bytes(adapters), "gradients": _bytes(trained)}
+    # Adam's moments have the dtype of what they belong to
+    sizes["optimizer"] = sum(_bytes([p]) * (STATES if p.dtype == torch.bfloat16 else 2) for p in trained)
     try:
+        if device == "cuda" and dtype == "bfloat16":  # under autocast an adapter computes in it (update/layers.py)
+            for weight in adapters:
+                weight.data = weight.data.to(torch.bfloat16)
         activations = count_activations(model)
         cache = count_cache(model)
         vocabulary, hidden = head.weight.shape
@@ -146,10 +152,7 @@ def shape(config: Any, dtype: str, lora: LoraSection, *, reference: bool = False
         layers=text.num_hidden_layers,
         itemsize=itemsize,
         weights=weights,
-        adapter=_bytes(adapters),
-        gradients=_bytes(trained),
-        # Adam's moments have the dtype of what they belong to
-        optimizer=sum(_bytes([p]) * (STATES if p.dtype == torch.bfloat16 else 2) for p in trained),
+        **sizes,
         reference=0 if lora.enabled or not reference else weights,
         head_trains=any(p.requires_grad for p in head.parameters()),
         cache=round(cache),

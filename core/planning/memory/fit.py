@@ -135,7 +135,7 @@ def _measured(config: RunConfig, load: Load, model_config: Any, device: Device) 
     """Measures the model of a run; rows are packed where prompts may be shared and our head trains."""
     train = config.train
     try:
-        measured = shape(model_config, load.dtype, config.lora, reference=config.loss.beta > 0)
+        measured = shape(model_config, load.dtype, config.lora, reference=config.loss.beta > 0, device=device.kind)
     except UsageError:
         return None
     keeps = load.rollout.weight_sync == "delta" and device.kind == "cpu"

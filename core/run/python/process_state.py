@@ -66,6 +66,7 @@ def _libraries() -> Iterator[Callable[[], object]]:
     yield partial(numpy.random.set_state, numpy.random.get_state())
     yield partial(torch.set_rng_state, torch.get_rng_state())
     yield partial(torch.set_num_threads, torch.get_num_threads())
+    yield partial(torch.backends.cuda.enable_cudnn_sdp, torch.backends.cuda.cudnn_sdp_enabled())
     if torch.cuda.is_available():
         if torch.cuda.is_initialized():
             yield partial(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all())

@@ -1,9 +1,15 @@
 """Replaces the linear layers of a policy by faster ones while it is trained.
 
 Most of an update is products by weight matrices. On a CPU, in float32, they and the arithmetic around a LoRA adapter
-take less time by `grpo.kernels.linear`; the numbers are the same but for rounding. All else is computed as it was:
-other precisions and devices, layers that a module around them shards or moves, adapters that are more than a sum, and
-those with dropout.
+take less time by `grpo.kernels.linear`; the numbers are the same but for rounding.
+
+Under autocast, as on a GPU in bfloat16, PEFT copies the input of each adapted layer to the float32 of the adapter, and
+autocast copies it back for the product. Each layer keeps its own copy for the backward pass, also those that have one
+input, as queries, keys and values do. Here an adapter takes the input as it is, and it is kept once; the numbers are
+the same.
+
+All else is computed as it was: other precisions, layers that a module around them shards or moves, adapters that are
+more than a sum, and those with dropout.
 """
 
 from __future__ import annotations
@@ -40,9 +46,10 @@ def _faster(model: Any) -> Iterator[tuple[Any, Callable[..., torch.Tensor]]]:
 
     inner: set[int] = set()
     for module in model.modules():
-        if type(module) is Linear and is_its_own(module) and is_plain(module.base_layer):
-            inner.update(id(part) for part in module.modules() if part is not module)
-            yield module, partial(_adapted, module, module.forward)
+        if type(module) is Linear and is_its_own(module):
+            plain = is_plain(module.base_layer)
+            inner.update(id(part) for part in module.modules() if plain and part is not module)
+            yield module, partial(_adapted if plain else _uncopied, module, module.forward)
         elif id(module) not in inner and is_plain(module) and module.weight.numel() >= LEAST:
             yield module, partial(_own, module, module.forward)
 
@@ -53,7 +60,7 @@ def _own(layer: Any, as_it_was: Callable[..., torch.Tensor], x: torch.Tensor) ->
 
 def _adapted(layer: Any, as_it_was: Callable[..., torch.Tensor], x: torch.Tensor, **options: Any) -> torch.Tensor:
     adapter = _adapter(layer) if _is_exact(x) and not options else None
-    if adapter is None:
+    if adapter is None or not (is_plain(layer.lora_A[adapter]) and is_plain(layer.lora_B[adapter])):
         return as_it_was(x, **options)
     base = layer.base_layer
     return adapted_linear(
@@ -61,17 +68,31 @@ def _adapted(layer: Any, as_it_was: Callable[..., torch.Tensor], x: torch.Tensor
     )
 
 
+def _uncopied(layer: Any, as_it_was: Callable[..., torch.Tensor], x: torch.Tensor, **options: Any) -> torch.Tensor:
+    adapter = _adapter(layer) if _is_of_autocast(x) and not options else None
+    if adapter is None:
+        return as_it_was(x, **options)
+    own: torch.Tensor = layer.base_layer(x)
+    added: torch.Tensor = layer.lora_B[adapter](layer.lora_A[adapter](x)) * layer.scaling[adapter]
+    return own + added
+
+
+def _is_of_autocast(x: torch.Tensor) -> bool:
+    kind = x.device.type
+    return torch.is_autocast_enabled(kind) and x.dtype == torch.get_autocast_dtype(kind)
+
+
 def _is_exact(x: torch.Tensor) -> bool:
     return x.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
 
 
 def _adapter(layer: Any) -> str | None:
-    """Returns the name of a layer's only active adapter, if that is just a product of two float32 matrices."""
-    names = [name for name in layer.active_adapters if name in layer.lora_A]
+    """Returns the name of a layer's only active adapter, if that is just a product of two matrices."""
+    names: list[str] = [name for name in layer.active_adapters if name in layer.lora_A]
     if len(names) != 1 or layer.merged or layer.disable_adapters:
         return None
     (name,) = names
     dropout = layer.lora_dropout[name]
     if name in layer.lora_variant or layer.lora_bias[name] or (layer.training and getattr(dropout, "p", 0.0)):
         return None
-    return name if is_plain(layer.lora_A[name]) and is_plain(layer.lora_B[name]) else None
+    return name

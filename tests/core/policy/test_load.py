@@ -203,6 +203,13 @@ def test_weights_come_in_the_dtype_that_was_asked_for(dtype: str, tiny_model: Pa
     assert {parameter.dtype for parameter in model.parameters()} == {getattr(torch, dtype)}
 
 
+def test_a_process_with_a_policy_attends_without_cudnn(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[bool] = []
+    monkeypatch.setattr(torch.backends.cuda, "enable_cudnn_sdp", kept.append)
+    load_policy(str(tiny_model), "float32", LoraSection())
+    assert kept == [False]
+
+
 def test_weights_that_are_missing_do_not_start_at_random(folder: Path) -> None:
     weights = load_file(folder / "model.safetensors")
     del weights["lm_head.weight"]

@@ -45,7 +45,8 @@ def tiny_run(tiny_model: Path, out: Path, rewards: list[str], **settings: Any) -
     from grpo.core.run.job import start
     from grpo.plugins.host import Host
 
-    train = {"steps": 2, "prompts_per_step": 2, "group_size": 4, "lr": 1e-3, **settings.pop("train", {})}
+    train = {"steps": 2, "prompts_per_step": 2, "group_size": 4, "lr": 1e-3, "dtype": "float32"}
+    train |= settings.pop("train", {})
     tree = {
         "env": "gsm8k",
         "dataset": "embedded",

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,10 +27,16 @@ def _cases(file: str) -> dict[str, dict[str, Any]]:
 HONEST = _cases("honest.jsonl")
 """Right programs in the ways that models write them."""
 CASES = HONEST | _cases("verdicts.jsonl")
-NAMES = [
-    pytest.param(name, marks=pytest.mark.core) if at % 4 == 0 or name in HONEST else name
-    for at, name in enumerate(CASES)
-]
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def _marks(at: int, name: str) -> list[pytest.MarkDecorator]:
+    fails = PYTHON in CASES[name].get("fails_on", ())
+    core = at % 4 == 0 or name in HONEST
+    return [pytest.mark.core] * core + [pytest.mark.skip(f"Python {PYTHON} itself cannot run it")] * fails
+
+
+NAMES = [pytest.param(name, marks=_marks(at, name)) for at, name in enumerate(CASES)]
 
 
 async def _verdict(case: dict[str, Any]) -> tuple[str, str]:

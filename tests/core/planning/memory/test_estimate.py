@@ -116,6 +116,24 @@ def test_a_kl_term_costs_a_second_model_only_without_an_adapter() -> None:
     assert shape(small(), "float32", LORA, reference=True).reference == 0
 
 
+def saved_bytes(model: Any) -> int:
+    """The bytes that autograd keeps of a forward pass over 600 tokens, but for weights."""
+    import torch
+
+    owned = {t.untyped_storage().data_ptr() for t in (*model.parameters(), *model.buffers())}
+    kept: dict[int, torch.Tensor] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.untyped_storage().data_ptr() not in owned:
+            kept[tensor.untyped_storage().data_ptr()] = tensor
+        return tensor
+
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        base.model(input_ids=torch.zeros(2, 300, dtype=torch.int64), use_cache=False)
+    return sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("lora", [NONE, LORA], ids=["full", "lora"])
 @pytest.mark.parametrize(("model_type", "kv_heads"), [("qwen2", 6), ("llama", 6), ("qwen3", 6)])
@@ -126,21 +144,28 @@ def test_the_count_without_data_is_what_real_tensors_take(model_type: str, kv_he
     config = small(model_type, num_key_value_heads=kv_heads, head_dim=32)
     counted = count_activations(empty_policy(config, "float32", lora))
     model: Any = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="sdpa")
-    if lora.enabled:
-        model = add_lora(model, lora)
-    owned = {t.untyped_storage().data_ptr() for t in (*model.parameters(), *model.buffers())}
-    kept: dict[int, torch.Tensor] = {}
+    assert counted.peak(600, "none") == pytest.approx(
+        saved_bytes(add_lora(model, lora) if lora.enabled else model), rel=0.03
+    )
 
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
-        if tensor.untyped_storage().data_ptr() not in owned:
-            kept[tensor.untyped_storage().data_ptr()] = tensor
-        return tensor
 
-    base = model.get_base_model() if lora.enabled else model
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        base.model(input_ids=torch.zeros(2, 300, dtype=torch.int64), use_cache=False)
-    real = sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
-    assert counted.peak(600, "none") == pytest.approx(real, rel=0.03)
+@pytest.mark.slow
+@pytest.mark.parametrize("model_type", ["llama", "qwen3"])
+def test_an_adapter_on_a_gpu_is_counted_as_it_computes_under_autocast(model_type: str) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from grpo.core.train.update.layers import faster_layers
+
+    config = small(model_type, num_key_value_heads=6, head_dim=32)
+    counted = shape(config, "bfloat16", LORA, device="cuda")
+    elsewhere = shape(config, "bfloat16", LORA, device="cpu")
+    model: Any = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation="sdpa")
+    model = add_lora(model, LORA)
+    with torch.autocast("cpu", torch.bfloat16), faster_layers(model):
+        assert counted.activations.peak(600, "none") == pytest.approx(saved_bytes(model), rel=0.06)
+    assert elsewhere.activations.peak(600, "none") == pytest.approx(saved_bytes(model), rel=0.03)
+    assert counted.optimizer == elsewhere.optimizer == 2 * counted.adapter, "its states are float32"
 
 
 def test_checkpointing_keeps_the_inputs_of_the_layers_and_one_layer() -> None:

@@ -349,6 +349,7 @@ def state_of_the_process() -> dict[str, Any]:
             torch.get_default_dtype(),
             torch.is_grad_enabled(),
             torch.are_deterministic_algorithms_enabled(),
+            torch.backends.cuda.cudnn_sdp_enabled(),
         ),
         "bars": (datasets.are_progress_bars_disabled(), transformers.is_progress_bar_enabled()),
         "verbosity": transformers.get_verbosity(),

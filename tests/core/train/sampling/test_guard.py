@@ -102,6 +102,7 @@ def train(tiny_model: Path, vowels: str, out: Path, rollouts: Any, monkeypatch: 
         "out": str(out),
         "train": {
             "steps": 3,
+            "dtype": "float32",
             "prompts_per_step": 2,
             "group_size": 4,
             "micro_batch_size": 4,

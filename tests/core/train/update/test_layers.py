@@ -103,9 +103,40 @@ def test_what_others_changed_is_left_alone(part: str) -> None:
     assert called == [1]
 
 
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_an_adapter_under_autocast_computes_the_same_of_an_input_that_is_kept_once(checkpointing: bool) -> None:
+    model = policy({}, dtype=torch.bfloat16)
+    if checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    kept = dict.fromkeys(("as it comes", "faster"), 0)
+
+    def pass_over(name: str) -> dict[str, torch.Tensor]:
+        storages: dict[int, torch.UntypedStorage] = {}
+
+        def keep(tensor: torch.Tensor) -> torch.Tensor:
+            storages[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage()
+            return tensor
+
+        with torch.autocast("cpu", torch.bfloat16):
+            found = copy.deepcopy(learned(model))
+            with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+                model(input_ids=IDS)
+        kept[name] = sum(storage.nbytes() for storage in storages.values())
+        return found
+
+    wanted = pass_over("as it comes")
+    with faster_layers(model):
+        found = pass_over("faster")
+    assert all(torch.equal(found[name], wanted[name]) for name in wanted)
+    shared = CONFIG.num_hidden_layers * IDS.numel() * CONFIG.hidden_size * 2  # bytes, of queries and values
+    assert checkpointing or kept["as it comes"] - kept["faster"] == shared
+
+
 def test_other_precisions_are_computed_as_they_were() -> None:
     assert faster(policy(dtype=torch.bfloat16)) == set()
-    assert faster(policy({}, dtype=torch.bfloat16)) == set()
+    model = policy({}, dtype=torch.bfloat16)
+    wanted, found = both_ways(model)
+    assert all(torch.equal(found[name], wanted[name]) for name in wanted)
     model = policy({})
     with torch.autocast("cpu", torch.bfloat16):
         wanted = copy.deepcopy(learned(model))
