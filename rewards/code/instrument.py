@@ -71,7 +71,7 @@ class Instrument(ast.NodeTransformer):
         self._changed |= {
             ast.unparse(each.func.value) for each in find(every, ast.Call) if isinstance(each.func, ast.Attribute)
         }
-        functions = find(every, *FUNCTIONS)
+        functions: list[Any] = find(every, *FUNCTIONS)
         self._reaching = set(names)  # with the functions of the tests that call the solution
         for _ in functions:
             self._reaching |= {node.name for node in functions if mentions(node, self._reaching)}
