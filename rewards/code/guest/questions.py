@@ -314,6 +314,8 @@ def _pairs(first: Any, second: Any) -> Iterator[tuple[Any, Any, bool]]:
         if not waiting:
             return
         left, right, sure = waiting.pop()
+        if type(left) in _classes(type(right))[1:]:  # then Python asks the right one first, too
+            left, right = right, left
         if _decides(left):
             yield left, right, sure
         elif _decides(right):
