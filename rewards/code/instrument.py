@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from grpo.rewards.code.syntax import called, called_by_name, find, literal, mentions, names_in, words
+from grpo.rewards.code.syntax import FUNCTIONS, called, called_by_name, find, literal, mentions, names_in, words
 
 _EQUAL = words("assertEqual assertEquals assertListEqual assertDictEqual assertTupleEqual assertSetEqual")
 _LESS = {"assertLess": ast.Lt, "assertLessEqual": ast.LtE, "assertGreater": ast.Gt, "assertGreaterEqual": ast.GtE}
@@ -26,8 +26,7 @@ _CONVERSIONS = words("int float complex str repr bytes len bool abs round hash")
 _LOOKUPS = ("count", "index", "get")
 _ORDERS = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
 _LIKE = words("assertAlmostEqual assertAlmostEquals assertCountEqual assertSequenceEqual assertMultiLineEqual")
-_FAR = 17
-_STEPS = (1, -1, 2)
+_STEPS = (1, -1, 2, -2, 3, -3, 4)
 
 
 @dataclass(slots=True)
@@ -67,7 +66,15 @@ class Instrument(ast.NodeTransformer):
         self._assertions: list[bool] = []
         self._methods = _lone_methods(every, self._names)
         self._compared: dict[str, list[int]] = {}
-        self._stored = names_in(every, ast.Store)
+        stored = names_in(every, ast.Store)
+        self._changed = {name for name in stored if stored.count(name) > 1}
+        self._changed |= {
+            ast.unparse(each.func.value) for each in find(every, ast.Call) if isinstance(each.func, ast.Attribute)
+        }
+        functions: list[Any] = find(every, *FUNCTIONS)
+        self._reaching = set(names)  # with the functions of the tests that call the solution
+        for _ in functions:
+            self._reaching |= {node.name for node in functions if mentions(node, self._reaching)}
         self._forgiven = _called_where_failing_is_expected(every)
         self._reached: dict[int, list[int]] = {}
         self._places = 0
@@ -220,8 +227,9 @@ class Instrument(ast.NodeTransformer):
                 node.value = self.call("__called__", call.func.value, name, *call.args)
                 node.value.keywords = call.keywords
             return [node, self._passed(sure)]
+        reaches = mentions(call, self._reaching)
         self.generic_visit(node)
-        forgets = isinstance(call, ast.Call) and self._unit >= 0
+        forgets = isinstance(call, ast.Call) and self._unit >= 0 and (not self._split or reaches)
         return [node, ast.Expr(self.call("__forget__"))] if forgets else node
 
     def visit_Match(self, node: ast.Match) -> ast.Match:
@@ -265,6 +273,11 @@ class Instrument(ast.NodeTransformer):
         asked.keywords = node.keywords
         return asked
 
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        plain = self._split or not isinstance(node.op, ast.Sub) or literal(node) is not None
+        self.generic_visit(node)
+        return node if plain else self.call("__minus__", node.left, node.right)
+
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         self.generic_visit(node)
         if not self._in_assert or not isinstance(node.ctx, ast.Load) or isinstance(node.slice, ast.Slice):
@@ -303,7 +316,7 @@ class Instrument(ast.NodeTransformer):
             if all(type(operator) in _ORDERS for operator in test.ops):
                 orders = ast.Tuple([ast.Constant(_ORDERS[type(operator)]) for operator in test.ops], ast.Load())
                 values = [test.left, *test.comparators]
-                return self._close(test) or self.call("__order__", orders, *map(self.visit, values))
+                return self.call("__order__", orders, *map(self.visit, values))
         if called_by_name(test) == "__near__" and isinstance(test, ast.Call):
             kept = self._kept(test.args[1])
             if kept is not None:
@@ -314,33 +327,11 @@ class Instrument(ast.NodeTransformer):
         rewritten: ast.expr = self.visit(test)
         return rewritten
 
-    def _close(self, test: ast.Compare) -> ast.expr | None:
-        """Returns the question whether a value is near to another, and not to one that is far: `abs(f(2) - x) < 1e-9`.
-
-        None where it is no such question, or so generous that what is far may be near enough.
-        """
-        absolute = test.left
-        difference = absolute.args[0] if isinstance(absolute, ast.Call) and called_by_name(absolute) == "abs" else None
-        if len(test.ops) > 1 or not isinstance(difference, ast.BinOp) or not isinstance(difference.op, ast.Sub):
-            return None
-        most, sign = _number(test.comparators[0]), {ast.Lt: "<", ast.LtE: "<="}.get(type(test.ops[0]))
-        if most is None or not sign:
-            return None
-        value, wanted, order = difference.left, difference.right, "value - wanted"
-        if _number(value) is not None or (mentions(wanted, self._names) and not mentions(value, self._names)):
-            value, wanted, order = wanted, value, "wanted - value"
-        number = _number(wanted)
-        if number is None and most > 1:
-            return None
-        question = ast.parse(f"lambda value, wanted: abs({order}) {sign} {most!r}", mode="eval").body
-        far = [] if number is None else [number + 3 * most + _FAR]
-        return self.call("__same__", self.visit(value), self.visit(wanted), question, *far)
-
     def _equal(self, left: ast.expr, right: ast.expr) -> ast.expr:
         for side, other in ((left, right), (right, left)):
             place = self._kept(other) if not isinstance(side, ast.Constant) else None
             if place is not None:
-                if self._is_made_anew(side) or (isinstance(side, ast.Name) and self._stored.count(side.id) < 2):
+                if self._is_made_anew(side) or (isinstance(side, ast.Name) and side.id not in self._changed):
                     self._compared.setdefault(ast.unparse(side), []).append(place)
                 return self.call("__known__", self._direct(side), place)
         return self._compare("__alike__", left, right)
@@ -415,12 +406,6 @@ class _Other(ast.NodeTransformer):
         return node
 
 
-def _number(node: ast.expr) -> int | float | None:
-    """Returns the number that stands in a node."""
-    wire = literal(node)
-    return wire[0] if wire is not None and type(wire[0]) in (int, float) else None
-
-
 def _expects(node: ast.expr) -> bool:
     """Returns whether the context of a block expects an exception, a warning or a log line."""
     return called(node).startswith((*_EXPECTING, "suppress"))
@@ -462,6 +447,10 @@ def _asks_for_change(body: Sequence[ast.stmt], functions: Collection[str]) -> bo
             return True
     if any(called(node) in _UNEQUAL for node in find(body, ast.Call)):
         return True
+    for each in find(body, ast.Set):
+        equal = [ast.unparse(call) for call in each.elts if called_by_name(call) in functions]
+        if len(set(equal)) < len(equal):
+            return True
     if any(_repeats(node, functions) for node in find(body, ast.For, ast.ListComp, ast.SetComp, ast.GeneratorExp)):
         return True
     tests = [node.test for node in find(body, ast.Assert)]

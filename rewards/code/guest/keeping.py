@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from grpo.rewards.code.guest.channel import Channel, Garbled, Gone, Late, orders, reporter
-from grpo.rewards.code.guest.near import MANY, candidates
+from grpo.rewards.code.guest.near import BOTH, EVERYTHING, MANY, candidates
 from grpo.rewards.code.guest.plain import Malformed, decode, encode
 from grpo.rewards.code.guest.units import same
 
@@ -43,7 +43,7 @@ class Keeper:
         self._units: list[int] = []  # those that have begun, one within the other
         self._last = 0
         self._fault = ""
-        self._asked: tuple[int, int, int] = (-1, 0, 0)
+        self._asked: tuple[int, int, int, int] = (-1, 0, 0, 0)
         self._began = channel.grant(given.seconds)
         self.over = self.gone = False
 
@@ -109,24 +109,32 @@ class Keeper:
             value = self._literals[place]
         count = _FEW if len(str(encode(value))) > _LARGE else MANY
         values, right = candidates(value, self._rng, count)
-        self._asked = place, len(values), right
+        most = len(values)  # which an object may not equal; half of the numbers may be what a remainder tells
+        if most == MANY:
+            most = MANY // 2 + 1 if type(value) in (int, float) else MANY - 2
+        self._asked = place, len(values), right, most
         return [encode(each) for each in values]
 
-    def _right(self, answers: list[str]) -> int:
-        """Judges which of the values an object equals; returns the place of the expected one: the tests go on."""
-        place, count, right = self._asked
+    def _right(self, answers: list[str]) -> list[Any]:
+        """Judges which of the values an object equals; returns the place of the expected one and what is wrong.
+
+        The tests go on. What is wrong counts at once where the tests ask for this value, else if they find them equal.
+        """
+        place, count, right, most = self._asked
         if len(answers) != count:
             raise Garbled
+        fault = ""
         if place in self._given.several:
-            return right
-        most = count - (count == MANY)  # of many values, equal to all but one is equal to all
+            return [right, fault]
         if answers[right] == "yes" and answers.count("yes") >= most:
-            self._fault = "an object that equals whatever it is compared with"
+            fault = EVERYTHING
         elif answers[right] == "both":
-            self._fault = "an object that equals a value and does not"
-        elif answers[right] == "no":
-            self._fault = "another value than expected"
-        return right
+            fault = BOTH
+        elif answers[right] == "no" and place >= 0:
+            fault = "another value than expected"
+        if place >= 0:
+            self._fault = fault or self._fault
+        return [right, fault]
 
 
 @contextlib.contextmanager

@@ -8,34 +8,43 @@ This module runs inside sandboxes and needs the standard library alone.
 from __future__ import annotations
 
 import copy
+import datetime
 import random
 from typing import Any
 
-MANY = 8
+MANY = 10
+EVERYTHING = "an object that equals whatever it is compared with"
+BOTH = "an object that equals a value and does not"
 _TRIES = 4
 _FAR = 17
-_STEPS = (1, -1, 2, -2, 3)
+_STEPS = (1, -1, 2, -2, 3, -3)
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def candidates(expected: Any, rng: random.Random, count: int = MANY) -> tuple[list[Any], int]:
-    """Returns values, the expected one among them, and its place."""
+    """Returns values, the expected one among them, and its place.
+
+    Each leads to the next one in small steps, and the expected one may be any of them: none is more likely than others.
+    """
     values: list[Any]
+    at = 0
     if type(expected) is bool:
         values = [expected, not expected]
     elif expected is None:
         values = [None, 0, "", False, [], "None"]
+    elif type(expected) is int:
+        at = rng.randrange(count)
+        values = list(range(expected - at, expected - at + count))
     else:
-        values = [expected]
-        if type(expected) is int:
-            values += [expected + 1, expected - 1]
+        values, before = [expected], rng.randrange(count)
         for _ in range(count * _TRIES):
-            other = near(rng.choice(values), rng)
+            other = near(values[0 if at < before else -1], rng)
             if len(values) < count and not any(type(value) is type(other) and value == other for value in values):
-                values.append(other)
+                values.insert(0 if at < before else len(values), other)
+                at += at < before
     order = list(range(len(values)))
     rng.shuffle(order)
-    return [values[place] for place in order], order.index(0)
+    return [values[place] for place in order], order.index(at)
 
 
 def near(value: Any, rng: random.Random) -> Any:
@@ -90,6 +99,14 @@ def _other_character(character: str, rng: random.Random) -> str:
         return str((int(character) + rng.randint(1, 9)) % 10) if character.isascii() else "7"
     choice = rng.choice(_LETTERS.replace(character.lower(), ""))
     return choice.upper() if character.isupper() else choice
+
+
+def around(value: Any) -> list[Any]:
+    """Returns an amount above another and one below it, to which no small tolerance leads."""
+    kind = type(value)
+    if issubclass(kind, datetime.date):
+        return [value + datetime.timedelta(_FAR), value - datetime.timedelta(_FAR + 1)]
+    return [value + 3 * abs(value) + kind(_FAR), value - abs(value) // 2 - 1]
 
 
 def far(value: Any) -> Any:

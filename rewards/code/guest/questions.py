@@ -1,8 +1,9 @@
 """Asks the objects of a solution more than the tests do, so that one that says yes to everything is found.
 
-A test that holds is asked again where an object of the solution had a say in it: about other values, the other way
-round, or once more. An object that says yes to that as well has said nothing. Plain data has no opinion and is not
-asked. Extra questions leave no trace in the solution's data, as a test may count them.
+Before a test asks an object of the solution, the object is asked the same among other questions, in an order that it
+cannot know: about other values, or the other way round. One that says yes to all of them has said nothing, and one that
+answers the test in another way has taken the test's value for its own. Plain data has no opinion and is not asked.
+Extra questions leave no trace in the solution's data, as a test may count them.
 
 This module runs inside sandboxes and needs the standard library alone.
 """
@@ -12,16 +13,17 @@ from __future__ import annotations
 import collections
 import contextlib
 import copy
+import functools
 import itertools
 import operator
-import os
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
+from os import urandom
 from typing import Any
 
 from grpo.rewards.code.guest.customs import FILE, MODULE
-from grpo.rewards.code.guest.near import far
+from grpo.rewards.code.guest.near import BOTH, EVERYTHING, around, far
 from grpo.rewards.code.guest.plain import NotPlain, decode, encode
 
 _HOLDING = (list, dict, set, collections.deque, collections.Counter, collections.defaultdict)
@@ -31,11 +33,15 @@ _CONTAINERS = (dict, list, tuple, collections.deque, set, frozenset)
 _SCANNED: tuple[Any, ...] = (list, tuple, collections.deque, type({}.values()))
 _HEAP = 1 << 9  # the flag of a class that is not part of the interpreter
 _MOST_PAIRS = 64
-_EVERYTHING = "an object that equals whatever it is compared with"
+_OFTEN = 2000  # comparisons of a process, after which objects are asked no further, as that takes long
+_FURTHER = 6
+_PLAIN = {int, float, str, bool, type(None)}
 # Of a class itself, whatever its metaclass says.
 _classes, _flags, _held = (type.__dict__[name].__get__ for name in ("__mro__", "__flags__", "__dict__"))
 
 Say = Callable[[list[Any]], Any]
+Found = tuple[Any, Any, bool, Any, str]
+"""An object, a value, whether they surely are equal where the tests say so, its answer, and what is wrong then."""
 
 
 def questions(module: types.ModuleType, say: Say, faults: list[str], any_value: bool) -> dict[str, Any]:
@@ -47,6 +53,7 @@ def questions(module: types.ModuleType, say: Say, faults: list[str], any_value: 
         faults: gets what is wrong with the objects of the solution.
         any_value: the tests themselves use `unittest.mock.ANY`.
     """
+    left_over = iter(range(_OFTEN))
 
     def doubt(fault: str, question: Callable[[], Any], *values: Any) -> None:
         """Notes a fault if objects say yes to an extra question, of which they keep no trace; an error is no yes."""
@@ -54,62 +61,118 @@ def questions(module: types.ModuleType, say: Say, faults: list[str], any_value: 
             if question():
                 faults.append(fault)
 
+    def among(ask: Callable[[Any], Any], wanted: Any, *held: Any, place: int = -1) -> tuple[Any, Any, str]:
+        """Asks about a value among others like it, in an order that only the keeper knows.
+
+        Returns the value, the answer to it and what is wrong with all answers. Raises NotPlain for what cannot cross.
+        """
+        values = [decode(wire) for wire in say(["object", place, encode(wanted)])]
+        with _without_trace(module, *held):
+            answers = [_answer(lambda: ask(value)) for value in values]  # noqa: B023
+        right, fault = say(["answers", [each if type(each) is str else "raised" for each in answers]])
+        return values[right], answers[right], fault
+
     def known(value: Any, place: int, tolerance: float | None = None) -> bool:
         with contextlib.suppress(NotPlain, RecursionError):
             return bool(say(["known", place, encode(value), tolerance]))
-        with _without_trace(module, value):
-            other, error = _asked(value, place, None, say)
-        if error is not None:
-            raise error
+        other, answer, _ = among(functools.partial(_said, value), None, value, place=place)
+        if isinstance(answer, Exception):
+            raise answer
         return bool(value == other)
 
     def alike(right: Any, left: Any, *others: Callable[[Any, Any], Any]) -> Any:
-        result = left == right
-        if _is_true(result):
-            suspect(left, right, *others)
-        return result
+        return held(lambda: left == right, _is_true, left, right, *others)
 
     def compared(right: Any, left: Any, *others: Callable[[Any, Any], Any]) -> Any:
         """Compares within an assertion, where the result may be anything, such as a query or an array."""
-        result = left == right
-        if type(result) in _COUNTING and result:
-            suspect(left, right, *others)
-        return result
+        return held(lambda: left == right, lambda result: type(result) in _COUNTING and result, left, right, *others)
 
     def differ(right: Any, left: Any) -> Any:
-        result = left != right
-        if type(result) in _COUNTING and not result:
-            suspect(left, right)
+        return held(lambda: left != right, lambda result: type(result) in _COUNTING and not result, left, right)
+
+    def held(question: Callable[[], Any], holds: Callable[[Any], Any], left: Any, right: Any, *others: Any) -> Any:
+        """Asks a question of the tests that holds where two values are equal; what decides that is asked before."""
+        found = suspect(left, right, *others)
+        result = question()
+        if holds(result):
+            confirm(found)
         return result
 
-    def suspect(left: Any, right: Any, *others: Callable[[Any, Any], Any]) -> None:
-        """Asks the objects by which two values are equal whether they equal other things too."""
+    def suspect(left: Any, right: Any, *others: Callable[[Any, Any], Any]) -> list[Found]:
+        """Asks the objects by which two values may be equal whether they equal other things too."""
+        found: list[Found] = []
+        pairs = [] if type(left) in _PLAIN and type(right) in _PLAIN else list(_pairs(left, right))
+        if not pairs or next(left_over, None) is None:
+            return found
         if others:
-            everything = "an object that equals whatever is made like it"
-            doubt(everything, lambda: all(other(left, right) for other in others), left, right)
-        for own, other in _pairs(left, right):
+            with _without_trace(module, left, right):
+                likes = [_whether(other, left, right) for other in others]
+                answer, *rest = _mixed(lambda: _said(left, right), *likes)
+            all_alike = all(each == "yes" for each in rest)
+            found.append((left, right, True, answer, "an object that equals whatever is made like it" * all_alike))
+        for own, other, sure in pairs:
             if any_value and own is getattr(sys.modules.get("unittest.mock"), "ANY", None):
                 continue
-            with _without_trace(module, own):
-                if own is not left and own is not right and not _is_true(own == other):
-                    continue  # a part, which the comparison of the whole asked in another way
             try:
-                encode(other)
+                _, answer, fault = among(functools.partial(_said, own), other, own)
             except (NotPlain, RecursionError):
-                both = "an object that equals a value and does not"
-                doubt(both, lambda: (_tells_ne(own) and own != other) or not own == other, own)  # noqa: B023, SIM201
-                doubt(_EVERYTHING, lambda: own == object() and own == _word(), own)  # noqa: B023
-                doubt(_EVERYTHING, lambda: own == far(other), own)  # noqa: B023
-                doubt(_EVERYTHING, lambda: far(own) == other, own)  # noqa: B023
-            else:
-                with _without_trace(module, own):
-                    _asked(own, -1, other, say)
+                fars = [_whether(operator.eq, own, each) for each in _further(other)]
+                fars += [_whether(operator.eq, each, other) for each in _further(own)]
+                any_other = [_whether(operator.eq, own, each) for each in (object(), _word())]
+                with _without_trace(module, own, other):
+                    answer, *rest = _mixed(functools.partial(_said, own, other), *any_other, *fars)
+                fault = EVERYTHING if rest[:2] == ["yes", "yes"] or "yes" in rest[2:] else ""
+            found.append((own, other, sure and own is not other, answer, fault))
+        return found
 
-    def same(value: Any, wanted: Any, question: Callable[[Any, Any], Any], *others: Any) -> Any:
+    def confirm(found: list[Found]) -> None:
+        """Notes what is wrong with objects by which two values are equal, as the tests have found."""
+        for own, other, sure, answer, fault in found:
+            if answer not in ("yes", "both") and not sure:
+                with _without_trace(module, own):
+                    if not _is_true(own == other):
+                        continue  # a part, which the comparison of the whole asked in another way
+            if fault or answer != "yes":
+                faults.append(fault or BOTH)
+
+    def same(value: Any, wanted: Any, question: Callable[[Any, Any], Any]) -> Any:
         """Asks whether a value is as wanted; one that the solution had a say in is not as something else is."""
+        if not _is_own(value) and not any(True for _ in _pairs(value, wanted)):
+            return question(value, wanted)
+
+        def asked(*before: Any) -> list[Any]:
+            with _without_trace(module, value):
+                return _mixed(*(_whether(question, value, each) for each in (*before, *_further(wanted))))
+
+        early = not hasattr(wanted, "__iter__")  # else asking may read the value to its end
+        answer, *rest = asked(wanted) if early else ["yes"]
         result = question(value, wanted)
-        if _is_true(result) and (_is_own(value) or next(_pairs(value, wanted), None)):
-            doubt(_EVERYTHING, lambda: question(value, others[0] if others else far(wanted)), value)
+        if _is_true(result) and (answer != "yes" or "yes" in (rest or asked())):
+            faults.append(EVERYTHING)
+        return result
+
+    def minus(left: Any, right: Any) -> Any:
+        """Subtracts; what an object of the solution gives is not the same whatever is subtracted."""
+        plain = type(left) in _PLAIN and type(right) in _PLAIN
+        turned = plain or not _is_own(left)
+        wanted = left if turned else 0 if _is_own(right) else right
+        if plain or (turned and not _is_own(right)) or hasattr(wanted, "__iter__"):
+            return left - right
+
+        def state(other: Any) -> str:
+            return _state(other - right if turned else left - other, left, right)
+
+        answer, rest = "", [""]
+        with _without_trace(module, left, right), contextlib.suppress(Exception):
+            others = [wanted, *around(wanted), *_further(wanted)]
+            answer, *rest = _mixed(*(functools.partial(state, each) for each in others))
+        result = left - right
+        with contextlib.suppress(Exception):
+            now = _state(result, left, right)
+            if all(each == now for each in rest):
+                faults.append("an object from which whatever is subtracted leaves the same")
+            elif answer and answer != now and (wanted is left or wanted is right) and type(result).__module__ != MODULE:
+                faults.append("an object with two answers to a difference")
         return result
 
     def called(mock: Any, name: str, *given: Any, **named: Any) -> bool:
@@ -118,53 +181,62 @@ def questions(module: types.ModuleType, say: Say, faults: list[str], any_value: 
         if not isinstance(mock, kind):
             getattr(mock, name)(*given, **named)
             return True
+        calls = [(args, suspect(args, given)) for *_, args, _ in mock.mock_calls]
         getattr(type(mock), name)(mock, *given, **named)
-        for *_, args, _ in mock.mock_calls:
+        for args, found in calls:
             if _is_true(args == given):
-                suspect(args, given)
+                confirm(found)
         return True
 
     def doubted(value: Any) -> Any:
-        suspect(value, value)
+        confirm(suspect(value, value))
         return value
 
     def order(names: tuple[str, ...], *values: Any) -> bool:
-        for name, left, right in zip(names, values, values[1:], strict=False):
-            ask, against = getattr(operator, name), getattr(operator, _AGAINST[name])
-            if not ask(left, right):
-                return False
-            if _is_own(left) or _is_own(right):
-                opposites: list[Callable[[], Any]] = [
-                    lambda: against(left, right),  # noqa: B023
-                    lambda: not ask(left, right),  # noqa: B023
-                    lambda: name in ("lt", "gt") and ask(right, left),  # noqa: B023
-                ]
-                for opposite in opposites:
-                    doubt("an object that gives an order and its opposite", opposite, left, right)
-        return True
+        return all(map(ordered, names, values, values[1:]))
 
-    def contains(item: Any, holder: Any) -> Any:
-        result = item in holder
-        if result:
-            suspect_item(item, holder)
-        if result and _is_own(holder) and hasattr(type(holder), "__contains__"):  # else asking may read it to its end
-            asked: list[Callable[[], Any]] = [
-                lambda: _word() in holder and (type(item) is str or object() in holder),
-                lambda: item not in holder,
-            ]
-            for question in asked if os.urandom(1)[0] % 2 else reversed(asked):
-                doubt("an object that contains everything", question, holder)
+    def ordered(name: str, left: Any, right: Any) -> bool:
+        ask, against = getattr(operator, name), getattr(operator, _AGAINST[name])
+        if not _is_own(left) and not _is_own(right):
+            return bool(ask(left, right))
+        with _without_trace(module, left, right):
+            both = _whether(ask, left, right), _whether(against, left, right)
+            said, opposite, turned = _mixed(*both, _whether(ask, right, left))
+        result = bool(ask(left, right))
+        if result and (said != "yes" or opposite == "yes" or (turned == "yes" and name in ("lt", "gt"))):
+            faults.append("an object that gives an order and its opposite")
         return result
 
-    def suspect_item(item: Any, holder: Any) -> None:
+    def contains(item: Any, holder: Any) -> Any:
+        found, said, word, thing = items(item, holder), "yes", "no", "no"
+        if _is_own(holder) and hasattr(type(holder), "__contains__"):  # else asking may read it to its end
+            others = item, _word(), object(), *_further(item)
+            with _without_trace(module, holder):
+                said, word, thing, *_ = _mixed(*(_whether(operator.contains, holder, each) for each in others))
+        result = item in holder
+        if result:
+            suspect_item(item, holder, found)
+            if said != "yes" or (word == "yes" and (type(item) is str or thing == "yes")):
+                faults.append("an object that contains everything")
+        return result
+
+    def items(item: Any, holder: Any) -> dict[int, list[Found]]:
+        """Asks the items of a container of the interpreter that decide whether they are the one."""
+        first = itertools.islice(holder, _MOST_PAIRS) if type(holder) in (*_CONTAINERS, *_SCANNED) else ()
+        return {id(each): suspect(item, each) for each in first}
+
+    def suspect_item(item: Any, holder: Any, found: dict[int, list[Found]]) -> None:
         """Suspects what an item of a container of the interpreter said when it was asked whether it is the one."""
         if type(holder) in _SCANNED or (type(holder) in _CONTAINERS and len(holder) <= _MOST_PAIRS):
-            suspect(item, next((each for each in holder if item is each or item == each), item))
+            match = next((each for each in holder if item is each or item == each), item)
+            confirm(found.get(id(match)) or suspect(item, match))
 
     def lookup(holder: Any, name: str, item: Any, *others: Any) -> Any:
+        asked = type(holder) is dict or name != "[]"
+        found = items(item, holder) if asked else {}
         result = holder[item] if name == "[]" else getattr(holder, name)(item, *others)
-        if type(holder) is dict or name != "[]":
-            suspect_item(item, holder)
+        if asked:
+            suspect_item(item, holder, found)
         return result
 
     def kind(value: Any, kinds: Any) -> bool:
@@ -184,38 +256,72 @@ def questions(module: types.ModuleType, say: Say, faults: list[str], any_value: 
     def get(value: Any, name: str) -> Any:
         return twice(getattr, value, name)
 
-    every = (known, alike, compared, differ, same, called, doubted, order, contains, lookup, kind, twice, get)
+    every = (known, alike, compared, differ, same, minus, called, doubted, order, contains, lookup, kind, twice, get)
     return {f"__{function.__name__}__": function for function in every}
 
 
-def _asked(value: Any, place: int, expected: Any, say: Say) -> tuple[Any, Exception | None]:
-    """Asks an object which of several values it equals; returns the expected value and what that comparison raised."""
-    values = [decode(wire) for wire in say(["object", place, encode(expected)])]
-    answers, raised = [], {}
-    for at, other in enumerate(values):
-        try:
-            first, second = bool(value == other), bool(value == other)
-            unequal = bool(value != other) if _tells_ne(value) else not first
-            answers.append("both" if first is not second or first is unequal else "yes" if first else "no")
-        except Exception as error:
-            answers.append("raised")
-            raised[at] = error
-    right = say(["answers", answers])
-    return values[right], raised.get(right)
+def _answer(question: Callable[[], Any]) -> Any:
+    """Returns the answer to a question, or the exception that it raised."""
+    try:
+        return question()
+    except Exception as error:
+        return error
 
 
-def _pairs(first: Any, second: Any) -> Iterator[tuple[Any, Any]]:
-    """Yields the objects that decide whether two values are equal, each with what it is compared with."""
-    waiting = [(first, second)]
+def _whether(function: Callable[..., Any], *given: Any) -> Callable[..., str]:
+    """Returns a question that is answered by "yes" or "no", which gets what is not given yet."""
+    return lambda *others: "yes" if function(*given, *others) else "no"
+
+
+def _mixed(*questions: Callable[[], Any]) -> list[Any]:
+    """Returns the answers to questions, which are asked in an order that nobody knows."""
+    answers = {at: _answer(questions[at]) for at in sorted(range(len(questions)), key=lambda _: urandom(8))}
+    return [answers[at] for at in range(len(questions))]
+
+
+def _said(value: Any, other: Any) -> str:
+    """Returns whether an object equals a value: "yes", "no", or "both" where it says that and the contrary."""
+    first, second = bool(value == other), bool(value == other)
+    unequal = bool(value != other) if _tells_ne(value) else not first
+    return "both" if first is not second or first is unequal else "yes" if first else "no"
+
+
+def _further(value: Any) -> list[Any]:
+    """Returns values that are further and further from one, none where nothing is known of its type."""
+    found: list[Any] = []
+    with contextlib.suppress(TypeError):
+        for _ in range(_FURTHER):
+            found.append(far(found[-1] if found else value))
+    return found
+
+
+def _state(value: Any, *others: Any) -> str:
+    """Returns what tells a value from others of its class; raises NotPlain or TypeError where that is not seen."""
+    if any(value is other for other in others):
+        return "it is what was given"
+    with contextlib.suppress(NotPlain, RecursionError):
+        return repr(encode(value, convert=True))
+    return repr(encode(vars(value) or value))
+
+
+def _pairs(first: Any, second: Any) -> Iterator[tuple[Any, Any, bool]]:
+    """Yields the objects that decide whether two values are equal, each with what it is compared with.
+
+    Such a pair is surely equal where the two values are, unless an object or a set compares it in its own way.
+    """
+    waiting = [(first, second, True)]
     for _ in range(_MOST_PAIRS):
         if not waiting:
             return
-        left, right = waiting.pop()
+        left, right, sure = waiting.pop()
+        if type(left) in _classes(type(right))[1:]:  # then Python asks the right one first, too
+            left, right = right, left
         if _decides(left):
-            yield left, right
+            yield left, right, sure
         elif _decides(right):
-            yield right, left
+            yield right, left, sure
         kinds = {kind for kind in _CONTAINERS if kind in _classes(type(left))}
+        sure = sure and not kinds & {set, frozenset} and not _decides(left) and not _decides(right)
         parts: list[Iterable[tuple[Any, Any]]] = []
         if kinds & {set, frozenset}:
             parts.append((each, each) for each in left)
@@ -224,7 +330,7 @@ def _pairs(first: Any, second: Any) -> Iterator[tuple[Any, Any]]:
                 parts.append((dict.get(left, key), value) for key, value in dict.items(right))
             elif kind in _SCANNED:  # backwards, as a call of a mock has its name in front, or not
                 parts.append(zip(*([*kind.__iter__(each)][::-1] for each in (left, right)), strict=False))
-        waiting += itertools.islice(itertools.chain(*parts), _MOST_PAIRS)
+        waiting += ((*pair, sure) for pair in itertools.islice(itertools.chain(*parts), _MOST_PAIRS))
 
 
 def _is_own(value: Any) -> bool:
@@ -265,7 +371,7 @@ def _is_true(result: Any) -> bool | None:
 
 def _word() -> str:
     """Returns a text that nobody can know."""
-    return "".join(chr(0x2500 + byte) for byte in os.urandom(16))
+    return "".join(chr(0x2500 + byte) for byte in urandom(16))
 
 
 def _differs(left: Any, right: Any) -> bool:

@@ -173,6 +173,16 @@ def test_an_expected_value_stands_among_others_of_its_kind(value: Any) -> None:
         assert all(type(each) is type(value) for each in others)
 
 
+def test_an_expected_number_is_any_of_those_beside_it_by_size() -> None:
+    rng = random.Random(1)
+    for expected in (42, 4.5):
+        ranks = Counter(
+            sorted(values).index(expected) for values, _ in (candidates(expected, rng) for _ in range(2000))
+        )
+        assert set(ranks) == set(range(10))
+        assert expected != 42 or max(ranks.values()) < 1.5 * min(ranks.values())
+
+
 @pytest.mark.parametrize(
     ("program", "tests", "reason"),
     [
