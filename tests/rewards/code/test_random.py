@@ -50,7 +50,8 @@ def test_no_honest_program_is_blamed(count: int) -> None:
 
 @pytest.mark.parametrize("count", [30, pytest.param(2500, marks=pytest.mark.nightly)])
 def test_a_mutant_is_accepted_where_plain_python_accepts_it_and_nowhere_else(count: int) -> None:
-    cases = [mutant(honest(seed), seed) for seed in range(count)]
+    drawn = (mutant(honest(seed), seed) for seed in range(count))
+    cases = [case for case in drawn if not any("pytest" in test for test in case.tests)]  # plain Python has none
     plain = outcomes(cases, plain=True)
     judged = outcomes(cases)
     differ = [
