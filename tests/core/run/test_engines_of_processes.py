@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import threading
@@ -185,6 +186,7 @@ def disturbed_at_random(
         reach(run, draw.randrange(STEPS))
         time.sleep(draw.uniform(0.0, 2.0))
         if victim == "server":
+            begin(run)
             server = draw.choice(servers)
             server.kill()
             server.start()
@@ -202,6 +204,12 @@ def disturbed_at_random(
     run.launcher.wait(RUN)
     served()
     assert (out / "model").exists(), run.said
+
+
+def begin(run: Ranks) -> None:
+    """Waits until a run, also a resumed one, has sampled or is over: it starts only where its servers answer."""
+    while run.launcher.poll() is None and not re.search(r"^(held-out accuracy|step \d)", run.said, re.MULTILINE):
+        time.sleep(0.1)
 
 
 def reach(run: Ranks, step: int) -> None:
