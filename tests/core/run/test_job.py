@@ -126,10 +126,18 @@ def sampled(run: Path, step: int, *, wasted: bool = False) -> list[dict[str, Any
     return read_rollouts(RunDir(run), step, wasted=wasted)
 
 
-def test_a_killed_run_that_fills_its_batches_up_resumes_to_the_same_rollouts(filled: list[str], tmp_path: Path) -> None:
+SAMPLER = ["--sampler", "curriculum:rest=1", "--limit", "6"]
+
+
+@pytest.mark.parametrize(
+    "more", [pytest.param([], marks=pytest.mark.nightly), SAMPLER], ids=["in the order of the run", "with a sampler"]
+)
+def test_a_killed_run_that_fills_its_batches_up_resumes_to_the_same_rollouts(
+    more: list[str], filled: list[str], tmp_path: Path
+) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    here([*filled, "--out", str(whole)])
-    killed_at(filled, killed, step=5)
+    here([*filled, *more, "--out", str(whole)])
+    killed_at([*filled, *more], killed, step=5)
     here(["run", "--resume", str(killed)])
     rows = metrics(whole)
     assert metrics(killed) == rows
@@ -140,18 +148,9 @@ def test_a_killed_run_that_fills_its_batches_up_resumes_to_the_same_rollouts(fil
 
 
 @pytest.mark.nightly
-def test_a_killed_run_with_a_sampler_resumes_to_the_same_prompts(filled: list[str], tmp_path: Path) -> None:
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    chosen = [*filled, "--sampler", "curriculum:rest=1", "--limit", "6"]
-    here([*chosen, "--out", str(whole)])
-    killed_at(chosen, killed, step=5)
-    here(["run", "--resume", str(killed)])
-    assert metrics(killed) == metrics(whole)
-    for step in range(1, 9):
-        assert sampled(killed, step) == sampled(whole, step)
-        assert sampled(killed, step, wasted=True) == sampled(whole, step, wasted=True)
+def test_processes_that_train_together_ask_the_prompts_that_one_asks(filled: list[str], tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
-    first = [*chosen, "--steps", "3", "--eval-size", "0"]
+    first = [*filled, *SAMPLER, "--steps", "3", "--eval-size", "0"]
     here([*first, "--out", str(one)])
     forked_together([*first, "--out", str(two)], tmp_path)
     assert [row["prompt"] for row in sampled(two, 3)] == [row["prompt"] for row in sampled(one, 3)]
