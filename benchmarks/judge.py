@@ -13,7 +13,7 @@ that it befalls is judged again, as in a run, and what is refused is compared wi
 
 Costs are processor time, which holds on a busy machine too: a completion judged by `calls` with four assertions or
 with a loop over four calls, and a program of `io` with one input, in times of `pool.run([Job("pass")])` and of a bare
-`python3 -I -S -c pass`; and a test of an `objects` suite in milliseconds.
+`python3 -I -S -c pass`; and a test of a suite of `objects`, and of one that compares them, in milliseconds.
 """
 
 from __future__ import annotations
@@ -66,6 +66,8 @@ def test_{0}():
 """
 _LOOP = "for n in range(4):\n    value = add(n, 1)\n    assert abs(value - n - 1) < 1e-9"
 _SUITE = "\n".join(map(_TEST.format, range(10)))
+_MONEY = "class Money:\n    def __init__(self, n): self.n = n\n    def __eq__(self, other): return self.n == other.n\n"
+_EQUAL = "\n".join(f"def test_{n}():\n    assert Money({n}) == Money({n})" for n in range(10))
 _STACK = """\
 class Stack:
     def __init__(self, items):
@@ -225,7 +227,7 @@ def agreement(programs: list[Honest], pool: SandboxPool, killed: float = 0.0) ->
 def costs(pool: SandboxPool, rounds: int) -> None:
     """Prints what the judges cost."""
     suite, printing = task_of(Columns(tests=_SUITE)), task_of(Columns(inputs=["1 2"], outputs=["3"]))
-    loop = task_of(Columns(tests=_LOOP, entry_point="add"))
+    loop, equal = task_of(Columns(tests=_LOOP, entry_point="add")), task_of(Columns(tests=_EQUAL))
     sums = "```python\nprint(sum(map(int, input().split())))\n```"
 
     async def accepted(completion: str, task: Task) -> None:
@@ -244,6 +246,7 @@ def costs(pool: SandboxPool, rounds: int) -> None:
         "calls": lambda: accepted(COMPLETION, TASK),
         "calls in a loop": lambda: accepted(COMPLETION, loop),
         "objects": lambda: accepted(f"```python\n{_STACK}\n```", suite),
+        "equal objects": lambda: accepted(f"```python\n{_MONEY}\n```", equal),
     }
     busy = dict.fromkeys(rows, 0.0)
 
@@ -265,7 +268,8 @@ def costs(pool: SandboxPool, rounds: int) -> None:
     for name in ("io", "calls", "calls in a loop"):
         spawns, bares = (milliseconds[name] / milliseconds[floor] for floor in ("spawn", "interpreter"))
         print(f"{name}: {spawns:.2f} times a warm sandbox, {bares:.2f} times a bare interpreter (target 1.5)")
-    print(f"objects: {milliseconds['objects'] / 10:.1f} ms a test in a suite of 10 (target 40)")
+    for name in ("objects", "equal objects"):
+        print(f"{name}: {milliseconds[name] / 10:.1f} ms a test in a suite of 10 (target 40)")
 
 
 def main() -> int:

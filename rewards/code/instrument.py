@@ -7,6 +7,7 @@ Expected values that stand in an assertion are taken out. The functions of the j
 from __future__ import annotations
 
 import ast
+import builtins
 import copy
 import re
 import sys
@@ -26,6 +27,7 @@ _CONVERSIONS = words("int float complex str repr bytes len bool abs round hash")
 _LOOKUPS = ("count", "index", "get")
 _ORDERS = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
 _LIKE = words("assertAlmostEqual assertAlmostEquals assertCountEqual assertSequenceEqual assertMultiLineEqual")
+_SIMPLE = (ast.Assert, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
 _STEPS = (1, -1, 2, -2, 3, -3, 4)
 
 
@@ -75,12 +77,15 @@ class Instrument(ast.NodeTransformer):
         self._reaching = set(names)  # with the functions of the tests that call the solution
         for _ in functions:
             self._reaching |= {node.name for node in functions if mentions(node, self._reaching)}
+        self._asked = self._reaching | self._methods
+        self._helpers_asked = split and not _wants_change(every, self._asked)
         self._forgiven = _called_where_failing_is_expected(every)
         self._reached: dict[int, list[int]] = {}
         self._places = 0
         self._in_function = 0  # outside of functions; in one, the number of the assertion that it begins with, or -1
-        self._changing = self._caught = self._in_assert = False
+        self._changing = self._free = self._caught = self._in_assert = False
         self._pinned_names: set[str] = set()
+        self._every, self._given = every, set[str]()
         self._assigned: dict[str, ast.expr] = {}
 
     def finished(self, count: int) -> Prepared:
@@ -114,7 +119,8 @@ class Instrument(ast.NodeTransformer):
     def unit(self, number: int, body: list[ast.stmt], *, sure: bool = True) -> list[ast.stmt]:
         """Returns the statements of a unit, rewritten; `sure` where they run whenever the unit passes."""
         self._unit, self._assertions = number, []
-        self._changing = _asks_for_change(body, self._names | self._methods)
+        self._given = _given(self._every) | _given(body)
+        self._changing = _wants_unequal(body, self._given)
         self._pinned_names = _pinned_names(body)
         self._assigned = _assigned_once(body)
         done = self._block(body, sure=sure and self._none_skipped)
@@ -131,6 +137,29 @@ class Instrument(ast.NodeTransformer):
             done.extend(result if isinstance(result, list) else [result])
         self._sure = False
         return done
+
+    def visit(self, node: ast.AST) -> Any:
+        """Rewrites a node; answers differ within a statement where it wants that, between two where their unit does."""
+        if not isinstance(node, ast.stmt):
+            return super().visit(node)
+        outer, parts = (
+            self._free,
+            [each for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr | ast.withitem)],
+        )
+        self._free = (self._changing and _wants_unequal(parts, self._given)) or _wants_many(parts, self._asked)
+        done = super().visit(node)
+        self._free = outer
+        forgets = self._changing and isinstance(node, _SIMPLE)
+        return [*(done if isinstance(done, list) else [done]), ast.Expr(self.call("__forget__"))] if forgets else done
+
+    def visit_For(self, node: Any) -> Any:
+        """Rewrites a loop; where it does the same each time, answers may differ from one time to the next."""
+        repeats = _repeats(node, self._asked)
+        self.generic_visit(node)
+        node.body = [ast.Expr(self.call("__forget__")), *node.body] if repeats else node.body
+        return node
+
+    visit_AsyncFor = visit_While = visit_For  # noqa: N815 - the names that `ast` looks for
 
     def visit_FunctionDef(self, node: Any) -> Any:
         """Rewrites a function of the tests; one that is left before its first assertion is noticed."""
@@ -249,17 +278,18 @@ class Instrument(ast.NodeTransformer):
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         self.generic_visit(node)
-        if self._unit < 0 or self._changing or not isinstance(node.ctx, ast.Load) or not self._in_assert:
+        if self._unit < 0 or self._free or not isinstance(node.ctx, ast.Load) or not self._in_assert:
             return node
         return self.call("__get__", node.value, node.attr)
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self._visit_parts(node)
-        if self._unit < 0 or self._changing or not (node.args or node.keywords):
+        name = called_by_name(node)
+        helps = self._unit < 0 and self._helpers_asked and name in self._names
+        if self._free or not (node.args or node.keywords) or (self._unit < 0 and not helps):
             return node
         if self._looks_up(node):
             return self._lookup(node)
-        name = called_by_name(node)
         if name == "isinstance" and len(node.args) == 2:
             return self.call("__kind__", *node.args)
         if name in _CONVERSIONS and len(node.args) == 1 and not node.keywords:
@@ -439,31 +469,58 @@ def _begins_with_assertion(body: list[ast.stmt]) -> bool:
     return False
 
 
-def _asks_for_change(body: Sequence[ast.stmt], functions: Collection[str]) -> bool:
-    """Returns whether tests want answers that differ: one is asked for again and again, or is true and then is not."""
-    for node in find(body, ast.Compare):
-        unequal = isinstance(node.ops[0], ast.NotEq | ast.IsNot)
-        if unequal and literal(node.left) is None and literal(node.comparators[0]) is None:
+def _wants_change(every: Sequence[ast.AST], functions: Collection[str]) -> bool:
+    """Returns whether tests want answers that differ somewhere."""
+    loops = [_repeats(node, functions) for node in find(every, ast.For, ast.AsyncFor, ast.While)]
+    return any(loops) or _wants_unequal(every, _given(every)) or _wants_many(every, functions)
+
+
+def _given(body: Sequence[ast.AST]) -> set[str]:
+    """Returns the names that only ever have values which stand in the tests."""
+    values = [(node.targets, node.value) for node in find(body, ast.Assign)]
+    values += [([node.target], node.iter) for node in find(body, ast.For)]
+    given = [name for targets, value in values if literal(value) is not None for name in names_in(targets)]
+    stored = names_in(body, ast.Store)
+    return {name for name in given if stored.count(name) == given.count(name)}
+
+
+def _wants_unequal(nodes: Sequence[ast.AST], given: set[str]) -> bool:
+    """Returns whether tests ask whether two answers are unequal, or for something that is true and then is not.
+
+    What is made of `given` names alone is no answer.
+    """
+
+    def both(sides: Sequence[ast.expr]) -> bool:
+        return not any(set(names_in(side)) <= given | vars(builtins).keys() for side in sides)
+
+    turned = [each.operand for each in find(nodes, ast.UnaryOp) if isinstance(each.op, ast.Not)]
+    for node in find(nodes, ast.Compare):
+        unequal = isinstance(node.ops[0], ast.NotEq | ast.IsNot) or (node in turned and isinstance(node.ops[0], ast.Eq))
+        if unequal and both([node.left, node.comparators[0]]):
             return True
-    if any(called(node) in _UNEQUAL for node in find(body, ast.Call)):
+    if any(called(node) in _UNEQUAL and both(node.args[:2]) for node in find(nodes, ast.Call)):
         return True
-    for each in find(body, ast.Set):
-        equal = [ast.unparse(call) for call in each.elts if called_by_name(call) in functions]
-        if len(set(equal)) < len(equal):
-            return True
-    if any(_repeats(node, functions) for node in find(body, ast.For, ast.ListComp, ast.SetComp, ast.GeneratorExp)):
-        return True
-    tests = [node.test for node in find(body, ast.Assert)]
+    tests = [node.test for node in find(nodes, ast.Assert)]
     wanted = {ast.unparse(test) for test in tests}
     return any(isinstance(test, ast.UnaryOp) and ast.unparse(test.operand) in wanted for test in tests)
 
 
+def _wants_many(nodes: Sequence[ast.AST], functions: Collection[str]) -> bool:
+    """Returns whether an expression of the tests calls one of the functions again and again in the same way."""
+    for each in find(nodes, ast.Set):
+        equal = [ast.unparse(call) for call in each.elts if called_by_name(call) in functions]
+        if len(set(equal)) < len(equal):
+            return True
+    return any(_repeats(node, functions) for node in find(nodes, ast.ListComp, ast.SetComp, ast.GeneratorExp))
+
+
 def _repeats(node: Any, functions: Collection[str]) -> bool:
     """Returns whether a loop calls one of the functions and does the same each time."""
-    targets = [node.target] if isinstance(node, ast.For) else [each.target for each in node.generators]
+    loops = getattr(node, "generators", [node])
+    targets = [loop.target for loop in loops if hasattr(loop, "target")]
     if set(names_in(targets)) & set(names_in(node, ast.Load)):
         return False
-    return any(ast.unparse(call.func) in functions for call in find(node, ast.Call) if call.args)
+    return any(ast.unparse(call.func) in functions for call in find(node, ast.Call))
 
 
 def _pinned_names(body: Sequence[ast.stmt]) -> set[str]:

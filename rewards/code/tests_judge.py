@@ -3,10 +3,12 @@
 Theory of operation. Two sandboxes are joined by one socket (`Job.peer`). Of `calls` the tests run in the first and the
 solution in the second; of `objects` the expected values are in the first, and the tests run in the second with the
 solution. The first, where nothing of the solution is, reports each unit on its own output; what is not reported has not
-passed. A solution that ends or hangs ends the conversation: the test
-that it ended on has failed, and the others go on with fresh sandboxes, up to a limit. A test that was late although the
-processor was busy elsewhere is tried once more, one such test at a time, with more time on the clock. Trouble of a
-sandbox, and a machine too busy for even that, is raised and never becomes a result.
+passed. A solution that ends or hangs ends the conversation: the test that it ended on has failed, and the others go on
+with fresh sandboxes, up to a limit. A test that was late although the processor was busy elsewhere is tried once more,
+one such test at a time, with more time on the clock. A test that objects of the solution helped to decide runs several
+times, each in fresh sandboxes and with other questions to them: one that guesses which question counts guesses wrong
+in one of them. Trouble of a sandbox, and a machine too busy for a test even when it is tried again, is raised and never
+becomes a result.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from grpo.rewards.code.results import (
 from grpo.rewards.code.tests_plan import Plan
 
 _MOST_ENDS = 4
+_REPEATS = 4  # so a guess that one answer in two is right holds once in 32 times
 _TESTS_OWN_SECONDS = 20.0
 _INEXACT, _TICK = 1.1, 0.1
 _REPORT_BYTES = 16 * 2**20
@@ -46,7 +49,20 @@ async def judge_tests(pool: SandboxPool, program: str, plan: Plan, *, allowance:
         TransientError: a sandbox failed.
         UnusableTests: the tests cannot be judged.
     """
+    result, asked = await _judged(pool, program, plan, allowance)
+    for _ in range(_REPEATS):
+        if not any(result.tests[unit].passed for unit in asked) or (allowance.stop and result.passed < result.count):
+            break
+        again, _ = await _judged(pool, program, plan, allowance)
+        both = zip(result.tests, again.tests, strict=False)
+        result = replace(result, tests=tuple(two if one.passed else one for one, two in both))
+    return result
+
+
+async def _judged(pool: SandboxPool, program: str, plan: Plan, allowance: Allowance) -> tuple[CodeResult, set[int]]:
+    """Judges a solution once; returns the result and the units in which objects of the solution were asked further."""
     tests: list[UnitResult] = []
+    asked: set[int] = set()
     long: set[int] = set()
     tried: set[int] = set()
     ends = 0
@@ -55,6 +71,7 @@ async def judge_tests(pool: SandboxPool, program: str, plan: Plan, *, allowance:
         async with retry_lock() if first in tried else contextlib.nullcontext():
             run = _Run(program, plan, first, allowance, PATIENCE if first in tried else 1)
             report = await run.report(pool)
+        asked |= report.asked
         if report.starved and first + len(report.tests) - 1 not in tried:
             tried.add(first + max(0, len(report.tests) - 1))
             tests.extend(report.tests[:-1])
@@ -70,7 +87,7 @@ async def judge_tests(pool: SandboxPool, program: str, plan: Plan, *, allowance:
             tests = tests[: plan.units]
             await _hold_to_limit(pool, tests, long, run)
             assurance: Assurance = "split" if plan.kind == "calls" else "guarded"
-            return CodeResult(tuple(tests), plan.units, assurance, report.degraded)
+            return CodeResult(tuple(tests), plan.units, assurance, report.degraded), asked
 
 
 async def _hold_to_limit(pool: SandboxPool, tests: list[UnitResult], long: set[int], run: _Run) -> None:
@@ -100,6 +117,7 @@ class _Report:
         starved: the last of them was late, but the solution had hardly any processor.
         waited: how long the solution waited for one, in seconds, or None where that is not known.
         long: the units that took more time on the clock than they may take of the processor.
+        asked: the units in which objects of the solution were asked more than the tests ask.
         cpu: processor time that the solution used in all, in seconds.
     """
 
@@ -109,6 +127,7 @@ class _Report:
     starved: bool = False
     waited: float | None = None
     long: set[int] = field(default_factory=set)
+    asked: set[int] = field(default_factory=set)
     cpu: float = 0.0
     degraded: tuple[str, ...] = ()
 
@@ -155,6 +174,8 @@ class _Run:
                 ended = _ended(parts[1], parts[2], peer, self.allowance)
                 if parts[3] > self.allowance.seconds * _INEXACT + _TICK and not self.exactly:
                     report.long.add(parts[0])
+                if parts[4]:
+                    report.asked.add(parts[0])
                 _note(report, parts[0] - self.first, ended)
                 report.starved = parts[1] == "late" and starved(peer, result, self.allowance, self.patience)
         _conclude(report, lines[-1] if lines else ["silent"], result, peer, self.allowance, self.patience)

@@ -167,9 +167,9 @@ def _merged(old: Any, new: Any) -> Any:
 
 
 def has_nan(value: Any) -> bool:
-    """Returns whether plain data is what is not a number, or holds it."""
-    if isinstance(value, Decimal):
-        return value.is_nan()
+    """Returns whether plain data is what is not a number, or its text, or holds it."""
+    if isinstance(value, (Decimal, str)):
+        return str(value).strip(" +-").lower() == "nan"
     if isinstance(value, (float, complex)):
         return value != value
     if isinstance(value, dict):

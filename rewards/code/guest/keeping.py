@@ -79,19 +79,19 @@ class Keeper:
         """Reports that the solution ended, was late or garbled its words."""
         self.gone = how == "gone"
         if self._loaded:
-            self._report(["unit", [self._last, *self._units][-1], how, "", time.monotonic() - self._began])
+            self._report(["unit", [self._last, *self._units][-1], how, "", time.monotonic() - self._began, False])
             self._report(["stopped"])
         else:
             self._report(["load", how, ""])
 
-    def _ended(self, how: str, why: str) -> bool:
-        """Reports how a unit ended; returns whether others are to run."""
+    def _ended(self, how: str, why: str, asked: bool) -> bool:
+        """Reports how a unit ended, and whether objects were asked further; returns whether others are to run."""
         unit = self._last = self._units.pop()
         self.gone = how == "gone"
         if how == "passed" and self._fault and not self._given.forgiving:
             how, why = "failed", self._fault
         why = str(why)[:_LONGEST]
-        self._report(["unit", unit, how, why, time.monotonic() - self._began])
+        self._report(["unit", unit, how, why, time.monotonic() - self._began, asked])
         self._channel.grant(self._given.seconds)
         return how not in _DEAD and not (self._given.stop and how != "passed")
 

@@ -40,24 +40,32 @@ _PLAIN = {int, float, str, bool, type(None)}
 _classes, _flags, _held = (type.__dict__[name].__get__ for name in ("__mro__", "__flags__", "__dict__"))
 
 Say = Callable[[list[Any]], Any]
-Found = tuple[Any, Any, bool, Any, str]
+Opinion = tuple[Any, Any, bool, Any, str]
 """An object, a value, whether they surely are equal where the tests say so, its answer, and what is wrong then."""
 
 
-def questions(module: types.ModuleType, say: Say, faults: list[str], any_value: bool) -> dict[str, Any]:
+def questions(
+    module: types.ModuleType, say: Say, faults: list[str], asked: list[bool], any_value: bool
+) -> dict[str, Any]:
     """Returns what the tests call to compare something with what the solution made, by its name.
 
     Args:
         module: the solution.
         say: asks the keeper.
         faults: gets what is wrong with the objects of the solution.
+        asked: gets something where an object of the solution is asked further.
         any_value: the tests themselves use `unittest.mock.ANY`.
     """
     left_over = iter(range(_OFTEN))
 
+    def apart(*held: Any) -> contextlib.AbstractContextManager[None]:
+        """Asks objects of the solution further, without a trace in them."""
+        asked.append(True)
+        return _without_trace(module, *held)
+
     def doubt(fault: str, question: Callable[[], Any], *values: Any) -> None:
         """Notes a fault if objects say yes to an extra question, of which they keep no trace; an error is no yes."""
-        with _without_trace(module, *values), contextlib.suppress(Exception):
+        with apart(*values), contextlib.suppress(Exception):
             if question():
                 faults.append(fault)
 
@@ -67,7 +75,7 @@ def questions(module: types.ModuleType, say: Say, faults: list[str], any_value: 
         Returns the value, the answer to it and what is wrong with all answers. Raises NotPlain for what cannot cross.
         """
         values = [decode(wire) for wire in say(["object", place, encode(wanted)])]
-        with _without_trace(module, *held):
+        with apart(*held):
             answers = [_answer(lambda: ask(value)) for value in values]  # noqa: B023
         right, fault = say(["answers", [each if type(each) is str else "raised" for each in answers]])
         return values[right], answers[right], fault
@@ -75,61 +83,61 @@ def questions(module: types.ModuleType, say: Say, faults: list[str], any_value: 
     def known(value: Any, place: int, tolerance: float | None = None) -> bool:
         with contextlib.suppress(NotPlain, RecursionError):
             return bool(say(["known", place, encode(value), tolerance]))
-        other, answer, _ = among(functools.partial(_said, value), None, value, place=place)
+        other, answer, _ = among(functools.partial(_equality, value), None, value, place=place)
         if isinstance(answer, Exception):
             raise answer
         return bool(value == other)
 
     def alike(right: Any, left: Any, *others: Callable[[Any, Any], Any]) -> Any:
-        return held(lambda: left == right, _is_true, left, right, *others)
+        return holding(lambda: left == right, _is_true, left, right, *others)
 
     def compared(right: Any, left: Any, *others: Callable[[Any, Any], Any]) -> Any:
         """Compares within an assertion, where the result may be anything, such as a query or an array."""
-        return held(lambda: left == right, lambda result: type(result) in _COUNTING and result, left, right, *others)
+        return holding(lambda: left == right, lambda result: type(result) in _COUNTING and result, left, right, *others)
 
     def differ(right: Any, left: Any) -> Any:
-        return held(lambda: left != right, lambda result: type(result) in _COUNTING and not result, left, right)
+        return holding(lambda: left != right, lambda result: type(result) in _COUNTING and not result, left, right)
 
-    def held(question: Callable[[], Any], holds: Callable[[Any], Any], left: Any, right: Any, *others: Any) -> Any:
+    def holding(question: Callable[[], Any], holds: Callable[[Any], Any], left: Any, right: Any, *others: Any) -> Any:
         """Asks a question of the tests that holds where two values are equal; what decides that is asked before."""
-        found = suspect(left, right, *others)
+        opinions = suspect(left, right, *others)
         result = question()
         if holds(result):
-            confirm(found)
+            confirm(opinions)
         return result
 
-    def suspect(left: Any, right: Any, *others: Callable[[Any, Any], Any]) -> list[Found]:
+    def suspect(left: Any, right: Any, *others: Callable[[Any, Any], Any]) -> list[Opinion]:
         """Asks the objects by which two values may be equal whether they equal other things too."""
-        found: list[Found] = []
+        opinions: list[Opinion] = []
         pairs = [] if type(left) in _PLAIN and type(right) in _PLAIN else list(_pairs(left, right))
         if not pairs or next(left_over, None) is None:
-            return found
+            return opinions
         if others:
-            with _without_trace(module, left, right):
+            with apart(left, right):
                 likes = [_whether(other, left, right) for other in others]
-                answer, *rest = _mixed(lambda: _said(left, right), *likes)
+                answer, *rest = _mixed(lambda: _equality(left, right), *likes)
             all_alike = all(each == "yes" for each in rest)
-            found.append((left, right, True, answer, "an object that equals whatever is made like it" * all_alike))
+            opinions.append((left, right, True, answer, "an object that equals whatever is made like it" * all_alike))
         for own, other, sure in pairs:
             if any_value and own is getattr(sys.modules.get("unittest.mock"), "ANY", None):
                 continue
             try:
-                _, answer, fault = among(functools.partial(_said, own), other, own)
+                _, answer, fault = among(functools.partial(_equality, own), other, own)
             except (NotPlain, RecursionError):
                 fars = [_whether(operator.eq, own, each) for each in _further(other)]
                 fars += [_whether(operator.eq, each, other) for each in _further(own)]
                 any_other = [_whether(operator.eq, own, each) for each in (object(), _word())]
-                with _without_trace(module, own, other):
-                    answer, *rest = _mixed(functools.partial(_said, own, other), *any_other, *fars)
+                with apart(own, other):
+                    answer, *rest = _mixed(functools.partial(_equality, own, other), *any_other, *fars)
                 fault = EVERYTHING if rest[:2] == ["yes", "yes"] or "yes" in rest[2:] else ""
-            found.append((own, other, sure and own is not other, answer, fault))
-        return found
+            opinions.append((own, other, sure and own is not other, answer, fault))
+        return opinions
 
-    def confirm(found: list[Found]) -> None:
+    def confirm(opinions: list[Opinion]) -> None:
         """Notes what is wrong with objects by which two values are equal, as the tests have found."""
-        for own, other, sure, answer, fault in found:
+        for own, other, sure, answer, fault in opinions:
             if answer not in ("yes", "both") and not sure:
-                with _without_trace(module, own):
+                with apart(own):
                     if not _is_true(own == other):
                         continue  # a part, which the comparison of the whole asked in another way
             if fault or answer != "yes":
@@ -139,16 +147,27 @@ def questions(module: types.ModuleType, say: Say, faults: list[str], any_value: 
         """Asks whether a value is as wanted; one that the solution had a say in is not as something else is."""
         if not _is_own(value) and not any(True for _ in _pairs(value, wanted)):
             return question(value, wanted)
+        others = [_whether(question, value, each) for each in _further(wanted)]
+        reads = hasattr(wanted, "__iter__")  # then asking may read the value to its end
+        return weighed(lambda: question(value, wanted), others, EVERYTHING, value, before=not reads)
 
-        def asked(*before: Any) -> list[Any]:
-            with _without_trace(module, value):
-                return _mixed(*(_whether(question, value, each) for each in (*before, *_further(wanted))))
+    def weighed(
+        question: Callable[[], Any], others: list[Callable[[], str]], fault: str, *held: Any, before: bool = True
+    ) -> Any:
+        """Asks a question of the tests among others in an order that nobody knows, and then as the tests do.
 
-        early = not hasattr(wanted, "__iter__")  # else asking may read the value to its end
-        answer, *rest = asked(wanted) if early else ["yes"]
-        result = question(value, wanted)
-        if _is_true(result) and (answer != "yes" or "yes" in (rest or asked())):
-            faults.append(EVERYTHING)
+        Where it is true then, it was before, and none of the others is. Without `before` these are asked afterwards.
+        """
+        answer, rest = "yes", [""]
+        if before:
+            with apart(*held):
+                answer, *rest = _mixed(_whether(question), *others)
+        result = question()
+        if _is_true(result) and not before:
+            with apart(*held):
+                rest = _mixed(*others)
+        if _is_true(result) and (answer != "yes" or "yes" in rest):
+            faults.append(fault)
         return result
 
     def minus(left: Any, right: Any) -> Any:
@@ -163,7 +182,7 @@ def questions(module: types.ModuleType, say: Say, faults: list[str], any_value: 
             return _state(other - right if turned else left - other, left, right)
 
         answer, rest = "", [""]
-        with _without_trace(module, left, right), contextlib.suppress(Exception):
+        with apart(left, right), contextlib.suppress(Exception):
             others = [wanted, *around(wanted), *_further(wanted)]
             answer, *rest = _mixed(*(functools.partial(state, each) for each in others))
         result = left - right
@@ -183,9 +202,9 @@ def questions(module: types.ModuleType, say: Say, faults: list[str], any_value: 
             return True
         calls = [(args, suspect(args, given)) for *_, args, _ in mock.mock_calls]
         getattr(type(mock), name)(mock, *given, **named)
-        for args, found in calls:
+        for args, opinions in calls:
             if _is_true(args == given):
-                confirm(found)
+                confirm(opinions)
         return True
 
     def doubted(value: Any) -> Any:
@@ -199,44 +218,40 @@ def questions(module: types.ModuleType, say: Say, faults: list[str], any_value: 
         ask, against = getattr(operator, name), getattr(operator, _AGAINST[name])
         if not _is_own(left) and not _is_own(right):
             return bool(ask(left, right))
-        with _without_trace(module, left, right):
-            both = _whether(ask, left, right), _whether(against, left, right)
-            said, opposite, turned = _mixed(*both, _whether(ask, right, left))
-        result = bool(ask(left, right))
-        if result and (said != "yes" or opposite == "yes" or (turned == "yes" and name in ("lt", "gt"))):
-            faults.append("an object that gives an order and its opposite")
-        return result
+        others = [_whether(against, left, right), *([_whether(ask, right, left)] if name in ("lt", "gt") else [])]
+        fault = "an object that gives an order and its opposite"
+        return bool(weighed(lambda: ask(left, right), others, fault, left, right))
 
     def contains(item: Any, holder: Any) -> Any:
-        found, said, word, thing = items(item, holder), "yes", "no", "no"
+        opinions = items(item, holder)
         if _is_own(holder) and hasattr(type(holder), "__contains__"):  # else asking may read it to its end
-            others = item, _word(), object(), *_further(item)
-            with _without_trace(module, holder):
-                said, word, thing, *_ = _mixed(*(_whether(operator.contains, holder, each) for each in others))
-        result = item in holder
+            word, thing = _word(), object()
+            others = [_whether(lambda: word in holder and (type(item) is str or thing in holder))]
+            others += [_whether(lambda each: each in holder and None, each) for each in _further(item)]  # may be there
+            result = weighed(lambda: item in holder, others, "an object that contains everything", holder)
+        else:
+            result = item in holder
         if result:
-            suspect_item(item, holder, found)
-            if said != "yes" or (word == "yes" and (type(item) is str or thing == "yes")):
-                faults.append("an object that contains everything")
+            suspect_item(item, holder, opinions)
         return result
 
-    def items(item: Any, holder: Any) -> dict[int, list[Found]]:
+    def items(item: Any, holder: Any) -> dict[int, list[Opinion]]:
         """Asks the items of a container of the interpreter that decide whether they are the one."""
         first = itertools.islice(holder, _MOST_PAIRS) if type(holder) in (*_CONTAINERS, *_SCANNED) else ()
         return {id(each): suspect(item, each) for each in first}
 
-    def suspect_item(item: Any, holder: Any, found: dict[int, list[Found]]) -> None:
+    def suspect_item(item: Any, holder: Any, opinions: dict[int, list[Opinion]]) -> None:
         """Suspects what an item of a container of the interpreter said when it was asked whether it is the one."""
         if type(holder) in _SCANNED or (type(holder) in _CONTAINERS and len(holder) <= _MOST_PAIRS):
             match = next((each for each in holder if item is each or item == each), item)
-            confirm(found.get(id(match)) or suspect(item, match))
+            confirm(opinions.get(id(match)) or suspect(item, match))
 
     def lookup(holder: Any, name: str, item: Any, *others: Any) -> Any:
-        asked = type(holder) is dict or name != "[]"
-        found = items(item, holder) if asked else {}
+        scans = type(holder) is dict or name != "[]"
+        opinions = items(item, holder) if scans else {}
         result = holder[item] if name == "[]" else getattr(holder, name)(item, *others)
-        if asked:
-            suspect_item(item, holder, found)
+        if scans:
+            suspect_item(item, holder, opinions)
         return result
 
     def kind(value: Any, kinds: Any) -> bool:
@@ -279,7 +294,7 @@ def _mixed(*questions: Callable[[], Any]) -> list[Any]:
     return [answers[at] for at in range(len(questions))]
 
 
-def _said(value: Any, other: Any) -> str:
+def _equality(value: Any, other: Any) -> str:
     """Returns whether an object equals a value: "yes", "no", or "both" where it says that and the contrary."""
     first, second = bool(value == other), bool(value == other)
     unequal = bool(value != other) if _tells_ne(value) else not first
@@ -288,11 +303,11 @@ def _said(value: Any, other: Any) -> str:
 
 def _further(value: Any) -> list[Any]:
     """Returns values that are further and further from one, none where nothing is known of its type."""
-    found: list[Any] = []
+    further: list[Any] = []
     with contextlib.suppress(TypeError):
         for _ in range(_FURTHER):
-            found.append(far(found[-1] if found else value))
-    return found
+            further.append(far(further[-1] if further else value))
+    return further
 
 
 def _state(value: Any, *others: Any) -> str:

@@ -142,6 +142,7 @@ def run_tests(given: Any, say: Say, module: types.ModuleType, tests: types.Modul
     ask, has_changed, forget = asking()
     true, enter, begin_assertions, fault_of = asserting(given.sure, given.reaching)
     faults: list[str] = []
+    asked: list[bool] = []
     running: list[int] = []  # units, one within the other
     skips = re.search(r"skip|xfail|expectedFailure", given.source, re.IGNORECASE) is not None
 
@@ -152,6 +153,7 @@ def run_tests(given: Any, say: Say, module: types.ModuleType, tests: types.Modul
         if not running:
             has_changed()
             faults.clear()
+            asked.clear()
             begin_assertions()
         running.append(unit)
         say(["begin", unit])
@@ -175,10 +177,10 @@ def run_tests(given: Any, say: Say, module: types.ModuleType, tests: types.Modul
             how, why = ("failed", fault) if fault else ("passed", "")
         if has_changed() and how == "failed":
             why = "equal calls give different answers, of which the first counts"
-        if not say(["end", how, why]):
+        if not say(["end", how, why, bool(asked)]):
             raise Stop
 
-    judge = questions(module, say, faults, "ANY" in given.source)
+    judge = questions(module, say, faults, asked, "ANY" in given.source)
     judge |= {"__begin__": begin, "__ended__": ended, "__ask__": ask, "__forget__": forget}
     judge |= {"__true__": true, "__enter__": enter}
     try:

@@ -1,10 +1,14 @@
 """Tests whose solution has classes, callbacks or generators, in the real sandbox: semantics are those of Python."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from grpo.plugins.sandbox_job import Job, JobResult
+from grpo.plugins.sandbox_pools import pool_of
 from grpo.rewards.code.results import CodeResult, UnusableTests
 from grpo.rewards.code.spec import passing
 
@@ -77,3 +81,37 @@ def test_a_user_can_refuse_tests_that_run_beside_the_program(judged: Callable[..
     with pytest.raises(UnusableTests, match="assurance=split"):
         judged("class M: pass", tests="assert M() is not None", assurance="split")
     assert judged("def f(x): return x", tests="assert f(1) == 1", assurance="split").assurance == "split"
+
+
+class Counted:
+    """A pool that counts its runs, and tells a program in which of them it runs where that says RUN."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+
+    async def run(self, jobs: Sequence[Job]) -> list[JobResult]:
+        self.runs += 1
+        number = str(self.runs).encode()
+        peers = [job.peer and replace(job.peer, stdin=job.peer.stdin.replace(b"RUN", number)) for job in jobs]
+        return await pool_of().run([replace(job, peer=peer) for job, peer in zip(jobs, peers, strict=True)])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(pool_of(), name)
+
+
+@pytest.mark.parametrize(("last", "passed", "runs"), [(9, 3, 5), (3, 2, 4), (1, 2, 2)])
+def test_what_an_object_helped_to_decide_has_to_hold_in_several_runs(
+    last: int, passed: int, runs: int, judged: Callable[..., CodeResult]
+) -> None:
+    money = "class Money:\n    def __init__(s, n): s.n = n\n"
+    money += f"    def __eq__(s, o): return o == s.n and RUN <= {last}\n"
+    pool = Counted()
+    tests = ["assert Money(4).n == 4", "assert Money(5) == 5", "assert Money(6).n == 6"]
+    assert (judged(money, pool=pool, tests=tests).passed, pool.runs) == (passed, runs)
+
+
+def test_plain_answers_of_an_object_are_asked_for_once(judged: Callable[..., CodeResult]) -> None:
+    pool = Counted()
+    program = "class Money:\n    def __init__(s, n): s.n = n\n"
+    assert judged(program, pool=pool, tests=["assert Money(4).n == 4"], stop=True).passed == 1
+    assert pool.runs == 1
