@@ -48,7 +48,8 @@ def _described(name: str, found: griffe.Object | griffe.Alias) -> Iterator[str]:
     if isinstance(target, griffe.Function):
         yield from _called(name, target.parameters, target.returns)
     elif isinstance(target, griffe.Class):
-        yield f"{name} is a class{''.join(f', {base}' for base in target.bases)}"
+        bases = [base for base in map(str, target.bases) if not base.startswith("_")]
+        yield f"{name} is a class{''.join(f', {base}' for base in bases)}"
         yield from _called(name, target.parameters, None)
         for member, held in target.all_members.items():
             if not member.startswith("_") or member == "__call__":

@@ -136,6 +136,9 @@ def doubts(plan: Plan) -> Iterator[str]:
             if solved:
                 judged = _judged(scorer, part.env, part.rewards, part.verifier, solved, seconds, processes)
         for plugin in part.plugins:
+            if part.env.spec.max_turns > 1 and not solved and plugin.name == "environment":
+                # No text that was shown is known to be a move, so that it pays all of them alike says nothing.
+                faulty[plugin.name] = [fault for fault in faulty[plugin.name] if fault.kind != "one value"]
             for fault in faulty[plugin.name]:
                 message = f"{plugin.spec.kind} '{plugin.name}': {fault.message.rstrip('.')}."
                 if _hopeless(plugin, fault, judged) and plan.config.failures.stop_share < 1:

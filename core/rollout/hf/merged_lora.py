@@ -4,8 +4,7 @@ Each adapted layer otherwise makes three products of one, at every token. Weight
 lasts as long as the sampling, and then the frozen ones are back, bit for bit. Weights of lower precision would lose
 part of the adapter in the sum, so that what is sampled would not be what is trained: they are left alone, as are layers
 that another module shares, shards of layers, and kinds of adapters that are more than a sum. A copy that is laid out
-for sampling (core/rollout/hf/faster_layers.py), alone or joined with others (core/rollout/hf/faster_layers.py), is the
-only one.
+for sampling (core/rollout/hf/faster_layers.py), alone or joined with others, is the only one.
 """
 
 from __future__ import annotations

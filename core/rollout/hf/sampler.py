@@ -7,7 +7,7 @@ their keys and values are held once, too, where that pays (core/policy/prompt_ke
 values are written into slots that are there before (core/rollout/hf/kv_cache.py), the heads of a new token read them
 without copies (core/policy/attention.py). For as long as a batch takes, an adapter in float32 is added to a copy of the
 weights (core/rollout/hf/merged_lora.py), and a CPU computes with them in fewer, larger products
-(core/rollout/hf/faster_layers.py, core/rollout/hf/faster_layers.py). Rows that ended leave the batch as soon as enough
+(core/rollout/hf/faster_layers.py). Rows that ended leave the batch as soon as enough
 have ended to pay for shrinking the cache, so late tokens of long completions do not pay for short ones. Between the
 turns of a rollout the cache may be kept (core/rollout/hf/kept_turns.py).
 """

@@ -159,6 +159,12 @@ def test_a_run_refuses_a_reward_that_always_fails_and_warns_of_one_that_teaches_
     assert "it failed on each of 26 completions" in told
 
 
+@pytest.mark.slow
+def test_nothing_is_said_of_a_game_that_pays_all_texts_alike_as_none_of_them_is_known_to_be_a_move() -> None:
+    config = parse_config({"env": "gym:FrozenLake-v1", "train": {"steps": 1}})
+    assert not [told for told in doubts(make_plan(config, Host.discover(), served=False)) if "gave 0 to each" in told]
+
+
 def test_the_texts_state_the_answer_of_the_row_and_others() -> None:
     texts = texts_for({"answer": "6 * 7 = <<6*7=42>>42\n#### 42"})
     assert {"The answer is 42.", "\\boxed{42}", ""} <= {*texts}
