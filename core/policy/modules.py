@@ -5,7 +5,9 @@ Newer releases of transformers call `past_key_values` and `cache_params` `cache`
 
 from __future__ import annotations
 
+import functools
 import inspect
+from collections.abc import Callable
 from typing import Any, Final
 
 import torch
@@ -28,7 +30,12 @@ def output_cache(output: Any) -> Any:
 def forward_parameters(model: Any) -> frozenset[str]:
     """Returns the parameters of the forward pass of a model of transformers, without its adapter."""
     plain = model.get_base_model() if hasattr(model, "get_base_model") else model
-    return frozenset(inspect.signature(type(plain).forward).parameters)
+    return _parameters(type(plain).forward)
+
+
+@functools.lru_cache(maxsize=16)
+def _parameters(function: Callable[..., Any]) -> frozenset[str]:
+    return frozenset(inspect.signature(function).parameters)
 
 
 def is_plain(layer: Any) -> bool:

@@ -1,9 +1,10 @@
-"""Replaces linear layers and the attention, MLP and norm layers around them by faster ones for decoding.
+"""Replaces linear layers, and the attention, MLP and norm layers around them, by faster ones for decoding.
 
 A decoding step of few rows makes hundreds of small calls, each of which takes longer to begin than to compute. Here the
 queries, keys and values of a layer are one product, as are both inner products of an MLP; queries and keys are rotated
-together; a norm is one call. Only for the families that the tests compare, in float32 on a CPU: in lower precision each
-of these calls rounds, and not where the model's own do.
+together; a norm is one call. For one new token in each row, the backbone calls its layers itself, without the mask,
+checks and wrappers of its own forward pass. Only for the families that the tests compare, in float32 on a CPU: in lower
+precision each of these calls rounds, and not where the model's own do.
 
 A product reads each weight matrix for as many rows as there are completions. oneDNN brings weights into the order in
 which it reads them once, instead of in every product: 1.1 to 2.7 times as fast for 8 to 64 rows. Only layers in float32
@@ -12,17 +13,21 @@ on a CPU gain by it, and small ones lose more by the longer way to that product.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch.nn.functional import rms_norm
+from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from grpo.core.policy.blocks import SUPPORTED
-from grpo.core.policy.modules import is_plain
+from grpo.core.policy.modules import CACHE_NAMES, is_its_own, is_plain
 
 Product = Callable[[torch.Tensor], torch.Tensor]
-_PARTS = {"Attention": ("q_proj", "k_proj", "v_proj"), "MLP": ("gate_proj", "up_proj"), "RMSNorm": ()}
+_PARTS = {"Attention": ("q_proj", "k_proj", "v_proj"), "MLP": ("gate_proj", "up_proj"), "RMSNorm": (), "Model": ()}
+_STEP = {"input_ids", "attention_mask", "position_ids"}  # what a step is given, and what it may be given
+_ALSO = {"use_cache", "attention_prompts", *CACHE_NAMES}
 ROWS = 64  # that weights are laid out for; it serves other numbers as well
 LEAST = 2**16  # entries of a weight matrix that gains
 FEWEST_TOKENS = 12  # of a completion: laying weights out costs as much as some decoding steps save
@@ -48,13 +53,15 @@ def gains(layer: Any) -> bool:
 def parts(module: Any) -> list[Any] | None:
     """Returns the layers of a module whose products can be one, none for a norm; None for modules of other kinds."""
     kind = _kind(module)
+    if kind == "Model" and not all(_kind(layer) == "DecoderLayer" and is_its_own(layer) for layer in module.layers):
+        return None
     return [getattr(module, part) for part in _PARTS[kind]] if kind in _PARTS else None
 
 
 def joined(module: Any, product: Product | None) -> Callable[..., Any]:
     """Returns what computes what a module with `parts` does; the product is that of all of them, side by side."""
     if product is None:
-        return _norm(module)
+        return _norm(module) if _kind(module) == "RMSNorm" else _backbone(module)
     return _attention(module, product) if _kind(module) == "Attention" else _mlp(module, product)
 
 
@@ -76,6 +83,37 @@ def _kind(module: Any) -> str:
     home = f"transformers.models.{family}.modeling_{family}"
     known = family in SUPPORTED and kind.__module__ == kind.forward.__module__ == home
     return kind.__name__.removeprefix(family.capitalize()) if known else ""
+
+
+def _backbone(module: Any) -> Callable[..., Any]:
+    plain = module.forward  # bound, before it is replaced
+
+    @functools.cache
+    def layers() -> list[list[Callable[..., Any]]]:
+        """Returns the four calls of each layer, none where a layer attends in its own way."""
+        every = [
+            [each.input_layernorm, each.self_attn, each.post_attention_layernorm, each.mlp] for each in module.layers
+        ]
+        known = all("forward" in vars(attention) for _, attention, *_ in every)
+        return [[part.forward if "forward" in vars(part) else part for part in each] for each in every if known]
+
+    def forward(**arguments: Any) -> Any:
+        given = {name: value for name, value in arguments.items() if value is not None}
+        cache = next((given[name] for name in CACHE_NAMES if name in given), None)
+        known = cache is not None and _STEP <= given.keys() <= _STEP | _ALSO
+        if not known or given["input_ids"].shape[1] != 1 or not layers():
+            return plain(**arguments)
+        mask = given["attention_mask"]
+        seen = mask.bool()[:, None, None] if mask.ndim == 2 and not mask.all() else None
+        hidden = module.embed_tokens(given["input_ids"])
+        turned = _Turned(*module.rotary_emb(hidden, given["position_ids"]))
+        options = {"attention_prompts": given["attention_prompts"]} if "attention_prompts" in given else {}
+        for before, attend, between, mlp in layers():
+            hidden = hidden + attend(before(hidden), turned, seen, cache, **options)[0]
+            hidden = hidden + mlp(between(hidden))
+        return BaseModelOutputWithPast(last_hidden_state=module.norm(hidden), past_key_values=cache)
+
+    return forward
 
 
 def _norm(module: Any) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -105,7 +143,7 @@ def _attention(module: Any, product: Product) -> Callable[..., tuple[torch.Tenso
 
     def forward(
         hidden_states: torch.Tensor,
-        position_embeddings: tuple[torch.Tensor, torch.Tensor],
+        position_embeddings: tuple[torch.Tensor, torch.Tensor] | _Turned,
         attention_mask: torch.Tensor | None = None,
         past_key_values: Any = None,
         cache: Any = None,  # what newer releases of transformers call it
@@ -116,7 +154,8 @@ def _attention(module: Any, product: Product) -> Callable[..., tuple[torch.Tenso
         both, value = projected[..., : heads + shared, :], projected[..., heads + shared :, :].transpose(1, 2)
         if norms is not None:
             both = torch.cat([norms[0](both[..., :heads, :]), norms[1](both[..., heads:, :])], dim=-2)
-        both = _rotated(both, *position_embeddings).transpose(1, 2)
+        turned = position_embeddings if isinstance(position_embeddings, _Turned) else _Turned(*position_embeddings)
+        both = turned.applied(both).transpose(1, 2)
         query, key = both[:, :heads], both[:, heads:]
         cache = past_key_values if cache is None else cache
         if cache is not None:
@@ -128,8 +167,15 @@ def _attention(module: Any, product: Product) -> Callable[..., tuple[torch.Tenso
     return forward
 
 
-def _rotated(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    half = heads.shape[-1] // 2
-    turned = torch.cat([heads[..., half:], heads[..., :half]], dim=-1)
-    signed = torch.cat([-sin[..., :half], sin[..., half:]], dim=-1)
-    return torch.addcmul(heads * cos.unsqueeze(2), turned, signed.unsqueeze(2))
+class _Turned:
+    """The rotations of a step, [B, L, D] each, as they are applied in every layer."""
+
+    def __init__(self, cos: torch.Tensor, sin: torch.Tensor) -> None:
+        self._half = sin.shape[-1] // 2
+        self._cos = cos.unsqueeze(2)
+        self._sin = torch.cat([-sin[..., : self._half], sin[..., self._half :]], dim=-1).unsqueeze(2)
+
+    def applied(self, heads: torch.Tensor) -> torch.Tensor:
+        """Returns rotated heads [B, L, H, D]."""
+        other = torch.cat([heads[..., self._half :], heads[..., : self._half]], dim=-1)
+        return torch.addcmul(heads * self._cos, other, self._sin)

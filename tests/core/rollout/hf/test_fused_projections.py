@@ -25,7 +25,7 @@ CONFIGS: dict[str, Callable[[], Any]] = {
 }
 IDS = torch.arange(2, 26).view(2, 12)
 MASK = torch.ones_like(IDS).index_put_((torch.tensor([0, 0]), torch.tensor([0, 1])), torch.tensor(0))
-KINDS = ("norm", "self_attn", "mlp")  # the ends of the names of what can be joined
+KINDS = ("norm", "self_attn", "mlp", "model")  # the ends of the names of what computes otherwise
 
 
 def policy(config: Any, dtype: torch.dtype = torch.float32) -> Any:
@@ -75,7 +75,8 @@ def test_a_policy_computes_the_same_in_fewer_calls(name: str, targets: list[str]
     wanted = logits(model)
     with without_copies(model), folded(model, packs=True):
         torch.testing.assert_close(logits(model), wanted, rtol=1e-4, atol=1e-4)
-    assert changed(model) == {name for name, _ in model.named_modules() if name.endswith(KINDS)}
+    own = {name for name, _ in model.named_modules() if name.endswith(KINDS)}
+    assert changed(model) == own - {"base_model", "base_model.model"}  # of the adapter
     assert not any("forward" in vars(module) for module in model.modules())
     assert all(torch.equal(state[key], tensor) for key, tensor in model.state_dict().items())
 
@@ -99,6 +100,25 @@ def test_what_others_watch_or_replace_is_left_alone(part: str) -> None:
         logits(model)
     assert len(seen) == 6, "two layers, three passes"
     assert not any(name.endswith(part.split(".")[0]) for name in changed(model))
+
+
+def test_a_layer_that_others_watch_is_called_as_a_whole() -> None:
+    model, seen = policy(CONFIGS["llama"]()), []
+    model.model.layers[1].register_forward_hook(lambda *_: seen.append(1))
+    with folded(model, packs=True):
+        logits(model)
+    assert len(seen) == 3
+    assert "model" not in changed(model)
+
+
+@torch.no_grad()
+def test_a_step_that_asks_for_more_than_logits_gets_it() -> None:
+    model = policy(CONFIGS["qwen3"]())
+    cache = DynamicCache(config=model.config)
+    given = {"position_ids": torch.zeros(2, 1, dtype=torch.long), cache_argument(model): cache, "use_cache": True}
+    with folded(model, packs=True):
+        output = model(IDS[:, :1], attention_mask=MASK[:, 2:3], output_hidden_states=True, **given)
+    assert len(output.hidden_states) == len(model.model.layers) + 1
 
 
 @pytest.mark.parametrize(
