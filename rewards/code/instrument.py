@@ -11,6 +11,7 @@ import builtins
 import copy
 import re
 import sys
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,12 +39,14 @@ class Prepared:
     Attributes:
         literals: the expected values, as `encode` writes them, which the tests do not hold any more.
         sure: for each unit, its assertions that are reached whenever it runs to its end.
+        required: for each unit, the expected values that are compared in these assertions.
         reaching: the units all of whose assertions stand where they may not be reached.
         several: expected values of objects that are made alike, for which the tests expect others too.
     """
 
     literals: list[Any] = field(default_factory=list)
     sure: list[list[int]] = field(default_factory=list)
+    required: list[list[int]] = field(default_factory=list)
     reaching: list[int] = field(default_factory=list)
     several: list[int] = field(default_factory=list)
 
@@ -77,13 +80,21 @@ class Instrument(ast.NodeTransformer):
         self._reaching = set(names)  # with the functions of the tests that call the solution
         for _ in functions:
             self._reaching |= {node.name for node in functions if mentions(node, self._reaching)}
-        self._asked = self._reaching | self._methods
-        self._helpers_asked = split and not _wants_change(every, self._asked)
         self._forgiven = _called_where_failing_is_expected(every)
         self._reached: dict[int, list[int]] = {}
+        self._required: dict[int, list[int]] = {}
+        self._requires = False
         self._places = 0
         self._in_function = 0  # outside of functions; in one, the number of the assertion that it begins with, or -1
-        self._changing = self._free = self._caught = self._in_assert = False
+        self._changing = self._free = self._caught = self._in_assert = self._several = False
+        denied = {type(operator) for node in find(every, ast.Compare) for operator in node.ops}
+        self._denies_item = ast.NotIn in denied or "assertNotIn" in map(called, find(every, ast.Call))
+        self._denies_equal = ast.NotEq in denied or "assertNotEqual" in map(called, find(every, ast.Call))
+        near: list[Any] = [node for node in find(every, ast.Compare) if set(map(type, node.ops)) & _ORDERS.keys()]
+        near += [node for node in find(every, ast.Call) if called(node) == "abs"]
+        self._differences = {id(node) for node in find(near, ast.BinOp)}  # that are to be small
+        self._repeated: tuple[set[str], Counter[str]] = set(), Counter()  # calls of a unit, what stands in a statement
+        self._targets: set[str] | None = None  # of the innermost loop in an expression
         self._pinned_names: set[str] = set()
         self._every, self._given = every, set[str]()
         self._assigned: dict[str, ast.expr] = {}
@@ -91,6 +102,7 @@ class Instrument(ast.NodeTransformer):
     def finished(self, count: int) -> Prepared:
         """Returns what was taken out of so many units, when all is rewritten."""
         self.prepared.sure = [self._reached.get(unit, []) for unit in range(count)]
+        self.prepared.required = [self._required.get(unit, []) for unit in range(count)]
         wires = self.prepared.literals
         for places in self._compared.values():
             if len({repr(wires[place]) for place in places}) > 1:
@@ -121,12 +133,14 @@ class Instrument(ast.NodeTransformer):
         self._unit, self._assertions = number, []
         self._given = _given(self._every) | _given(body)
         self._changing = _wants_unequal(body, self._given)
+        self._several = len({self._function(call) for call in find(body, ast.Call)} - {""}) > 1
+        self._repeated = _asked_twice(body), Counter()
         self._pinned_names = _pinned_names(body)
         self._assigned = _assigned_once(body)
         done = self._block(body, sure=sure and self._none_skipped)
         if self._assertions and not any(self._assertions):
             self.prepared.reaching.append(number)
-        self._unit, self._changing = -1, False
+        self._unit, self._changing, self._several = -1, False, False
         return done
 
     def _block(self, body: list[ast.stmt], *, sure: bool) -> list[ast.stmt]:
@@ -139,27 +153,49 @@ class Instrument(ast.NodeTransformer):
         return done
 
     def visit(self, node: ast.AST) -> Any:
-        """Rewrites a node; answers differ within a statement where it wants that, between two where their unit does."""
-        if not isinstance(node, ast.stmt):
+        """Rewrites a node.
+
+        Answers may differ within a statement that wants that, and from one statement to the next where their unit does.
+        A statement that calls one function of the solution may change what the others answer.
+        """
+        if not isinstance(node, _SIMPLE):
             return super().visit(node)
-        outer, parts = (
-            self._free,
-            [each for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr | ast.withitem)],
-        )
-        self._free = (self._changing and _wants_unequal(parts, self._given)) or _wants_many(parts, self._asked)
+        outer = self._free, self._repeated
+        names = {self._function(call) for call in find(node, ast.Call)} - {""}
+        self._repeated = self._repeated[0], Counter(map(ast.unparse, find(node, ast.Attribute, ast.Call)))
+        self._free = self._changing and _wants_unequal([node], self._given)
         done = super().visit(node)
-        self._free = outer
-        forgets = self._changing and isinstance(node, _SIMPLE)
-        return [*(done if isinstance(done, list) else [done]), ast.Expr(self.call("__forget__"))] if forgets else done
+        self._free, self._repeated = outer
+        if not self._changing and not (self._several and names):
+            return done
+        forgets = self.call("__forget__", *([] if self._changing else sorted(names)))
+        return [*(done if isinstance(done, list) else [done]), ast.Expr(forgets)]
+
+    def _function(self, node: ast.Call) -> str:
+        """Returns the name of a function, or class, of the solution that a call calls, "" for any other call."""
+        own = called_by_name(node) in self._names or ast.unparse(node.func) in self._methods
+        own = own or (isinstance(node.func, ast.Attribute) and self._is_made_anew(node.func.value))
+        return called(node) if own else ""
 
     def visit_For(self, node: Any) -> Any:
-        """Rewrites a loop; where it does the same each time, answers may differ from one time to the next."""
-        repeats = _repeats(node, self._asked)
+        """Rewrites a loop; answers may differ from one time to the next."""
         self.generic_visit(node)
-        node.body = [ast.Expr(self.call("__forget__")), *node.body] if repeats else node.body
+        node.body = [ast.Expr(self.call("__forget__")), *node.body]
         return node
 
     visit_AsyncFor = visit_While = visit_For  # noqa: N815 - the names that `ast` looks for
+
+    def visit_ListComp(self, node: Any) -> Any:
+        """Rewrites a loop in an expression; a call that is the same each time may have other answers each time."""
+        outer, targets = self._targets, set(names_in([each.target for each in node.generators]))
+        parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        own = not find(parts, ast.Compare) or not targets & set(names_in(node, ast.Load))
+        self._targets = targets if own else None
+        self.generic_visit(node)
+        self._targets = outer
+        return node
+
+    visit_SetComp = visit_GeneratorExp = visit_DictComp = visit_ListComp  # noqa: N815
 
     def visit_FunctionDef(self, node: Any) -> Any:
         """Rewrites a function of the tests; one that is left before its first assertion is noticed."""
@@ -210,10 +246,11 @@ class Instrument(ast.NodeTransformer):
         place = -1
         if not (isinstance(node.test, ast.Constant) and not node.test.value):
             self._assertions.append(self._sure)
+            self._requires = self._sure and self._unit >= 0 and self._in_function == 0
             place = self._place(self._sure)
         self._in_assert = True
         test = self._asserted(node.test)
-        self._in_assert = self._sure = False
+        self._in_assert = self._sure = self._requires = False
         node.test = self.call("__true__", test, place, self._caught)
         return node
 
@@ -273,38 +310,37 @@ class Instrument(ast.NodeTransformer):
             self.generic_visit(node)
             return node
         if name == "__contains__":
-            return self.call(name, self.visit(node.left), self.visit(node.comparators[0]))
+            return self.call(name, self.visit(node.left), self.visit(node.comparators[0]), self._denies_item)
         return self._compare(name, node.left, node.comparators[0])
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        once = self._repeated[1][ast.unparse(node)] < 2
         self.generic_visit(node)
-        if self._unit < 0 or self._free or not isinstance(node.ctx, ast.Load) or not self._in_assert:
+        if once or self._unit < 0 or self._free or not isinstance(node.ctx, ast.Load) or not self._in_assert:
             return node
         return self.call("__get__", node.value, node.attr)
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
+        text, free, function = ast.unparse(node), self._free, self._function(node)
+        free |= self._targets is not None and not mentions(node, self._targets)
         self._visit_parts(node)
         name = called_by_name(node)
-        helps = self._unit < 0 and self._helpers_asked and name in self._names
-        if self._free or not (node.args or node.keywords) or (self._unit < 0 and not helps):
+        if free or self._unit < 0 or not (node.args or node.keywords):
             return node
         if self._looks_up(node):
             return self._lookup(node)
         if name == "isinstance" and len(node.args) == 2:
             return self.call("__kind__", *node.args)
-        if name in _CONVERSIONS and len(node.args) == 1 and not node.keywords:
+        if name in _CONVERSIONS and len(node.args) == 1 and not node.keywords and self._repeated[1][text] > 1:
             return self.call("__twice__", node.func, *node.args)
-        function = isinstance(node.func, ast.Attribute) and (
-            ast.unparse(node.func) in self._methods or self._is_made_anew(node.func.value)
-        )
-        if name not in self._names and not function:
+        if not function or text in self._repeated[0]:
             return node
         asked = self.call("__ask__", node.func, *node.args)
         asked.keywords = node.keywords
         return asked
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        plain = self._split or not isinstance(node.op, ast.Sub) or literal(node) is not None
+        plain = self._split or not isinstance(node.op, ast.Sub) or id(node) not in self._differences
         self.generic_visit(node)
         return node if plain else self.call("__minus__", node.left, node.right)
 
@@ -354,13 +390,17 @@ class Instrument(ast.NodeTransformer):
         if isinstance(test, ast.Compare) and _pinned_sides(test):
             test.left, test.comparators = self._direct(test.left), [self._direct(test.comparators[0])]
             return test
-        rewritten: ast.expr = self.visit(test)
-        return rewritten
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            test.operand = self._direct(test.operand)
+            return test
+        return self._direct(test)
 
     def _equal(self, left: ast.expr, right: ast.expr) -> ast.expr:
         for side, other in ((left, right), (right, left)):
             place = self._kept(other) if not isinstance(side, ast.Constant) else None
             if place is not None:
+                if self._requires:
+                    self._required.setdefault(self._unit, []).append(place)
                 if self._is_made_anew(side) or (isinstance(side, ast.Name) and side.id not in self._changed):
                     self._compared.setdefault(ast.unparse(side), []).append(place)
                 return self.call("__known__", self._direct(side), place)
@@ -375,7 +415,7 @@ class Instrument(ast.NodeTransformer):
             return self.call(name, self.visit(left), self.visit(right))
         if mentions(right, self._names) and not mentions(left, self._names):
             left, right = right, left
-        others = self._others(left, right) if name != "__differ__" else []
+        others = self._others(left, right) if name != "__differ__" and not self._denies_equal else []
         return self.call(name, self.visit(right), self.visit(left), *others)
 
     def _others(self, left: ast.expr, right: ast.expr) -> list[ast.expr]:
@@ -406,9 +446,8 @@ class Instrument(ast.NodeTransformer):
             node.elt, node.generators = self._direct(node.elt), [self.visit(each) for each in node.generators]
         elif isinstance(node, ast.Attribute):
             node.value = self.visit(node.value)
-        elif isinstance(node, ast.Call):
+        elif isinstance(node, ast.Call) and self._function(node):
             self._visit_parts(node)
-            node = self._lookup(node) if self._looks_up(node) else node
         else:
             node = self.visit(node)
         return node
@@ -469,12 +508,6 @@ def _begins_with_assertion(body: list[ast.stmt]) -> bool:
     return False
 
 
-def _wants_change(every: Sequence[ast.AST], functions: Collection[str]) -> bool:
-    """Returns whether tests want answers that differ somewhere."""
-    loops = [_repeats(node, functions) for node in find(every, ast.For, ast.AsyncFor, ast.While)]
-    return any(loops) or _wants_unequal(every, _given(every)) or _wants_many(every, functions)
-
-
 def _given(body: Sequence[ast.AST]) -> set[str]:
     """Returns the names that only ever have values which stand in the tests."""
     values = [(node.targets, node.value) for node in find(body, ast.Assign)]
@@ -505,22 +538,20 @@ def _wants_unequal(nodes: Sequence[ast.AST], given: set[str]) -> bool:
     return any(isinstance(test, ast.UnaryOp) and ast.unparse(test.operand) in wanted for test in tests)
 
 
-def _wants_many(nodes: Sequence[ast.AST], functions: Collection[str]) -> bool:
-    """Returns whether an expression of the tests calls one of the functions again and again in the same way."""
-    for each in find(nodes, ast.Set):
-        equal = [ast.unparse(call) for call in each.elts if called_by_name(call) in functions]
-        if len(set(equal)) < len(equal):
-            return True
-    return any(_repeats(node, functions) for node in find(nodes, ast.ListComp, ast.SetComp, ast.GeneratorExp))
-
-
-def _repeats(node: Any, functions: Collection[str]) -> bool:
-    """Returns whether a loop calls one of the functions and does the same each time."""
-    loops = getattr(node, "generators", [node])
-    targets = [loop.target for loop in loops if hasattr(loop, "target")]
-    if set(names_in(targets)) & set(names_in(node, ast.Load)):
-        return False
-    return any(ast.unparse(call.func) in functions for call in find(node, ast.Call))
+def _asked_twice(body: Sequence[ast.AST]) -> set[str]:
+    """Returns the calls, as texts, of which tests list or compare two answers, or give them names that they compare."""
+    listed: list[Any] = find(body, ast.List, ast.Tuple, ast.Set)
+    groups: list[list[ast.expr]] = [node.elts for node in listed]
+    for node in find(body, ast.Compare):
+        sides = [node.left, *node.comparators]
+        groups += [sides] if len(set(map(ast.unparse, sides))) < len(sides) else []
+    counts = [Counter(map(ast.unparse, find(group, ast.Call))) for group in groups]
+    twice = {text for count in counts for text, often in count.items() if often > 1}
+    named: dict[str, set[str]] = {}
+    for each in find(body, ast.Assign):
+        named.setdefault(ast.unparse(each.value), set()).update(names_in(each.targets))
+    compared = [set(names_in(node)) for node in find(body, ast.Compare, ast.BinOp, ast.Set, ast.List, ast.Tuple)]
+    return twice | {text for text, names in named.items() if any(len(names & both) > 1 for both in compared)}
 
 
 def _pinned_names(body: Sequence[ast.stmt]) -> set[str]:
@@ -549,7 +580,10 @@ def _pinned_sides(node: ast.Compare) -> list[ast.expr]:
 def _lone_methods(every: Sequence[ast.stmt], names: Collection[str]) -> set[str]:
     """Returns `s.f` for objects made without arguments of which tests use nothing but `f`: functions in disguise."""
     given = [node for node in find(every, ast.Assign) if called_by_name(node.value) in names and len(node.targets) == 1]
-    made = {ast.unparse(node.targets[0]) for node in given if isinstance(node.value, ast.Call) and not node.value.args}
+    empty = [
+        node for node in given if isinstance(node.value, ast.Call) and not (node.value.args or node.value.keywords)
+    ]
+    made = {ast.unparse(node.targets[0]) for node in empty}
     used: dict[str, list[str]] = {}
     for node in find(every, ast.Attribute):
         if isinstance(node.value, ast.Name) and node.value.id in made:

@@ -34,8 +34,6 @@ _RETURNED = {
         for text in ("None", "True", "False", "0", "1", "-1", "0.0", "''", "[]", "()", "{}")
     },
     "returns its first argument": "return [*args, *named.values()][0]",
-    "empties its first argument": "[*args, *named.values()][0].clear()",
-    "returns its first argument, emptied": "first = [*args, *named.values()][0]\n    first.clear()\n    return first",
     "raises ValueError": "raise ValueError",
     "raises TypeError": "raise TypeError",
 }

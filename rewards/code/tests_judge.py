@@ -5,10 +5,10 @@ solution in the second; of `objects` the expected values are in the first, and t
 solution. The first, where nothing of the solution is, reports each unit on its own output; what is not reported has not
 passed. A solution that ends or hangs ends the conversation: the test that it ended on has failed, and the others go on
 with fresh sandboxes, up to a limit. A test that was late although the processor was busy elsewhere is tried once more,
-one such test at a time, with more time on the clock. A test that objects of the solution helped to decide runs several
-times, each in fresh sandboxes and with other questions to them: one that guesses which question counts guesses wrong
-in one of them. Trouble of a sandbox, and a machine too busy for a test even when it is tried again, is raised and never
-becomes a result.
+one such test at a time, with more time on the clock. A test that objects of the solution helped to decide runs again,
+several times, each in fresh sandboxes and with further questions to them: one that guesses which question counts
+guesses wrong in one of them. Trouble of a sandbox, and a machine too busy for a test even when it is tried again, is
+raised and never becomes a result.
 """
 
 from __future__ import annotations
@@ -49,29 +49,41 @@ async def judge_tests(pool: SandboxPool, program: str, plan: Plan, *, allowance:
         TransientError: a sandbox failed.
         UnusableTests: the tests cannot be judged.
     """
-    result, asked = await _judged(pool, program, plan, allowance)
+    result, answers = await _judged(pool, program, plan, allowance)
+    tests = list(result.tests)
     for _ in range(_REPEATS):
-        if not any(result.tests[unit].passed for unit in asked) or (allowance.stop and result.passed < result.count):
+        decided = {unit for unit, told in answers.items() if any(told) and tests[unit].passed}
+        if not decided or plan.kind == "calls" or (allowance.stop and not all(test.passed for test in tests)):
             break
-        again, _ = await _judged(pool, program, plan, allowance)
-        both = zip(result.tests, again.tests, strict=False)
-        result = replace(result, tests=tuple(two if one.passed else one for one, two in both))
-    return result
+        again, others = await _judged(pool, program, plan, allowance, asks=True)
+        for unit in sorted(decided & set(range(len(again.tests)))):
+            pairs = zip(answers[unit], others.get(unit, []), strict=False)
+            if not again.tests[unit].passed:
+                tests[unit] = again.tests[unit]
+            elif not all(before.startswith(after) for before, after in pairs):  # a counter may have ended it sooner
+                tests[unit] = UnitResult("wrong_answer", "an object that answers otherwise when it is asked more")
+    result = replace(result, tests=tuple(tests))
+    return result.until_failure() if allowance.stop else result
 
 
-async def _judged(pool: SandboxPool, program: str, plan: Plan, allowance: Allowance) -> tuple[CodeResult, set[int]]:
-    """Judges a solution once; returns the result and the units in which objects of the solution were asked further."""
+async def _judged(
+    pool: SandboxPool, program: str, plan: Plan, allowance: Allowance, *, asks: bool = False
+) -> tuple[CodeResult, dict[int, list[str]]]:
+    """Judges a solution once; returns the result and, by the units, what its objects answered each time they ran.
+
+    With `asks` objects are asked further, and a unit passes if nothing is wrong with what they answer.
+    """
     tests: list[UnitResult] = []
-    asked: set[int] = set()
+    answers: dict[int, list[str]] = {}
     long: set[int] = set()
     tried: set[int] = set()
     ends = 0
     while True:
         first = len(tests)
         async with retry_lock() if first in tried else contextlib.nullcontext():
-            run = _Run(program, plan, first, allowance, PATIENCE if first in tried else 1)
+            run = _Run(program, plan, first, allowance, PATIENCE if first in tried else 1, asks)
             report = await run.report(pool)
-        asked |= report.asked
+        answers |= report.answers
         if report.starved and first + len(report.tests) - 1 not in tried:
             tried.add(first + max(0, len(report.tests) - 1))
             tests.extend(report.tests[:-1])
@@ -87,7 +99,7 @@ async def _judged(pool: SandboxPool, program: str, plan: Plan, allowance: Allowa
             tests = tests[: plan.units]
             await _hold_to_limit(pool, tests, long, run)
             assurance: Assurance = "split" if plan.kind == "calls" else "guarded"
-            return CodeResult(tuple(tests), plan.units, assurance, report.degraded), asked
+            return CodeResult(tuple(tests), plan.units, assurance, report.degraded), answers
 
 
 async def _hold_to_limit(pool: SandboxPool, tests: list[UnitResult], long: set[int], run: _Run) -> None:
@@ -117,7 +129,7 @@ class _Report:
         starved: the last of them was late, but the solution had hardly any processor.
         waited: how long the solution waited for one, in seconds, or None where that is not known.
         long: the units that took more time on the clock than they may take of the processor.
-        asked: the units in which objects of the solution were asked more than the tests ask.
+        answers: by the units, what objects of the solution answered each time they ran.
         cpu: processor time that the solution used in all, in seconds.
     """
 
@@ -127,7 +139,7 @@ class _Report:
     starved: bool = False
     waited: float | None = None
     long: set[int] = field(default_factory=set)
-    asked: set[int] = field(default_factory=set)
+    answers: dict[int, list[str]] = field(default_factory=dict)
     cpu: float = 0.0
     degraded: tuple[str, ...] = ()
 
@@ -137,6 +149,7 @@ class _Run:
     """One run of the units from the first one on.
 
     Attributes:
+        asks: objects of the solution are asked further.
         last: the last unit to run; -1 for all.
         exactly: processor time of the whole run, in seconds; 0 for what its units may take.
     """
@@ -146,6 +159,7 @@ class _Run:
     first: int
     allowance: Allowance
     patience: int
+    asks: bool = False
     last: int = -1
     exactly: float = 0.0
 
@@ -174,8 +188,7 @@ class _Run:
                 ended = _ended(parts[1], parts[2], peer, self.allowance)
                 if parts[3] > self.allowance.seconds * _INEXACT + _TICK and not self.exactly:
                     report.long.add(parts[0])
-                if parts[4]:
-                    report.asked.add(parts[0])
+                report.answers.setdefault(parts[0], []).append(parts[4])
                 _note(report, parts[0] - self.first, ended)
                 report.starved = parts[1] == "late" and starved(peer, result, self.allowance, self.patience)
         _conclude(report, lines[-1] if lines else ["silent"], result, peer, self.allowance, self.patience)
@@ -193,8 +206,13 @@ class _Run:
         run = {"first": self.first, "last": plan.units - 1 if self.last < 0 else self.last}
         tests = {**run, "sure": prepared.sure, "reaching": prepared.reaching, "items": dict(plan.items)}
         tests |= {name: getattr(plan, name) for name in ("setup", "source", "names", "modules", "pytest")}
-        keeping = {name: getattr(prepared, name) for name in ("literals", "several")}
-        keeping |= {"forgiving": plan.forgiving, "seed": secrets.randbits(32), "stop": allowance.stop}
+        keeping = {name: getattr(prepared, name) for name in ("literals", "several", "required")}
+        keeping |= {
+            "forgiving": plan.forgiving,
+            "asks": self.asks,
+            "seed": secrets.randbits(32),
+            "stop": allowance.stop,
+        }
         keeping |= {"token": secrets.token_hex(16), "seconds": allowance.wall_seconds * self.patience}
         limits = allowance.limits(plan.units - self.first + 1)
         limits = replace(limits, cpu_seconds=self.exactly) if self.exactly else limits
@@ -206,7 +224,7 @@ class _Run:
         )
         library = "pytest" if "pytest" in plan.modules else "python"
         profile = "pytest" if plan.pytest or "pytest" in self.program else library
-        theirs = {"program": self.program, "seconds": allowance.seconds}
+        theirs = {"program": self.program, "seconds": allowance.seconds, "asks": self.asks}
         if plan.kind == "calls":
             theirs |= {"setup": plan.setup, "names": plan.names}
             peer = guest_job(pool, "served", theirs, limits=limits, profile=profile)

@@ -29,7 +29,8 @@ from grpo.rewards.code.syntax import FUNCTIONS, called_by_name, find, mentions, 
 Kind = Literal["calls", "objects"]
 
 _HOOKS = ("setup_function", "teardown_function", "setup_module", "teardown_module", "setUpModule", "tearDownModule")
-_NOT_A_NUMBER = re.compile(r"(?<![a-z])(?:is)?nan|(?<!\w)(\w+) != \1(?!\w)", re.IGNORECASE)  # nan, isnan, x != x
+# nan, isnan, x != x, and what makes them of other numbers
+_NOT_A_NUMBER = re.compile(r"(?<![a-z])(?:is)?nan|(?<![a-z])inf|(?<!\w)(\w+) != \1(?!\w)", re.IGNORECASE)
 _FORGIVES = r"xfail|expectedFailure"
 _BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
@@ -127,7 +128,7 @@ def plan_tests(tests: tuple[str, ...], *, before: str = "", prompt: str = "", en
         tuple(items.items()),
         tuple(sorted(_modules_of([*imports, *every]) - solution_aliases(every))),
         instrument.finished(count),
-        re.search(_FORGIVES, "\n".join(tests)) is not None,
+        re.search(_FORGIVES, source) is not None,
         _NOT_A_NUMBER.search(" ".join((*tests, before))) is None,
         in_place,
     )
@@ -243,7 +244,7 @@ class _Arranged:
         self._called = {called_by_name(node.value) for node in every if isinstance(node, ast.Expr)} - {""}
         self._entry = entry_point if "check" in functions and "check" not in self._called else ""
         spread = {name for name in self._called | {"check"} if name in self._asserting and not name.startswith("test")}
-        self._spread = {name for name in spread if name == "check" or len(functions[name].args.args) <= 1}
+        self._spread = {name for name in spread if len(functions[name].args.args) <= 1}
 
     def add(self, body: Sequence[ast.stmt], *, whole: bool) -> None:
         """Adds one source text, as one unit if `whole` and if it is nothing but statements."""
@@ -261,13 +262,14 @@ class _Arranged:
                 if not test:
                     self.top.append(self._instrument.visit(node))
                     continue
-                self._close()
+                self._flush(self.top)
                 unit = self._instrument.next_unit()
                 node.body = self._instrument.unit(unit, node.body, sure=not find(node, ast.Return))
                 self.top.append(node)
                 call = f"__import__('asyncio').run({node.name}())" if isinstance(node, ast.AsyncFunctionDef) else ""
                 self.top.append(self._instrument.block(unit, ast.parse(call or f"{node.name}()").body))
             elif isinstance(node, ast.ClassDef):
+                self._flush(self.top)
                 self.top.append(node)
             elif not _is_main(node):
                 self._statement(self.top, node)
@@ -288,9 +290,7 @@ class _Arranged:
         if isinstance(node, ast.Assert) and isinstance(node.test, ast.Constant) and node.test.value:
             return
         if _calls(node, self._spread):
-            self._close()
-            body.extend(self._pending)
-            self._pending = []
+            self._flush(body)
             body.append(node)
         elif _asserts(node, self._asserting):
             self._unit(body, [node])
@@ -299,6 +299,12 @@ class _Arranged:
         else:
             self._close()
             body.append(node)
+
+    def _flush(self, body: list[ast.stmt]) -> None:
+        """Writes what belongs to no unit, as what follows may use it."""
+        self._close()
+        body.extend(self._pending)
+        self._pending = []
 
     def _unit(self, body: list[ast.stmt], statements: list[ast.stmt]) -> None:
         self._close()

@@ -167,9 +167,9 @@ def _merged(old: Any, new: Any) -> Any:
 
 
 def has_nan(value: Any) -> bool:
-    """Returns whether plain data is what is not a number, or its text, or holds it."""
-    if isinstance(value, (Decimal, str)):
-        return str(value).strip(" +-").lower() == "nan"
+    """Returns whether plain data is what is not a number, or holds it."""
+    if isinstance(value, Decimal):
+        return value.is_nan()
     if isinstance(value, (float, complex)):
         return value != value
     if isinstance(value, dict):
@@ -192,4 +192,4 @@ def main(descriptor: int) -> None:
             vars(module).update({name: solution.function(name) for name in given.names})
             tests = types.ModuleType("test_solution")
             vars(tests).update({name: value for name, value in vars(module).items() if not name.startswith("__")})
-            run_tests(given, keeper.hear, module, tests, solution)
+            run_tests(given, keeper.hear, tests, solution)

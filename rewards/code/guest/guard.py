@@ -37,7 +37,22 @@ _HANDING = _words(
     "currentframe stack trace getouterframes getinnerframes getframeinfo getclosurevars walk_stack walk_tb"
     " _getframe settrace setprofile get_stack extract <lambda>"
 )
-_TRANSPARENT = ("<string>", "<frozen")
+_TRANSPARENT = ("<frozen",)
+_TRACING = ("sys.settrace", "sys.setprofile")  # for nobody, as what a library traces with may be replaced
+
+
+def _hide_frames_from_handlers() -> None:
+    """Gives handlers of signals no frame: there is no event for what is interrupted."""
+    import signal
+
+    inner = sys.modules["_signal"]
+    plain: Any = vars(inner)["signal"]
+
+    def handled(number: int, handler: Any, /) -> Any:
+        return plain(number, (lambda given, _: handler(given, None)) if callable(handler) else handler)
+
+    vars(inner)["signal"] = handled
+    vars(signal.signal)["__wrapped__"] = handled
 
 
 def looks_around(source: str) -> str:
@@ -55,7 +70,7 @@ def install(files: tuple[str, ...], refused: Callable[[str], None]) -> Callable[
     judge = (install.__code__.co_filename, frame_of(1).f_code.co_filename)
     state = [False, False]
 
-    def by_solution() -> bool:
+    def by_solution(tracing: bool) -> bool:
         """Returns whether the solution asks itself, or through a function that hands things out."""
         frame: Any = frame_of(2)
         name = ""
@@ -64,7 +79,7 @@ def install(files: tuple[str, ...], refused: Callable[[str], None]) -> Callable[
             if file in ("<tests>", *judge):
                 return False
             if not file.startswith((*files, *_TRANSPARENT)):  # whatever the program calls the file of its code
-                return not name or name in _HANDING
+                return not name or name in _HANDING or tracing
             if not file.startswith(_TRANSPARENT):
                 name = frame.f_code.co_name
             frame = frame.f_back
@@ -90,7 +105,7 @@ def install(files: tuple[str, ...], refused: Callable[[str], None]) -> Callable[
             return
         state[1] = True
         try:
-            asked = by_solution()
+            asked = by_solution(event in _TRACING)
         finally:
             state[1] = False
         if asked:
@@ -99,6 +114,8 @@ def install(files: tuple[str, ...], refused: Callable[[str], None]) -> Callable[
 
     def switch(on: bool) -> None:
         state[0] = on
+        if on:
+            _hide_frames_from_handlers()
 
     sys.addaudithook(hook)
     return switch

@@ -43,6 +43,7 @@ class Keeper:
         self._units: list[int] = []  # those that have begun, one within the other
         self._last = 0
         self._fault = ""
+        self._equal: set[int] = set()  # the places of expected values that were found equal in the unit
         self._asked: tuple[int, int, int, int] = (-1, 0, 0, 0)
         self._began = channel.grant(given.seconds)
         self.over = self.gone = False
@@ -60,6 +61,7 @@ class Keeper:
         elif kind == "begin":
             if not self._units:
                 self._fault = ""
+                self._equal.clear()
             self._units.append(parts[0])
             self._began = self._channel.grant(self._given.seconds)
         elif kind == "known":
@@ -79,19 +81,21 @@ class Keeper:
         """Reports that the solution ended, was late or garbled its words."""
         self.gone = how == "gone"
         if self._loaded:
-            self._report(["unit", [self._last, *self._units][-1], how, "", time.monotonic() - self._began, False])
+            self._report(["unit", [self._last, *self._units][-1], how, "", time.monotonic() - self._began, ""])
             self._report(["stopped"])
         else:
             self._report(["load", how, ""])
 
-    def _ended(self, how: str, why: str, asked: bool) -> bool:
-        """Reports how a unit ended, and whether objects were asked further; returns whether others are to run."""
+    def _ended(self, how: str, why: str, answers: str) -> bool:
+        """Reports how a unit ended, and what objects answered in it; returns whether others are to run."""
         unit = self._last = self._units.pop()
         self.gone = how == "gone"
-        if how == "passed" and self._fault and not self._given.forgiving:
-            how, why = "failed", self._fault
+        if how == "passed" and not self._given.forgiving:
+            missing = not self._given.asks and not self._equal.issuperset(self._given.required[unit])
+            fault = self._fault or ("an expected value was not compared" if missing else "")
+            how, why = ("failed", fault) if fault else (how, why)
         why = str(why)[:_LONGEST]
-        self._report(["unit", unit, how, why, time.monotonic() - self._began, asked])
+        self._report(["unit", unit, how, why, time.monotonic() - self._began, answers])
         self._channel.grant(self._given.seconds)
         return how not in _DEAD and not (self._given.stop and how != "passed")
 
@@ -99,7 +103,9 @@ class Keeper:
         """Returns whether plain data equals the expected value of that place."""
         expected = self._literals[place]
         ok = bool(value == expected if tolerance is None else same(value, expected, tolerance))
-        if not ok:
+        if ok:
+            self._equal.add(place)
+        elif not self._given.asks:
             self._fault = "another value than expected"
         return ok
 
@@ -111,7 +117,7 @@ class Keeper:
         values, right = candidates(value, self._rng, count)
         most = len(values)  # which an object may not equal; half of the numbers may be what a remainder tells
         if most == MANY:
-            most = MANY // 2 + 1 if type(value) in (int, float) else MANY - 2
+            most = MANY // 2 + 1 if type(value) in (int, float) else MANY // 2 - 1
         self._asked = place, len(values), right, most
         return [encode(each) for each in values]
 
@@ -124,6 +130,8 @@ class Keeper:
         if len(answers) != count:
             raise Garbled
         fault = ""
+        if answers[right] == "yes":
+            self._equal.add(place)
         if place in self._given.several:
             return [right, fault]
         if answers[right] == "yes" and answers.count("yes") >= most:

@@ -18,6 +18,7 @@ BOTH = "an object that equals a value and does not"
 _TRIES = 4
 _FAR = 17
 _STEPS = (1, -1, 2, -2, 3, -3)
+_CHANCE = random.SystemRandom()  # which no solution can set
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -119,9 +120,10 @@ def far(value: Any) -> Any:
     if kind is bool:
         return not value
     if kind in (int, float):
-        return value + kind(_FAR + 3 * abs(value))
+        return value + kind((_FAR + 3 * abs(value)) * _CHANCE.choice((1, 2, 3, -1, -2)))
     if kind in (str, bytes):
-        return value[::-1] + (b"q" if kind is bytes else "q")
+        last = _CHANCE.choice(_LETTERS)
+        return value[::-1] + (last.encode() if kind is bytes else last)
     if kind in (list, tuple, set, frozenset):
         return kind([far(each) for each in value] or [_FAR])
     if kind is dict:

@@ -28,6 +28,7 @@ from grpo.rewards.code.guest.questions import Say, questions
 from grpo.rewards.code.guest.units import Stop, asking, asserting, is_skip, same
 
 _RUNNER = ("unittest.case", "unittest.mock", "pytest")
+_SKIPPING = re.compile(r"\b(?:skip|xfail|importorskip|skipTest|SkipTest)\b")
 _COMPUTING = (
     *("bisect", "cmath", "copy", "fractions", "functools", "heapq", "itertools", "json", "math", "operator", "re"),
     *("statistics", "string"),
@@ -108,7 +109,7 @@ def main(descriptor: int) -> None:
 
     side = types.SimpleNamespace(begin=begin, failure=failure, is_raised=_is_of_solution, other="")
     side.altered = lambda: _difference(marks, watched())
-    run_tests(given, say, module, tests, side)
+    run_tests(given, say, tests, side)
 
 
 def begun(given: Any, say: Say, module: types.ModuleType) -> bool:
@@ -126,13 +127,12 @@ def begun(given: Any, say: Say, module: types.ModuleType) -> bool:
     return False
 
 
-def run_tests(given: Any, say: Say, module: types.ModuleType, tests: types.ModuleType, side: Any) -> None:
+def run_tests(given: Any, say: Say, tests: types.ModuleType, side: Any) -> None:
     """Runs tests, by pytest where they are written for it, and tells the keeper how each unit ended.
 
     Args:
         given: the orders.
         say: tells the keeper something and returns its reply.
-        module: that of the solution.
         tests: the module in which the tests run, with what they use.
         side: what depends on where the solution is: `begin` of a unit, with what forgets the answers before;
             `failure`, how and why a unit has failed whatever its assertions found; `altered`, what was changed that
@@ -142,9 +142,14 @@ def run_tests(given: Any, say: Say, module: types.ModuleType, tests: types.Modul
     ask, has_changed, forget = asking()
     true, enter, begin_assertions, fault_of = asserting(given.sure, given.reaching)
     faults: list[str] = []
-    asked: list[bool] = []
+    answers: list[str] = []
     running: list[int] = []  # units, one within the other
     skips = re.search(r"skip|xfail|expectedFailure", given.source, re.IGNORECASE) is not None
+
+    def skips_by(error: BaseException) -> bool:
+        """Returns whether the tests skip themselves, or their runner does: nothing of another name raises that."""
+        places = [place for frame, place in walk_tb(error.__traceback__) if frame.f_code.co_filename == "<tests>"]
+        return not places or _SKIPPING.search(given.source.splitlines()[places[-1] - 1]) is not None
 
     def begin(unit: int) -> bool:
         if not given.first <= unit <= given.last:
@@ -153,7 +158,7 @@ def run_tests(given: Any, say: Say, module: types.ModuleType, tests: types.Modul
         if not running:
             has_changed()
             faults.clear()
-            asked.clear()
+            answers.clear()
             begin_assertions()
         running.append(unit)
         say(["begin", unit])
@@ -166,7 +171,10 @@ def run_tests(given: Any, say: Say, module: types.ModuleType, tests: types.Modul
         failure = side.failure()
         if any(failure):
             how, why = failure
-        elif skips and error is not None and is_skip(error) and not side.is_raised(error):
+        elif given.asks:  # whether the tests pass has been seen in the first run
+            fault = faults[0] if faults else side.altered()
+            how, why = ("failed", fault) if fault else ("passed", "")
+        elif skips and error is not None and is_skip(error) and not side.is_raised(error) and skips_by(error):
             how = "passed"
         elif error is not None and not how:
             unequal = type(error) is AssertionError and not error.args
@@ -177,10 +185,10 @@ def run_tests(given: Any, say: Say, module: types.ModuleType, tests: types.Modul
             how, why = ("failed", fault) if fault else ("passed", "")
         if has_changed() and how == "failed":
             why = "equal calls give different answers, of which the first counts"
-        if not say(["end", how, why, bool(asked)]):
+        if not say(["end", how, why, "".join(answers)]):
             raise Stop
 
-    judge = questions(module, say, faults, asked, "ANY" in given.source)
+    judge = questions(say, faults, answers, asks=given.asks, any_value="ANY" in given.source)
     judge |= {"__begin__": begin, "__ended__": ended, "__ask__": ask, "__forget__": forget}
     judge |= {"__true__": true, "__enter__": enter}
     try:
@@ -192,16 +200,13 @@ def run_tests(given: Any, say: Say, module: types.ModuleType, tests: types.Modul
         code = _with_judge(code, judge)
         trouble = ""
         if given.pytest:
-            trouble = _run_pytest(code, tests, given, skips, begin, ended, side.is_raised)
+            trouble = _run_pytest(code, tests, given, skips, skips_by, begin, ended, side.is_raised)
         else:
             exec(code, space)
         say(["broken", trouble] if trouble else ["done"])
     except Stop:
         say(["stopped"])
-    except ModuleNotFoundError as error:
-        own = side.is_raised(error)
-        say(["broken", line_of(error)] if own else ["unjudged", f"the sandbox lacks the module {error.name}"])
-    except BaseException as error:
+    except BaseException as error:  # what the tests import is there
         say(["broken", line_of(error)])
 
 
@@ -247,7 +252,7 @@ def _marks(
         for key, value in list(vars(sys.modules[name]).items()):
             if not callable(value) or "<locals>" in getattr(value, "__qualname__", ""):  # pytest sets these anew
                 continue
-            own = getattr(value, "__module__", None) == name
+            own = str(getattr(value, "__module__", None)).partition(".")[0].lstrip("_") == name.partition(".")[0]
             if name in names or own:
                 marks[name, key] = id(value)
             if own and isinstance(value, type):
@@ -276,7 +281,9 @@ def _how(error: BaseException | None, is_raised: Callable[[BaseException], bool]
     return "failed" if error is None or isinstance(error, AssertionError) or not is_raised(error) else "raised"
 
 
-def _run_pytest(code: Any, tests: Any, given: Any, skips: bool, begin: Any, ended: Any, is_raised: Any) -> str:
+def _run_pytest(
+    code: Any, tests: Any, given: Any, skips: bool, skips_by: Any, begin: Any, ended: Any, is_raised: Any
+) -> str:
     """Runs a test module, which may skip tests or not, by pytest; returns why it could not be collected, or ""."""
     import pytest
 
@@ -320,7 +327,8 @@ def _run_pytest(code: Any, tests: Any, given: Any, skips: bool, begin: Any, ende
         report = yield
         skipped = report.skipped or hasattr(report, "wasxfail")
         if skipped and call.excinfo is not None:
-            by_solution = is_raised(call.excinfo.value)
+            error = call.excinfo.value
+            by_solution = is_raised(error) or (is_skip(error) and not skips_by(error))
             outcome["fault"] = (
                 ("passed", "skipped") if skips and not by_solution else ("raised", "the solution skips it")
             )

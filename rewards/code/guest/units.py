@@ -30,18 +30,18 @@ def is_skip(error: BaseException | None) -> bool:
     return isinstance(error, tuple(kind for kind in kinds if isinstance(kind, type)))
 
 
-def asking() -> tuple[Callable[..., Any], Callable[[], bool], Callable[[], None]]:
+def asking() -> tuple[Callable[..., Any], Callable[[], bool], Callable[..., None]]:
     """Returns `__ask__`, what says whether equal calls gave different answers, and `__forget__`.
 
     Every call runs, and the first answer to equal calls counts: what is made alike is alike. Once they differ, other
     calls run twice, so that answers that alternate fall out of step with the tests.
     """
-    answers: dict[str, Any] = {}
+    answers: dict[tuple[str, str], Any] = {}
     changed: list[bool] = []
 
     def ask(function: Any, *args: Any, **named: Any) -> Any:
         try:
-            question = repr((getattr(function, "__name__", id(function)), encode([args, sorted(named.items())])))
+            question = str(getattr(function, "__name__", id(function))), repr(encode([args, sorted(named.items())]))
         except (NotPlain, RecursionError, TypeError):
             return function(*args, **named)
         if changed and question not in answers:
@@ -49,7 +49,7 @@ def asking() -> tuple[Callable[..., Any], Callable[[], bool], Callable[[], None]
         result = function(*args, **named)
         return later(question, result) if isinstance(result, types.CoroutineType) else first(question, result)
 
-    def first(question: str, result: Any) -> Any:
+    def first(question: tuple[str, str], result: Any) -> Any:
         try:
             held = vars(result) if type(result).__module__ == MODULE else None
             answer = encode(result if held is None else held)
@@ -64,15 +64,19 @@ def asking() -> tuple[Callable[..., Any], Callable[[], bool], Callable[[], None]
         held.update(decode(before))
         return result
 
-    async def later(question: str, coroutine: Any) -> Any:
+    async def later(question: tuple[str, str], coroutine: Any) -> Any:
         return first(question, await coroutine)
+
+    def forget(*kept: str) -> None:
+        for question in [each for each in answers if each[0] not in kept]:
+            del answers[question]
 
     def has_changed() -> bool:
         before = bool(changed)
         changed.clear()
         return before
 
-    return ask, has_changed, answers.clear
+    return ask, has_changed, forget
 
 
 def asserting(
