@@ -64,9 +64,12 @@ def runs(folder: Path | None, as_json: bool) -> None:
     for row in listed:
         if row.problem:
             click.echo(f"unreadable: {one_line(row.problem, 500)}", err=True)
-    resumable = next((row.path for row in listed if row.resumes), None)
-    if resumable:
-        click.echo(f"\nContinue one with: grpo run --resume {shlex.quote(_named(resumable))}", err=True)
+    stopped = [row.path for row in listed if row.resumes and row.status != "failed"]
+    failed = [row.path for row in listed if row.resumes and row.status == "failed"]
+    for resumable, text in ((stopped, "Continue the newest with"), (failed, "Once its error is fixed, continue with")):
+        if resumable:
+            click.echo(f"\n{text}: grpo run --resume {shlex.quote(_named(resumable[-1]))}", err=True)
+            break
 
 
 @click.command()

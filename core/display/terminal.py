@@ -61,6 +61,8 @@ class PlainLines(Quiet):
         super().__init__()
         self._plan: Plan | None = None
         self._out = sys.stdout
+        self._step = 0
+        self._held_out: list[str] = []  # of a step that is still to be told
 
     def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None:
         self._plan = plan
@@ -84,13 +86,17 @@ class PlainLines(Quiet):
         self._say(evaluating(done, problems))
 
     def evaluated(self, step: int, accuracy: Estimate, env: str = "") -> None:
-        self._say(f"{_of(env)}held-out accuracy after {counted(step, 'step')}: {estimate(accuracy)}")
+        self._held_out.append(f"{_of(env)}held-out accuracy after {counted(step, 'step')}: {estimate(accuracy)}")
+        if step <= self._step:
+            self._say_held_out()
 
     def stepped(self, row: Mapping[str, Any], sample: Completion | None, scores: Mapping[str, str]) -> None:
+        self._step = row["step"]
         parts = [f"step {row['step']}"]
         parts += [f"{label} {number(row[key])}" for label, key in headline(row)]
         parts.append(f"{row.get('time/step') or 0:.1f} s")
         self._say("  ".join(parts))
+        self._say_held_out()
 
     def foreseen(self, forecast: Forecast) -> None:
         self._say(f"forecast   {forecast.text()}")
@@ -99,9 +105,17 @@ class PlainLines(Quiet):
         for line in ending(status, run_dir, step, self._plan):
             self._say(line)
 
+    def close(self) -> None:
+        self._say_held_out()
+
     def timed(self, spent: str, tokens: str, advice: str | None) -> None:
         for line in timing(spent, tokens, advice and self.worded(advice)):
             self._say(line)
+
+    def _say_held_out(self) -> None:
+        for line in self._held_out:
+            self._say(line)
+        self._held_out.clear()
 
     def _say(self, line: str) -> None:
         print(line, file=self._out, flush=True)
@@ -349,6 +363,7 @@ def ending(status: str, run_dir: Path, step: int, plan: Plan | None) -> list[str
         f"done after step {step}",
         f"curves     {run_dir / 'reward.png'}",
         f"rollouts   grpo show {run_dir}",
+        f"report     grpo report {run_dir}",
         *([] if tried is None else [f"try it     {tried.replace('RUN', str(run_dir), 1)}"]),
         f"export     grpo export {run_dir} my-model",
     ]

@@ -128,8 +128,14 @@ def rewards_of(config: RunConfig, host: Host, env: BoundEnv, row: Row, *, fit: b
 
 
 def owned(env: BoundEnv, rewards: Iterable[BoundReward]) -> tuple[BoundReward, ...]:
-    """Returns rewards that carry an environment's name and score its completions only."""
-    return tuple(replace(reward, alias=f"{env.name}.{reward.name}", env=env.name) for reward in rewards)
+    """Returns rewards that carry an environment's name, once, and score its completions only."""
+    rewards = tuple(rewards)
+    names = {f"{env.name}.{reward.name}" for reward in rewards}
+
+    def alias(name: str) -> str:
+        return name if name.startswith(f"{env.name}.") and name not in names else f"{env.name}.{name}"
+
+    return tuple(replace(reward, alias=alias(reward.name), env=env.name) for reward in rewards)
 
 
 def verifier_of(config: RunConfig, host: Host, env: BoundEnv, row: Row, *, fit: bool) -> BoundVerifier | None:

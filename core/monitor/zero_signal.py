@@ -15,9 +15,8 @@ from grpo.core.processes.group import gathered
 from grpo.core.processes.rank import is_first
 from grpo.core.record.run_dir import RunDir, read_metrics
 from grpo.core.scoring.outcome import Outcome
-from grpo.core.train.part import Part
+from grpo.core.train.part import Part, StoppedForGood
 from grpo.plugins._spec.binding import BoundReward
-from grpo.plugins.errors import RunError
 
 if TYPE_CHECKING:
     from grpo.core.train.batch.batch import Batch
@@ -82,7 +81,7 @@ class RunZeroSignal(Part):
         """Ends a run without a signal, on all processes alike."""
         for why in gathered(self._watch.look(batch) if is_first() else None, "the signal of the rewards"):
             if why is not None:
-                raise RunError(why)
+                raise StoppedForGood(why)
         return {}
 
 

@@ -54,7 +54,8 @@ def decide_optimizer(config: RunConfig, facts: Facts) -> OptimizerPart:
 def usual_rate(config: RunConfig, facts: Facts) -> float:
     """Returns the learning rate of a run that names none."""
     factor = LORA_LR_FACTOR if config.lora.enabled else 1.0
-    return DEFAULT_LR["embedded" if facts.source.embedded else "named"] * factor
+    rate = DEFAULT_LR["embedded" if facts.source.embedded else "named"] * factor
+    return round(rate, 12)  # as a person writes it: 0.0003, not 0.00030000000000000003
 
 
 def slips(config: RunConfig, facts: Facts, optimizer: OptimizerPart, model_config: Any) -> Iterator[str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from grpo.core.processes.loading import loading
 from grpo.core.processes.memory import keep_freed_memory
 from grpo.core.processes.spinning import watch_processors
 from grpo.core.record.run_dir import ORIGIN, read_json
+from grpo.core.record.versions import DEPRECATED_CHECKPOINTING
 from grpo.plugins._hub import NotReached, from_hub
 from grpo.plugins.errors import UsageError, did_you_mean
 
@@ -250,9 +252,18 @@ def add_lora(model: PreTrainedModel, lora: LoraSection) -> Any:
         task_type="CAUSAL_LM",
     )
     try:
-        return get_peft_model(model, config)
+        with _without_peft_deprecations():
+            return get_peft_model(model, config)
     except ValueError as error:
         raise UsageError(f"lora.targets {lora.targets}: {str(error).splitlines()[0]}") from None
+
+
+@contextmanager
+def _without_peft_deprecations() -> Iterator[None]:
+    """Hides that PEFT uses an old name of transformers; a plan adds adapters before the libraries are silenced."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", DEPRECATED_CHECKPOINTING, FutureWarning)
+        yield
 
 
 def _unadaptable(model: PreTrainedModel) -> list[str] | None:
@@ -299,7 +310,7 @@ def add_saved_adapter(model: PreTrainedModel, folder: str, *, trainable: bool) -
     from peft import PeftModel
 
     try:
-        with _reached(folder):
+        with _reached(folder), _without_peft_deprecations():
             return PeftModel.from_pretrained(model, folder, is_trainable=trainable)
     except (OSError, ValueError, RuntimeError) as error:
         raise UsageError(_cannot_load(folder, "adapter", error)) from None

@@ -6,6 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
+from grpo.core.record.run_dir import RunDir, in_use, is_run
 from grpo.plugins.errors import UsageError
 
 
@@ -14,8 +15,12 @@ def refuse_unwritable(folder: Path) -> None:
     try:
         if folder.exists() and not folder.is_dir():
             raise UsageError(f"--out {folder} is a file. Name a new folder.")
-        if folder.is_dir() and any(folder.iterdir()):
+        if is_run(folder):
+            if in_use(RunDir(folder)):
+                raise UsageError(f"--out {folder}: a run is in progress there. Name a new folder.")
             raise UsageError(f"--out {folder} is not empty. Name a new folder, or continue it with --resume {folder}.")
+        if folder.is_dir() and any(folder.iterdir()):
+            raise UsageError(f"--out {folder} is not empty. Name a new folder.")
         refuse_readonly(folder)
     except OSError as error:
         raise UsageError(f"--out {folder}: {error.strerror}. Choose a folder that you may write to.") from None

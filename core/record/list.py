@@ -29,10 +29,11 @@ class RunLine:
     # env, model: as configured; the model is "embedded" when none was named
     env: str = ""
     model: str = ""
-    rewards: tuple[str, ...] = ()  # SPECs for all environments but those in `env_rewards`
+    # SPECs for all environments but those in `env_rewards`; of a run that named none, the defaults that it had
+    rewards: tuple[str, ...] = ()
     # an environment's name to the SPECs that were for it alone
     env_rewards: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    defaults: bool = False  # some environment is in neither and had its default rewards
+    defaults: bool = False  # some environment is in neither or named none, and had its default rewards
     # "running", "done", "interrupted" (stopped by a signal), "failed", "killed" (it says that it runs, but no process
     # does), "unknown" (it says something else) or "unreadable"
     status: str = "unreadable"
@@ -85,7 +86,7 @@ def _line(path: Path) -> RunLine:
             path=path,
             env=", ".join(map(_spec, envs)),
             model=model,
-            rewards=tuple(map(_spec, config["rewards"])),
+            rewards=tuple(map(_spec, config["rewards"])) or (() if env_rewards else _locked_rewards(run)),
             env_rewards=env_rewards,
             defaults=not config["rewards"] and len(envs) > len(env_rewards),
             status=status,
@@ -128,6 +129,12 @@ def _status(run: RunDir, state: dict[str, Any]) -> str:
 
 def _read(path: Path) -> Any:
     return read_json(path, longest=LONGEST_SETTINGS)
+
+
+def _locked_rewards(run: RunDir) -> tuple[str, ...]:
+    """Returns the names of all rewards that a run locked; none where it says nothing of them."""
+    plugins = (_read(run.versions) or {}).get("plugins", {})
+    return tuple(name.removeprefix("reward ") for name in plugins if name.startswith("reward "))
 
 
 def _spec(source: Any) -> str:

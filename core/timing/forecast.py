@@ -148,7 +148,8 @@ def _beside(rows: Sequence[Mapping[str, Any]], left: int, due: Mapping[str, int]
 
 def span(seconds: Range) -> str:
     if seconds.high < 180:
-        return f"{seconds.low:.0f} to {seconds.high:.0f} s"
+        low, high = math.floor(seconds.low), math.ceil(seconds.high)
+        return f"{low} to {high} s" if low else f"up to {high} s"
     if seconds.high < 2 * 3600:
         return f"{seconds.low / 60:.0f} to {math.ceil(seconds.high / 60)} min"
     return f"{seconds.low / 3600:.1f} to {seconds.high / 3600:.1f} h"

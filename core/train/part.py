@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from grpo.plugins.errors import RunError
+
 if TYPE_CHECKING:  # the report reads the watches that are parts, without torch
     from grpo.core.train.batch.batch import Batch
+
+
+class StoppedForGood(RunError):
+    """A part stopped the run, and would stop it again at the same step: to continue it as it is leads nowhere."""
 
 
 class Part:

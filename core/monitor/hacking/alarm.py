@@ -26,9 +26,8 @@ from grpo.core.record.browse import OUTCOME, messages_of, turns_of
 from grpo.core.record.run_dir import RunDir, read_rollouts, rollout_steps
 from grpo.core.scoring.scorer import Scorer
 from grpo.core.text.printable import one_line
-from grpo.core.train.part import Part
+from grpo.core.train.part import Part, StoppedForGood
 from grpo.plugins._spec.binding import BoundReward
-from grpo.plugins.errors import RunError
 from grpo.plugins.rubric import parts
 from grpo.plugins.types import Completion, Message
 
@@ -75,7 +74,7 @@ class RunAlarm(Part):
             self._warn(batch)
         for alarm in gathered(self._first_alarm, "the alarm") if self._stops else []:
             if alarm is not None:
-                raise RunError(
+                raise StoppedForGood(
                     f"evaluation.stop_on_alarm: {alarm} Fix the cause and start a new run, or start without "
                     "--stop-on-alarm to train regardless."
                 )

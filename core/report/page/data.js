@@ -35,7 +35,7 @@ import { bare, byId } from "./dom.js";
  * The settings that the page reads.
  * @typedef {{
  *   train?: { lr?: number | null, prompts_per_step?: number | null, group_size?: number | null },
- *   lora?: { enabled?: boolean }, seed?: number | null, evaluation?: { size?: number | null }
+ *   lora?: { enabled?: boolean }, seed?: number | null
  * }} Config
  */
 /** @typedef {Record<string, (number | null)[]>} Metrics */

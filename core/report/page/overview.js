@@ -27,6 +27,15 @@ const reachOf = (run, at) => {
   return known(low) && known(high) ? `95% interval ${percent(low)} to ${percent(high)}` : "";
 };
 
+// How many problems were judged, and how many different ones: the interval counts these.
+/** @param {Run} run @param {number} at */
+const problemsOf = (run, at) => {
+  const problems = run.metrics["held_out/problems"]?.[at],
+    different = run.metrics["held_out/questions"]?.[at];
+  if (!known(problems)) return "";
+  return counted(problems, "problem") + (known(different) && different < problems ? `, ${number(different)} different` : "");
+};
+
 /** @param {Run} run */
 const heldOut = (run) => {
   const values = run.metrics[HELD_OUT] ?? [];
@@ -62,7 +71,7 @@ const facts = (run) => {
         held.first === held.last
           ? percent(held.values[held.last])
           : arrow(percent(held.values[held.first]), percent(held.values[held.last])),
-        [reachOf(run, held.last), known(run.config.evaluation?.size) && ` of ${number(run.config.evaluation.size)}`],
+        [reachOf(run, held.last), problemsOf(run, held.last)].filter(Boolean).join(", "),
       ),
     lengths &&
       fact("Length", arrow(number(Math.round(lengths.first)), number(Math.round(lengths.last))), "tokens, mean"),
@@ -148,7 +157,7 @@ const alarms = (runs) => {
     return el(
       "p",
       { class: "quiet" },
-      "No alarm: no reward failed, no canary drifted, and nothing of what a run is watched for was seen.",
+      "No alarm: no reward failed, no canary drifted, and none of the other alarms triggered.",
     );
   return el(
     "ol",

@@ -123,6 +123,26 @@ def test_runs_tells_the_rewards_of_each_environment(
     assert f"embedded  {told}  done" in grpo("runs", tmp_path)
 
 
+def test_rewards_that_a_run_did_not_name_are_those_that_it_locked(tmp_path: Path) -> None:
+    locks = {"plugins": {"env gsm8k": {}, "reward proximity": {}, "reward gsm8k.soft_format": {}}}
+    write_json(run_in(tmp_path, "a", "done", rewards=[]).versions, locks)
+    assert "embedded  proximity, gsm8k.soft_format  done" in grpo("runs", tmp_path)
+
+
+def test_the_newest_stopped_run_is_continued_and_a_failed_one_only_where_no_other_is(tmp_path: Path) -> None:
+    for age, (name, status) in enumerate(
+        [("older", "interrupted"), ("newer", "interrupted"), ("failed", "failed"), ("over", "done")]
+    ):
+        run = run_in(tmp_path, name, status)
+        os.utime(run.config, (age, age))
+    listing = CliRunner().invoke(cli, ["runs", str(tmp_path)])
+    assert f"Continue the newest with: grpo run --resume {tmp_path / 'newer'}\n" in listing.stderr
+    for name in ("older", "newer"):
+        write_json(RunDir(tmp_path / name).state, {"status": "done"})
+    listing = CliRunner().invoke(cli, ["runs", str(tmp_path)])
+    assert f"Once its error is fixed, continue with: grpo run --resume {tmp_path / 'failed'}\n" in listing.stderr
+
+
 def test_a_run_that_nobody_works_on_is_killed_and_resumes(tmp_path: Path) -> None:
     killed, running = run_in(tmp_path, "killed", "running"), run_in(tmp_path, "running", "running")
     run_in(tmp_path, "early", None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -104,6 +105,20 @@ def commands(text: str) -> list[str]:
     for own in ("\x1b[?25l", "\x1b[?25h", "\x1b[2K", "\x1b[1A", "\r", "\n", "\x1b[1m", "\x1b[0m"):
         text = text.replace(own, "")
     return [character for character in text if ord(character) < 32 or 0x7F <= ord(character) < 0xA0]
+
+
+def test_held_out_accuracy_follows_the_line_of_its_step_also_where_that_never_comes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines = PlainLines()
+    lines.evaluated(0, proportion([True]))
+    lines.evaluated(ROW["step"], proportion([True]))
+    lines.stepped(ROW, None, {})
+    lines.evaluated(ROW["step"] + 4, proportion([True]))
+    lines.close()
+    told = [re.findall(r"^(step|held-out)\D*(\d+)", line)[0] for line in capsys.readouterr().out.splitlines()]
+    now = str(ROW["step"])
+    assert told == [("held-out", "0"), ("step", now), ("held-out", now), ("held-out", str(ROW["step"] + 4))]
 
 
 def test_plain_lines_say_what_happened_one_line_an_event(plan: Plan, capsys: pytest.CaptureFixture[str]) -> None:

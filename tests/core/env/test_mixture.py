@@ -40,7 +40,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_each_environment_has_its_own_rewards_episodes_and_share_of_the_prompts(host: Host) -> None:
     plan = plan_of(host, GSM8K, COUNTDOWN, "guess:as=numbers")
     assert names(plan) == {
-        "gsm8k": ["gsm8k.proximity", "gsm8k.gsm8k.soft_format"],
+        "gsm8k": ["gsm8k.proximity", "gsm8k.soft_format"],
         "countdown": ["countdown.countdown"],
         "numbers": ["numbers.environment"],
     }
@@ -60,7 +60,7 @@ def test_a_reward_goes_to_the_environments_whose_rows_have_its_columns(host: Hos
     plan = plan_of(host, GSM8K, COUNTDOWN, rewards=["length", "countdown:weight=2"])
     assert names(plan) == {"gsm8k": ["gsm8k.length"], "countdown": ["countdown.length", "countdown.countdown"]}
     plan = plan_of(host, GSM8K, COUNTDOWN, rewards=["countdown"])
-    assert names(plan)["gsm8k"] == ["gsm8k.proximity", "gsm8k.gsm8k.soft_format"], "none fits: its own"
+    assert names(plan)["gsm8k"] == ["gsm8k.proximity", "gsm8k.soft_format"], "none fits: its own"
     plan = plan_of(host, GSM8K, COUNTDOWN, rewards=["length"], env_rewards={"gsm8k": ["length:limit=9,as=short"]})
     assert names(plan) == {"gsm8k": ["gsm8k.short"], "countdown": ["countdown.length"]}
 

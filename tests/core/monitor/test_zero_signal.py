@@ -132,3 +132,16 @@ def test_a_run_with_a_reward_without_return_ends_with_the_reason_and_again_when_
     again = grpo("run", "--resume", out)
     assert again.returncode == 1
     assert "abstained on every completion of steps 1 to 3" in again.stderr.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_a_run_whose_rewards_are_all_0_ends_without_a_word_of_steps_that_a_resumed_run_would_repeat(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text("def nothing(completion):\n    return 0.0\n")
+    small = "--steps 9 --max-completion-length 4 --prompts-per-step 1 --group-size 2 --eval-size 0"
+    words = f"run --env gsm8k:size=9,dataset=embedded --reward {tmp_path}/mine.py:nothing --model {tiny_model} {small}"
+    done = grpo(*words.split(), "--out", str(tmp_path / "run"), "--set", "failures.no_signal_steps=3")
+    assert done.returncode == 1, done.stderr
+    assert "every completion was paid 0, and nothing was learned" in done.stderr
+    assert "will be done again" not in done.stderr

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_run import made_run
 
 from grpo.core.config.schema import parse_config
 from grpo.core.planning.output import decide_output
+from grpo.core.record.run_dir import exclusive
 from grpo.plugins.errors import UsageError
 
 
@@ -48,3 +50,11 @@ def test_only_a_fresh_run_wants_a_folder_of_its_own(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not empty"):
         save_every(fresh=True, out=str(tmp_path))
     assert save_every(out=str(tmp_path)) == 20
+
+
+def test_a_folder_with_a_run_is_continued_unless_the_run_is_in_progress(tmp_path: Path) -> None:
+    run = made_run(tmp_path / "run")
+    with pytest.raises(UsageError, match=r"is not empty\. Name a new folder, or continue it with --resume"):
+        save_every(fresh=True, out=str(run.path))
+    with exclusive(run), pytest.raises(UsageError, match=r"a run is in progress there\. Name a new folder\.$"):
+        save_every(fresh=True, out=str(run.path))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +229,25 @@ def test_only_the_adapter_trains_and_starts_as_the_model(tiny_model: Path) -> No
     assert torch.equal(policy(ids).logits, before)
     scales = {module.scaling["default"] for module in policy.modules() if hasattr(module, "lora_A")}
     assert scales == {2.0}, "alpha is twice the rank"
+
+
+def test_an_adapter_is_added_without_a_word_of_names_that_transformers_changed(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    model = load_model(str(tiny_model), "float32")
+
+    def renamed(model: object) -> bool:
+        warnings.warn(
+            "`is_gradient_checkpointing` is deprecated and will be removed in v6.", FutureWarning, stacklevel=2
+        )
+        return False
+
+    monkeypatch.setattr(type(model), "is_gradient_checkpointing", property(renamed))
+    warnings.simplefilter("always")
+    lora = LoraSection(enabled=True, rank=4)
+    add_lora(model, lora).save_pretrained(tmp_path)
+    add_saved_adapter(load_model(str(tiny_model), "float32"), str(tmp_path), trainable=False)
+    assert [str(warning.message) for warning in recwarn if "gradient_checkpointing" in str(warning.message)] == []
 
 
 def test_an_adapter_of_the_embeddings_is_refused(tiny_model: Path) -> None:

@@ -36,7 +36,9 @@ def with_a_failure(row: RolloutRow, number: int) -> RolloutRow:
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     run = made_run(folder / "pens", steps=20, groups=4, change=with_a_failure)
-    append_metrics(run, {"step": 20, "canaries/proximity/drift": 0.25})
+    append_metrics(
+        run, {"step": 20, "canaries/proximity/drift": 0.25, "held_out/problems": 12, "held_out/questions": 9}
+    )
     return write_report([run.path], folder / "run.html", limit=ROOM).path
 
 
@@ -56,7 +58,7 @@ def test_the_first_view_says_what_became_of_the_run_and_what_to_look_at(report: 
     assert page.locator("h1").inner_text() == "pens"
     facts = page.locator(".facts").inner_text()
     assert "40% → 90%" in facts
-    assert "85% to 95%" in facts
+    assert "85% to 95%, 200 problems, 118 different" in facts
     assert "20 of 20" in facts
     alarms = page.locator(".alarms").inner_text()
     assert "reward 'proximity' failed on 1 rollout, first in step 2: ValueError: no number" in alarms

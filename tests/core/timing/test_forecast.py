@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from grpo.core.timing.forecast import Forecast, Range, Schedule, forecast, is_due
+from grpo.core.timing.forecast import Forecast, Range, Schedule, forecast, is_due, span
 
 
 def rows_of(count: int, seconds: float = 2.0, **others: float) -> list[dict[str, Any]]:
@@ -24,6 +24,7 @@ def test_time_and_tokens_to_the_end_are_those_of_the_steps_that_are_left() -> No
     assert (found.seconds.low, found.seconds.high) == (pytest.approx(80.0), pytest.approx(120.0))
     assert found.tokens == 50 * 64 * 100
     assert found.text() == "80 to 120 s to go, 320 k more tokens sampled"
+    assert [span(Range(low, 1.4)) for low in (0.2, 1.1)] == ["up to 2 s", "1 to 2 s"]
     rows = rows_of(10, **{"sampling/per_completion": 1.5})
     rows[5]["time/held_out"] = 20.0
     beside = forecast(rows, steps=60, completions=64)
