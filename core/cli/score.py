@@ -23,12 +23,14 @@ from grpo.core.scoring.recorded_run import is_recorded, read_recorded
 from grpo.core.scoring.rows import RecordedRow, begun, group_columns, groups_of, numbered, read_rows, read_table
 from grpo.core.scoring.scorer import Judgement, Scorer
 from grpo.core.scoring.tally import ScoreTally, table
-from grpo.core.text.printable import counted
+from grpo.core.text.printable import counted, one_line
 from grpo.plugins.errors import DatasetError, PluginError, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.rubric import parts
 
 _BLOCK = 512
+_REFUSED = 5  # rows that a verifier did not accept, which a terminal shows
+_WIDEST = 200  # characters of each
 
 Addition = tuple[str, Any]
 _FILES = (
@@ -122,24 +124,32 @@ def verify(verifier: str, source: str, target: str, as_json: bool, opened: str, 
     """Judge recorded completions with a verifier.
 
     Rows are those of `grpo score`. The output row adds "verdict": its outcome (verdict or failure), ok (true, false,
-    or null for undecided), the extracted answer, and a reason. The exit code is 1 if the verifier fails on every row.
+    or null for undecided), the extracted answer, and a reason. On a terminal the summary shows the first rows that were
+    not accepted. The exit code is 1 if the verifier fails on every row.
     """
     summary_only = _is_summary_enough(target, as_json=as_json)
     with _results_apart(target) as stdout:
         bound = Host.discover().verifier(verifier)
         tally: Counter[str] = Counter()
+        refused: list[str] = []  # the first ones, in words
 
         def add(scorer: Scorer, block: Sequence[RecordedRow]) -> Iterator[Addition]:
             judgements = scorer.judge([row.completion for row in block], rows=[row.line for row in block])
-            for judgement in judgements[bound.name]:
+            for row, judgement in zip(block, judgements[bound.name], strict=True):
                 verdict = _verdict(judgement)
-                tally[_column(verdict)] += 1
+                tally[column := _column(verdict)] += 1
+                if column != "ok" and len(refused) < _REFUSED:
+                    reason = f": {verdict['reason']}" if verdict["reason"] else ""
+                    refused.append(one_line(f"row {row.line}: {column}{reason}", _WIDEST))
                 yield "verdict", verdict
 
         def summary() -> str:
             columns = ("ok", "not ok", "undecided", "failure")
             cells = (bound.name, str(tally.total()), *(str(tally[column]) for column in columns))
-            return table(("verifier", "rows", *columns), [cells])
+            counts = table(("verifier", "rows", *columns), [cells])
+            if not summary_only or not refused:
+                return counts
+            return "\n  ".join([f"{counts}\n\nthe first rows that were not accepted:", *refused])
 
         with Scorer([bound], workers=workers) as scorer:
             _stream(scorer, add, summary, source, target, stdout, summary_only, opened)

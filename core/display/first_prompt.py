@@ -29,7 +29,7 @@ def first_prompt(plan: Plan) -> FirstPrompt | None:
     if plan.agent is not None:
         task = task_of(episodes[0])
         given = [*([task.system, ""] if task.system else []), task.instruction]
-        title = "the first task, as the agent is given it; what the model reads is a prompt of the agent's own"
+        title = "the first task, as the agent gets it (the agent writes the model's prompt itself)"
         return FirstPrompt(title, _shown("\n".join(given)))
     (ids,) = encode_episodes(plan.tokenizer, episodes[:1])
     text = plan.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)

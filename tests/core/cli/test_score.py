@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 import textwrap
@@ -335,6 +336,7 @@ def test_a_terminal_gets_a_summary_and_the_rows_where_they_are_asked_for(folder:
     assert ["size", "2", "1.0000", "-", "1", "0"] in [line.split() for line in told.splitlines()]
     shown, told = on_a_terminal(folder, "verify", "--verifier", "./mine.py:same", "--input", "in.jsonl")
     assert ["same", "2", "1", "0", "1", "0"] in [line.split() for line in shown.splitlines()]
+    assert re.search(r"not accepted:\s+row 2: undecided\b", shown)
     told = on_a_terminal(folder, *scored, "--output", "out.jsonl")[1]
     assert ["size", "2", "1.0000", "-", "1", "0"] in [line.split() for line in told.splitlines()]
     assert len(read((folder / "out.jsonl").read_bytes())) == 2

@@ -23,7 +23,7 @@ def test_a_dry_run_counts_calls_and_tokens_and_shows_the_task(spec: str) -> None
     done = CliRunner().invoke(cli, ["run", *options, "--dry-run"], catch_exceptions=False)
     assert f"{spec}: at most 6 calls and 576 sampled tokens an episode, 384 calls a step\n" in done.output
     assert "up to 96 new tokens in each of up to 6 calls; the longest task has" in done.output
-    assert "the first task, as the agent is given it" in done.output
+    assert "the first task, as the agent gets it (the agent writes" in done.output
     assert "as the model reads it" not in done.output
     assert f"grpo plugins check agent:{spec}\n" in done.output
 

@@ -1,5 +1,7 @@
 """Scores whether a completion states the gold number.
 
+An example to begin with: replace the function, its cases, and the tests in tests/ with your own.
+
 Keep the imports light: every grpo command that lists plugins makes them. A reward that compares the completions of a
 prompt with each other declares scope="group", and takes and returns lists.
 """
