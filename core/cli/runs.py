@@ -185,6 +185,8 @@ def _page(run: Path, step: int, recorded: Sequence[Rollout], shown: Sequence[Rol
 
 
 def _completion(rollout: Rollout, agents: dict[str, str]) -> Iterator[Part]:
+    from rich.text import Text
+
     from grpo.core.record.agent_calls import agent_of
     from grpo.core.record.browse import FINISHED
 
@@ -210,6 +212,9 @@ def _completion(rollout: Rollout, agents: dict[str, str]) -> Iterator[Part]:
     width = max((len(name) for name in rollout.outcomes), default=0)
     for name, outcome in rollout.outcomes.items():
         yield DETAIL, _outcome(one_line(name).ljust(width), outcome)
+    if rollout.why:
+        verdict = {True: "right", False: "wrong", None: "undecided"}[rollout.right]
+        yield DETAIL, Text(f"verdict  {verdict}  {one_line(rollout.why, 500)}", style="dim")
 
 
 def _turns(rollout: Rollout) -> Iterator[Part]:

@@ -9,7 +9,7 @@ from grpo.core.scoring.early import EarlyCalls
 from grpo.core.scoring.outcome import Judgement, Outcome
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins._spec.binding import BoundVerifier
-from grpo.plugins.types import Completion
+from grpo.plugins.types import Completion, Verdict
 
 ELSEWHERE = Outcome("abstain", None, "it scores another environment")
 
@@ -36,14 +36,14 @@ def scores_by_env(
     return by_name
 
 
-def right_by_env(
+def verdicts_by_env(
     scorer: Scorer,
     envs: Sequence[RunEnv],
     completions: Sequence[Completion],
     judged_by: Callable[[BoundVerifier, Sequence[Judgement]], None] = lambda verifier, judgements: None,
-) -> list[bool | None]:
-    """Judges each completion with the verifier of its environment; None if it is undecided or there is none."""
-    right: list[bool | None] = [None] * len(completions)
+) -> list[Verdict]:
+    """Judges each completion with the verifier of its environment; undecided too if that fails or there is none."""
+    verdicts = [Verdict(None)] * len(completions)
     for part, places in _places(envs, completions).items():
         verifier = envs[part].verifier
         if verifier is None:
@@ -56,8 +56,8 @@ def right_by_env(
         ]
         judged_by(verifier, ended)  # what the environment failed on is no fault of the verifier
         for place, judgement in zip(places, judged, strict=True):
-            right[place] = judgement.verdict.ok if judgement.verdict else None
-    return right
+            verdicts[place] = judgement.verdict or Verdict(None, reason=judgement.reason)
+    return verdicts
 
 
 def _places(envs: Sequence[RunEnv], completions: Sequence[Completion]) -> Mapping[int, list[int]]:

@@ -46,6 +46,7 @@ class Rollout:
     info: Mapping[str, Any] = field(default_factory=dict)
     env: str = ""
     right: bool | None = None
+    why: str | None = None
     turn_rewards: tuple[float, ...] | None = None
     turn_advantages: tuple[float, ...] | None = None
     sampled_by: tuple[tuple[int, int], ...] = ()
@@ -132,6 +133,7 @@ def as_json(step: int, rollout: Rollout) -> dict[str, Any]:
         "finish_reason": rollout.finish_reason,
         "columns": dict(rollout.columns),
         "right": rollout.right,
+        "why": rollout.why,
         "reward": rollout.reward,
         "advantage": rollout.advantage,
         **({"messages": list(rollout.messages), "info": without_ids(rollout.info)} if rollout.info else {}),
@@ -169,6 +171,7 @@ def from_table(number: int, row: Mapping[str, Any]) -> Rollout:
         info=json.loads(row["info"] or "{}"),
         env=row["env"],
         right=row["right"],
+        why=row.get("why"),
         turn_rewards=_numbers(row["turn_rewards"]),
         turn_advantages=_numbers(row["turn_advantages"]),
         sampled_by=tuple((step, tokens) for step, tokens in row["sampled_by"] or ()),

@@ -39,7 +39,15 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from grpo.core.record.rollout_columns import COLUMNS, PARTS, TOKENS, refuse_other_columns, refuse_other_values, type_of
+from grpo.core.record.rollout_columns import (
+    COLUMNS,
+    LATER,
+    PARTS,
+    TOKENS,
+    refuse_other_columns,
+    refuse_other_values,
+    type_of,
+)
 from grpo.core.record.table import LARGEST, parsed, read_table
 from grpo.core.text.printable import encodable
 from grpo.plugins.errors import UsageError
@@ -73,6 +81,7 @@ class RolloutRow:
     info: str | None = None  # what the environment reported in such a rollout, as JSON
     env: str = ""  # the environment, as the run names it
     right: bool | None = None  # what the verifier says of it, None where nobody knows
+    why: str | None = None  # the verifier's reason, or why it failed; None where it gave none
     # what was sampled, without what an environment said in between; None where it was not kept
     token_ids: Sequence[int] | None = None
     logprobs: Sequence[float] | None = None  # of each of them as it was sampled, in nats
@@ -344,7 +353,7 @@ def write_rollouts(run: RunDir, step: int, rows: Sequence[RolloutRow], *, wasted
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in COLUMNS}
+    columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in (*COLUMNS, *LATER)}
     for name in dict.fromkeys(name for row in rows for name in row.outcomes):
         for position, part in enumerate(PARTS):
             columns[f"{part}.{name}"] = [row.outcomes.get(name, (None, None, None))[position] for row in rows]

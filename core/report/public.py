@@ -108,7 +108,10 @@ def public_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
     What it asked and answered stays as it was.
     """
-    shown = {**row, **{key: public_value(value) for key, value in row.items() if key.startswith("reason.")}}
+    shown = {
+        **row,
+        **{key: public_value(value) for key, value in row.items() if key.startswith("reason.") or key == "why"},
+    }
     try:
         info = json.loads(row["info"] or "null")
     except ValueError:

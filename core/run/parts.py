@@ -62,7 +62,9 @@ class Parts(Part):
     def on_batch(self, batch: Batch) -> dict[str, float]:
         """Has the first process judge a batch, and every part handle it; returns their metrics."""
         if is_first():
-            batch = replace(batch, right=tuple(self._scoring.judge(batch.completions)))
+            verdicts = self._scoring.judge(batch.completions)
+            right, why = (tuple(getattr(verdict, name) for verdict in verdicts) for name in ("ok", "reason"))
+            batch = replace(batch, right=right, why=why)
         metrics: dict[str, float] = {}
         for part in self._parts:
             metrics |= part.on_batch(batch)

@@ -11,7 +11,7 @@ from types import TracebackType
 
 import torch
 
-from grpo.core.env.scores import right_by_env, scores_by_env
+from grpo.core.env.scores import scores_by_env, verdicts_by_env
 from grpo.core.plan import Plan
 from grpo.core.processes.group import gathered
 from grpo.core.processes.rank import count, rank
@@ -24,7 +24,7 @@ from grpo.core.train.part import Part
 from grpo.plugins._spec.binding import BoundVerifier
 from grpo.plugins.errors import RunError
 from grpo.plugins.rubric import parts
-from grpo.plugins.types import Completion
+from grpo.plugins.types import Completion, Verdict
 
 REWARD_FAILED = "a reward failed; its completion is masked, never a zero."
 CHANGED = (
@@ -83,18 +83,18 @@ class Scoring(Part):
         self.tell_failures()
         return outcomes
 
-    def judge(self, completions: Sequence[Completion]) -> list[bool | None]:
-        """Returns for each completion whether it is right, None where that is undecided."""
+    def judge(self, completions: Sequence[Completion]) -> list[Verdict]:
+        """Returns what the verifiers say of each completion."""
         with _kept_random_numbers():
-            right = right_by_env(self.scorer, self._envs, completions, self._look_for_faults)
+            verdicts = verdicts_by_env(self.scorer, self._envs, completions, self._look_for_faults)
         self.tell_failures()
-        return right
+        return verdicts
 
     def judge_held_out(self, completions: Sequence[Completion]) -> list[bool | None]:
-        """Judges as `judge` does, and stops the run where that is no use. Raises RunError: see `stop_on_faults`."""
-        right = self.judge(completions)
+        """Returns whether each is right, None if undecided. Raises RunError: see `stop_on_faults`."""
+        verdicts = self.judge(completions)
         self.stop_on_faults()
-        return right
+        return [verdict.ok for verdict in verdicts]
 
     def stop_on_faults(self) -> None:
         """Stops a run whose verifier failed too often, on all processes alike: nothing is known of its accuracy."""

@@ -54,11 +54,12 @@ import { bare, byId } from "./dom.js";
 /**
  * A rollout, from blocks.py: places of prompt and columns among the shared texts; completion, messages, info;
  * score and reason by reward; rewards and advantages by turn; pieces, log-probabilities, ratios, advantages by token;
- * the episode of an agent.
+ * the episode of an agent; the verifier's reason.
  * @typedef {[
  *   number, number, string, string | null, string | null, [number | null, string | null][],
  *   (number | null)[] | null, (number | null)[] | null,
- *   [number[], (number | null)[], number[] | null, number[] | null] | null, Episode | null
+ *   [number[], (number | null)[], number[] | null, number[] | null] | null, Episode | null,
+ *   string | null
  * ]} Packed
  */
 /** @typedef {{ shared: string[], seen: (string | null)[], pieces: string[], rollouts: Packed[] }} Block */
@@ -189,7 +190,7 @@ export class Run {
 
   /** @param {Block} block @param {number} at */
   read(block, at) {
-    const [prompt, columns, completion, messages, info, outcomes, turnRewards, turnAdvantages, tokens, episode] =
+    const [prompt, columns, completion, messages, info, outcomes, turnRewards, turnAdvantages, tokens, episode, why] =
       block.rollouts[at];
     return {
       prompt: /** @type {Message[]} */ (parsed(block.shared[prompt], [])),
@@ -203,6 +204,7 @@ export class Run {
       turnRewards,
       turnAdvantages,
       episode,
+      why,
       tokens:
         tokens?.[0].map((piece, own) => {
           const hundredths = tokens[1][own];

@@ -33,7 +33,8 @@ const problemsOf = (run, at) => {
   const problems = run.metrics["held_out/problems"]?.[at],
     different = run.metrics["held_out/questions"]?.[at];
   if (!known(problems)) return "";
-  return counted(problems, "problem") + (known(different) && different < problems ? `, ${number(different)} different` : "");
+  const fewer = known(different) && different < problems;
+  return counted(problems, "problem") + (fewer ? `, ${number(different)} different` : "");
 };
 
 /** @param {Run} run */

@@ -287,6 +287,7 @@ export const detail = async (run, place, choices) => {
       ),
       failure && el("p", { class: "failure" }, ...spelled(String(failure))),
       outcomes(run, place, texts) || null,
+      texts.why && el("div", { class: "reason" }, "Verdict: ", quoted(texts.why)),
       actions(run, place, texts),
     ),
     memberStrip(run, place),

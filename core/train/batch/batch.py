@@ -39,6 +39,7 @@ class Batch:
     branches: tuple[int, ...] = ()  # how many rows each completion is as a tree, 0 where it is none
     # whether each completion is right, None where nobody knows; empty before the verifiers judged them
     right: tuple[bool | None, ...] = ()
+    why: tuple[str | None, ...] = ()  # the verifiers' reasons, where they gave one; empty before too
 
     @property
     def sampled(self) -> tuple[Completion, ...]:

@@ -31,6 +31,7 @@ def rollout_rows(batch: Batch) -> list[RolloutRow]:
             reward=None if totals[i] != totals[i] else totals[i],
             advantage=values[i],
             right=batch.right[i],
+            why=batch.why[i] if batch.why else None,
             turn_rewards=None if earned is None else _numbers(earned[i][: completion.turns]),
             turn_advantages=None if worth is None else _numbers(worth[i][: completion.turns]),
             sampled_by=(batch.sampled_by[i] if batch.sampled_by else ()) or None,

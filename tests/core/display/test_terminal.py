@@ -112,9 +112,9 @@ def test_held_out_accuracy_follows_the_line_of_its_step_also_where_that_never_co
 ) -> None:
     lines = PlainLines()
     lines.evaluated(0, proportion([True]))
-    lines.evaluated(ROW["step"], proportion([True]))
+    lines.evaluated(int(ROW["step"]), proportion([True]))
     lines.stepped(ROW, None, {})
-    lines.evaluated(ROW["step"] + 4, proportion([True]))
+    lines.evaluated(int(ROW["step"]) + 4, proportion([True]))
     lines.close()
     told = [re.findall(r"^(step|held-out)\D*(\d+)", line)[0] for line in capsys.readouterr().out.splitlines()]
     now = str(ROW["step"])

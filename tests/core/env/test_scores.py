@@ -10,7 +10,7 @@ import torch
 
 from grpo import Completion, Verdict, reward, verifier
 from grpo.core.env.mixture import RunEnv
-from grpo.core.env.scores import ELSEWHERE, right_by_env, scores_by_env
+from grpo.core.env.scores import ELSEWHERE, scores_by_env, verdicts_by_env
 from grpo.core.scoring.scorer import Scorer
 from grpo.core.train.advantages.estimators import group_mean
 from grpo.core.train.batch.batch import Batch, advantages_of, stop_on_failures
@@ -53,7 +53,7 @@ def batch_of(envs: tuple[RunEnv, ...], completions: list[Completion]) -> tuple[B
     plugins: list[BoundReward | BoundVerifier] = [*rewards, *(each.verifier for each in envs if each.verifier)]
     with Scorer(plugins) as scorer:
         outcomes = scores_by_env(scorer, envs, completions)
-        right = right_by_env(scorer, envs, completions)
+        right = [verdict.ok for verdict in verdicts_by_env(scorer, envs, completions)]
     advantages = advantages_of(outcomes, rewards, 2, BoundAdvantage(group_mean), torch.device("cpu"))
     return Batch(1, tuple(completions), outcomes, advantages, 2, 0.0, 0.0), right
 

@@ -51,7 +51,9 @@ def scoring(tiny_model: Path, tmp_path: Path, warnings: list[str]) -> Iterator[S
 
 def test_a_failing_verifier_is_told_of_as_one_and_once(scoring: Scoring, warnings: list[str]) -> None:
     for _ in range(2):
-        assert scoring.judge([Completion("4", row={"answer": "4"})] * 2) == [None, None]
+        verdicts = scoring.judge([Completion("4", row={"answer": "4"})] * 2)
+        assert [verdict.ok for verdict in verdicts] == [None, None]
+        assert "no such answer" in str(verdicts[0].reason)
     (warning,) = warnings
     assert warning.startswith("a verifier failed; the completions that it failed on are excluded from accuracy")
     assert "ValueError: no such answer" in warning
