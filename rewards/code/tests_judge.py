@@ -274,10 +274,17 @@ def _ended(how: str, why: str, peer: JobResult, allowance: Allowance, *, loading
         return UnitResult("accepted")
     if how in ("late", "gone", "garbled"):
         late: Outcome = "time_cpu" if peer.cpu_seconds >= allowance.seconds else "time_wall"
-        return UnitResult(late if how == "late" else _outcome_of_job(peer, "runtime_error"), peer.reason)
+        outcome = late if how == "late" else _outcome_of_job(peer, "runtime_error")
+        whys = {
+            "time_cpu": f"more than {allowance.seconds:g} s of processor time",
+            "time_wall": f"no answer within {allowance.wall_seconds:g} s",
+            "runtime_error": "its process ended before the test did",
+        }
+        return UnitResult(outcome, peer.reason or whys.get(outcome, ""))
     if loading:
         return failed_loading(why)
-    return UnitResult("runtime_error" if how == "raised" else "wrong_answer", why)
+    raised: Outcome = "memory" if why.startswith("MemoryError") else "runtime_error"
+    return UnitResult(raised if how == "raised" else "wrong_answer", why)
 
 
 def _outcome_of_job(result: JobResult, otherwise: Outcome) -> Outcome:

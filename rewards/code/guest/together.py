@@ -253,7 +253,7 @@ def _marks(
             if not callable(value) or "<locals>" in getattr(value, "__qualname__", ""):  # pytest sets these anew
                 continue
             own = str(getattr(value, "__module__", None)).partition(".")[0].lstrip("_") == name.partition(".")[0]
-            if name in names or own:
+            if name in names or own or isinstance(value, types.BuiltinFunctionType):
                 marks[name, key] = id(value)
             if own and isinstance(value, type):
                 marks |= {(f"{name}.{key}", part): id(held) for part, held in vars(value).items() if callable(held)}
