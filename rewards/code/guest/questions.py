@@ -88,9 +88,9 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
         other, answer, _ = among(functools.partial(_equality, value), value, None, place)
         if isinstance(answer, Exception):
             raise answer
-        opinions = [] if _decides(value) else suspect(value, other) or []
-        result = bool(told(lambda: value == other))
-        confirm(opinions if result else [])
+        opinions = None if _decides(value) else suspect(value, other)
+        result = bool((_now if opinions is None and not _decides(value) else told)(lambda: value == other))
+        confirm(opinions or [] if result else [])
         return result
 
     def alike(right: Any, left: Any, *others: Callable[[Any, Any], Any]) -> Any:
