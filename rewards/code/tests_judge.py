@@ -36,7 +36,7 @@ from grpo.rewards.code.results import (
 from grpo.rewards.code.tests_plan import Plan
 
 _MOST_ENDS = 4
-_REPEATS = 4  # so a guess that one answer in two is right holds once in 32 times
+_REPEATS = 5  # so a guess that is right every second time holds once in 32 times
 _TESTS_OWN_SECONDS = 20.0
 _INEXACT, _TICK = 1.1, 0.1
 _REPORT_BYTES = 16 * 2**20
