@@ -30,7 +30,7 @@ Kind = Literal["calls", "objects"]
 
 _HOOKS = ("setup_function", "teardown_function", "setup_module", "teardown_module", "setUpModule", "tearDownModule")
 # nan, isnan, x != x, and what makes them of other numbers
-_NOT_A_NUMBER = re.compile(r"(?<![a-z])(?:is)?nan|(?<![a-z])inf|(?<!\w)(\w+) != \1(?!\w)", re.IGNORECASE)
+_NOT_A_NUMBER = re.compile(r"(?<![a-z])(?:is)?nan|\binf(?:inity)?\b|(?<!\w)(\w+) != \1(?!\w)", re.IGNORECASE)
 _FORGIVES = r"xfail|expectedFailure"
 _BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 

@@ -86,7 +86,7 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
         with contextlib.suppress(NotPlain, RecursionError):
             return bool(say(["known", place, encode(value), tolerance]))
         other, answer, _ = among(functools.partial(_equality, value), value, None, place)
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             raise answer
         opinions = None if _decides(value) else suspect(value, other)
         result = bool((_now if opinions is None and not _decides(value) else told)(lambda: value == other))
@@ -298,7 +298,7 @@ def _answer(question: Callable[[], Any]) -> Any:
     """Returns the answer to a question, or the exception that it raised."""
     try:
         return question()
-    except Exception as error:
+    except BaseException as error:
         return error
 
 
