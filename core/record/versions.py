@@ -26,7 +26,7 @@ LIBRARIES = (
 )
 
 DEPRECATED_CHECKPOINTING = r"`(is_)?gradient_checkpointing\w*` is deprecated"
-"""The beginning of what transformers warns of where TRL and PEFT use the old name of `activation_checkpointing`."""
+"""The beginning of what transformers warns of where TRL and PEFT use the older name of activation checkpointing."""
 
 TRL_ON_VLLM = "TRL currently supports vLLM versions"
 """The beginning of TRL's warning about a vLLM that it does not support; it does not use vLLM here."""

@@ -242,6 +242,16 @@ def test_the_command_says_what_it_wrote_and_what_it_left_out(tmp_path: Path) -> 
     assert done.output == f"{tmp_path / 'run.html'}: 24 rollouts, 0.1 MB\n"
 
 
+def test_the_reason_of_a_verdict_is_in_the_page_and_names_no_folder_in_one_for_others(tmp_path: Path) -> None:
+    run = made_run(tmp_path / "run", change=lambda row, _: replace(row, why=f"{tmp_path}/x.py failed"))
+    blocks = blocks_of(write_report([run.path], tmp_path / "own.html", limit=30_000_000).path)
+    assert f"{tmp_path}/x.py failed".encode() in blocks["run0-texts0"]
+    settings = public_config(json.loads(run.config.read_text()), None)
+    blocks = blocks_of(write_report([run.path], tmp_path / "others.html", limit=30_000_000, public=settings).path)
+    assert b"x.py failed" in blocks["run0-texts0"]
+    assert str(tmp_path).encode() not in blocks["run0-texts0"]
+
+
 def test_a_page_for_others_names_no_folder_of_this_machine(tmp_path: Path) -> None:
     run = made_run(
         tmp_path / "run",

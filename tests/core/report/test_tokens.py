@@ -116,7 +116,7 @@ def test_a_log_probability_that_nobody_told_is_none_and_no_certainty(run: RunDir
     for step, rows in recorded_steps(scan.run):
         scan.add(step, rows)
     [block] = pack_rollouts(scan, range(len(scan)), RunTokenizer(run), tokens=True).texts
-    told = [one[-2][1] for one in json.loads(zlib.decompress(base64.b64decode(block)))["rollouts"]]
+    told = [one[8][1] for one in json.loads(zlib.decompress(base64.b64decode(block)))["rollouts"]]
     assert told == [[-50, None, -9900]] * len(scan)
 
 
