@@ -22,7 +22,7 @@ from grpo.core.scoring.outcome import explain
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins._host.problems import one_line
 from grpo.plugins._spec.binding import BoundEnv
-from grpo.plugins.errors import DatasetError
+from grpo.plugins.errors import DatasetError, NotInstalled
 from grpo.plugins.host import Host
 from grpo.plugins.types import Completion
 
@@ -75,10 +75,15 @@ class EnvRelations:
         self.names = tuple(self._checks)
 
     def attempt(self, relation: str) -> list[EnvFinding]:
-        """Tries one relation and returns what does not hold; what the environment raises is a finding too."""
+        """Tries one relation and returns what does not hold; what the environment raises is a finding too.
+
+        Raises NotInstalled: a module that it needs is missing.
+        """
         self._findings = []
         try:
             self._checks[relation](relation)
+        except NotInstalled:
+            raise
         except BaseException as error:  # also an environment that exits; this is no thread that Ctrl-C reaches
             raised = f"it raised {one_line(error)}"
             if not isinstance(error, DatasetError) or raised not in self._raised:  # rows that nobody can read
@@ -95,6 +100,8 @@ class EnvRelations:
 
         try:
             instance = self._bound.make()
+        except NotInstalled:
+            raise
         except BaseException as error:  # also an environment that exits
             self._add("error", MADE, explain(error))
             return

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import random
 import re
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -15,7 +17,7 @@ from gymnasium.spaces import Text
 
 from grpo import EnvSpec, check_env
 from grpo.core.check.report import Report
-from grpo.plugins.errors import PluginNotFound
+from grpo.plugins.errors import NotInstalled, PluginNotFound
 
 pytestmark = pytest.mark.slow
 
@@ -248,6 +250,14 @@ def test_an_environment_that_cannot_be_made_is_one_finding() -> None:
     assert [(finding.relation, finding.message) for finding in report.findings] == [
         ("it can be made", "OSError: no such game")
     ]
+
+
+def test_a_missing_module_is_the_users_error_and_no_finding(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text(2 * '{"instruction": "Do nothing.", "grader": "true"}\n')
+    monkeypatch.setitem(sys.modules, "docker", None)
+    with pytest.raises(NotInstalled, match="session 'docker' needs the module 'docker'"):
+        check_env(f"shell:{tasks}:session=docker")
 
 
 def test_an_environment_that_exits_ends_nothing_but_its_relation() -> None:

@@ -132,9 +132,13 @@ def test_a_plugin_that_fails_on_every_row_ends_with_exit_1_in_its_own_words(fold
     scored = grpo(folder, "score", "--reward", "code", stdin=jsonl({"completion": "a"}, {"completion": "b"}))
     assert scored.returncode == 1
     assert len(read(scored.stdout)) == 2
-    assert b"grpo: code failed on every row" in scored.stderr
+    assert b"grpo: code failed, and no row has a score" in scored.stderr
     assert b"the row has no tests" in scored.stderr
     assert b"Traceback" not in scored.stderr
+    rows = jsonl({"completion": "skip", "answer": "a"}, {"completion": "a"})
+    abstained = grpo(folder, "score", "--reward", "./mine.py:size", stdin=rows)
+    assert abstained.returncode == 1
+    assert b"grpo: size failed, and no row has a score" in abstained.stderr
     judged = grpo(folder, "verify", "--verifier", "./mine.py:same", stdin=jsonl({"completion": "bad", "answer": "a"}))
     assert judged.returncode == 1
     assert b"Traceback" in judged.stderr
