@@ -162,10 +162,11 @@ def test_a_bare_decorator_is_refused_in_words(decorator: Any) -> None:
 @pytest.mark.parametrize("kind", ["sandbox", "session"])
 def test_a_missing_module_is_refused_when_a_plugin_is_bound(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "docker", None)
-    with pytest.raises(
-        NotInstalled, match=f"{kind} 'docker' needs .* Install it with: pip install 'grpo-kit\\[docker\\]'"
-    ):
+    told = "'docker' needs .* Install it with: pip install 'grpo-kit\\[docker\\]'"
+    with pytest.raises(NotInstalled, match=f"{kind} {told}"):
         getattr(Host.discover(), kind)("docker")
+    with pytest.raises(NotInstalled, match=f"sandbox {told}"):
+        Host.discover().reward("code:sandbox=docker")
 
 
 def test_modules_are_names_with_how_to_install_them() -> None:
