@@ -22,7 +22,7 @@ from grpo.core.scoring.outcome import explain
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins._host.problems import one_line
 from grpo.plugins._spec.binding import BoundEnv
-from grpo.plugins.errors import DatasetError, NotInstalled
+from grpo.plugins.errors import DatasetError, NotInstalled, with_article
 from grpo.plugins.host import Host
 from grpo.plugins.types import Completion
 
@@ -107,7 +107,7 @@ class EnvRelations:
             return
         try:
             if not isinstance(instance, gymnasium.Env):
-                self._add("error", relation, f"the factory returned a {type(instance).__name__}")
+                self._add("error", relation, f"the factory returned {with_article(type(instance).__name__)}")
                 return
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
@@ -207,7 +207,7 @@ class EnvRelations:
                     self._add("warning", relation, "one step took more than a second", action[:60])
                 if self._bound.spec.played and not isinstance(observation, str):
                     kind = type(observation).__name__
-                    self._add("error", relation, f"an observation is a {kind}, not text", action[:60])
+                    self._add("error", relation, f"an observation is {with_article(kind)}, not text", action[:60])
                 self._check_scores(relation, [score, *dict(info.get("scores", {})).values()], action)
                 if terminated or truncated:
                     break

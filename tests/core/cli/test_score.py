@@ -161,6 +161,7 @@ def test_messages_are_scored_by_their_last_assistant_message(folder: Path) -> No
     ("line", "words"),
     [
         (b"{oops\n", b"it is not JSON"),
+        (b'{"completion": "a\n', b"it is not JSON (Unterminated string starting at column 16)"),
         (b"\xff\n", b"it is not UTF-8 (byte 1)"),
         (b"[1]\n", b"it is a JSON list, not an object"),
         (b'{"answer": "a"}\n', b"it has no 'completion'"),
