@@ -7,7 +7,6 @@ Expected values that stand in an assertion are taken out. The functions of the j
 from __future__ import annotations
 
 import ast
-import builtins
 import copy
 import re
 import sys
@@ -16,14 +15,24 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from grpo.rewards.code.changing import (
+    asked_twice,
+    assigned_once,
+    given_names,
+    lone_methods,
+    pinned_names,
+    pinned_sides,
+    wants_unequal,
+)
 from grpo.rewards.code.syntax import FUNCTIONS, called, called_by_name, find, literal, mentions, names_in, words
 
 _EQUAL = words("assertEqual assertEquals assertListEqual assertDictEqual assertTupleEqual assertSetEqual")
 _LESS = {"assertLess": ast.Lt, "assertLessEqual": ast.LtE, "assertGreater": ast.Gt, "assertGreaterEqual": ast.GtE}
 _COMPARING: dict[str, type[ast.cmpop]] = {**dict.fromkeys(_EQUAL, ast.Eq), **_LESS, "assertIn": ast.In}
+_TRUTHS = {"assertTrue": True, "assertFalse": False}
 _EXPECTING = ("raises", "warns", "deprecated_call", "assertRaises", "assertWarns", "assertLogs", "assertNoLogs")
-_FORGIVES = r"\((?:AssertionError|Exception|BaseException)\b"
-_UNEQUAL = ("assertNotEqual", "assertIsNot")
+_FORGIVEN = r"\b(?:AssertionError|Exception|BaseException)\b"
+_FORGIVES = rf"\({_FORGIVEN}"
 _CONVERSIONS = words("int float complex str repr bytes len bool abs round hash")
 _LOOKUPS = ("count", "index", "get")
 _ORDERS = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
@@ -69,7 +78,7 @@ class Instrument(ast.NodeTransformer):
         self._unit = -1
         self._sure = False
         self._assertions: list[bool] = []
-        self._methods = _lone_methods(every, self._names)
+        self._methods = lone_methods(every, self._names)
         self._compared: dict[str, list[int]] = {}
         stored = names_in(every, ast.Store)
         self._changed = {name for name in stored if stored.count(name) > 1}
@@ -131,12 +140,12 @@ class Instrument(ast.NodeTransformer):
     def unit(self, number: int, body: list[ast.stmt], *, sure: bool = True) -> list[ast.stmt]:
         """Returns the statements of a unit, rewritten; `sure` where they run whenever the unit passes."""
         self._unit, self._assertions = number, []
-        self._given = _given(self._every) | _given(body)
-        self._changing = _wants_unequal(body, self._given)
+        self._given = given_names(self._every) | given_names(body)
+        self._changing = wants_unequal(body, self._given)
         self._several = len({self._function(call) for call in find(body, ast.Call)} - {""}) > 1
-        self._repeated = _asked_twice(body), Counter()
-        self._pinned_names = _pinned_names(body)
-        self._assigned = _assigned_once(body)
+        self._repeated = asked_twice(body), Counter()
+        self._pinned_names = pinned_names(body)
+        self._assigned = assigned_once(body)
         done = self._block(body, sure=sure and self._none_skipped)
         if self._assertions and not any(self._assertions):
             self.prepared.reaching.append(number)
@@ -163,7 +172,7 @@ class Instrument(ast.NodeTransformer):
         outer = self._free, self._repeated
         names = {self._function(call) for call in find(node, ast.Call)} - {""}
         self._repeated = self._repeated[0], Counter(map(ast.unparse, find(node, ast.Attribute, ast.Call)))
-        self._free = self._changing and _wants_unequal([node], self._given)
+        self._free = self._changing and wants_unequal([node], self._given)
         done = super().visit(node)
         self._free, self._repeated = outer
         if not self._changing and not (self._several and names):
@@ -191,6 +200,8 @@ class Instrument(ast.NodeTransformer):
         parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
         own = not find(parts, ast.Compare) or not targets & set(names_in(node, ast.Load))
         self._targets = targets if own else None
+        if isinstance(parts[-1], ast.Call) and self._function(parts[-1]):
+            self._repeated[0].add(ast.unparse(parts[-1]))
         self.generic_visit(node)
         self._targets = outer
         return node
@@ -211,9 +222,12 @@ class Instrument(ast.NodeTransformer):
     visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815 - the name that `ast` looks for
 
     def visit_Try(self, node: ast.Try) -> ast.Try:
-        outer, self._caught = self._caught, True
-        self.generic_visit(node)
+        kinds = [ast.unparse(each.type) if each.type else "Exception" for each in node.handlers]
+        outer, self._caught = self._caught, self._caught or any(map(re.compile(_FORGIVEN).search, kinds))
+        node.body = self._block(node.body, sure=False)
         self._caught = outer
+        node.handlers = [self.visit(each) for each in node.handlers]
+        node.orelse, node.finalbody = (self._block(each, sure=False) for each in (node.orelse, node.finalbody))
         return node
 
     def visit_With(self, node: Any) -> Any:
@@ -278,7 +292,12 @@ class Instrument(ast.NodeTransformer):
         """Rewrites what stands alone; methods of unittest that compare two values are assertions like any other."""
         call, sure = node.value, self._sure
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr.startswith("assert"):
-            name, asked = call.func.attr, None if self._caught else call.args[:2]
+            named = [each.value for each in call.keywords if each.arg in ("first", "second", "member", "container")]
+            name, asked = call.func.attr, None if self._caught else [*call.args, *named][:2]
+            if asked and name in _TRUTHS:
+                return self.visit_Assert(
+                    ast.Assert(asked[0] if _TRUTHS[name] else ast.UnaryOp(ast.Not(), asked[0]), None)
+                )
             if asked and asked[1:] and name in _COMPARING:
                 return self.visit_Assert(ast.Assert(ast.Compare(asked[0], [_COMPARING[name]()], asked[1:]), None))
             if asked and asked[1:] and name in _LIKE:
@@ -306,7 +325,9 @@ class Instrument(ast.NodeTransformer):
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         name = {ast.Eq: "__compared__", ast.NotEq: "__differ__", ast.In: "__contains__"}.get(type(node.ops[0]))
-        if self._caught or name is None or len(node.ops) > 1:
+        if len(node.ops) > 1 and not find(node.comparators[:-1], ast.Call):
+            return self.visit(_pairwise(node))  # type: ignore[no-any-return]
+        if name is None or len(node.ops) > 1:
             self.generic_visit(node)
             return node
         if name == "__contains__":
@@ -383,11 +404,13 @@ class Instrument(ast.NodeTransformer):
                 orders = ast.Tuple([ast.Constant(_ORDERS[type(operator)]) for operator in test.ops], ast.Load())
                 values = [test.left, *test.comparators]
                 return self.call("__order__", orders, *map(self.visit, values))
+            if len(test.ops) > 1 and not find(test.comparators[:-1], ast.Call):
+                return self._asserted(_pairwise(test))
         if called_by_name(test) == "__near__" and isinstance(test, ast.Call):
             kept = self._kept(test.args[1])
             if kept is not None:
                 return self.call("__known__", self.visit(test.args[0]), kept, test.args[2])
-        if isinstance(test, ast.Compare) and _pinned_sides(test):
+        if isinstance(test, ast.Compare) and pinned_sides(test):
             test.left, test.comparators = self._direct(test.left), [self._direct(test.comparators[0])]
             return test
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
@@ -475,6 +498,21 @@ class _Other(ast.NodeTransformer):
         return node
 
 
+def _pairwise(node: ast.Compare) -> ast.BoolOp:
+    """Returns `a == b and b == c` for `a == b == c`."""
+    sides = [node.left, *node.comparators]
+    pairs = [
+        ast.Compare(copy.deepcopy(left), [operator], [right])
+        for left, operator, right in zip(sides, node.ops, sides[1:], strict=False)
+    ]
+    return ast.BoolOp(ast.And(), list[ast.expr](pairs))
+
+
+def expects_or_asserts(name: str) -> bool:
+    """Returns whether a function of that name expects an exception, a warning or a log line, or asserts something."""
+    return name.startswith((*_EXPECTING, "assert", "fail"))
+
+
 def _expects(node: ast.expr) -> bool:
     """Returns whether the context of a block expects an exception, a warning or a log line."""
     return called(node).startswith((*_EXPECTING, "suppress"))
@@ -506,91 +544,3 @@ def _begins_with_assertion(body: list[ast.stmt]) -> bool:
         if find(statement, ast.Return, ast.Raise, ast.Try, ast.Yield):
             return False
     return False
-
-
-def _given(body: Sequence[ast.AST]) -> set[str]:
-    """Returns the names that only ever have values which stand in the tests."""
-    values = [(node.targets, node.value) for node in find(body, ast.Assign)]
-    values += [([node.target], node.iter) for node in find(body, ast.For)]
-    given = [name for targets, value in values if literal(value) is not None for name in names_in(targets)]
-    stored = names_in(body, ast.Store)
-    return {name for name in given if stored.count(name) == given.count(name)}
-
-
-def _wants_unequal(nodes: Sequence[ast.AST], given: set[str]) -> bool:
-    """Returns whether tests ask whether two answers are unequal, or for something that is true and then is not.
-
-    What is made of `given` names alone is no answer.
-    """
-
-    def both(sides: Sequence[ast.expr]) -> bool:
-        return not any(set(names_in(side)) <= given | vars(builtins).keys() for side in sides)
-
-    turned = [each.operand for each in find(nodes, ast.UnaryOp) if isinstance(each.op, ast.Not)]
-    for node in find(nodes, ast.Compare):
-        unequal = isinstance(node.ops[0], ast.NotEq | ast.IsNot) or (node in turned and isinstance(node.ops[0], ast.Eq))
-        if unequal and both([node.left, node.comparators[0]]):
-            return True
-    if any(called(node) in _UNEQUAL and both(node.args[:2]) for node in find(nodes, ast.Call)):
-        return True
-    tests = [node.test for node in find(nodes, ast.Assert)]
-    wanted = {ast.unparse(test) for test in tests}
-    return any(isinstance(test, ast.UnaryOp) and ast.unparse(test.operand) in wanted for test in tests)
-
-
-def _asked_twice(body: Sequence[ast.AST]) -> set[str]:
-    """Returns the calls, as texts, of which tests list or compare two answers, or give them names that they compare."""
-    listed: list[Any] = find(body, ast.List, ast.Tuple, ast.Set)
-    groups: list[list[ast.expr]] = [node.elts for node in listed]
-    for node in find(body, ast.Compare):
-        sides = [node.left, *node.comparators]
-        groups += [sides] if len(set(map(ast.unparse, sides))) < len(sides) else []
-    counts = [Counter(map(ast.unparse, find(group, ast.Call))) for group in groups]
-    twice = {text for count in counts for text, often in count.items() if often > 1}
-    named: dict[str, set[str]] = {}
-    for each in find(body, ast.Assign):
-        named.setdefault(ast.unparse(each.value), set()).update(names_in(each.targets))
-    compared = [set(names_in(node)) for node in find(body, ast.Compare, ast.BinOp, ast.Set, ast.List, ast.Tuple)]
-    return twice | {text for text, names in named.items() if any(len(names & both) > 1 for both in compared)}
-
-
-def _pinned_names(body: Sequence[ast.stmt]) -> set[str]:
-    """Returns the names of which nothing is asked but whether they equal a known value."""
-    pinned = {id(side) for node in find(body, ast.Compare) for side in _pinned_sides(node)}
-    loads = [node for node in find(body, ast.Name) if isinstance(node.ctx, ast.Load)]
-    return set(names_in(body)) - {node.id for node in loads if id(node) not in pinned}
-
-
-def _assigned_once(body: Sequence[ast.stmt]) -> dict[str, ast.expr]:
-    """Returns the names that are given one value, with that value as it stood in the tests."""
-    stored = names_in(body, ast.Store)
-    single = [node for node in find(body, ast.Assign) if len(node.targets) == 1]
-    values = {ast.unparse(node.targets[0]): copy.deepcopy(node.value) for node in single}
-    return {name: value for name, value in values.items() if stored.count(name) == 1}
-
-
-def _pinned_sides(node: ast.Compare) -> list[ast.expr]:
-    """Returns the side of a comparison that must equal a known value."""
-    if len(node.ops) > 1 or not isinstance(node.ops[0], ast.Eq | ast.Is):
-        return []
-    left, right = node.left, node.comparators[0]
-    return [side for side, other in ((left, right), (right, left)) if literal(other) is not None]
-
-
-def _lone_methods(every: Sequence[ast.stmt], names: Collection[str]) -> set[str]:
-    """Returns `s.f` for objects made without arguments of which tests use nothing but `f`: functions in disguise."""
-    given = [node for node in find(every, ast.Assign) if called_by_name(node.value) in names and len(node.targets) == 1]
-    empty = [
-        node for node in given if isinstance(node.value, ast.Call) and not (node.value.args or node.value.keywords)
-    ]
-    made = {ast.unparse(node.targets[0]) for node in empty}
-    used: dict[str, list[str]] = {}
-    for node in find(every, ast.Attribute):
-        if isinstance(node.value, ast.Name) and node.value.id in made:
-            used.setdefault(node.value.id, []).append(node.attr)
-    loads = names_in(every, ast.Load)
-    return {
-        f"{name}.{attributes[0]}"
-        for name, attributes in used.items()
-        if len(set(attributes)) == 1 and loads.count(name) == len(attributes)
-    }

@@ -126,6 +126,10 @@ def _asked_for_alone(every: Sequence[ast.stmt], names: set[str]) -> set[str]:
         if find(statement, ast.Assert) and mentioned <= CUSTOMARY.keys():
             functions = {name for name in mentioned if name not in _CLASSES and not name[0].isupper()}
             alone |= functions or mentioned
+    for node in find(every, ast.Compare):
+        for call, other in ((node.left, node.comparators[0]), (node.comparators[0], node.left)):
+            known = isinstance(call, ast.Call) and literal(other) and all(map(literal, call.args))
+            alone |= {called_by_name(call)} & names - _CLASSES if known else set()
     return alone
 
 
@@ -194,6 +198,7 @@ def _free_and_defined(statements: Sequence[ast.stmt]) -> tuple[set[str], set[str
     while tables:
         table = tables.pop()
         used |= {s.get_name() for s in table.get_symbols() if s.is_global() and s.is_referenced()}
+        defined |= {s.get_name() for s in table.get_symbols() if s.is_declared_global() and s.is_assigned()}
         tables.extend(table.get_children())
     return used, defined
 

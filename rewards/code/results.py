@@ -98,7 +98,8 @@ class CodeResult:
 
     def line(self) -> str:
         """Returns the result in one line."""
-        parts = [f"{self.outcome}: {self.passed} of {self.count} tests passed"]
+        left = self.count - len(self.tests)
+        parts = [f"{self.outcome}: {self.passed} of {self.count} tests passed{f', {left} did not run' if left else ''}"]
         if self.outcome != "accepted":
             place = next((n for n, test in enumerate(self.tests, start=1) if not test.passed), len(self.tests) + 1)
             why = self.first_failure

@@ -36,7 +36,7 @@ from grpo.rewards.code.results import (
 from grpo.rewards.code.tests_plan import Plan
 
 _MOST_ENDS = 4
-_REPEATS = 4  # so a guess that one answer in two is right holds once in 32 times
+_REPEATS = 5  # so a guess that is right every second time holds once in 32 times
 _TESTS_OWN_SECONDS = 20.0
 _INEXACT, _TICK = 1.1, 0.1
 _REPORT_BYTES = 16 * 2**20
@@ -274,10 +274,17 @@ def _ended(how: str, why: str, peer: JobResult, allowance: Allowance, *, loading
         return UnitResult("accepted")
     if how in ("late", "gone", "garbled"):
         late: Outcome = "time_cpu" if peer.cpu_seconds >= allowance.seconds else "time_wall"
-        return UnitResult(late if how == "late" else _outcome_of_job(peer, "runtime_error"), peer.reason)
+        outcome = late if how == "late" else _outcome_of_job(peer, "runtime_error")
+        whys = {
+            "time_cpu": f"more than {allowance.seconds:g} s of processor time",
+            "time_wall": f"no answer within {allowance.wall_seconds:g} s",
+            "runtime_error": "its process ended before the test did",
+        }
+        return UnitResult(outcome, peer.reason or whys.get(outcome, ""))
     if loading:
         return failed_loading(why)
-    return UnitResult("runtime_error" if how == "raised" else "wrong_answer", why)
+    raised: Outcome = "memory" if why.startswith("MemoryError") else "runtime_error"
+    return UnitResult(raised if how == "raised" else "wrong_answer", why)
 
 
 def _outcome_of_job(result: JobResult, otherwise: Outcome) -> Outcome:

@@ -20,17 +20,17 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from grpo.rewards.code.guest.customs import SOLUTION_MODULES
-from grpo.rewards.code.instrument import Instrument, Prepared
+from grpo.rewards.code.instrument import Instrument, Prepared, expects_or_asserts
 from grpo.rewards.code.names import free_names, missing_imports, mutates, solution_aliases, wanted_names
 from grpo.rewards.code.plain_calls import calls_only
 from grpo.rewards.code.results import UnusableTests
-from grpo.rewards.code.syntax import FUNCTIONS, called_by_name, find, mentions, names_in
+from grpo.rewards.code.syntax import FUNCTIONS, called, called_by_name, find, mentions, names_in
 
 Kind = Literal["calls", "objects"]
 
 _HOOKS = ("setup_function", "teardown_function", "setup_module", "teardown_module", "setUpModule", "tearDownModule")
 # nan, isnan, x != x, and what makes them of other numbers
-_NOT_A_NUMBER = re.compile(r"(?<![a-z])(?:is)?nan|(?<![a-z])inf|(?<!\w)(\w+) != \1(?!\w)", re.IGNORECASE)
+_NOT_A_NUMBER = re.compile(r"(?<![a-z])(?:is)?nan|\binf(?:inity)?\b|(?<!\w)(\w+) != \1(?!\w)", re.IGNORECASE)
 _FORGIVES = r"xfail|expectedFailure"
 _BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
@@ -97,6 +97,7 @@ def plan_tests(tests: tuple[str, ...], *, before: str = "", prompt: str = "", en
         bodies = [[_Methods().visit(node) for node in body] for body in bodies]
         every = [*leading, *(statement for body in bodies for statement in body)]
         names = names - {"Solution"} | methods
+    asserts = _asserts_something(every)  # before they are rewritten
     sure = not re.search(r"skip|xfail|expectedFailure", "\n".join((before, *tests)))
     split = not by_pytest and calls_only(every, setup, names)
     if split and "." in entry_point:
@@ -115,7 +116,7 @@ def plan_tests(tests: tuple[str, ...], *, before: str = "", prompt: str = "", en
         arranged.finish(arranged.top)
         top = arranged.top
     count = len(items) if by_pytest else instrument.units
-    if count == 0:
+    if count == 0 or not asserts:
         raise UnusableTests("the tests assert nothing")
     source = ast.unparse(ast.fix_missing_locations(ast.Module(top, [])))
     return Plan(
@@ -132,6 +133,15 @@ def plan_tests(tests: tuple[str, ...], *, before: str = "", prompt: str = "", en
         _NOT_A_NUMBER.search(" ".join((*tests, before))) is None,
         in_place,
     )
+
+
+def _asserts_something(every: Sequence[ast.stmt]) -> bool:
+    """Returns whether tests have an assertion of any form."""
+    asserted = [
+        node for node in find(every, ast.Assert) if not (isinstance(node.test, ast.Constant) and node.test.value)
+    ]
+    words = [called(node) for node in find(every, ast.Call)]
+    return bool(asserted or find(every, ast.Raise)) or any(expects_or_asserts(word) for word in words)
 
 
 def _methods_of_new(every: Sequence[ast.stmt], names: set[str]) -> set[str]:

@@ -100,7 +100,10 @@ class Solution:
             kind, *parts, changed = answer
             if self._given.in_place:
                 for place, wire in changed:
-                    _become(arguments[place], decode(wire))
+                    new = decode(wire)
+                    _become(arguments[place], new)
+                    if self._given.numbers and has_nan(new):
+                        self.wrong = "an argument that it changes is not a number"
             if kind == "value":
                 value = decode(parts[0])
             elif kind == "other":

@@ -28,9 +28,11 @@ from grpo.rewards.code.guest.near import BOTH, EVERYTHING, around, far
 from grpo.rewards.code.guest.plain import NotPlain, decode, encode
 
 _COUNTING = (int, float, str, bool, type(None), list, dict, set, collections.deque, collections.Counter)
+_OPPOSITE, _END, _SIDE = str.maketrans("lg", "gl"), 10**18, {"lt": -1, "le": -1, "gt": 1, "ge": 1}
 _AGAINST = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
 _CONTAINERS = (dict, list, tuple, collections.deque, set, frozenset)
 _SCANNED: tuple[Any, ...] = (list, tuple, collections.deque, type({}.values()))
+_HOLDING = (*_CONTAINERS, *_SCANNED, range, type({}.keys()))
 _STANDING_FOR = (weakref.ProxyType, weakref.CallableProxyType, types.MappingProxyType)  # another object
 _HEAP = 1 << 9  # the flag of a class that is not part of the interpreter
 _MOST_PAIRS = 64
@@ -69,25 +71,26 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
             if len(answers) < _MOST_ANSWERS:
                 answers.append(letter[0])
 
-    def among(ask: Callable[[Any], Any], wanted: Any, place: int = -1) -> tuple[Any, Any, str]:
+    def among(ask: Callable[[Any], Any], own: Any, wanted: Any, place: int = -1) -> tuple[Any, Any, str]:
         """Asks about a value among others like it, in an order that only the keeper knows.
 
         Returns the value, the answer to it and what is wrong with all answers. Raises NotPlain for what cannot cross.
         """
         values = [decode(wire) for wire in say(["object", place, encode(wanted)])]
         given = [_answer(lambda: ask(value)) for value in values]  # noqa: B023
-        right, fault = say(["answers", [each if type(each) is str else "raised" for each in given]])
+        letters = [each if type(each) is str else "raised" for each in given]
+        right, fault = say(["answers", letters, next(_pairs(own, values[0]), None) is not None])
         return values[right], given[right], fault
 
     def known(value: Any, place: int, tolerance: float | None = None) -> bool:
         with contextlib.suppress(NotPlain, RecursionError):
             return bool(say(["known", place, encode(value), tolerance]))
-        other, answer, _ = among(functools.partial(_equality, value), None, place)
-        if isinstance(answer, Exception):
+        other, answer, _ = among(functools.partial(_equality, value), value, None, place)
+        if isinstance(answer, BaseException):
             raise answer
-        opinions = [] if _decides(value) else suspect(value, other) or []
-        result = bool(told(lambda: value == other))
-        confirm(opinions if result else [])
+        opinions = None if _decides(value) else suspect(value, other)
+        result = bool((_now if opinions is None and not _decides(value) else told)(lambda: value == other))
+        confirm(opinions or [] if result else [])
         return result
 
     def alike(right: Any, left: Any, *others: Callable[[Any, Any], Any]) -> Any:
@@ -127,13 +130,14 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
             if any_value and own is getattr(sys.modules.get("unittest.mock"), "ANY", None):
                 continue
             try:
-                _, answer, fault = among(functools.partial(_equality, own), other)
+                _, answer, fault = among(functools.partial(_equality, own), own, other)
             except (NotPlain, RecursionError):
                 fars = [_whether(operator.eq, own, each) for each in _further(other)]
                 fars += [_whether(operator.eq, each, other) for each in _further(own)]
-                any_other = [_whether(operator.eq, own, each) for each in (object(), _word())]
+                stranger = type(_word(), (), {})()
+                any_other = [_whether(operator.eq, own, each) for each in (object(), _word(), stranger)]
                 answer, *rest = _mixed(functools.partial(_equality, own, other), *any_other, *fars)
-                fault = EVERYTHING if rest[:2] == ["yes", "yes"] or "yes" in rest[2:] else ""
+                fault = EVERYTHING if rest[:2] == ["yes", "yes"] or "yes" in rest[2:] else ""  # as a stranger, or far
             opinions.append((own, other, sure and own is not other, answer, fault))
         return opinions
 
@@ -223,6 +227,9 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
         if not _is_own(left) and not _is_own(right):
             return bool(ask(left, right))
         others = [_whether(against, left, right), *([_whether(ask, right, left)] if name in ("lt", "gt") else [])]
+        if type(right) in _PLAIN:  # nothing is both at one end of all numbers and at the other
+            turned = getattr(operator, name.translate(_OPPOSITE))
+            others.append(_whether(lambda: ask(left, _END * _SIDE[name]) and turned(left, -_END * _SIDE[name])))
         return bool(weighed(lambda: ask(left, right), others, "an object that gives an order and its opposite"))
 
     def contains(item: Any, holder: Any, denied: bool = False) -> Any:
@@ -241,13 +248,13 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
 
     def items(item: Any, holder: Any) -> dict[int, list[Opinion]]:
         """Asks the items of a container of the interpreter that decide whether they are the one."""
-        first = itertools.islice(holder, _MOST_PAIRS) if type(holder) in (*_CONTAINERS, *_SCANNED) else ()
+        first = itertools.islice(holder, _MOST_PAIRS) if type(holder) in _HOLDING else ()
         opinions = {id(each): suspect(item, each) for each in first}
         return {place: each for place, each in opinions.items() if each is not None}
 
     def suspect_item(item: Any, holder: Any, opinions: dict[int, list[Opinion]]) -> None:
         """Suspects what an item of a container of the interpreter said when it was asked whether it is the one."""
-        if asks and (type(holder) in _SCANNED or (type(holder) in _CONTAINERS and len(holder) <= _MOST_PAIRS)):
+        if asks and (type(holder) in _SCANNED or (type(holder) in _HOLDING and len(holder) <= _MOST_PAIRS)):
             match = next((each for each in holder if item is each or item == each), item)
             confirm(opinions.get(id(match)) or suspect(item, match) or [])
 
@@ -291,7 +298,7 @@ def _answer(question: Callable[[], Any]) -> Any:
     """Returns the answer to a question, or the exception that it raised."""
     try:
         return question()
-    except Exception as error:
+    except BaseException as error:
         return error
 
 
@@ -373,7 +380,8 @@ def _is_of_tests(value: Any) -> bool:
 
 def _decides(value: Any) -> bool:
     """Returns whether a value decides itself what it equals."""
-    return _is_own(value) and (_is_written(value, "__eq__") or _is_written(value, "__ne__"))
+    written = _is_own(value) and (_is_written(value, "__eq__") or _is_written(value, "__ne__"))
+    return written or type(value) in _STANDING_FOR
 
 
 def _is_written(value: Any, name: str) -> bool:

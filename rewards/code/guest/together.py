@@ -173,7 +173,9 @@ def run_tests(given: Any, say: Say, tests: types.ModuleType, side: Any) -> None:
             how, why = failure
         elif given.asks:  # whether the tests pass has been seen in the first run
             fault = faults[0] if faults else side.altered()
-            how, why = ("failed", fault) if fault else ("passed", "")
+            raised = how == "raised" or (error is not None and _how(error, side.is_raised) == "raised")
+            why = fault or (why or line_of(error or AssertionError()) if raised else "")
+            how = "failed" if fault else "raised" if raised else "passed"
         elif skips and error is not None and is_skip(error) and not side.is_raised(error) and skips_by(error):
             how = "passed"
         elif error is not None and not how:
@@ -253,7 +255,7 @@ def _marks(
             if not callable(value) or "<locals>" in getattr(value, "__qualname__", ""):  # pytest sets these anew
                 continue
             own = str(getattr(value, "__module__", None)).partition(".")[0].lstrip("_") == name.partition(".")[0]
-            if name in names or own:
+            if name in names or own or isinstance(value, types.BuiltinFunctionType):
                 marks[name, key] = id(value)
             if own and isinstance(value, type):
                 marks |= {(f"{name}.{key}", part): id(held) for part, held in vars(value).items() if callable(held)}

@@ -189,7 +189,7 @@ def test_a_program_that_turns_its_timer_off_gets_no_more_processor_time(judged: 
         ("import nowhere", "runtime_error"),
         ("def f(x):\n    return 1 / 0", "runtime_error"),
         ("def f(x):\n    import time\n    time.sleep(60)", "time_wall"),
-        ("def f(x):\n    return ' ' * 10**10", "runtime_error"),
+        ("def f(x):\n    return ' ' * 10**10", "memory"),
         ("def f(x):\n    import ctypes\n    ctypes.string_at(0)", "signalled"),
         ("x = [0] * 10**9", "memory"),
         ("def f(x):\n    return 2", "wrong_answer"),
@@ -205,6 +205,7 @@ def test_the_outcome_says_what_went_wrong(program: str, outcome: str, judged: Ca
     [
         (["assert f(1) =="], "no Python"),
         (["x = 1"], "assert nothing"),
+        (["f(1)"], "assert nothing"),
         (["import numpy_that_is_not_here\nassert f(1) == 1"], "lacks"),
     ],
 )

@@ -52,6 +52,6 @@ def test_options_that_cannot_work_are_refused(monkeypatch: pytest.MonkeyPatch, o
 def test_the_commands_name_rewards_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
     specs = re.findall(r"--reward (code\S*)", PAGE)
-    assert len(specs) == 4
+    assert len(specs) == 2
     for spec in specs:
         Host.discover().reward(spec)
