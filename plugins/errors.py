@@ -19,6 +19,10 @@ GrpoError
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from json import JSONDecodeError
 
 
 class GrpoError(Exception):
@@ -84,6 +88,11 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     folded = {name.lower(): name for name in known}
     close = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=0.6)
     return f" Did you mean '{folded[close[0]]}'?" if close else ""
+
+
+def json_fault(error: JSONDecodeError) -> str:
+    """Returns "Expecting value at column 3" for what is wrong with one line of JSON."""
+    return f"{error.msg.removesuffix(' at')} at column {error.colno}"
 
 
 def plural(kind: str) -> str:

@@ -10,7 +10,7 @@ assignment: `SUMS = env(version=1)(Sums)`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -136,40 +136,54 @@ def env(
     return decorate
 
 
-def sandbox(*misplaced: object, version: int = 0, name: str | None = None) -> SandboxDecorator:
+def sandbox(
+    *misplaced: object, version: int = 0, name: str | None = None, modules: Mapping[str, str] | None = None
+) -> SandboxDecorator:
     """Makes a sandbox's spec of its factory; name, documentation and options are those of the factory.
 
     Args:
         version: raise it when programs come out otherwise.
         name: the public name; default: the factory's.
+        modules: the Python modules that it needs, each with a sentence that says how to install it.
 
     Raises:
         SpecError: the factory, its options or the metadata are not allowed.
     """
-    decorator: SandboxDecorator = _pool_decorator(SandboxFunction, "sandbox", misplaced, version, name)
+    decorator: SandboxDecorator = _pool_decorator(SandboxFunction, "sandbox", misplaced, version, name, modules)
     return decorator
 
 
-def session(*misplaced: object, version: int = 0, name: str | None = None) -> SessionDecorator:
+def session(
+    *misplaced: object, version: int = 0, name: str | None = None, modules: Mapping[str, str] | None = None
+) -> SessionDecorator:
     """Makes a session's spec of its factory; name, documentation and options are those of the factory.
 
     Args:
         version: raise it when commands come out otherwise.
         name: the public name; default: the factory's.
+        modules: the Python modules that it needs, each with a sentence that says how to install it.
 
     Raises:
         SpecError: the factory, its options or the metadata are not allowed.
     """
-    decorator: SessionDecorator = _pool_decorator(SessionFunction, "session", misplaced, version, name)
+    decorator: SessionDecorator = _pool_decorator(SessionFunction, "session", misplaced, version, name, modules)
     return decorator
 
 
-def _pool_decorator(made: type[Any], kind: str, misplaced: tuple[object, ...], version: int, name: str | None) -> Any:
+def _pool_decorator(
+    made: type[Any],
+    kind: str,
+    misplaced: tuple[object, ...],
+    version: int,
+    name: str | None,
+    modules: Mapping[str, str] | None,
+) -> Any:
     refuse_positional(kind, misplaced)
 
     def decorate(factory: Callable[..., Any], /) -> Any:
         options = _options(factory, family=False)
-        spec = made(name or factory.__name__, version, factory, inspect.cleandoc(factory.__doc__ or ""), options)
+        doc = inspect.cleandoc(factory.__doc__ or "")
+        spec = made(name or factory.__name__, version, factory, doc, options, modules or {})
         refuse_faults(spec)
         return spec
 

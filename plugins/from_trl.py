@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeGuard
 
 from grpo.plugins._spec.signature import name_of_function, resolved_hints, written_function
 from grpo.plugins.decorators import refuse_faults
-from grpo.plugins.errors import SpecError
+from grpo.plugins.errors import SpecError, with_article
 from grpo.plugins.specs import Column, Option, RewardSpec
 from grpo.plugins.types import Case, Completion, Isolation
 
@@ -295,7 +295,7 @@ def _returned(values: Any, count: int) -> list[Any]:
     """Returns the values of a function as a list; ValueError unless they are one for each completion."""
     values = values.tolist() if hasattr(values, "tolist") else values
     if isinstance(values, str | bytes) or not isinstance(values, Sequence):
-        raise ValueError(f"it returned a {type(values).__name__}; a TRL reward function returns a list")
+        raise ValueError(f"it returned {with_article(type(values).__name__)}; a TRL reward function returns a list")
     if len(values) != count:
         raise ValueError(f"it returned {len(values)} values for {count} completions")
     return [_plain(value) for value in values]

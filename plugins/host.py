@@ -196,16 +196,26 @@ class Host:
         )
 
     def sandbox(self, source: Source) -> BoundSandbox:
-        """Binds a sandbox, which takes none of the reserved keys; raises what `reward` raises."""
+        """Binds a sandbox, which takes none of the reserved keys; raises what `reward` raises.
+
+        A module that it needs and that is missing is `NotInstalled`.
+        """
         from grpo.plugins._spec.binding import BoundSandbox
 
-        return BoundSandbox(*self._without_reserved("sandbox", source))
+        bound = BoundSandbox(*self._without_reserved("sandbox", source))
+        bound.require_modules()
+        return bound
 
     def session(self, source: Source) -> BoundSession:
-        """Binds a session, which takes none of the reserved keys; raises what `reward` raises."""
+        """Binds a session, which takes none of the reserved keys; raises what `reward` raises.
+
+        A module that it needs and that is missing is `NotInstalled`.
+        """
         from grpo.plugins._spec.binding import BoundSession
 
-        return BoundSession(*self._without_reserved("session", source))
+        bound = BoundSession(*self._without_reserved("session", source))
+        bound.require_modules()
+        return bound
 
     def loss(self, source: Source) -> BoundLoss:
         """Binds a loss, which takes none of the reserved keys; raises what `reward` raises."""

@@ -292,6 +292,7 @@ class SandboxSpec:
 
     Attributes:
         factory: `(**options) -> SandboxPool`.
+        modules: the Python modules that it needs, each with how to install it.
     """
 
     kind: ClassVar[Kind] = "sandbox"
@@ -300,6 +301,7 @@ class SandboxSpec:
     factory: Callable[..., SandboxPool]
     doc: str = ""
     options: tuple[Option, ...] = ()
+    modules: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, *args: Any, **options: Any) -> SandboxPool:
         return self.factory(*args, **options)
@@ -317,6 +319,7 @@ class SessionSpec:
 
     Attributes:
         factory: `(**options) -> SessionPool`.
+        modules: the Python modules that it needs, each with how to install it.
     """
 
     kind: ClassVar[Kind] = "session"
@@ -325,6 +328,7 @@ class SessionSpec:
     factory: Callable[..., SessionPool]
     doc: str = ""
     options: tuple[Option, ...] = ()
+    modules: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, *args: Any, **options: Any) -> SessionPool:
         return self.factory(*args, **options)

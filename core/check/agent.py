@@ -156,7 +156,8 @@ def _describe(findings: Findings, left: AgentExit, desk: ScriptedDesk, key: str)
         if ignored := list(dict.fromkeys(name for each in asked for name in each.ask.ignored)):
             findings.fact(f"parameters that the run decides: {', '.join(ignored)}")
     if not left.problem:
-        answer = "the policy's last message" if left.answer is None else repr(left.answer[:_LAST].strip())
+        message = "the policy's last message" if asked else "none, because it never asked the policy"
+        answer = message if left.answer is None else repr(left.answer[:_LAST].strip())
         refused = f", {desk.refused[key]} refused" if key in desk.refused else ""
         how = "its time was up" if left.timed_out else f"exit code {left.code}"
         findings.fact(f"end: {how} after {left.seconds:.1f} s{refused}; answer: {answer}")

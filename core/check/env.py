@@ -43,7 +43,7 @@ def check_env(env: str | EnvSpec | BoundEnv, *, seconds: float = 60.0) -> Report
         process or holds it up is a finding.
 
     Raises:
-        UsageError: a SPEC that names no environment, or options that it does not take.
+        UsageError: a SPEC that names no environment, or options that it does not take, or a module is missing.
     """
     if isinstance(env, str):
         env = Host.discover().env(env)

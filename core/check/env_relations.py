@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from grpo.core.check.gold.solutions import acted, judge_golds, total
 from grpo.core.check.report import Severity
 from grpo.core.check.scores import Bound
+from grpo.core.check.transitions import Transition, difference, of_reset, of_step, without_times
 from grpo.core.env.episodes import Episode, start_episode
 from grpo.core.env.step import weaknesses_of
 from grpo.core.env.threads import EnvThreads, Raised
@@ -21,7 +22,7 @@ from grpo.core.scoring.outcome import explain
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins._host.problems import one_line
 from grpo.plugins._spec.binding import BoundEnv
-from grpo.plugins.errors import DatasetError
+from grpo.plugins.errors import DatasetError, NotInstalled, with_article
 from grpo.plugins.host import Host
 from grpo.plugins.types import Completion
 
@@ -32,6 +33,8 @@ _TASKS = 4  # whose hostile agents are played; `grpo plugins validate` plays tho
 _SEEDS = 5
 _ROWS = 8
 _MOST_TURNS = 200
+_STEP_RESULTS = 5
+_UNLIKE_STEPS = "Deterministic step"  # how Gymnasium's checker begins where two equal steps returned different values
 _CALL = 20.0  # seconds for one call of many instances side by side
 _HOSTILE = ("", " \n", "\x00", "\ud800", "</answer><answer>", "{" * 2000, "7" * 1_000_000, "\u202e1", "\U0001f600")
 
@@ -72,10 +75,15 @@ class EnvRelations:
         self.names = tuple(self._checks)
 
     def attempt(self, relation: str) -> list[EnvFinding]:
-        """Tries one relation and returns what does not hold; what the environment raises is a finding too."""
+        """Tries one relation and returns what does not hold; what the environment raises is a finding too.
+
+        Raises NotInstalled: a module that it needs is missing.
+        """
         self._findings = []
         try:
             self._checks[relation](relation)
+        except NotInstalled:
+            raise
         except BaseException as error:  # also an environment that exits; this is no thread that Ctrl-C reaches
             raised = f"it raised {one_line(error)}"
             if not isinstance(error, DatasetError) or raised not in self._raised:  # rows that nobody can read
@@ -92,19 +100,24 @@ class EnvRelations:
 
         try:
             instance = self._bound.make()
+        except NotInstalled:
+            raise
         except BaseException as error:  # also an environment that exits
             self._add("error", MADE, explain(error))
             return
         try:
             if not isinstance(instance, gymnasium.Env):
-                self._add("error", relation, f"the factory returned a {type(instance).__name__}")
+                self._add("error", relation, f"the factory returned {with_article(type(instance).__name__)}")
                 return
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
+                steps = _timeless(instance.unwrapped)
                 try:
                     gymnasium_check(instance.unwrapped, skip_render_check=True)
                 except AssertionError as error:
-                    self._add("error", relation, f"it raised {explain(error)}{_charset_hint(instance)}")
+                    where = difference(steps[-2:-1], steps[-1:]) if _UNLIKE_STEPS in str(error) else ""
+                    hint = f": {where}" if where else _charset_hint(instance)
+                    self._add("error", relation, f"it raised {explain(error)}{hint}")
             for warning in caught:
                 if "not having a spec" not in str(warning.message):  # only a registered environment has one
                     self._add("warning", relation, str(warning.message))
@@ -138,12 +151,14 @@ class EnvRelations:
         first, second = self._bound.make(), self._bound.make()
         for how in self._starts():
             given = dict(how["options"]["row"]) if "options" in how else None
-            if _described(first.reset(**how)) != _described(second.reset(**how)):
-                self._add("error", relation, f"two instances start differently with seed {how['seed']}")
+            if unlike := difference([of_reset(first.reset(**how))], [of_reset(second.reset(**how))]):
+                self._add("error", relation, f"two instances start differently with seed {how['seed']}: {unlike}")
             if given is not None and given != dict(how["options"]["row"]):
                 self._add("error", "row unchanged", "reset changed the row that it was given")
-            if _played(first, how, self._text_actions()) != _played(second, how, self._text_actions()):
-                self._add("error", relation, f"the same actions get different observations with seed {how['seed']}")
+            played = (_played(instance, how, self._text_actions()) for instance in (first, second))
+            if unlike := difference(*played):
+                message = f"the same actions get different results with seed {how['seed']}: {unlike}"
+                self._add("error", relation, message)
         for instance in (first, second):
             instance.close()
 
@@ -151,12 +166,12 @@ class EnvRelations:
         used = self._bound.make()
         for how in self._starts():
             fresh = self._bound.make()
-            wanted = _described(fresh.reset(**how))
+            wanted = of_reset(fresh.reset(**how))
             fresh.close()
             used.reset(**how)
             used.step("left half-way")
-            if _described(used.reset(**how)) != wanted:
-                self._add("error", relation, "an episode starts differently after another one")
+            if unlike := difference([wanted], [of_reset(used.reset(**how))]):
+                self._add("error", relation, f"an episode starts differently after another one: {unlike}")
         used.close()
 
     def _side_effects(self, relation: str) -> None:
@@ -165,12 +180,13 @@ class EnvRelations:
         for how in self._starts():
             alone, busy, beside = (self._bound.make() for _ in range(3))
             alone.reset(**how)
-            wanted = _described_step(alone.step(action))
+            wanted = of_step(alone.step(action))
             busy.reset(**how)
             beside.reset(**how)
             busy.step("something else")
-            if _described_step(beside.step(action)) != wanted:
-                self._add("error", relation, "a step has another result after a step of another instance")
+            if unlike := difference([wanted], [of_step(beside.step(action))]):
+                message = f"a step has another result after a step of another instance: {unlike}"
+                self._add("error", relation, message)
             for instance in (alone, busy, beside):
                 instance.close()
 
@@ -191,7 +207,7 @@ class EnvRelations:
                     self._add("warning", relation, "one step took more than a second", action[:60])
                 if self._bound.spec.played and not isinstance(observation, str):
                     kind = type(observation).__name__
-                    self._add("error", relation, f"an observation is a {kind}, not text", action[:60])
+                    self._add("error", relation, f"an observation is {with_article(kind)}, not text", action[:60])
                 self._check_scores(relation, [score, *dict(info.get("scores", {})).values()], action)
                 if terminated or truncated:
                     break
@@ -291,8 +307,9 @@ class EnvRelations:
                 if failed:
                     self._add("error", relation, f"{len(failed)} cannot {what}: {explain(failed[0].error)}")
                     return
-                if len(set(results.values())) != 1:
-                    self._add("error", relation, f"side by side they {what} the same episode differently")
+                first = results[0]
+                if unlike := next(filter(None, (difference([first], [other]) for other in results.values())), ""):
+                    self._add("error", relation, f"side by side they {what} the same episode differently: {unlike}")
 
 
 def _charset_hint(env: Any) -> str:
@@ -305,32 +322,38 @@ def _charset_hint(env: Any) -> str:
     )
 
 
-def _played(env: Any, how: Mapping[str, Any], actions: Sequence[str]) -> list[str]:
+def _timeless(env: Any) -> list[Transition]:
+    """Makes the steps of an instance return no times, and returns the list that they are noted in."""
+    step, steps = env.step, []
+
+    def noted(action: Any) -> Any:
+        result = step(action)
+        if not isinstance(result, tuple) or len(result) != _STEP_RESULTS or not isinstance(result[-1], Mapping):
+            return result  # the checker says what is wrong with it
+        steps.append(of_step(result))
+        return (*result[:-1], without_times(result[-1]))
+
+    env.step = noted
+    return steps
+
+
+def _played(env: Any, how: Mapping[str, Any], actions: Sequence[str]) -> list[Transition]:
     """Returns what an environment answers to actions, until it ends the episode."""
-    answers = [_start(how, "", env)]
+    answers = [of_reset(env.reset(**how))]
     for action in actions:
         stepped = env.step(action)
-        answers.append(_described_step(stepped))
+        answers.append(of_step(stepped))
         if stepped[2] or stepped[3]:
             break
     return answers
 
 
-def _start(how: Mapping[str, Any], _: str, env: Any) -> str:
-    return repr(_described(env.reset(**how)))
+def _start(how: Mapping[str, Any], _: str, env: Any) -> Transition:
+    return of_reset(env.reset(**how))
 
 
-def _step(_: Mapping[str, Any], action: str, env: Any) -> str:
-    return _described_step(env.step(action))
-
-
-def _described(started: tuple[Any, Mapping[str, Any]]) -> tuple[Any, ...]:
-    observation, info = started
-    return repr(observation), info.get("prompt"), info.get("row"), info.get("demonstration"), info.get("gold")
-
-
-def _described_step(stepped: tuple[Any, Any, Any, Any, Mapping[str, Any]]) -> str:
-    return repr((*stepped[:4], sorted(stepped[4].items(), key=str)))
+def _step(_: Mapping[str, Any], action: str, env: Any) -> Transition:
+    return of_step(env.step(action))
 
 
 def tool_faults(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from grpo.core.check.report import Findings
-from grpo.plugins.errors import SandboxUnavailable, UsageError
+from grpo.plugins.errors import SandboxUnavailable, UsageError, with_article
 
 
 def try_pool(make: Callable[[], Any], kind: type[Any], use: Callable[[Any], None], findings: Findings) -> None:
@@ -20,8 +20,8 @@ def try_pool(make: Callable[[], Any], kind: type[Any], use: Callable[[Any], None
     try:
         pool = make()
         if not isinstance(pool, kind):
-            name = type(pool).__name__
-            findings.add("error", "interface", f"the factory returned a {name}, which is not a {kind.__name__}")
+            name = with_article(type(pool).__name__)
+            findings.add("error", "interface", f"the factory returned {name}, which is not a {kind.__name__}")
             return
         try:
             use(pool)

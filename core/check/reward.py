@@ -203,15 +203,14 @@ def check_calls(bound: Bound, scorer: Scorer, env: str | None, findings: Finding
     lacking = missing_columns(bound, episodes[0].row)
     completions = [] if lacking else answered(source, episodes, START_SECONDS, trial_processes(source, 0))
     completions += [] if env or own or missing_columns(bound, OWN_ROW) else own_completions()
+    absent = f"the rows of env '{source.name}' lack the column {', '.join(lacking)}"
+    other = "Name an environment whose rows have it, as in --env rows:dataset=my.jsonl"
     if not completions:
         meant = did_you_mean(lacking[0], [*episodes[0].row, *OWN_ROW]) if lacking else ""
-        findings.add(
-            "error" if meant else "warning",
-            "calls",
-            f"it was not called: the rows of env '{source.name}' lack the column {', '.join(lacking)}.{meant} Name an "
-            "environment whose rows have it, as in --env rows:dataset=my.jsonl",
-        )
+        findings.add("error" if meant else "warning", "calls", f"it was not called: {absent}.{meant} {other}")
         return
+    if lacking:
+        findings.add("warning", "columns", f"{absent}, so it was called on a made-up row alone. {other}")
     findings.tried("calls")
     for fault in faults_of(bound, scorer, completions):
         findings.add(fault.severity, "calls", fault.message, fault.example)

@@ -11,7 +11,7 @@ from grpo.core.check.attacks.sessions import NoteFinding, SessionAttack, all_ses
 from grpo.core.check.pool import try_pool
 from grpo.core.check.report import Findings, Report, title_of
 from grpo.plugins._spec.binding import BoundSession
-from grpo.plugins.errors import SessionError
+from grpo.plugins.errors import SessionError, with_article
 from grpo.plugins.host import Host
 from grpo.plugins.session import Exit, Process, Session, SessionJob, SessionLimits, SessionPool
 from grpo.plugins.specs import SessionSpec
@@ -142,7 +142,7 @@ def _servers(session: Session, note_finding: NoteFinding) -> None:
     process = session.start(["cat"])
     try:
         if not isinstance(process, Process):
-            note_finding(f"start returned a {type(process).__name__}, which is not a Process")
+            note_finding(f"start returned {with_article(type(process).__name__)}, which is not a Process")
         process.stdin.write(b"one\n")
         if process.stdout.read(4) != b"one\n" or process.wait(0.0) is not None:
             note_finding("a started program does not answer and go on")

@@ -58,6 +58,7 @@ GROUPS = {
     "Machine": ("doctor",),
     "Runs": ("runs", "show", "report", "watch", "generate", "export", "push"),
 }
+MEANT = {"train": "grpo run", "resume": "grpo run --resume"}  # commands of other trainers
 WIDEST = max(map(len, COMMANDS))
 
 
@@ -79,9 +80,9 @@ class _LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
-            raise UsageError(
-                f"no command '{args[0]}'.{did_you_mean(args[0], COMMANDS)} List the commands with: grpo --help"
-            )
+            other = next((ours for word, ours in MEANT.items() if did_you_mean(args[0], [word])), "")
+            meant = did_you_mean(args[0], COMMANDS) or (other and f" Did you mean '{other}'?")
+            raise UsageError(f"no command '{args[0]}'.{meant} List the commands with: grpo --help")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

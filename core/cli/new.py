@@ -13,7 +13,7 @@ from grpo.plugins.specs import KINDS, Kind
 
 
 @click.command()
-@click.argument("kind", type=click.Choice(KINDS))
+@click.argument("kind", type=click.Choice(KINDS), metavar="KIND")
 @click.argument("name")
 @click.option(
     "--dir",

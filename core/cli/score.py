@@ -78,7 +78,7 @@ def score(
     A row is {"completion": "...", <columns>}; the completion may be a list of chat messages. The output row adds
     "scores": for each reward its outcome (score, abstain or failure), its score and the reason of a failure.
     Components of a rubric are listed as rubric.component. Of a run, all recorded completions are scored. On a terminal
-    only the summary is printed, unless you add --json. The exit code is 1 if a reward fails on every row.
+    only the summary is printed, unless you add --json. The exit code is 1 if a reward fails and scores no row.
     """
     summary_only = _is_summary_enough(target, as_json=as_json)
     with _results_apart(target) as stdout:
@@ -114,7 +114,7 @@ def score(
             from grpo.core.check.trial import SILENT
 
             click.echo(f"note: reward '{part.name}' abstained on every row: {SILENT}.", err=True)
-        _refuse_lost([name for name, tally in tallies.items() if tally.lost])
+        _refuse_lost([name for name, tally in tallies.items() if tally.lost], "failed, and no row has a score")
 
 
 @click.command()
@@ -153,13 +153,13 @@ def verify(verifier: str, source: str, target: str, as_json: bool, opened: str, 
 
         with Scorer([bound], workers=workers) as scorer:
             _stream(scorer, add, summary, source, target, stdout, summary_only, opened)
-        _refuse_lost([bound.name] if 0 < tally.total() == tally["failure"] else [])
+        _refuse_lost([bound.name] if 0 < tally.total() == tally["failure"] else [], "failed on every row")
 
 
-def _refuse_lost(names: Sequence[str]) -> None:
-    """Ends the command with exit code 1 where a plugin failed on every row: nothing was measured."""
+def _refuse_lost(names: Sequence[str], why: str) -> None:
+    """Ends the command with exit code 1 where plugins measured nothing, because they failed."""
     if names:
-        raise PluginError(f"{', '.join(names)} failed on every row; the first failure is shown above.")
+        raise PluginError(f"{', '.join(names)} {why}; the first failure is shown above.")
 
 
 def _stream(

@@ -178,7 +178,11 @@ def load_config(
     for pair in pairs:
         key, separator, text = pair.partition("=")
         if not separator or not key:
-            raise UsageError(f"--set {pair}: write it as key=value, for example --set loss.beta=0.04")
+            name = key.strip()
+            known = settings_of(RunConfig).get(name)
+            value = "100" if known is not None and known.kind.startswith("int") else "VALUE"
+            example = f"{name}={value}" if name else "loss.beta=0.04"
+            raise UsageError(f"--set {pair}: write it as key=value, for example --set {example}")
         _put(tree, key.strip(), toml_value(text.strip()))
     for key, value in flags.items():
         if value is not None:
@@ -256,6 +260,8 @@ def complaint(line: Any, root: type[BaseModel]) -> str:
     message = message.replace("valid tuple", "list").partition(" or instance of ")[0].replace("dictionary", "table")
     message = re.sub(r"not a valid path for <class '[\w.]+'>", "not a path", message)
     shown = "" if line["type"] == "value_error" else f", not {line['input']!r}"
+    if line["type"] == "value_error" and message.startswith(f"{where}."):  # of a section; it names the settings
+        return message
     return f"{where or 'configuration'}: {message[0].lower()}{message[1:]}{shown}"
 
 

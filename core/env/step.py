@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo.core.env.tools import ToolCall, used
+from grpo.plugins.errors import with_article
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +61,11 @@ def weaknesses_of(env: Any) -> Callable[[Mapping[str, Any]], Iterable[str]] | No
 
 def _checked(answer: Any) -> StepAnswer:
     if not isinstance(answer, tuple) or len(answer) != 5:
-        given = f"{len(answer)} values" if isinstance(answer, tuple) else f"a {type(answer).__name__}"
+        given = f"{len(answer)} values" if isinstance(answer, tuple) else f"{with_article(type(answer).__name__)}"
         raise TypeError(f"step returned {given}, not observation, reward, terminated, truncated and info")
     observation, reward, terminated, truncated, info = answer
     if not isinstance(observation, str):
-        raise TypeError(f"the observation is a {type(observation).__name__}, not text")
+        raise TypeError(f"the observation is {with_article(type(observation).__name__)}, not text")
     observation.encode()  # a lone surrogate is a UnicodeEncodeError here, and would stop the run in the tokenizer
     number = float(reward)
     if not math.isfinite(number):
@@ -94,5 +95,5 @@ def _held_by_json(value: Any) -> Any:
 def _number(value: Any) -> Any:
     """Returns a number of numpy or torch as Python's own. Raises TypeError if it is something else."""
     if getattr(value, "shape", None) != ():
-        raise TypeError(f"a {type(value).__name__} is not a number")
+        raise TypeError(f"{with_article(type(value).__name__)} is not a number")
     return value.item()

@@ -33,7 +33,14 @@ class HealthWatch:
         self._accuracies = Course()
 
     def batch(self, step: int, completions: Sequence[Completion], totals: Sequence[float | None]) -> list[str]:
-        """Looks at the texts and totals of one generation; returns new warnings."""
+        """Looks at the texts and totals of one generation; returns new warnings.
+
+        A rollout that failed says nothing of the policy or the rewards, and the run warns of it by itself.
+        """
+        pairs = [(c, total) for c, total in zip(completions, totals, strict=True) if c.finish_reason != "error"]
+        if not pairs:
+            return []
+        completions, totals = [c for c, _ in pairs], [total for _, total in pairs]
         warnings: list[str] = []
         count = len(completions)
         if step <= FIRST_STEPS:

@@ -50,6 +50,8 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
     correction = decide_rollout(config, facts.processes)
     save_every = decide_output(config, fresh=fresh)
 
+    model = read_model(facts.source.path, facts.source.tokenizer, config.chat_template_kwargs)
+    refuse_unknown_targets(config.lora, model.config)
     rows = read_rows(config, facts)
     steps = decide_steps(config, facts, rows)
     envs, divided = start_envs(config, facts, rows, steps)
@@ -62,9 +64,6 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
     if agent is not None:
         for part in envs:
             task_of(part.train[0])  # refuses a column of files that is none
-
-    model = read_model(facts.source.path, facts.source.tokenizer, config.chat_template_kwargs)
-    refuse_unknown_targets(config.lora, model.config)
     completion = decide_lengths(config, facts)
     longest = longest_of(config, envs, model, completion)
     turns = decide_turns(config.rollout, facts.envs, completion, model.room(longest), agent=agent is not None)
@@ -125,9 +124,9 @@ def context_of(config: RunConfig, host: Host) -> int:
     cannot be used, or a prompt is too long; PluginError: an environment breaks the contract.
     """
     facts = gather_facts(config, host)
+    model = read_model(facts.source.path, facts.source.tokenizer, config.chat_template_kwargs)
     rows = read_rows(config, facts)
     envs, _ = start_envs(config, facts, rows, decide_steps(config, facts, rows))
-    model = read_model(facts.source.path, facts.source.tokenizer, config.chat_template_kwargs)
     completion = decide_lengths(config, facts)
     longest = longest_of(config, envs, model, completion)
     agent = config.agent is not None

@@ -88,7 +88,8 @@ def start_envs(config: RunConfig, facts: Facts, rows: Rows, steps: StepsPart) ->
     notes: list[str] = []
     for env, bound, verifier, share in zip(facts.envs, rewards, verifiers, facts.shares, strict=True):
         if not bound:
-            raise UsageError(f"env '{env.name}' has no default rewards. Name at least one with --reward.")
+            note = f" {env.spec.note}" if env.spec.note else ""
+            raise UsageError(f"env '{env.name}' has no default rewards. Name at least one with --reward.{note}")
         divided = HeldOutPart(train[env.name])
         if size and verifier:
             divided = hold_out(env, train[env.name], size, made=size, opened=places[env.name])

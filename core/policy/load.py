@@ -59,6 +59,8 @@ def policy_source(model: str | None) -> PolicySource:
     if local:
         if not folder.exists():
             raise UsageError(f"--model {model}: there is no such folder. Name one saved by transformers, or a hub id.")
+        if not folder.is_dir():
+            raise UsageError(f"--model {model}: it is a file. Name a folder saved by transformers, or a hub id.")
         if not (folder / "config.json").is_file():
             raise UsageError(f"--model {model}: no config.json in that folder. Name a folder saved by transformers.")
         if not any(file.name.startswith(WEIGHTS) for file in folder.iterdir()):
@@ -361,6 +363,12 @@ def _cannot_load(source: str, what: str, error: Exception) -> str:
         return (
             f"cannot load the {what} of '{source}': it needs Python code that comes with it, which is never run here. "
             "Name a model that transformers knows by itself."
+        )
+    if "/" not in source and isinstance(error, OSError) and not Path(source).exists():
+        unreached = f" ({str(error).partition(', and')[0]})" if isinstance(error, NotReached) else ""
+        return (
+            f"cannot load the {what} of '{source}': it is no folder here and no model of the hub{unreached}, where "
+            "models are named OWNER/NAME. Correct the name."
         )
     if isinstance(error, NotReached):
         return f"cannot load the {what} of '{source}': {error}"

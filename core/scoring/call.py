@@ -13,7 +13,7 @@ from typing import Any
 
 from grpo.core.scoring.outcome import Reader, Result, explain
 from grpo.plugins._spec.binding import BoundReward, BoundVerifier
-from grpo.plugins.errors import GrpoError, TransientError
+from grpo.plugins.errors import GrpoError, TransientError, with_article
 from grpo.plugins.types import Completion
 
 TRANSIENT = (TransientError, ConnectionError, TimeoutError)
@@ -103,7 +103,7 @@ class Caller:
         problem = None
         what = "group" if self.plugin.grouped else "batch"
         if isinstance(values, str | bytes | dict | set) or not hasattr(values, "__len__"):
-            problem = f"its {what} function returned a {type(values).__name__}; it returns a list."
+            problem = f"its {what} function returned {with_article(type(values).__name__)}; it returns a list."
         elif len(values) != len(rows):
             problem = f"its {what} function returned {len(values)} values for {len(rows)} completions."
         if problem is not None:

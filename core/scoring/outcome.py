@@ -12,6 +12,7 @@ from itertools import repeat
 from typing import Any, Literal, NamedTuple, SupportsFloat
 
 from grpo.plugins._spec.binding import BoundReward, BoundVerifier
+from grpo.plugins.errors import with_article
 from grpo.plugins.types import Scored, Verdict
 
 _LONGEST_REASON = 500
@@ -114,7 +115,9 @@ class Reader:
 
     def _with_figures(self, value: Scored, row: int, seconds: float, turns: int) -> Result:
         if not isinstance(value.metrics, Mapping):
-            problem = f"its Scored has metrics that are a {type(value.metrics).__name__}; they are a mapping."
+            problem = (
+                f"its Scored has metrics that are {with_article(type(value.metrics).__name__)}; they are a mapping."
+            )
             return self.failure(problem, row, seconds)
         for name, figure in value.metrics.items():
             if not isinstance(name, str) or not name or name in _TAKEN:
@@ -142,9 +145,8 @@ class Reader:
     def _problem(self, value: Any) -> str | None:
         """Says why a value is not a score, or returns None when it is one."""
         if not isinstance(value, numbers.Real):
-            return (
-                f"it returned {_short(value)}, a {type(value).__name__}; a reward returns a float, or None to abstain."
-            )
+            kind = with_article(type(value).__name__)
+            return f"it returned {_short(value)}, {kind}; a reward returns a float, or None to abstain."
         try:
             number = float(value)
         except (OverflowError, ValueError, TypeError) as error:
@@ -159,7 +161,8 @@ class Reader:
         problem = None
         value = _plain_verdict(value)
         if not isinstance(value, Verdict):
-            problem = f"it returned {_short(value)}, a {type(value).__name__}; a verifier returns a Verdict, or a bool."
+            kind = with_article(type(value).__name__)
+            problem = f"it returned {_short(value)}, {kind}; a verifier returns a Verdict, or a bool."
         elif value.ok is not None and not isinstance(value.ok, bool):
             problem = f"its Verdict has ok={_short(value.ok)}; ok is True, False or None."
         elif any(text is not None and not isinstance(text, str) for text in (value.extracted, value.reason)):
@@ -174,7 +177,7 @@ class Reader:
 def _turns_problem(turns: Any, count: int) -> str | None:
     """Returns why values are not the scores of so many turns, or None when they are."""
     if not isinstance(turns, Sequence) or isinstance(turns, str | bytes):
-        return f"its Scored has turns that are a {type(turns).__name__}; they are a list of numbers."
+        return f"its Scored has turns that are {with_article(type(turns).__name__)}; they are a list of numbers."
     if len(turns) != count:
         return f"its Scored has {len(turns)} turns for a rollout of {count}; `completion.turns` says how many it has."
     for each in turns:

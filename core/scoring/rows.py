@@ -11,7 +11,7 @@ from typing import Any
 
 from grpo.core.record.agent_calls import as_text
 from grpo.core.record.training_trace import conversation_of, is_trace, read_trace
-from grpo.plugins.errors import DatasetError, UsageError
+from grpo.plugins.errors import DatasetError, UsageError, json_fault, with_article
 from grpo.plugins.types import Completion, Message
 
 GROUP_COLUMNS = ("group", "problem", "prompt", "question")  # "problem" as `grpo eval` numbers them, or its text
@@ -174,9 +174,9 @@ def _in_words(name: str, value: Any, *, alone: bool) -> str:
 
 def _object(data: bytes) -> dict[str, Any]:
     try:
-        values = json.loads(data)
+        values = json.loads(data.rstrip(b"\r\n"))
     except json.JSONDecodeError as error:
-        raise ValueError(f"it is not JSON ({error.msg}, column {error.colno})") from error
+        raise ValueError(f"it is not JSON ({json_fault(error)})") from error
     except UnicodeDecodeError as error:
         raise ValueError(f"it is not UTF-8 (byte {error.start + 1})") from error
     if not isinstance(values, dict):
@@ -188,7 +188,7 @@ def _messages(content: Any, role: str) -> tuple[Message, ...]:
     if isinstance(content, str):
         return (Message(role=role, content=content),)
     if not isinstance(content, list):
-        raise ValueError(f"its completion is a {type(content).__name__}, not text or a list of messages")
+        raise ValueError(f"its completion is {with_article(type(content).__name__)}, not text or a list of messages")
     return tuple(_message(message) for message in content)
 
 
@@ -202,5 +202,5 @@ def _message(message: Any) -> Message:
             part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str)
         )
     if content is not None and not isinstance(content, str):
-        raise ValueError(f"the content of a message is a {type(content).__name__}, not text")
+        raise ValueError(f"the content of a message is {with_article(type(content).__name__)}, not text")
     return Message(role=message["role"], content=content or "")

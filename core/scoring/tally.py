@@ -45,8 +45,8 @@ class ScoreTally:
 
     @property
     def lost(self) -> bool:
-        """True when there are rows, and it failed on every one."""
-        return 0 < self._rows == self._failed
+        """True when it failed, and no row has a score."""
+        return self._failed > 0 and not self._scores
 
     @property
     def silent(self) -> bool:

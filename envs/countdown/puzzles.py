@@ -9,7 +9,7 @@ from typing import Any
 from grpo.envs.datasets.draws import Draws
 from grpo.envs.text.single_turn import Asked
 from grpo.envs.text.templates import Template
-from grpo.plugins.errors import DatasetError
+from grpo.plugins.errors import DatasetError, with_article
 
 _MOST_TRIES = 2000
 _SIGNS = "+-*/"
@@ -52,7 +52,9 @@ def question_of(numbers: Sequence[int], target: int) -> str:
 def read_puzzle(row: object, where: str) -> dict[str, Any]:
     """Checks a row of a file or the hub; `nums` is read as `numbers`."""
     if not isinstance(row, Mapping):
-        raise DatasetError(f"{where}: a row has the columns numbers and target; this is a {type(row).__name__}.")
+        raise DatasetError(
+            f"{where}: a row has the columns numbers and target; this is {with_article(type(row).__name__)}."
+        )
     numbers = row.get("numbers", row.get("nums"))
     if isinstance(numbers, str | bytes) or not isinstance(numbers, Sequence) or not numbers:
         raise DatasetError(f"{where}: the column 'numbers' (or 'nums') must be a list of whole numbers.")

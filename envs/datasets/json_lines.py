@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from grpo.plugins.errors import DatasetError
+from grpo.plugins.errors import DatasetError, json_fault
 
 _BLOCK = 1 << 22  # bytes that are read at once
 _BLANKS = b" \t\r\n"
@@ -72,14 +72,14 @@ class JsonLines:
 
     def _parsed(self, line: bytes, index: int) -> Any:
         try:
-            return json.loads(line.decode())
+            return json.loads(line.rstrip(b"\r\n").decode())
         except UnicodeDecodeError as error:
             raise DatasetError(
                 f"{self.place(index)}: not UTF-8 at byte {error.start + 1}. Save the file as UTF-8."
             ) from error
         except json.JSONDecodeError as error:
             raise DatasetError(
-                f"{self.place(index)}: not JSON: {error.msg} at column {error.colno}. Write one JSON object per line."
+                f"{self.place(index)}: not JSON: {json_fault(error)}. Write one JSON object per line."
             ) from error
         except (ValueError, RecursionError) as error:
             raise DatasetError(f"{self.place(index)}: JSON that cannot be read: {error}. Simplify the line.") from error

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from grpo.plugins.errors import DatasetError
+from grpo.plugins.errors import DatasetError, with_article
 
 _DELIMITERS = (",", ";", "\t", "|")
 _LONGEST = 2**31 - 1  # characters of a field; the library's own limit is 131,072
@@ -62,7 +62,7 @@ def read_json_list(path: Path) -> Iterator[tuple[int, Any]]:
     except (ValueError, RecursionError) as error:
         raise DatasetError(f"{path}: not JSON: {error}. Write one list of objects.") from error
     if not isinstance(values, list):
-        raise DatasetError(f"{path}: holds a {type(values).__name__}. Write one list of objects.")
+        raise DatasetError(f"{path}: holds {with_article(type(values).__name__)}. Write one list of objects.")
     yield from enumerate(values, start=1)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from grpo.envs.datasets.draws import Draws
 from grpo.envs.text.single_turn import Asked
-from grpo.plugins.errors import DatasetError
+from grpo.plugins.errors import DatasetError, with_article
 
 
 def _names(text: str, separator: str | None = None) -> tuple[str, ...]:
@@ -72,7 +72,7 @@ def draw_occasion(draws: Draws) -> dict[str, Any]:
 def read_occasion(row: object, where: str, *, question: str = "question", ideal: bool = False) -> dict[str, Any]:
     """Checks a row; columns that it lacks and the rubric `email` needs are null, so that these parts abstain."""
     if not isinstance(row, Mapping):
-        raise DatasetError(f"{where}: a row is an object with columns, found a {type(row).__name__}.")
+        raise DatasetError(f"{where}: a row is an object with columns, found {with_article(type(row).__name__)}.")
     name = question if question in row else "question"
     task = row.get(name)
     if not isinstance(task, str) or not task.strip():

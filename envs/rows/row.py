@@ -113,6 +113,19 @@ def refuse_missing(row: Any, where: str, named: Mapping[str, str | None]) -> Non
             _value(row, name, where, option)
 
 
+def refuse_empty(row: Any, where: str, names: Sequence[str], first: str) -> None:
+    """Refuses a row without a column that the first row has; `first` is where that is."""
+    for name in filter(None, names):
+        value: Any = row
+        for part in (name,) if name in row else name.split("."):
+            if not isinstance(value, Mapping) or part not in value:
+                close = did_you_mean(name, list(map(str, row)))
+                raise DatasetError(
+                    f"{where}: no column '{name}', which {first} has.{close} Fill it in, or leave the row out."
+                )
+            value = value[part]
+
+
 def is_plain(row: object, columns: Columns) -> bool:
     """Returns whether a row is a prompt and an answer of ASCII, which `read_pair` takes as they are."""
     if columns.context or columns.choices or columns.demonstration or not isinstance(row, dict):

@@ -79,7 +79,7 @@ class Rows:
         for index, row in enumerate(placed.scan()):
             names = tuple(row) if isinstance(row, dict) else ()
             if names not in known or not names:
-                self._refuse_others(row, placed.place(index), columns)
+                self._refuse_others(row, placed.place(index), columns, placed.place(0))
                 known.add(names)
                 if len(kinds) < MOST_KINDS:
                     kinds.append(index)
@@ -113,6 +113,10 @@ class Rows:
         text = ", ".join(f"{name}={value or 'none'}" for name, value in guessed.items() if value is not None)
         text += " (where the run names none)" if guessed["verifier"] is not None else ""
         notes = [f"guessed {text}. To change one, set it in the SPEC."] if text else []
+        if not columns.answer and self.answer is None:
+            row: Any = placed[0][1]
+            have = ", ".join(map(str, row))
+            notes.insert(0, f"no column is known to hold the answer (the row has: {have}). Name it with answer=COLUMN.")
         first = (row for _, row in islice(placed, _LOOKED_AT))
         unused = dict.fromkeys(name for row in first if isinstance(row, dict) for name in unused_columns(row, columns))
         if unused:
@@ -152,12 +156,14 @@ class Rows:
         names = ("prompt", "answer", "demonstration", "context", "choices")
         return choose_columns(row, where, {name: getattr(self, name) for name in names})
 
-    def _refuse_others(self, row: object, where: str, first: Columns) -> None:
+    def _refuse_others(self, row: object, where: str, first: Columns, first_where: str) -> None:
         """Refuses a row whose columns would be guessed otherwise than those of the first row."""
+        from grpo.envs.rows.row import refuse_empty
         from grpo.plugins.errors import DatasetError
 
         others = self._columns(row, where)
         if (others.prompt, others.answer) != (first.prompt, first.answer):
+            refuse_empty(row, where, (first.prompt, first.answer), first_where)
             raise DatasetError(
                 f"{where}: by its columns prompt={others.prompt} and answer={others.answer or 'none'} would be read, "
                 f"of the first row prompt={first.prompt} and answer={first.answer or 'none'}. Name the columns with "

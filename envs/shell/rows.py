@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from grpo.envs.shell.task import REWARD, Script, SessionTask
-from grpo.plugins.errors import DatasetError
+from grpo.plugins.errors import DatasetError, with_article
 
 _COLUMNS = "instruction, grader, and where there are some files, solution and name"
 _LONGEST = 100_000  # of an argument of a program
@@ -23,7 +23,9 @@ def read_task_row(row: object, where: str, seconds: float) -> SessionTask:
         DatasetError: a column is missing, or holds something else than text.
     """
     if not isinstance(row, Mapping):
-        raise DatasetError(f"{where}: a row is an object with the columns {_COLUMNS}, not a {type(row).__name__}.")
+        raise DatasetError(
+            f"{where}: a row is an object with the columns {_COLUMNS}, not {with_article(type(row).__name__)}."
+        )
     for column, kind in _KINDS.items():
         value = row.get(column)
         if column == "grader" and isinstance(value, str) and (len(value.encode()) > _LONGEST or "\0" in value):

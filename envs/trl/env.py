@@ -9,7 +9,7 @@ from typing import Any
 
 from grpo.envs.own_numbers import SEEDS, OwnNumbers
 from grpo.envs.text.text_env import TextEnv
-from grpo.plugins.errors import OptionError
+from grpo.plugins.errors import OptionError, with_article
 
 _NO_TOOLS = ("reset", "get_reward")
 
@@ -59,8 +59,8 @@ class ToolEnv(TextEnv):
             observation = self._inner.reset(**row)
         if observation is not None and not isinstance(observation, str):
             raise OptionError(
-                f"{self._name}: reset returned a {type(observation).__name__}, and the policy reads text only. Return "
-                "a text, or None to add nothing to the prompt."
+                f"{self._name}: reset returned {with_article(type(observation).__name__)}, and the policy reads text "
+                "only. Return a text, or None to add nothing to the prompt."
             )
         prompt = (
             [{"role": "user", "content": asked}] if isinstance(asked, str) else [dict(message) for message in asked]

@@ -105,6 +105,8 @@ def _not_found(registrations: Sequence[Registration], problems: Sequence[Problem
         message += f" It is in {_listed(other.distribution for other in here if other.kind == kind)}."
     elif here:
         message += f" There is {_listed((with_article(other.kind) for other in here), quoted=False)} of that name."
+        within = [name for name in names if name.startswith(f"{text.name}.")]
+        message += f" Did you mean '{within[0]}'?" if within else ""
     else:
         message += did_you_mean(text.name, names) or _in_a_file(text.name)
     failed = ("broken", "contract", "invalid", "misspelt")

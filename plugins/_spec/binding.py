@@ -62,6 +62,14 @@ class _Bound:
                 f"{type(error).__name__}: {error}. Its author must raise a UsageError that says what to do."
             ) from error
 
+    def require_modules(self) -> None:
+        """Looks for the modules that it needs. Raises NotInstalled, which says how to install the first missing one."""
+        for module, install in self.spec.modules.items():
+            if importlib.util.find_spec(module.partition(".")[0]) is None:  # what stands below would load it
+                raise NotInstalled(
+                    f"{self.spec.kind} '{self.name}' needs the module '{module}', which this Python lacks. {install}"
+                )
+
     def _called(self, *given: object) -> Any:
         """Calls its function, and says whose error it raised. Raises PluginError."""
         try:
@@ -323,11 +331,7 @@ class BoundAgent(_Bound):
                 raise NotInstalled(
                     f"agent '{self.name}' needs the program '{program}', which is not on the PATH. {install}"
                 )
-        for module, install in self.spec.modules.items():
-            if importlib.util.find_spec(module.partition(".")[0]) is None:  # what stands below would load it
-                raise NotInstalled(
-                    f"agent '{self.name}' needs the module '{module}', which this Python lacks. {install}"
-                )
+        self.require_modules()
 
     def command(self, task: AgentTask, access: Access) -> Command:
         """Returns the command that starts the agent's program for an episode.

@@ -134,6 +134,8 @@ def _fields_fault(spec: Any) -> str:
         for attribute, words in (("average", typing.get_args(Average)), ("entropies", typing.get_args(Entropies))):
             if getattr(spec, attribute) not in words:
                 return f"{where}{attribute} {getattr(spec, attribute)!r} must be one of {', '.join(words)}"
+    if fault := _table_fault(spec):
+        return f"{where}{fault}"
     if isinstance(spec, AgentSpec) and (fault := _agent_fault(spec)):
         return f"{where}{fault}"
     if isinstance(spec, EnvSpec) and (fault := _env_fault(spec)):
@@ -162,8 +164,13 @@ def _agent_fault(spec: AgentSpec) -> str:
         return f"protocols {spec.protocols!r} must be a tuple of {', '.join(known)}"
     if spec.answer not in typing.get_args(Answer):
         return f"answer {spec.answer!r} must be one of {', '.join(typing.get_args(Answer))}"
+    return ""
+
+
+def _table_fault(spec: Any) -> str:
+    """Returns which of the fields that map names to texts does not, or ""."""
     for attribute in ("environment", "programs", "modules"):
-        table = getattr(spec, attribute)
+        table = getattr(spec, attribute, {})
         texts = isinstance(table, Mapping) and all(isinstance(text, str) for pair in table.items() for text in pair)
         if not texts:
             return f"{attribute} must map names to texts, got {_described(table)}"

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from grpo.plugins.sandbox_job import SandboxPool
 
 
-@sandbox(version=1)
+@sandbox(version=1, modules={"docker": "Install it with: pip install 'grpo-kit[docker]'"})
 def docker(
     *,
     image: str = "python:3.12-slim",

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from grpo.plugins.session import SessionPool
 
 
-@session(version=1)
+@session(version=1, modules={"docker": "Install it with: pip install 'grpo-kit[docker]'"})
 def docker(*, image: str = "", runtime: str = "", host: str = "") -> SessionPool:
     """Opens sessions in containers; needs a container engine and the extra `docker`.
 

@@ -66,11 +66,19 @@ def test_a_command_line_is_one_option_whatever_it_holds(line: str) -> None:
     assert (text.name, {name: value.parsed for name, value in text.options.items()}) == ("cmd", {"line": line})
 
 
+@pytest.mark.parametrize("line", ["sh -c 'echo ${HOME} {1}'", "true $HOME/${USER} {} {1}", "true 'print({x})' {url}"])
+def test_braces_of_programs_are_no_placeholders(line: str) -> None:
+    assert Host.discover().agent(f"cmd:{line}").name == "cmd"
+
+
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
         ("cmd:", "empty line"),
         ("cmd:'a", "No closing quotation"),
+        ("cmd:true {instrution}", r"unknown placeholder {instrution}. Did you mean '{instruction}'\?"),
+        ("cmd:true 'Do: {Instruction}'", r"unknown placeholder {Instruction}. Did you mean '{instruction}'\?"),
+        ("cmd:true --to={task}", r"unknown placeholder {task}. There are {instruction}, {url}, {key} and {model}"),
         ("cmd:no-such-program x", "no program 'no-such-program' is on the PATH"),
         ("cmd:./no-such-program x", "no program is at "),
         ("cmd", "needs the option 'line'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,7 +12,8 @@ import pytest
 
 from grpo import EnvSpec, SandboxSpec, env, sandbox
 from grpo.plugins._spec.binding import BoundEnv
-from grpo.plugins.errors import SpecError
+from grpo.plugins.errors import NotInstalled, SpecError
+from grpo.plugins.host import Host
 
 Level = Literal["easy", "hard"]
 
@@ -155,3 +157,20 @@ def test_what_cannot_be_an_environment_is_refused_in_words(factory: Any, argumen
 def test_a_bare_decorator_is_refused_in_words(decorator: Any) -> None:
     with pytest.raises(SpecError, match=f"Write @{decorator.__name__}\\(\\), or"):
         decorator(sums.factory, version=1)
+
+
+@pytest.mark.parametrize("kind", ["sandbox", "session"])
+def test_a_missing_module_is_refused_when_a_plugin_is_bound(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "docker", None)
+    told = "'docker' needs .* Install it with: pip install 'grpo-kit\\[docker\\]'"
+    with pytest.raises(NotInstalled, match=f"{kind} {told}"):
+        getattr(Host.discover(), kind)("docker")
+    with pytest.raises(NotInstalled, match=f"sandbox {told}"):
+        Host.discover().reward("code:sandbox=docker")
+
+
+def test_modules_are_names_with_how_to_install_them() -> None:
+    def make() -> Any: ...
+
+    with pytest.raises(SpecError, match="modules must map names to texts"):
+        sandbox(version=1, modules=["docker"])(make)  # type: ignore[arg-type]

@@ -6,10 +6,13 @@ import os
 import re
 
 from grpo.plugins.agents import Access, AgentTask, Command, search_path
-from grpo.plugins.errors import UsageError
+from grpo.plugins.errors import UsageError, did_you_mean
 from grpo.plugins.specs import AgentSpec, Option
 
-_PLACE = re.compile(r"\{(instruction|url|key|model)\}")
+_PLACES = ("instruction", "url", "key", "model")
+_PLACE = re.compile(rf"\{{({'|'.join(_PLACES)})\}}")
+_WRITTEN = re.compile(r"\{([^\W\d]\w*)\}")
+_PROGRAM = re.compile(r"""[\s()'"$]""")
 
 
 def _start(task: AgentTask, access: Access, *, line: str) -> Command:
@@ -21,7 +24,7 @@ def _start(task: AgentTask, access: Access, *, line: str) -> Command:
 def _refuse(*, line: str) -> None:
     """Refuses a line that starts nothing here.
 
-    Raises UsageError: it is empty, its quotes do not match, or its program is not there.
+    Raises UsageError: it is empty, its quotes do not match, its program is not there, or a placeholder is unknown.
     """
     import shutil
 
@@ -36,6 +39,21 @@ def _refuse(*, line: str) -> None:
             )
         where = f"no program '{parts[0]}' is on the PATH" if "/" not in parts[0] else f"no program is at {parts[0]}"
         raise UsageError(f"agent 'cmd:{line}': {where}. Install it, or correct the line.")
+    if name := next(filter(None, map(_unknown, parts)), ""):
+        close = did_you_mean(f"{{{name}}}", [f"{{{place}}}" for place in _PLACES])
+        known = " There are {instruction}, {url}, {key} and {model}."
+        raise UsageError(f"agent 'cmd:{line}': unknown placeholder {{{name}}}.{close or known}")
+
+
+def _unknown(argument: str) -> str:
+    """Returns the first placeholder of an argument that is none, or "".
+
+    An argument that may be a program has braces of its own; there a misspelt {instruction} alone counts.
+    """
+    for name in _WRITTEN.findall(argument):
+        if name not in _PLACES and (not _PROGRAM.search(argument) or did_you_mean(name, _PLACES[:1])):
+            return str(name)
+    return ""
 
 
 def _parts(line: str) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from grpo.core.planning.output import RUNS
 from grpo.core.record.run_dir import sync
-from grpo.plugins.errors import UsageError
+from grpo.plugins.errors import UsageError, with_article
 
 _SPLITS = ("train", "test", "validation", "valid", "dev")
 _TAKES = "a list of dictionaries, a pandas DataFrame or a datasets.Dataset, or one of these for each split"
@@ -95,13 +95,14 @@ def _records(rows: Any, name: str) -> Iterator[Any]:
     elif isinstance(rows, Iterable) and not isinstance(rows, str | bytes):
         yield from rows
     else:
-        raise UsageError(f"{name} is a {type(rows).__name__}. Give {_TAKES}.")
+        raise UsageError(f"{name} is {with_article(type(rows).__name__)}. Give {_TAKES}.")
 
 
 def _line(row: Any, place: str) -> str:
     if not isinstance(row, Mapping):
         raise UsageError(
-            f"{place} is a {type(row).__name__}; a row is a dictionary, as in {{'question': ..., 'answer': ...}}."
+            f"{place} is {with_article(type(row).__name__)}; a row is a dictionary, as in "
+            "{'question': ..., 'answer': ...}."
         )
     values = {
         str(name): None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()
@@ -126,7 +127,7 @@ def _plain(value: Any) -> Any:
         return sorted(value)
     if hasattr(value, "tolist"):
         return value.tolist()
-    raise TypeError(f"it holds a {type(value).__name__}")
+    raise TypeError(f"it holds {with_article(type(value).__name__)}")
 
 
 def _digest(texts: Iterable[str]) -> str:

@@ -92,6 +92,13 @@ def test_what_does_not_hold_is_named(tmp_path: Path, body: str, relation: str, s
     assert message in finding.message
 
 
+def test_an_agent_that_never_asked_has_no_answer(tmp_path: Path) -> None:
+    report = checked(tmp_path, "def run(task, access): raise SystemExit(1)")
+    [end] = [fact for fact in report.facts if fact.startswith("end: ")]
+    assert end.startswith("end: exit code 1 after ")
+    assert end.endswith("answer: none, because it never asked the policy")
+
+
 def test_an_agent_that_runs_on_is_told(tmp_path: Path) -> None:
     body = (
         "import time\ndef run(task, access):\n    ask(access, [{'role': 'user', 'content': 'x'}])\n    time.sleep(1000)"

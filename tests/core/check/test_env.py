@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import random
+import re
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -14,7 +17,7 @@ from gymnasium.spaces import Text
 
 from grpo import EnvSpec, check_env
 from grpo.core.check.report import Report
-from grpo.plugins.errors import PluginNotFound
+from grpo.plugins.errors import NotInstalled, PluginNotFound
 
 pytestmark = pytest.mark.slow
 
@@ -78,8 +81,23 @@ def test_an_episode_that_goes_otherwise_the_second_time_is_found() -> None:
         def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
             return "", 0.0, True, False, {"mood": random.random()}
 
-    found = check_env(spec_of(Moody)).of("error")
-    assert any("the same actions get different observations" in finding.message for finding in found)
+    found = {finding.relation: finding.message for finding in check_env(spec_of(Moody)).of("error")}
+    unlike = r"info\['mood'\] is 0\.\d+(e-\d+)? and then 0\.\d+(e-\d+)?"
+    assert re.search(f"the same actions get different results with seed 0: {unlike}", found["same seed, same episode"])
+    assert re.search(f"Deterministic step info .*: {unlike}", found["gymnasium's checker"])
+
+
+def test_times_that_an_episode_measures_may_differ_and_texts_of_such_a_name_may_not() -> None:
+    class Timed(Sums):
+        def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+            return "", 0.0, True, False, {"machine_seconds": random.random()}
+
+    class Untimed(Sums):
+        def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+            return "", 0.0, True, False, {"machine_seconds": str(random.random())}
+
+    assert errors(check_env(spec_of(Timed))) == set()
+    assert {"gymnasium's checker", "same seed, same episode"} <= errors(check_env(spec_of(Untimed)))
 
 
 def test_instances_that_share_state_are_found_when_they_run_side_by_side() -> None:
@@ -232,6 +250,14 @@ def test_an_environment_that_cannot_be_made_is_one_finding() -> None:
     assert [(finding.relation, finding.message) for finding in report.findings] == [
         ("it can be made", "OSError: no such game")
     ]
+
+
+def test_a_missing_module_is_the_users_error_and_no_finding(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text(2 * '{"instruction": "Do nothing.", "grader": "true"}\n')
+    monkeypatch.setitem(sys.modules, "docker", None)
+    with pytest.raises(NotInstalled, match="session 'docker' needs the module 'docker'"):
+        check_env(f"shell:{tasks}:session=docker")
 
 
 def test_an_environment_that_exits_ends_nothing_but_its_relation() -> None:

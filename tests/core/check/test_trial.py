@@ -59,6 +59,9 @@ def ends_its_process(completion):
     import os
     os._exit(1)
 
+def reads_gold(completion, gold):
+    return float(gold in completion)
+
 def wants_more(completion, difficulty):
     return difficulty
 
@@ -119,6 +122,12 @@ def test_a_reward_without_cases_that_cannot_train_is_found_by_calling_it(
     found = calls_of(report)
     assert found is not None
     assert (found.severity, words in found.message, report.ok) == (severity, True, severity != "error"), found.message
+
+
+def test_a_column_that_the_rows_of_the_default_environment_lack_is_named(file: Path) -> None:
+    told = {finding.relation: finding.message for finding in check_reward("./mine.py:reads_gold").of("warning")}
+    assert told["columns"].startswith("the rows of env 'gsm8k' lack the column gold, so it was called on a made-up row")
+    assert "columns" not in check_reward("./mine.py:right").relations
 
 
 def test_a_verifier_without_cases_is_called_too(file: Path) -> None:

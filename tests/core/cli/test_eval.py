@@ -201,6 +201,7 @@ def test_an_adapter_on_its_base_measures_like_its_run(
     [
         (["--env", "gsm8"], "Did you mean 'gsm8k'"),
         ([], "no environment"),
+        (["--env", "gsm8k", "--reward", "gsm8k"], "Did you mean 'gsm8k.correctness'"),
         (["--env", "gsm8k", "--reward", "proximty"], "Did you mean 'proximity'"),
         (["--env", "gsm8k", "--reward", "proximity", "--reward", "proximity"], "two rewards are named 'proximity'"),
         (["--env", "gsm8k", "-n", "4", "--temperature", "0"], "4 equal completions"),

@@ -165,7 +165,7 @@ def test_an_error_names_what_the_user_typed(tmp_path: Path) -> None:
     assert error("--set", "train.lr=1000").startswith("train.lr: ")
     assert error("--config", str(tmp_path / "run.toml")).startswith("train.lr: ")
     assert error("--config", str(tmp_path / "run.toml"), "--seed", "-1").startswith("--seed: ")
-    assert error("--lora-rank", "4") == "lora: --lora-rank would do nothing without an adapter. Add --lora"
+    assert error("--lora-rank", "4") == "--lora-rank would do nothing without an adapter. Add --lora"
 
 
 def test_a_flag_of_another_trainer_is_refused_with_its_name_here() -> None:

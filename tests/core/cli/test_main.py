@@ -44,6 +44,9 @@ def test_a_wrong_command_is_named_with_the_nearest_one(
     assert (
         capsys.readouterr().err == "grpo: no command 'rnu'. Did you mean 'run'? List the commands with: grpo --help\n"
     )
+    for written, meant in (("trian", "grpo run"), ("resume", "grpo run --resume")):
+        assert call(monkeypatch, written) == 2
+        assert f"Did you mean '{meant}'?" in capsys.readouterr().err
 
 
 def test_a_wrong_flag_is_exit_code_2(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -133,9 +133,13 @@ def test_a_plugin_that_fails_on_every_row_ends_with_exit_1_in_its_own_words(fold
     scored = grpo(folder, "score", "--reward", "code", stdin=jsonl({"completion": "a"}, {"completion": "b"}))
     assert scored.returncode == 1
     assert len(read(scored.stdout)) == 2
-    assert b"grpo: code failed on every row" in scored.stderr
+    assert b"grpo: code failed, and no row has a score" in scored.stderr
     assert b"the row has no tests" in scored.stderr
     assert b"Traceback" not in scored.stderr
+    rows = jsonl({"completion": "skip", "answer": "a"}, {"completion": "a"})
+    abstained = grpo(folder, "score", "--reward", "./mine.py:size", stdin=rows)
+    assert abstained.returncode == 1
+    assert b"grpo: size failed, and no row has a score" in abstained.stderr
     judged = grpo(folder, "verify", "--verifier", "./mine.py:same", stdin=jsonl({"completion": "bad", "answer": "a"}))
     assert judged.returncode == 1
     assert b"Traceback" in judged.stderr
@@ -158,6 +162,7 @@ def test_messages_are_scored_by_their_last_assistant_message(folder: Path) -> No
     ("line", "words"),
     [
         (b"{oops\n", b"it is not JSON"),
+        (b'{"completion": "a\n', b"it is not JSON (Unterminated string starting at column 16)"),
         (b"\xff\n", b"it is not UTF-8 (byte 1)"),
         (b"[1]\n", b"it is a JSON list, not an object"),
         (b'{"answer": "a"}\n', b"it has no 'completion'"),

@@ -140,6 +140,11 @@ def test_a_pair_without_a_key_or_a_value_is_refused(pair: str) -> None:
     assert "write it as key=value" in refusal(pair)
 
 
+def test_a_pair_without_a_value_is_answered_with_its_own_setting() -> None:
+    assert refusal("train.steps").endswith("for example --set train.steps=100")
+    assert refusal("loss.beta").endswith("for example --set loss.beta=VALUE")
+
+
 def test_a_section_cannot_hang_below_a_value() -> None:
     assert "'seed' is a value, not a section" in refusal("seed=1", "seed.x=1")
 

@@ -48,6 +48,14 @@ def test_a_rollout_that_ends_with_a_call_is_not_an_empty_answer() -> None:
     assert watch.batch(1, [Completion("", turns=2, info={"tool_calls": 2})] * 8, [0.5] * 8) == []
 
 
+def test_rollouts_that_failed_are_neither_empty_answers_nor_unscored() -> None:
+    failed = [Completion("", finish_reason="error")]
+    assert HealthWatch("float32").batch(1, failed * 8, [None] * 8) == []
+    assert HealthWatch("float32").batch(1, [*failed * 7, *batch()[:1]], [*[None] * 7, 0.5]) == []
+    [warning] = HealthWatch("float32").batch(1, [*failed * 7, *batch()[:1]], [None] * 8)
+    assert "because every reward abstained or failed" in warning
+
+
 def test_late_batches_are_not_searched_for_broken_output() -> None:
     watch = HealthWatch("float32")
     assert watch.batch(11, batch(""), [0.5] * 8) == []

@@ -99,6 +99,14 @@ def test_a_plan_leaves_nothing_open_that_a_run_needs(plan_of: MakePlan, tiny_mod
     assert not list(Path.cwd().iterdir()), "a plan writes nothing"
 
 
+def test_a_model_that_is_none_is_refused_before_the_rows_are_read(
+    plan_of: MakePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    message = refusal(plan_of, model="nosuch", dataset="ann/no-such-rows")
+    assert "'nosuch': it is no folder here and no model of the hub (HF_HUB_OFFLINE is set)" in message
+
+
 @pytest.mark.parametrize(
     ("train", "iterations", "steps"),
     [

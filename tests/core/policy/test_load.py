@@ -64,6 +64,7 @@ def test_a_folder_that_holds_no_model_is_named(folder: Path) -> None:
     assert "no config.json in that folder" in refusal(policy_source, str(folder))
     for missing in (str(folder / "none"), "./none", "~/none", str(folder / "tokenizer.json"), "/" + "x" * 5000):
         assert missing in refusal(policy_source, missing)
+    assert "it is a file" in refusal(policy_source, str(folder / "tokenizer.json"))
     assert "there is no such folder" in refusal(policy_source, str(folder / "none"))
     assert policy_source("org/model").path == "org/model"
     assert policy_source(None).embedded

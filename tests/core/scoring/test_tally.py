@@ -44,9 +44,11 @@ def test_without_scores_there_is_no_mean_and_with_one_no_deviation() -> None:
     assert tallied(scored(0.5)).cells() == ("1", "0.5000", "-", "0", "0")
 
 
-def test_a_reward_is_lost_only_when_it_failed_on_every_row_there_was() -> None:
+def test_a_reward_is_lost_when_it_failed_and_no_row_has_a_score() -> None:
     assert tallied(FAILED, FAILED).lost
-    assert not tallied(FAILED, ABSTAINED).lost
+    assert tallied(FAILED, ABSTAINED).lost
+    assert not tallied(FAILED, scored(0.0)).lost
+    assert not tallied(ABSTAINED).lost
     assert not tallied().lost
 
 

@@ -34,7 +34,9 @@ def test_jsonl_lines_keep_their_numbers_over_blank_lines_and_line_separators(tmp
     ("line", "fault"),
     [
         (b"{'n': 1}", "not JSON: Expecting property name enclosed in double quotes at column 2"),
-        (b'{"n": 1', "not JSON"),
+        (b'{"n": 1\n', "not JSON: Expecting ',' delimiter at column 8"),
+        (b'{"n": "ab\n', "not JSON: Unterminated string starting at column 7"),
+        (b'{"n": "a\tb"}\n', "not JSON: Invalid control character at column 9"),
         (b"{} {}", "not JSON: Extra data"),
         (b'{"n": "\xff"}', "not UTF-8 at byte 8"),
         (b"[" * 100_000, "JSON that cannot be read"),

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 import grpo
-from grpo.core.config.schema import RunConfig
+from grpo.core.config.schema import RunConfig, parse_config
 from grpo.core.env.mixture import with_dataset
+from grpo.core.planning.decide import make_plan
 from grpo.envs.rows.spec import ROWS, Rows
 from grpo.plugins._spec.binding import BoundEnv
-from grpo.plugins.errors import DatasetError, OptionError
+from grpo.plugins.errors import DatasetError, OptionError, UsageError
 from grpo.plugins.host import Host
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "environments.md").read_text(encoding="utf-8")
@@ -165,6 +166,25 @@ def test_rows_whose_columns_would_be_guessed_otherwise_are_refused(tmp_path: Pat
     with pytest.raises(DatasetError, match="line 2: by its columns prompt=prompt and answer=none would be read"):
         Rows(dataset=data).rows("train")
     assert len(Rows(dataset=data, prompt="question", answer="").rows("train")) == 2
+
+
+def test_a_row_without_a_column_of_the_first_is_named_with_that_column(tmp_path: Path) -> None:
+    data = written(tmp_path, {"question": "a", "answer": 1}, {"question": "b"}, {"question": "c", "answer": 3})
+    told = r"line 2: no column 'answer', which .*, line 1 has\. Fill it in, or leave the row out\."
+    with pytest.raises(DatasetError, match=told):
+        Rows(dataset=data).rows("train")
+    data = written(tmp_path, {"question": "a", "answer": 1}, {"question": "b", "anwser": 2}, {"question": "c"})
+    with pytest.raises(DatasetError, match=r"line 1 has\. Did you mean 'anwser'\? Fill it in"):
+        Rows(dataset=data).rows("train")
+
+
+def test_rows_without_a_known_answer_say_which_columns_there_are(tmp_path: Path) -> None:
+    data = written(tmp_path, *[{"question": "a", "reply": "b"}] * 2)
+    note = Host.discover().env(f"rows:dataset={data}").settled().spec.note
+    assert "no column is known to hold the answer (the row has: question, reply). Name it with answer=COLUMN." in note
+    config = parse_config({"env": f"rows:dataset={data}"})
+    with pytest.raises(UsageError, match=r"env 'rows' has no default rewards.* \(the row has: question, reply\)"):
+        make_plan(config, Host.discover(), served=False)
 
 
 def test_its_rows_can_be_checked_and_validated(tmp_path: Path) -> None:
