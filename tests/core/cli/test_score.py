@@ -166,7 +166,7 @@ def test_messages_are_scored_by_their_last_assistant_message(folder: Path) -> No
         (b"\xff\n", b"it is not UTF-8 (byte 1)"),
         (b"[1]\n", b"it is a JSON list, not an object"),
         (b'{"answer": "a"}\n', b"it has no 'completion'"),
-        (b'{"completion": 4}\n', b"its completion is a int"),
+        (b'{"completion": 4}\n', b"its completion is an int"),
         (b'{"completion": [{"role": "user", "content": "a"}]}\n', b"no message with the role 'assistant'"),
         (b"[" * 100_000 + b"\n", b"in.jsonl, line 3"),
     ],

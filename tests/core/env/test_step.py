@@ -37,7 +37,7 @@ def test_numbers_of_numpy_are_as_good_as_pythons_own() -> None:
 @pytest.mark.parametrize(
     ("answer", "fault", "error"),
     [
-        ((7, 0.0, True, False, {}), "is a int, not text", TypeError),
+        ((7, 0.0, True, False, {}), "is an int, not text", TypeError),
         (("", float("nan"), True, False, {}), "the reward is nan", ValueError),
         (("", float("inf"), True, False, {}), "the reward is inf", ValueError),
         (("", None, True, False, {}), "NoneType", TypeError),

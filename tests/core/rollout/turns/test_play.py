@@ -145,7 +145,7 @@ def test_a_turn_that_is_cut_is_an_action_and_a_rollout_that_its_environment_ende
         ({"turn2": "raises"}, "failed in turn 2: RuntimeError: it fell over", 2),
         ({"turn1": "hangs"}, "failed in turn 1: TimeoutError: no answer within 60 s", 1),
         ({"turn2": "nan"}, "the reward is nan", 2),
-        ({"turn1": "number"}, "the observation is a int, not text", 1),
+        ({"turn1": "number"}, "the observation is an int, not text", 1),
         (
             {"turn0": "moves"},
             "could not start: ValueError: reset with the same seed and options gave another prompt",

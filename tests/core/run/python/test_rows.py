@@ -65,11 +65,11 @@ def test_values_that_json_lacks_have_one_all_the_same(tmp_path: Path) -> None:
     ("dataset", "words"),
     [
         ([], "dataset has no rows. Give a list of dictionaries, a pandas DataFrame or a datasets.Dataset"),
-        ([3], "dataset, row 0 is a int; a row is a dictionary"),
-        (4, "dataset is a int"),
+        ([3], "dataset, row 0 is an int; a row is a dictionary"),
+        (4, "dataset is an int"),
         ({"question": ["a"]}, "a dictionary with 'question'; one for each split has 'train'"),
         ({"train": ROWS, "test": []}, r"dataset\['test'\] has no rows"),
-        ([{"question": object()}], "dataset, row 0 cannot be written as JSON: it holds a object"),
+        ([{"question": object()}], "dataset, row 0 cannot be written as JSON: it holds an object"),
     ],
 )
 def test_what_is_no_data_set_is_refused(dataset: Any, words: str, tmp_path: Path) -> None:

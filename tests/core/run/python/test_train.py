@@ -110,7 +110,7 @@ def metrics(run: Path) -> list[dict[str, Any]]:
 def test_what_is_wrong_with_the_call_is_said_before_anything_loads(tmp_path: Path) -> None:
     calls: list[tuple[dict[str, Any], str]] = [
         ({}, "grpo.train needs an environment"),
-        ({"dataset": [3]}, "dataset, row 0 is a int"),
+        ({"dataset": [3]}, "dataset, row 0 is an int"),
         ({"env": "gsm8k", "warmup_steps": 2, "lr": 0}, "lr: input should be"),
         ({"env": ["gsm8k", "arithmetic"], "system": "Be brief."}, "system is for one environment"),
         ({"env": "gsm8k", "stesp": 3}, "no argument 'stesp'. Did you mean 'steps'?"),
