@@ -71,5 +71,5 @@ def test_of_an_agent_it_shows_the_task_and_says_that_the_prompt_is_another(token
     shown = first_prompt(plan_of(tokenizer, "2 + 2?", agent="mine"))
     assert shown is not None
     assert list(shown.lines) == ["2 + 2?"]
-    assert "the model reads is a prompt of the agent's own" in shown.title
+    assert "the agent writes the model's prompt itself" in shown.title
     assert "tokens" not in shown.title
