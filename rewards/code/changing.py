@@ -54,6 +54,8 @@ def asked_twice(body: Sequence[ast.AST]) -> set[str]:
     """Returns the calls, as texts, of which tests list or compare two answers, or give them names that they compare."""
     listed: list[Any] = find(body, ast.List, ast.Tuple, ast.Set)
     groups: list[list[ast.expr]] = [node.elts for node in listed]
+    groups += [[each for each in node.values if isinstance(each, ast.Call)] for node in find(body, ast.Dict)]
+    groups += [[each for each in node.args if isinstance(each, ast.Call)] for node in find(body, ast.Call)]
     for node in find(body, ast.Compare):
         sides = [node.left, *node.comparators]
         groups += [sides] if len(set(map(ast.unparse, sides))) < len(sides) else []
