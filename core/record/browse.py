@@ -171,7 +171,7 @@ def from_table(number: int, row: Mapping[str, Any]) -> Rollout:
         info=json.loads(row["info"] or "{}"),
         env=row["env"],
         right=row["right"],
-        why=row.get("why"),
+        why=row["why"],
         turn_rewards=_numbers(row["turn_rewards"]),
         turn_advantages=_numbers(row["turn_advantages"]),
         sampled_by=tuple((step, tokens) for step, tokens in row["sampled_by"] or ()),

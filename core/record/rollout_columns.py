@@ -10,9 +10,8 @@ from grpo.plugins.types import FinishReason
 
 # The columns but those of outcomes, of which each reward has three.
 COLUMNS: tuple[str, ...] = ("step", "group", "prompt", "completion", "tokens", "finish_reason", "columns")
-COLUMNS += ("messages", "info", "reward", "advantage", "env", "right")
+COLUMNS += ("messages", "info", "reward", "advantage", "env", "right", "why")
 COLUMNS += ("token_ids", "logprobs", "turn_rewards", "turn_advantages", "sampled_by")
-LATER: tuple[str, ...] = ("why",)  # columns that a run of an older release lacks
 PARTS = ("outcome", "score", "reason")
 TOKENS = ("token_ids", "logprobs")
 OUTCOMES = ("score", "abstain", "failure")
@@ -34,7 +33,7 @@ def type_of(column: str) -> Any:
 
 def refuse_other_columns(schema: Any) -> None:
     """Refuses columns that are not those of rollouts; checksums hold the values and not their names."""
-    own = [name for name in schema.names if name not in (*COLUMNS, *LATER)]
+    own = [name for name in schema.names if name not in COLUMNS]
     rewards = {name.partition(".")[2] for name in own}
     if {*COLUMNS} - {*schema.names} or {*own} != {f"{part}.{name}" for part in PARTS for name in rewards}:
         raise ValueError("the names of its columns are others.")

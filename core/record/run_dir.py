@@ -41,7 +41,6 @@ from typing import IO, Any
 
 from grpo.core.record.rollout_columns import (
     COLUMNS,
-    LATER,
     PARTS,
     TOKENS,
     refuse_other_columns,
@@ -353,7 +352,7 @@ def write_rollouts(run: RunDir, step: int, rows: Sequence[RolloutRow], *, wasted
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in (*COLUMNS, *LATER)}
+    columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in COLUMNS}
     for name in dict.fromkeys(name for row in rows for name in row.outcomes):
         for position, part in enumerate(PARTS):
             columns[f"{part}.{name}"] = [row.outcomes.get(name, (None, None, None))[position] for row in rows]

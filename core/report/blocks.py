@@ -140,7 +140,7 @@ class _Texts:
         ids = [self._share(prompt), self._share(columns)]
         texts = (row["completion"], row["messages"], info)
         turns = (row["turn_rewards"], row["turn_advantages"])
-        self._rollouts.append([*ids, *texts, outcomes, *turns, self._tokens(row, trained), episode, row.get("why")])
+        self._rollouts.append([*ids, *texts, outcomes, *turns, self._tokens(row, trained), episode, row["why"]])
         self._size += sum(len(row[name] or "") for name in ("completion", "messages", "info"))
         self._count += 1
         if self._size >= self.block_size:

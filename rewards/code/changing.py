@@ -15,7 +15,7 @@ from typing import Any
 
 from grpo.rewards.code.syntax import called, called_by_name, find, literal, names_in
 
-UNEQUAL = ("assertNotEqual", "assertIsNot")
+_UNEQUAL = ("assertNotEqual", "assertIsNot")
 
 
 def given_names(body: Sequence[ast.AST]) -> set[str]:
@@ -43,7 +43,7 @@ def wants_unequal(nodes: Sequence[ast.AST], given: set[str]) -> bool:
         )
         if unequal and both([node.left, node.comparators[0]]):
             return True
-    if any(called(node) in UNEQUAL and both(node.args[:2]) for node in find(nodes, ast.Call)):
+    if any(called(node) in _UNEQUAL and both(node.args[:2]) for node in find(nodes, ast.Call)):
         return True
     tests = [node.test for node in find(nodes, ast.Assert)]
     wanted = {ast.unparse(test) for test in tests}
@@ -51,7 +51,10 @@ def wants_unequal(nodes: Sequence[ast.AST], given: set[str]) -> bool:
 
 
 def asked_twice(body: Sequence[ast.AST]) -> set[str]:
-    """Returns the calls, as texts, of which tests list or compare two answers, or give them names that they compare."""
+    """Returns the calls, as texts, whose answers may differ.
+
+    Tests list or compare two of them, give them names that they compare, or collect them in a loop.
+    """
     listed: list[Any] = find(body, ast.List, ast.Tuple, ast.Set)
     groups: list[list[ast.expr]] = [node.elts for node in listed]
     groups += [[each for each in node.values if isinstance(each, ast.Call)] for node in find(body, ast.Dict)]
@@ -61,6 +64,9 @@ def asked_twice(body: Sequence[ast.AST]) -> set[str]:
         groups += [sides] if len(set(map(ast.unparse, sides))) < len(sides) else []
     counts = [Counter(map(ast.unparse, find(group, ast.Call))) for group in groups]
     twice = {text for count in counts for text, often in count.items() if often > 1}
+    collected: list[Any] = find(body, ast.ListComp, ast.SetComp, ast.GeneratorExp)
+    twice |= {ast.unparse(node.elt) for node in collected}
+    twice |= {ast.unparse(node.value) for node in find(body, ast.DictComp)}
     named: dict[str, set[str]] = {}
     for each in find(body, ast.Assign):
         named.setdefault(ast.unparse(each.value), set()).update(names_in(each.targets))

@@ -95,14 +95,15 @@ class Instrument(ast.NodeTransformer):
         self._requires = False
         self._places = 0
         self._in_function = 0  # outside of functions; in one, the number of the assertion that it begins with, or -1
-        self._changing = self._free = self._caught = self._in_assert = self._several = False
+        self._changing = self._free = self._caught = self._in_assert = self._many_functions = False
         denied = {type(operator) for node in find(every, ast.Compare) for operator in node.ops}
         self._denies_item = ast.NotIn in denied or "assertNotIn" in map(called, find(every, ast.Call))
         self._denies_equal = ast.NotEq in denied or "assertNotEqual" in map(called, find(every, ast.Call))
         near: list[Any] = [node for node in find(every, ast.Compare) if set(map(type, node.ops)) & _ORDERS.keys()]
         near += [node for node in find(every, ast.Call) if called(node) == "abs"]
         self._differences = {id(node) for node in find(near, ast.BinOp)}  # that are to be small
-        self._repeated: tuple[set[str], Counter[str]] = set(), Counter()  # calls of a unit, what stands in a statement
+        self._asked_twice: set[str] = set()  # calls of the unit whose answers may differ
+        self._texts: Counter[str] = Counter()  # of the calls and attributes of the statement
         self._targets: set[str] | None = None  # of the innermost loop in an expression
         self._pinned_names: set[str] = set()
         self._every, self._given = every, set[str]()
@@ -142,14 +143,14 @@ class Instrument(ast.NodeTransformer):
         self._unit, self._assertions = number, []
         self._given = given_names(self._every) | given_names(body)
         self._changing = wants_unequal(body, self._given)
-        self._several = len({self._function(call) for call in find(body, ast.Call)} - {""}) > 1
-        self._repeated = asked_twice(body), Counter()
+        self._many_functions = len({self._function(call) for call in find(body, ast.Call)} - {""}) > 1
+        self._asked_twice = asked_twice(body)
         self._pinned_names = pinned_names(body)
         self._assigned = assigned_once(body)
         done = self._block(body, sure=sure and self._none_skipped)
         if self._assertions and not any(self._assertions):
             self.prepared.reaching.append(number)
-        self._unit, self._changing, self._several = -1, False, False
+        self._unit, self._changing, self._many_functions = -1, False, False
         return done
 
     def _block(self, body: list[ast.stmt], *, sure: bool) -> list[ast.stmt]:
@@ -169,13 +170,13 @@ class Instrument(ast.NodeTransformer):
         """
         if not isinstance(node, _SIMPLE):
             return super().visit(node)
-        outer = self._free, self._repeated
+        outer = self._free, self._texts
         names = {self._function(call) for call in find(node, ast.Call)} - {""}
-        self._repeated = self._repeated[0], Counter(map(ast.unparse, find(node, ast.Attribute, ast.Call)))
+        self._texts = Counter(map(ast.unparse, find(node, ast.Attribute, ast.Call)))
         self._free = self._changing and wants_unequal([node], self._given)
         done = super().visit(node)
-        self._free, self._repeated = outer
-        if not self._changing and not (self._several and names):
+        self._free, self._texts = outer
+        if not self._changing and not (self._many_functions and names):
             return done
         forgets = self.call("__forget__", *([] if self._changing else sorted(names)))
         return [*(done if isinstance(done, list) else [done]), ast.Expr(forgets)]
@@ -200,8 +201,6 @@ class Instrument(ast.NodeTransformer):
         parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
         own = not find(parts, ast.Compare) or not targets & set(names_in(node, ast.Load))
         self._targets = targets if own else None
-        if isinstance(parts[-1], ast.Call) and self._function(parts[-1]):
-            self._repeated[0].add(ast.unparse(parts[-1]))
         self.generic_visit(node)
         self._targets = outer
         return node
@@ -335,7 +334,7 @@ class Instrument(ast.NodeTransformer):
         return self._compare(name, node.left, node.comparators[0])
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        once = self._repeated[1][ast.unparse(node)] < 2
+        once = self._texts[ast.unparse(node)] < 2
         self.generic_visit(node)
         if once or self._unit < 0 or self._free or not isinstance(node.ctx, ast.Load) or not self._in_assert:
             return node
@@ -352,9 +351,9 @@ class Instrument(ast.NodeTransformer):
             return self._lookup(node)
         if name == "isinstance" and len(node.args) == 2:
             return self.call("__kind__", *node.args)
-        if name in _CONVERSIONS and len(node.args) == 1 and not node.keywords and self._repeated[1][text] > 1:
+        if name in _CONVERSIONS and len(node.args) == 1 and not node.keywords and self._texts[text] > 1:
             return self.call("__twice__", node.func, *node.args)
-        if not function or text in self._repeated[0]:
+        if not function or text in self._asked_twice:
             return node
         asked = self.call("__ask__", node.func, *node.args)
         asked.keywords = node.keywords

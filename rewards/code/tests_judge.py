@@ -52,7 +52,7 @@ async def judge_tests(pool: SandboxPool, program: str, plan: Plan, *, allowance:
     result, answers = await _judged(pool, program, plan, allowance)
     tests = list(result.tests)
     for _ in range(_REPEATS):
-        decided = {unit for unit, told in answers.items() if any(told) and tests[unit].passed}
+        decided = {unit for unit, letters in answers.items() if any(letters) and tests[unit].passed}
         if not decided or plan.kind == "calls" or (allowance.stop and not all(test.passed for test in tests)):
             break
         again, others = await _judged(pool, program, plan, allowance, asks=True)
@@ -203,16 +203,12 @@ class _Run:
         is ended.
         """
         plan, allowance, prepared = self.plan, self.allowance, self.plan.prepared
-        run = {"first": self.first, "last": plan.units - 1 if self.last < 0 else self.last}
+        last = plan.units - 1 if self.last < 0 else self.last
+        run = {"first": self.first, "last": last, "asks": self.asks}
         tests = {**run, "sure": prepared.sure, "reaching": prepared.reaching, "items": dict(plan.items)}
         tests |= {name: getattr(plan, name) for name in ("setup", "source", "names", "modules", "pytest")}
         keeping = {name: getattr(prepared, name) for name in ("literals", "several", "required")}
-        keeping |= {
-            "forgiving": plan.forgiving,
-            "asks": self.asks,
-            "seed": secrets.randbits(32),
-            "stop": allowance.stop,
-        }
+        keeping |= {"forgiving": plan.forgiving, "seed": secrets.randbits(32), "stop": allowance.stop}
         keeping |= {"token": secrets.token_hex(16), "seconds": allowance.wall_seconds * self.patience}
         limits = allowance.limits(plan.units - self.first + 1)
         limits = replace(limits, cpu_seconds=self.exactly) if self.exactly else limits
@@ -224,7 +220,7 @@ class _Run:
         )
         library = "pytest" if "pytest" in plan.modules else "python"
         profile = "pytest" if plan.pytest or "pytest" in self.program else library
-        theirs = {"program": self.program, "seconds": allowance.seconds, "asks": self.asks}
+        theirs = {"program": self.program, "seconds": allowance.seconds}
         if plan.kind == "calls":
             theirs |= {"setup": plan.setup, "names": plan.names}
             peer = guest_job(pool, "served", theirs, limits=limits, profile=profile)
@@ -233,7 +229,7 @@ class _Run:
         peer = guest_job(
             pool, "together", {**tests, **theirs, "token": keeping["token"]}, limits=limits, profile=profile
         )
-        return guest_job(pool, "keeping", keeping, limits=own, profile="python", peer=peer)
+        return guest_job(pool, "keeping", keeping | {"asks": self.asks}, limits=own, profile="python", peer=peer)
 
 
 def _note(report: _Report, place: int, ended: UnitResult) -> None:

@@ -104,12 +104,12 @@ def _backbone(module: Any) -> Callable[..., Any]:
         if not known or given["input_ids"].shape[1] != 1 or not layers():
             return plain(**arguments)
         mask = given["attention_mask"]
-        seen = mask.bool()[:, None, None] if mask.ndim == 2 and not mask.all() else None
+        visible = mask.bool()[:, None, None] if mask.ndim == 2 and not mask.all() else None
         hidden = module.embed_tokens(given["input_ids"])
         turned = _Turned(*module.rotary_emb(hidden, given["position_ids"]))
         options = {"attention_prompts": given["attention_prompts"]} if "attention_prompts" in given else {}
         for before, attend, between, mlp in layers():
-            hidden = hidden + attend(before(hidden), turned, seen, cache, **options)[0]
+            hidden = hidden + attend(before(hidden), turned, visible, cache, **options)[0]
             hidden = hidden + mlp(between(hidden))
         return BaseModelOutputWithPast(last_hidden_state=module.norm(hidden), past_key_values=cache)
 

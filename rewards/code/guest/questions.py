@@ -62,14 +62,14 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
 
     def told(question: Callable[[], Any]) -> Any:
         """Asks a question of the tests that an object of the solution decides."""
-        letter = "raised"
+        letter = "r"  # it raised
         try:
             result = question()
             letter = "y" if _is_true(result) else "n"
             return result
         finally:
             if len(answers) < _MOST_ANSWERS:
-                answers.append(letter[0])
+                answers.append(letter)
 
     def among(ask: Callable[[Any], Any], own: Any, wanted: Any, place: int = -1) -> tuple[Any, Any, str]:
         """Asks about a value among others like it, in an order that only the keeper knows.
@@ -154,7 +154,8 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
     ) -> Any:
         """Asks a question of the tests among others in an order that nobody knows, and then as the tests do.
 
-        Where it is true then, it was before, and none of the others is. Without `before` these are asked afterwards.
+        If the tests get a yes, it has to be one among the others too, and all of theirs a no. Without `before` the
+        others are asked afterwards.
         """
         answer, rest = "yes", [""]
         if asks and before:

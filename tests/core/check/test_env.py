@@ -81,10 +81,12 @@ def test_an_episode_that_goes_otherwise_the_second_time_is_found() -> None:
         def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
             return "", 0.0, True, False, {"mood": random.random()}
 
-    found = {finding.relation: finding.message for finding in check_env(spec_of(Moody)).of("error")}
+    messages = {finding.relation: finding.message for finding in check_env(spec_of(Moody)).of("error")}
     unlike = r"info\['mood'\] is 0\.\d+(e-\d+)? and then 0\.\d+(e-\d+)?"
-    assert re.search(f"the same actions get different results with seed 0: {unlike}", found["same seed, same episode"])
-    assert re.search(f"Deterministic step info .*: {unlike}", found["gymnasium's checker"])
+    assert re.search(
+        f"the same actions get different results with seed 0: {unlike}", messages["same seed, same episode"]
+    )
+    assert re.search(f"Deterministic step info .*: {unlike}", messages["gymnasium's checker"])
 
 
 def test_times_that_an_episode_measures_may_differ_and_texts_of_such_a_name_may_not() -> None:
@@ -195,9 +197,9 @@ def test_tools_that_cannot_be_described_raise_or_answer_otherwise_the_next_time_
 
     sound = check_env(spec_of(Tooled, max_turns=3))
     assert sound.ok, str(sound)
-    found = [f.message for f in check_env(spec_of(Leaving, max_turns=3)).of("error")]
-    assert any("SystemExit" in message for message in found), found
-    assert any("two instances answer the same call differently" in message for message in found), found
+    messages = [f.message for f in check_env(spec_of(Leaving, max_turns=3)).of("error")]
+    assert any("SystemExit" in message for message in messages), messages
+    assert any("two instances answer the same call differently" in message for message in messages), messages
     assert any("max_turns is 1" in f.message for f in check_env(spec_of(Tooled)).of("error"))
     assert any("cannot be described" in f.message for f in check_env(spec_of(Bare, max_turns=3)).of("error"))
 

@@ -119,30 +119,34 @@ def test_a_reward_without_cases_that_cannot_train_is_found_by_calling_it(
     file: Path, name: str, severity: str, words: str
 ) -> None:
     report = check_reward(f"./mine.py:{name}")
-    found = calls_of(report)
-    assert found is not None
-    assert (found.severity, words in found.message, report.ok) == (severity, True, severity != "error"), found.message
+    finding = calls_of(report)
+    assert finding is not None
+    assert (finding.severity, words in finding.message, report.ok) == (severity, True, severity != "error"), (
+        finding.message
+    )
 
 
 def test_a_column_that_the_rows_of_the_default_environment_lack_is_named(file: Path) -> None:
-    told = {finding.relation: finding.message for finding in check_reward("./mine.py:reads_gold").of("warning")}
-    assert told["columns"].startswith("the rows of env 'gsm8k' lack the column gold, so it was called on a made-up row")
+    messages = {each.relation: each.message for each in check_reward("./mine.py:reads_gold").of("warning")}
+    assert messages["columns"].startswith(
+        "the rows of env 'gsm8k' lack the column gold, so it was called on a made-up row"
+    )
     assert "columns" not in check_reward("./mine.py:right").relations
 
 
 def test_a_verifier_without_cases_is_called_too(file: Path) -> None:
     assert calls_of(check_verifier("./mine.py:judged")) is None
-    found = calls_of(check_verifier("./mine.py:judges_nothing"))
-    assert found is not None
-    assert found.message.startswith("it failed on each of 38 completions: KeyError")
+    finding = calls_of(check_verifier("./mine.py:judges_nothing"))
+    assert finding is not None
+    assert finding.message.startswith("it failed on each of 38 completions: KeyError")
 
 
 def test_the_rows_of_a_named_environment_are_used(file: Path) -> None:
     (file / "rows.jsonl").write_text('{"question": "1 + 1?", "answer": "2", "difficulty": 3}\n' * 40)
     report = check_reward("./mine.py:wants_more", env="rows:dataset=rows.jsonl")
-    found = calls_of(report)
-    assert found is not None
-    assert found.message.startswith("it gave 3 to each of 26 completions")
+    finding = calls_of(report)
+    assert finding is not None
+    assert finding.message.startswith("it gave 3 to each of 26 completions")
     with pytest.raises(UsageError, match=r"needs the column difficulty, but .+ has: "):
         check_reward("./mine.py:wants_more", env="countdown")
 
@@ -155,23 +159,25 @@ def doubts_of(*rewards: str, **settings: Any) -> list[str]:
 @pytest.mark.slow
 def test_a_run_refuses_a_reward_that_always_fails_and_warns_of_one_that_teaches_nothing(file: Path) -> None:
     assert doubts_of("proximity", "gsm8k.soft_format") == []
-    [told, *_] = doubts_of("./mine.py:forgot", "format")
-    assert told.startswith("reward 'forgot': it abstained on each of 26 completions")
-    assert told.endswith("it returned None, as a function without a `return` does.")
-    [told, *_] = doubts_of("./mine.py:pays_all")
-    assert told.startswith("reward 'pays_all': it gave 1 to each of 26 completions")
+    [doubt, *_] = doubts_of("./mine.py:forgot", "format")
+    assert doubt.startswith("reward 'forgot': it abstained on each of 26 completions")
+    assert doubt.endswith("it returned None, as a function without a `return` does.")
+    [doubt, *_] = doubts_of("./mine.py:pays_all")
+    assert doubt.startswith("reward 'pays_all': it gave 1 to each of 26 completions")
     with pytest.raises(UsageError, match=r"reward 'raises': it failed on each of 26 completions, all of env 'gsm8k'"):
         doubts_of("./mine.py:raises")
     with pytest.raises(UsageError, match=r"reward 'assumes_a_mark': it failed on 24 of 26 .* IndexError"):
         doubts_of("./mine.py:assumes_a_mark")  # on each gold solution, in the layout that the run asks for
-    [told, *_] = doubts_of("./mine.py:raises", failures={"stop_share": 1.0})
-    assert "it failed on each of 26 completions" in told
+    [doubt, *_] = doubts_of("./mine.py:raises", failures={"stop_share": 1.0})
+    assert "it failed on each of 26 completions" in doubt
 
 
 @pytest.mark.slow
 def test_nothing_is_said_of_a_game_that_pays_all_texts_alike_as_none_of_them_is_known_to_be_a_move() -> None:
     config = parse_config({"env": "gym:FrozenLake-v1", "train": {"steps": 1}})
-    assert not [told for told in doubts(make_plan(config, Host.discover(), served=False)) if "gave 0 to each" in told]
+    assert not [
+        doubt for doubt in doubts(make_plan(config, Host.discover(), served=False)) if "gave 0 to each" in doubt
+    ]
 
 
 def test_the_texts_state_the_answer_of_the_row_and_others() -> None:

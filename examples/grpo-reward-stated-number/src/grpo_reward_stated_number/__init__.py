@@ -49,7 +49,7 @@ def stated_number(completion: str, answer: str, *, tolerance: float = 0.0) -> fl
         return None
     text = completion.strip()[-_READ:]
     stated = _MARK.split(text)[1:] or text.splitlines()[-1:]
-    numbers = {_value(found) for found in _NUMBER.findall(_WORKING.sub("", " ".join(stated)))}
+    numbers = {_value(number) for number in _NUMBER.findall(_WORKING.sub("", " ".join(stated)))}
     return 1.0 if len(numbers) == 1 and abs(numbers.pop() - _value(gold[0])) <= tolerance else 0.0
 
 
