@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -124,15 +123,11 @@ def test_runs_tells_the_rewards_of_each_environment(
     assert f"embedded  {told}  done" in grpo("runs", tmp_path)
 
 
-def test_show_prints_the_reason_of_the_verdict_which_a_run_of_an_older_release_lacks(recorded: Path) -> None:
+def test_show_prints_the_reason_of_the_verdict(recorded: Path) -> None:
     assert "verdict" not in grpo("show", recorded)
     right = rollout(0, "zero", 1.0, right=True, why="accepted: 2 of 2\x1b[31m tests")
     write_rollouts(RunDir(recorded), 4, [right, rollout(0, "nought", 0.0)])
     assert "    verdict  right  accepted: 2 of 2 tests\n" in grpo("show", recorded, "--step", "4")
-    file = recorded / "rollouts" / "step-000004.parquet"
-    pq.write_table(pq.read_table(file).drop_columns(["why"]), file)
-    assert "verdict" not in grpo("show", recorded, "--step", "4")
-    assert json.loads(grpo("show", recorded, "--step", "4", "--json"))[0]["why"] is None
 
 
 def test_rewards_that_a_run_did_not_name_are_those_that_it_locked(tmp_path: Path) -> None:
