@@ -15,19 +15,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn.functional import rms_norm
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
-from grpo.core.policy.blocks import SUPPORTED
+from grpo.core.policy.blocks import SUPPORTED, can_pack
 from grpo.core.policy.modules import CACHE_NAMES, is_its_own, is_plain
 
 Product = Callable[[torch.Tensor], torch.Tensor]
 _PARTS = {"Attention": ("q_proj", "k_proj", "v_proj"), "MLP": ("gate_proj", "up_proj"), "RMSNorm": (), "Model": ()}
 _STEP = {"input_ids", "attention_mask", "position_ids"}  # what a step is given, and what it may be given
 _ALSO = {"use_cache", "attention_prompts", *CACHE_NAMES}
+_FIXED = {"default", "linear", "llama3", "yarn"}  # kinds of rotations that depend on the position alone
+ROOM = 128  # positions that are computed ahead
 ROWS = 64  # that weights are laid out for; it serves other numbers as well
 LEAST = 2**16  # entries of a weight matrix that gains
 FEWEST_TOKENS = 12  # of a completion: laying weights out costs as much as some decoding steps save
@@ -48,6 +50,14 @@ def product(layer: torch.nn.Linear) -> Callable[[torch.Tensor], torch.Tensor]:
 def gains(layer: Any) -> bool:
     """Returns whether a module is a linear layer, and nothing else, with weights that gain."""
     return is_plain(layer) and layer.weight.numel() >= LEAST and torch._C._has_mkldnn
+
+
+def is_known(model: Any) -> bool:
+    """Returns whether a model is of a family that the tests compare, with whole float32 weights on a CPU."""
+    held = {(type(own.data), own.dtype, own.device.type, hasattr(own, "ds_id")) for own in model.parameters()}
+    plain = held == {(torch.Tensor, torch.float32, "cpu", False)} and not torch.is_autocast_enabled("cpu")
+    backbones = (module for module in model.modules() if _kind(module) == "Model")
+    return plain and can_pack(model.config) and any(parts(each) is not None for each in backbones)
 
 
 def parts(module: Any) -> list[Any] | None:
@@ -87,6 +97,7 @@ def _kind(module: Any) -> str:
 
 def _backbone(module: Any) -> Callable[..., Any]:
     plain = module.forward  # bound, before it is replaced
+    rotations = _Rotations(module.rotary_emb)
 
     @functools.cache
     def layers() -> list[list[Callable[..., Any]]]:
@@ -106,7 +117,7 @@ def _backbone(module: Any) -> Callable[..., Any]:
         mask = given["attention_mask"]
         visible = mask.bool()[:, None, None] if mask.ndim == 2 and not mask.all() else None
         hidden = module.embed_tokens(given["input_ids"])
-        turned = _Turned(*module.rotary_emb(hidden, given["position_ids"]))
+        turned = rotations.at(given["position_ids"], hidden)
         options = {"attention_prompts": given["attention_prompts"]} if "attention_prompts" in given else {}
         for before, attend, between, mlp in layers():
             hidden = hidden + attend(before(hidden), turned, visible, cache, **options)[0]
@@ -154,7 +165,7 @@ def _attention(module: Any, product: Product) -> Callable[..., tuple[torch.Tenso
         both, value = projected[..., : heads + shared, :], projected[..., heads + shared :, :].transpose(1, 2)
         if norms is not None:
             both = torch.cat([norms[0](both[..., :heads, :]), norms[1](both[..., heads:, :])], dim=-2)
-        turned = position_embeddings if isinstance(position_embeddings, _Turned) else _Turned(*position_embeddings)
+        turned = position_embeddings if isinstance(position_embeddings, _Turned) else _Turned.of(*position_embeddings)
         both = turned.applied(both).transpose(1, 2)
         query, key = both[:, :heads], both[:, heads:]
         cache = past_key_values if cache is None else cache
@@ -167,15 +178,44 @@ def _attention(module: Any, product: Product) -> Callable[..., tuple[torch.Tenso
     return forward
 
 
-class _Turned:
-    """The rotations of a step, [B, L, D] each, as they are applied in every layer."""
+class _Rotations:
+    """The rotations of positions, each of which is computed once where it depends on the position alone."""
 
-    def __init__(self, cos: torch.Tensor, sin: torch.Tensor) -> None:
-        self._half = sin.shape[-1] // 2
-        self._cos = cos.unsqueeze(2)
-        self._sin = torch.cat([-sin[..., : self._half], sin[..., self._half :]], dim=-1).unsqueeze(2)
+    def __init__(self, rotary: Any) -> None:
+        self._rotary, self._known = rotary, getattr(rotary, "rope_type", "") in _FIXED
+        self._every: _Turned | None = None  # of one row that has all positions up to `_count`
+        self._count = 0
+
+    def at(self, positions: torch.Tensor, like: torch.Tensor) -> _Turned:
+        """Returns the rotations of positions [B, L], for states of a dtype."""
+        if not self._known:
+            return _Turned.of(*self._rotary(like, positions))
+        most = int(positions.max()) + 1
+        if self._every is None or most > self._count:
+            self._count = most + ROOM
+            self._every = _Turned.of(*self._rotary(like, torch.arange(self._count, device=positions.device)[None]))
+        return self._every.at(positions)
+
+
+class _Turned(NamedTuple):
+    """The rotations of a step, [B, L, 1, D] each, as they are applied in every layer."""
+
+    cos: torch.Tensor
+    sin: torch.Tensor  # negative where it is applied to the second half of a head
+
+    @classmethod
+    def of(cls, cos: torch.Tensor, sin: torch.Tensor) -> _Turned:
+        """Returns rotations that a model computed, [B, L, D] each."""
+        half = sin.shape[-1] // 2
+        return cls(cos.unsqueeze(2), torch.cat([-sin[..., :half], sin[..., half:]], dim=-1).unsqueeze(2))
+
+    def at(self, positions: torch.Tensor) -> _Turned:
+        """Returns those of positions [B, L], where these are of one row that has all positions."""
+        rows, shape = positions.view(-1), (*positions.shape, 1, -1)
+        return _Turned(self.cos.index_select(1, rows).view(shape), self.sin.index_select(1, rows).view(shape))
 
     def applied(self, heads: torch.Tensor) -> torch.Tensor:
         """Returns rotated heads [B, L, H, D]."""
-        other = torch.cat([heads[..., self._half :], heads[..., : self._half]], dim=-1)
-        return torch.addcmul(heads * self._cos, other, self._sin)
+        half = heads.shape[-1] // 2
+        other = torch.cat([heads[..., half:], heads[..., :half]], dim=-1)
+        return torch.addcmul(heads * self.cos, other, self.sin)

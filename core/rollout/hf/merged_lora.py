@@ -16,9 +16,8 @@ from typing import Any
 
 import torch
 
-from grpo.core.policy.blocks import can_pack
 from grpo.core.policy.modules import is_its_own, is_plain
-from grpo.core.rollout.hf.faster_layers import Product, gains, joined, one_of, parts, product
+from grpo.core.rollout.hf.faster_layers import Product, gains, is_known, joined, one_of, parts, product
 
 
 @contextmanager
@@ -45,7 +44,7 @@ def folded(model: Any, *, packs: bool = False) -> Iterator[None]:
                     # Not the frozen ones: whoever takes the adapter off meanwhile would change them.
                     layer.weight.data = layer.weight.data.new_empty(0)
 
-        joinable = dict(_joinable(model, adapters)) if packs else {}
+        joinable = dict(_joinable(model, adapters)) if packs and is_known(model) else {}
         done = _wrapped(model)
         for name, module in model.named_modules():  # parts of a module come after it
             if module in joinable:
@@ -84,10 +83,6 @@ def _whole(layers: Sequence[torch.nn.Linear], adapters: Mapping[Any, Any]) -> Pr
 
 def _joinable(model: Any, adapters: Mapping[Any, Any]) -> Iterator[tuple[Any, Sequence[torch.nn.Linear]]]:
     """Yields modules that can be `joined`, and the plain layers that are their parts or below these."""
-    held = {(type(own.data), own.dtype, own.device.type, hasattr(own, "ds_id")) for own in model.parameters()}
-    plain = held == {(torch.Tensor, torch.float32, "cpu", False)} and not torch.is_autocast_enabled("cpu")
-    if not plain or not can_pack(model.config):
-        return
     bases = {adapter: layer for layer, adapter in adapters.items()}
     for module in model.modules():
         layer_parts = parts(module)

@@ -15,6 +15,7 @@ turns of a rollout the cache may be kept (core/rollout/hf/kept_turns.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from torch.nn.functional import pad
 from grpo.core.policy.blocks import no_mask, takes_prompts
 from grpo.core.policy.prompt_keys import PromptKeys
 from grpo.core.rollout.draws import uniforms
-from grpo.core.rollout.hf.faster_layers import FEWEST_TOKENS
+from grpo.core.rollout.hf.faster_layers import FEWEST_TOKENS, is_known
 from grpo.core.rollout.hf.kept_turns import KeptTurns, Started
 from grpo.core.rollout.hf.merged_lora import folded
 from grpo.core.rollout.hf.states import carried, needs_equal_lengths, taken
@@ -112,10 +113,11 @@ def sample(
     if not prompts:
         return []
     refuse_unfit(prompts, params, context_length(model.config))
-    notify = on_done or (lambda numbers, done: None)
+    notify = _outside(on_done) if on_done else lambda numbers, done: None
     from grpo.core.policy.attention import without_copies
 
-    with evaluating(model), without_copies(model), folded(model, packs=params.max_tokens >= FEWEST_TOKENS):
+    packs = params.max_tokens >= FEWEST_TOKENS
+    with evaluating(model), without_copies(model), folded(model, packs=packs), _without_records(model):
         lengths = sorted({len(prompt) for prompt in prompts})
         if not needs_equal_lengths(model):
             return _decode(model, prompts, params, notify, kept, padded=True)
@@ -126,6 +128,24 @@ def sample(
             done = _decode(model, own, params.of(places), _at(notify, places), None, padded=False)
             completions |= dict(zip(places, done, strict=True))
         return [completions[place] for place in range(len(prompts))]
+
+
+def _without_records(model: Any) -> AbstractContextManager[Any]:
+    """Returns what keeps torch from all that only gradients need; each call then takes less time to begin.
+
+    Tensors made so can never have a gradient, so no model may keep one: those that are not known do as they like.
+    """
+    return torch.inference_mode() if is_known(model) else nullcontext()
+
+
+def _outside(on_done: OnDone) -> OnDone:
+    """Returns what passes completions on to code that may compute what it likes."""
+
+    def passed(numbers: Sequence[int], done: Sequence[Sampled]) -> None:
+        with torch.inference_mode(False), torch.no_grad():
+            on_done(numbers, done)
+
+    return passed
 
 
 def _at(on_done: OnDone, places: Sequence[int]) -> OnDone:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -36,6 +36,13 @@ LLAMA3 = {
     "low_freq_factor": 1.0,
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 256,
+}
+LONG = {
+    "rope_type": "longrope",
+    "rope_theta": 10000.0,
+    "short_factor": [1.0] * 4,
+    "long_factor": [2.0] * 4,
+    "original_max_position_embeddings": 1024,
 }
 CONFIGS = {
     "qwen2": lambda: Qwen2Config(**SHAPE),
@@ -306,6 +313,38 @@ def test_dropout_and_gradients_stay_out_of_sampling() -> None:
     done = sample(model, prompts, PARAMS)
     assert_rows_are_their_own(model, prompts, done)
     assert all(parameter.grad is None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        lambda: LlamaConfig(**SHAPE),
+        lambda: LlamaConfig(**SHAPE, rope_parameters=LONG),
+        lambda: MistralConfig(**SHAPE, sliding_window=None),
+    ],
+    ids=["llama", "longrope", "a family that is not known"],
+)
+def test_a_policy_can_be_trained_after_it_has_sampled(config: Callable[[], Any]) -> None:
+    """Whatever a forward pass leaves in the model, as rotations do that depend on the length."""
+    model = make(config())
+    prompts = prompts_of([9, 4])
+    done = sample(model, prompts, PARAMS)
+    assert_rows_are_their_own(model, prompts, done)
+    tokens = torch.tensor([[*prompts[0], *done[0].token_ids]])
+    model(input_ids=tokens, labels=tokens).loss.backward()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+def test_who_gets_completions_may_compute_gradients(policy: Any) -> None:
+    weights = [torch.nn.Parameter(torch.ones(2))]
+
+    def learn(numbers: Sequence[int], done: Sequence[Sampled]) -> None:
+        assert not torch.is_grad_enabled()
+        with torch.enable_grad():
+            (torch.tensor([len(done[0].token_ids), 1.0]) * weights[0]).sum().backward()
+
+    sample(policy, prompts_of([5, 7]), PARAMS, learn)
+    assert weights[0].grad is not None
 
 
 def test_a_policy_that_computes_nan_ends_in_words() -> None:
