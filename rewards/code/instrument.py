@@ -403,7 +403,7 @@ class Instrument(ast.NodeTransformer):
                 orders = ast.Tuple([ast.Constant(_ORDERS[type(operator)]) for operator in test.ops], ast.Load())
                 values = [test.left, *test.comparators]
                 return self.call("__order__", orders, *map(self.visit, values))
-            if len(test.ops) > 1 and not find(test.comparators[:-1], ast.Call):
+            if len(test.ops) > 1:
                 return self._asserted(_pairwise(test))
         if called_by_name(test) == "__near__" and isinstance(test, ast.Call):
             kept = self._kept(test.args[1])
@@ -498,12 +498,15 @@ class _Other(ast.NodeTransformer):
 
 
 def _pairwise(node: ast.Compare) -> ast.BoolOp:
-    """Returns `a == b and b == c` for `a == b == c`."""
-    sides = [node.left, *node.comparators]
-    pairs = [
-        ast.Compare(copy.deepcopy(left), [operator], [right])
-        for left, operator, right in zip(sides, node.ops, sides[1:], strict=False)
-    ]
+    """Returns `a == (b := f()) and b == c` for `a == f() == c`: what is called is called once."""
+    pairs, left = [], node.left
+    for number, (operator, right) in enumerate(zip(node.ops, node.comparators, strict=True)):
+        following: ast.expr = copy.deepcopy(right)
+        if find(right, ast.Call) and right is not node.comparators[-1]:
+            name = f"__middle_{number}__"
+            right, following = ast.NamedExpr(ast.Name(name, ast.Store()), right), ast.Name(name, ast.Load())
+        pairs.append(ast.Compare(left, [operator], [right]))
+        left = following
     return ast.BoolOp(ast.And(), list[ast.expr](pairs))
 
 

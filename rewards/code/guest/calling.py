@@ -119,6 +119,8 @@ class Solution:
             self._raised = raised
             if self._names and "NameError" in kinds:
                 self.wrong = str(line)[:200]
+            if self._given.numbers and has_nan(list(raised.args)):
+                self.wrong = "the exception holds what is not a number"
             raise raised
         if self._given.numbers and has_nan(value):
             self.wrong = "the answer is not a number"

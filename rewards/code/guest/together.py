@@ -17,17 +17,27 @@ import signal
 import sys
 import types
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from traceback import walk_tb
 from typing import Any
 
 from grpo.rewards.code.guest.channel import line, orders
-from grpo.rewards.code.guest.customs import FILE, asked_for, customary, line_of, new_module, run_source
+from grpo.rewards.code.guest.customs import (
+    FILE,
+    SOLUTION_MODULES,
+    asked_for,
+    customary,
+    line_of,
+    new_module,
+    run_source,
+)
 from grpo.rewards.code.guest.guard import install, looks_around
 from grpo.rewards.code.guest.questions import Say, questions
 from grpo.rewards.code.guest.units import Stop, asking, asserting, is_skip, same
 
 _RUNNER = ("unittest.case", "unittest.mock", "pytest")
+_HEAP = 1 << 9  # the flag of a class that can be changed
+_SETTABLE = ("__main__", "sys", "warnings", "logging", "signal", "threading")  # whose hooks any program may set
 _SKIPPING = re.compile(r"\b(?:skip|xfail|importorskip|skipTest|SkipTest)\b")
 _COMPUTING = (
     *("bisect", "cmath", "copy", "fractions", "functools", "heapq", "itertools", "json", "math", "operator", "re"),
@@ -47,14 +57,14 @@ def main(descriptor: int) -> None:
     if not begun(given, say, module):
         return
     before = dict(vars(module))
-    runner = [*_RUNNER, *(name for name in sys.modules if name.startswith("_pytest"))]
-    marks = _marks(["builtins", *runner], given.modules)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "grpo"]:
+        del sys.modules[name]
+    libraries = [name for name in sys.modules if name not in {*_SETTABLE, *SOLUTION_MODULES}]
+    runner = [name for name in libraries if name in _RUNNER or name.startswith("_pytest")]
     patching = any(word in given.source for word in ("patch", "setattr", "builtins"))
     changed_by_tests = set(re.findall(r"\b(\w+)\.\w+(?:, [\w.]+)* = ", given.source))
     kept = [name for name in given.modules if name.rpartition(".")[2] not in changed_by_tests]
     taken = vars(sys.modules["builtins"]) if patching else _taken(kept)
-    for name in [name for name in sys.modules if name.partition(".")[0] == "grpo"]:
-        del sys.modules[name]
 
     def looked() -> str:
         """Returns why the solution is wrong whatever it answers, or ""."""
@@ -65,12 +75,12 @@ def main(descriptor: int) -> None:
     if not why:
         signal.setitimer(signal.ITIMER_PROF, given.seconds)
         switch(True)
+        replaced = _watching(libraries)
         try:
             before |= run_source(module, given.program)
         except BaseException as error:  # the program may also call sys.exit()
             why = line_of(error)
-        changed = _difference(marks, _marks(["builtins", *runner], given.modules))
-        why = why or looked() or (f"it changes {changed}" if changed else "")
+        why = why or looked() or (f"it changes {replaced()}" if replaced() else "")
     if why:
         say(["failed", "raised", why])
         return
@@ -86,20 +96,30 @@ def main(descriptor: int) -> None:
     kinds = [name for name, value in before.items() if isinstance(value, type) and isinstance(now.get(name), type)]
     space.update({name: now[name] for name in kinds if name in space})  # a program may define what the prompt does anew
     say(["loaded"])
-    classes: list[type] = []
-    started = False
+    known: dict[str, Any] = {}
 
-    def watched() -> dict[tuple[str, str], int]:
-        """Returns the marks of what no solution may change while the tests run, and the tests do not."""
-        return _marks(runner) if patching else _marks(["builtins", *runner], kept, classes)
+    def given_anew() -> str:
+        """Returns a global name of the tests that got another meaning, but not from them; "" for none."""
+        changed = [name for name, value in space.items() if name in taken and name not in known]
+        if given.pytest:  # then all of them have been there from the beginning
+            changed += [name for name, value in known.items() if callable(value) and space.get(name) is not value]
+        if patching or not changed:
+            return ""
+        import ast
+
+        every = list(ast.walk(ast.parse(given.source)))
+        own = {node.id for node in every if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        own |= {getattr(node, "asname", None) or getattr(node, "name", None) for node in every}
+        return next((name for name in changed if name not in own), "")
 
     def begin(forget: Callable[[], None]) -> None:
-        nonlocal marks, started
-        if not started:
+        nonlocal replaced, known
+        if not known:  # pytest itself has begun, and what the tests replace themselves is not watched
             held = {name: value for name, value in vars(tests).items() if isinstance(value, type)}
-            classes.extend(kind for name, kind in held.items() if name not in changed_by_tests)
-            marks = watched()  # pytest itself has begun
-        started = True
+            classes = [kind for name, kind in held.items() if name not in changed_by_tests]
+            others = [name for name in libraries if name.rpartition(".")[2] not in changed_by_tests]
+            replaced = _watching(runner) if patching else _watching(others, classes)
+            known = dict(space)
         forget()
         refused.clear()
         signal.setitimer(signal.ITIMER_PROF, given.seconds)
@@ -108,7 +128,7 @@ def main(descriptor: int) -> None:
         return ("failed", looked()) if refused else ("", "")
 
     side = types.SimpleNamespace(begin=begin, failure=failure, is_raised=_is_of_solution, other="")
-    side.altered = lambda: _difference(marks, watched())
+    side.altered = lambda: replaced() or given_anew()
     run_tests(given, say, tests, side)
 
 
@@ -239,38 +259,31 @@ def _taken(modules: Sequence[str]) -> dict[str, Any]:
     return taken
 
 
-def _marks(
-    names: Sequence[str], libraries: Sequence[str] = (), classes: Sequence[type] = ()
-) -> dict[tuple[str, str], int]:
-    """Returns the ids of functions and classes, and of what these classes define.
+def _watching(modules: Sequence[str], classes: Sequence[type] = ()) -> Callable[[], str]:
+    """Returns what names a function or class that was replaced since then, "" where none was.
 
-    Args:
-        names: modules; of all that they hold.
-        libraries: modules; of what they define themselves, as they may hold what others change.
-        classes: classes of the tests; of the functions that the tests gave them.
+    Watched are functions and classes of modules, what these classes define, and the functions that the tests gave their
+    own `classes`. What is only imported into a module is another module's, and may be what others set.
     """
-    marks: dict[tuple[str, str], int] = {}
-    for name in (each for each in (*names, *libraries) if each in sys.modules):
-        for key, value in list(vars(sys.modules[name]).items()):
+    watched: list[tuple[Mapping[str, Any], str, Any, str]] = []
+    for name in modules:
+        held = vars(sys.modules[name])
+        watched.append((sys.modules, name, sys.modules[name], name))
+        for key, value in list(held.items()):
             if not callable(value) or "<locals>" in getattr(value, "__qualname__", ""):  # pytest sets these anew
                 continue
-            own = str(getattr(value, "__module__", None)).partition(".")[0].lstrip("_") == name.partition(".")[0]
-            if name in names or own or isinstance(value, types.BuiltinFunctionType):
-                marks[name, key] = id(value)
-            if own and isinstance(value, type):
-                marks |= {(f"{name}.{key}", part): id(held) for part, held in vars(value).items() if callable(held)}
+            own = getattr(value, "__module__", None)
+            if isinstance(value, types.BuiltinFunctionType) or (
+                type(own) is str and own.partition(".")[0].lstrip("_") == name.partition(".")[0].lstrip("_")
+            ):
+                watched.append((held, key, value, f"{name}.{key}"))
+                if isinstance(value, type) and value.__flags__ & _HEAP:
+                    inner = vars(value)
+                    watched += ((inner, part, each, f"{name}.{key}") for part, each in inner.items() if callable(each))
     for kind in classes:
-        held = {part: each for part, each in vars(kind).items() if isinstance(each, types.FunctionType)}
-        marks |= {(kind.__name__, part): id(each) for part, each in held.items()}
-    return marks
-
-
-def _difference(before: dict[tuple[str, str], int], after: dict[tuple[str, str], int]) -> str:
-    """Returns the name of a function or class that was replaced, or ""."""
-    if before == after:
-        return ""
-    keys = {key for key in before if before[key] != after.get(key)}
-    return ".".join(min(keys)) if keys else ""
+        own = {part: each for part, each in vars(kind).items() if isinstance(each, types.FunctionType)}
+        watched += ((vars(kind), part, each, f"{kind.__name__}.{part}") for part, each in own.items())
+    return lambda: next((where for held, key, value, where in watched if held.get(key) is not value), "")
 
 
 def _is_of_solution(error: BaseException) -> bool:
