@@ -24,7 +24,6 @@ from typing import Any
 from grpo.rewards.code.guest.channel import line, orders
 from grpo.rewards.code.guest.customs import (
     FILE,
-    SOLUTION_MODULES,
     asked_for,
     customary,
     line_of,
@@ -37,7 +36,7 @@ from grpo.rewards.code.guest.units import Stop, asking, asserting, is_skip, same
 
 _RUNNER = ("unittest.case", "unittest.mock", "pytest")
 _HEAP = 1 << 9  # the flag of a class that can be changed
-_SETTABLE = ("__main__", "sys", "warnings", "logging", "signal", "threading")  # whose hooks any program may set
+_SETTABLE = frozenset(("sys", "warnings", "logging", "threading"))  # whose hooks any program may set
 _SKIPPING = re.compile(r"\b(?:skip|xfail|importorskip|skipTest|SkipTest)\b")
 _COMPUTING = (
     *("bisect", "cmath", "copy", "fractions", "functools", "heapq", "itertools", "json", "math", "operator", "re"),
@@ -59,8 +58,9 @@ def main(descriptor: int) -> None:
     before = dict(vars(module))
     for name in [name for name in sys.modules if name.partition(".")[0] == "grpo"]:
         del sys.modules[name]
-    libraries = [name for name in sys.modules if name not in {*_SETTABLE, *SOLUTION_MODULES}]
-    runner = [name for name in libraries if name in _RUNNER or name.startswith("_pytest")]
+    runner = [name for name in sys.modules if name in _RUNNER or name.startswith("_pytest")]
+    standard = {name for name in sys.modules if name.partition(".")[0] in sys.stdlib_module_names - _SETTABLE}
+    libraries = sorted({*runner, *standard, *(name for name in given.modules if name not in _SETTABLE)})
     patching = any(word in given.source for word in ("patch", "setattr", "builtins"))
     changed_by_tests = set(re.findall(r"\b(\w+)\.\w+(?:, [\w.]+)* = ", given.source))
     kept = [name for name in given.modules if name.rpartition(".")[2] not in changed_by_tests]
