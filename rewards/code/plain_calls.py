@@ -9,8 +9,9 @@ import ast
 import builtins
 from collections.abc import Sequence
 
+from grpo.rewards.code.given_data import GivenData
 from grpo.rewards.code.guest.customs import SOLUTION_MODULES
-from grpo.rewards.code.syntax import called, called_by_name, find, literal, names_in, words
+from grpo.rewards.code.syntax import called_by_name, find, literal, names_in, words
 
 _MODULES = words(
     "math cmath copy re itertools functools collections string typing json fractions operator heapq bisect"
@@ -31,7 +32,6 @@ _KINDS = words(
 _METHODS = frozenset(
     name for kind in (str, bytes, tuple, int, float, complex) for name in dir(kind) if not name.startswith("_")
 ) | frozenset(("keys", "values", "items", "get"))
-_CLASSES_OF_DATA = frozenset(("Decimal", "Fraction", "Counter", "OrderedDict"))
 _NO_VALUES = words("islice takewhile dropwhile next iter callable type hash id getattr hasattr dir help super")
 
 
@@ -42,7 +42,7 @@ def calls_only(every: Sequence[ast.stmt], setup: Sequence[ast.stmt], names: set[
 
 class _Reader:
     def __init__(self, every: Sequence[ast.stmt], setup: Sequence[ast.stmt], names: set[str]) -> None:
-        self._every, self._names = every, names
+        self._every, self._setup, self._names = every, setup, names
         self._parents = {id(child): node for node in find(every, ast.AST) for child in ast.iter_child_nodes(node)}
         self._functions = {*names, "candidate"} - {"Solution"}
         self._classes = {node.name for node in find([*every, *setup], ast.ClassDef)}
@@ -50,7 +50,6 @@ class _Reader:
         self._asking = {name for name, node in self._helpers.items() if _asks_its_arguments(node)}
         self._calls = [node for node in find(every, ast.Call) if self._is_of_solution(node)]
         self._answers: set[str] = set()
-        self._iterators: set[str] = set()
 
     def plain(self) -> bool:
         """Returns whether all that the tests do with the solution is of that kind."""
@@ -64,14 +63,12 @@ class _Reader:
         if not all(map(self._is_called, mentioned)):
             return False
         self._answers = {name for call in self._calls for name in self._assigned(call)}
-        made = [node for node in find(self._every, ast.Call) if _makes_iterator(node)]
-        self._iterators = {name for node in made for name in self._assigned(node)}
         named = [node for node in find(self._every, ast.Name) if node.id in self._answers]
         uses = [(use, self._use(use)) for use in (*self._calls, *(n for n in named if isinstance(n.ctx, ast.Load)))]
         proven = {name for use, how in uses if how == "data" for name in self._functions_of(use)}
         if any(how == "object" or (how != "kept" and self._functions_of(use) - proven) for use, how in uses):
             return False
-        return all(map(self._is_given_data, self._calls))
+        return all(map(GivenData([*self._every, *self._setup], self._functions).is_given, self._calls))
 
     def _is_function(self, name: str) -> bool:
         """Returns whether a capitalised name is no class: none is named so, and each call is to equal plain data."""
@@ -116,26 +113,6 @@ class _Reader:
         """Returns whether a function of the solution is what `map` calls."""
         parent = self._parents.get(id(node))
         return isinstance(parent, ast.Call) and called_by_name(parent) == "map" and parent.args[:1] == [node]
-
-    def _is_given_data(self, call: ast.Call) -> bool:
-        """Returns whether the arguments are surely plain data."""
-        parts = [*call.args, *(keyword.value for keyword in call.keywords)]
-        if any(isinstance(node, ast.Lambda | ast.GeneratorExp) for node in find(parts, ast.AST)):
-            return False
-        for node in find(parts, ast.Call):
-            a_class = called(node)[:1].isupper() and called(node) not in _CLASSES_OF_DATA
-            if a_class or _makes_iterator(node):
-                return False
-        return all(self._is_datum(node) for node in find(parts, ast.Name) if isinstance(node.ctx, ast.Load))
-
-    def _is_datum(self, node: ast.Name) -> bool:
-        parent = self._parents.get(id(node))
-        if isinstance(parent, ast.Call) and parent.func is node:
-            return node.id not in self._classes and (node.id in self._functions or node.id not in ("iter", "open"))
-        if isinstance(parent, ast.Attribute):
-            return node.id not in self._classes
-        others = {*self._classes, *self._helpers, *self._functions, *self._iterators}
-        return node.id not in others and not hasattr(builtins, node.id)
 
     def _assigned(self, call: ast.Call) -> set[str]:
         """Returns the names that get an answer of the solution."""
@@ -204,13 +181,6 @@ def _asks_its_arguments(node: ast.FunctionDef) -> bool:
     local = {each.arg for each in find(node, ast.arg)} | set(names_in(node, ast.Store))
     owners = [each.value for each in find(node, ast.Attribute)]
     return any(not isinstance(owner, ast.Name) or owner.id in local for owner in owners)
-
-
-def _makes_iterator(node: ast.Call) -> bool:
-    """Returns whether a call makes something that can be read once only."""
-    if isinstance(node.func, ast.Attribute):
-        return isinstance(node.func.value, ast.Name) and node.func.value.id == "itertools"
-    return getattr(node.func, "id", "") in ("iter", "map", "filter", "zip", "enumerate", "reversed", "cycle", "count")
 
 
 def _is_foreign_error(name: str) -> bool:

@@ -12,15 +12,16 @@ import builtins
 import contextlib
 import types
 from collections import deque
-from collections.abc import ItemsView, KeysView, ValuesView
+from collections.abc import Callable, ItemsView, KeysView, ValuesView
 from decimal import Decimal
 from typing import Any
 
 from grpo.rewards.code.guest.channel import Channel, Garbled, Gone, Late, orders
 from grpo.rewards.code.guest.customs import new_module
 from grpo.rewards.code.guest.keeping import conversing
-from grpo.rewards.code.guest.plain import Malformed, NotPlain, decode, encode
+from grpo.rewards.code.guest.plain import Foreign, Malformed, NotPlain, decode, encode
 from grpo.rewards.code.guest.together import begun, run_tests
+from grpo.rewards.code.guest.units import Stop
 
 _HOLDING = (list, tuple, set, frozenset, deque, KeysView, ValuesView, ItemsView)
 
@@ -30,6 +31,7 @@ class Solution:
 
     Args:
         channel: the socket to it.
+        hear: takes what is to be reported.
         given: the orders. `in_place`: what a call does to its arguments shows here, as the tests look at them
             afterwards; `numbers`: the tests say nothing of what is not a number, so that an answer that is none is
             wrong.
@@ -39,8 +41,8 @@ class Solution:
         other: what an answer of the unit was that is no plain data, or "".
     """
 
-    def __init__(self, channel: Channel, given: Any) -> None:
-        self._channel, self._given = channel, given
+    def __init__(self, channel: Channel, hear: Callable[[list[Any]], Any], given: Any) -> None:
+        self._channel, self._hear, self._given = channel, hear, given
         self._names = "NameError" not in given.source  # else such a program is wrong, whatever the tests catch
         self.dead = ""
         self.begin()
@@ -70,7 +72,11 @@ class Solution:
             try:
                 request = [name, [encode(each) for each in args], {key: encode(each) for key, each in named.items()}]
             except NotPlain as error:
-                raise TypeError(f"the tests give {error} to {name}") from None
+                given = f"the tests give {error} to {name}"
+                if isinstance(error, Foreign) and not str(error).endswith(f" {Other.__name__}"):
+                    self._hear(["unjudged", given])  # no answer of the solution is of such a class
+                    raise Stop from None
+                raise TypeError(given) from None
             return self._read(self.exchange([*request, self._begins]), [*args, *named.values()])
 
         call.__name__ = call.__qualname__ = name
@@ -186,7 +192,7 @@ def main(descriptor: int) -> None:
     """Runs the tests against the functions at the other end of a descriptor and reports on them."""
     given = orders()
     with conversing(given, Channel(descriptor)) as (keeper, channel):
-        solution = Solution(channel, given)
+        solution = Solution(channel, keeper.hear, given)
         loaded = solution.exchange(None)
         if loaded != ["ready"]:
             keeper.hear(["failed", "raised", str(loaded[1:2])[2:-2]])

@@ -28,6 +28,10 @@ class NotPlain(Exception):
     """A value is no plain data, or is too deep or too large to cross."""
 
 
+class Foreign(NotPlain):
+    """A value holds an object of a class that is none of plain data."""
+
+
 class Malformed(Exception):
     """What was received is not a value."""
 
@@ -102,7 +106,7 @@ def encode(value: Any, *, convert: bool = False) -> Any:
             return [tag, *[write(part, depth + 1) for part in parts(value)]]
         if convert:
             return write(_held(value), depth + 1)
-        raise NotPlain(f"an object of the class {kind.__name__}")
+        raise Foreign(f"an object of the class {kind.__name__}")
 
     return write(value, 0)
 
@@ -129,7 +133,7 @@ def _held(value: Any) -> Any:
             if len(items) > MOST_VALUES:
                 raise NotPlain("an iterator without end")
         return items
-    raise NotPlain(f"an object of the class {kind.__name__}")
+    raise Foreign(f"an object of the class {kind.__name__}")
 
 
 def decode(wire: Any) -> Any:

@@ -100,16 +100,20 @@ def main(descriptor: int) -> None:
 
     def given_anew() -> str:
         """Returns a global name of the tests that got another meaning, but not from them; "" for none."""
-        changed = [name for name, value in space.items() if name in taken and name not in known]
+        changed = [name for name in space if name in taken and name not in known]
         if given.pytest:  # then all of them have been there from the beginning
-            changed += [name for name, value in known.items() if callable(value) and space.get(name) is not value]
+            changed += [name for name, value in known.items() if callable(value) or isinstance(value, types.ModuleType)]
+            changed = [name for name in changed if space.get(name) is not known.get(name)]
         if patching or not changed:
             return ""
         import ast
 
         every = list(ast.walk(ast.parse(given.source)))
-        own = {node.id for node in every if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-        own |= {getattr(node, "asname", None) or getattr(node, "name", None) for node in every}
+        own = {name for node in every if isinstance(node, ast.Global) for name in node.names}
+        if not given.pytest:
+            own |= {node.id for node in every if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+            named = [node for node in every if isinstance(node, ast.alias | ast.FunctionDef | ast.ClassDef)]
+            own |= {getattr(node, "asname", None) or node.name for node in named}
         return next((name for name in changed if name not in own), "")
 
     def begin(forget: Callable[[], None]) -> None:
@@ -128,7 +132,7 @@ def main(descriptor: int) -> None:
         return ("failed", looked()) if refused else ("", "")
 
     side = types.SimpleNamespace(begin=begin, failure=failure, is_raised=_is_of_solution, other="")
-    side.altered = lambda: replaced() or given_anew()
+    side.altered = lambda: f"it changes {name}" if (name := replaced() or given_anew()) else ""
     run_tests(given, say, tests, side)
 
 
