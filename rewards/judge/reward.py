@@ -53,7 +53,6 @@ def prepare(**given: Any) -> None:
         Case("The capital of France is Paris.", {"question": "What is the capital of France?", "answer": "Paris"}, 1.0),
         Case("The capital of France is Lyon.", {"question": "What is the capital of France?", "answer": "Paris"}, 0.0),
         Case("", {"question": "What is the capital of France?", "answer": "Paris"}, 0.0),
-        Case("Paris.", {"question": "What is the capital of France?", "answer": None}, None),
     ],
 )
 async def judge(
@@ -76,7 +75,7 @@ async def judge(
     input_price: float = 0.0,
     output_price: float = 0.0,
     cache: bool = True,
-) -> float | Scored | None:
+) -> float | Scored:
     """What a language model gives the completion by a rubric: its points as a share of the highest, from 0 to 1.
 
     The judge sees the prompt, the reference answer and the completion as quoted data, and replies with one JSON object.
@@ -86,7 +85,7 @@ async def judge(
     Args:
         completion: what is graded.
         question: the task, for completions without a prompt.
-        answer: the reference answer, for rows that have the column; where it is null the judge abstains.
+        answer: the reference answer; null or without the column, the judge sees none.
         base_url: the endpoint, up to and with "/v1".
         model: the name of the judge there.
         rubric: what to grade by.
@@ -113,15 +112,13 @@ async def judge(
     from grpo.rewards.judge.endpoint import Endpoint
     from grpo.rewards.judge.prompt import material_of
 
-    if answer is None:
-        return None
     whole = completion if isinstance(completion, Completion) else Completion(completion)
     if not whole.text.strip():
         return 0.0
     endpoint = Endpoint(
         base_url, model, api_key_env, temperature, max_tokens, retries, request_timeout, max_concurrency, structured
     )
-    material = material_of(whole, question, answer, max_characters)
+    material = material_of(whole, question, "" if answer is None else answer, max_characters)
     if not cache:
         given, reply = await _judged(endpoint, material, rubric, points)
         return Scored(given / points, _metrics(reply, input_price, output_price))

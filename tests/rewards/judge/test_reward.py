@@ -83,12 +83,22 @@ def test_the_mark_is_drawn_anew_for_each_request(stand_in: StandIn, outcomes: Ca
     assert len(marks) == 3
 
 
-def test_a_blank_completion_scores_0_and_a_null_reference_abstains_without_a_question(
+def test_a_blank_completion_scores_0_without_a_question(
     stand_in: StandIn, outcomes: Callable[..., list[Outcome]]
 ) -> None:
     assert outcomes(stand_in, [" \n"])[0].score == 0.0
-    assert outcomes(stand_in, ["Paris"], {"answer": None})[0].kind == "abstain"
     assert stand_in.bodies == []
+
+
+def test_a_null_answer_is_judged_without_a_reference_like_a_missing_one(
+    stand_in: StandIn, outcomes: Callable[..., list[Outcome]]
+) -> None:
+    for row in ({"question": "Capital?", "answer": None}, {"question": "Capital?"}):
+        [outcome] = outcomes(stand_in, ["Paris"], row, cache=False)
+        assert outcome.kind == "score"
+    assert not any("reference answer begins" in body["messages"][1]["content"] for body in stand_in.bodies)
+    assert all("| Paris" in body["messages"][1]["content"] for body in stand_in.bodies)
+    assert len(stand_in.bodies) == 2
 
 
 def test_of_a_very_long_completion_the_judge_sees_both_ends_and_is_told(
