@@ -29,6 +29,7 @@ class HealthWatch:
         self._trends = Trends()
         self._zero_steps = 0
         self._flat_steps = 0
+        self._abstained_steps: dict[str, int] = {}
         self._rewards = Course()
         self._accuracies = Course()
 
@@ -99,6 +100,7 @@ class HealthWatch:
                 "reward with partial credit, replace such groups with --dynamic 2, or skip such rows with "
                 "--sampler curriculum.",
             )
+        warnings += self._abstaining(row)
         difference = row.get("sampling/sampling_logp_difference/max")
         if difference is not None and difference > self._difference_limit:
             warnings += self._once(
@@ -114,6 +116,22 @@ class HealthWatch:
             warnings += self._out_of_reach() + self._diverging(int(step or 0))
         for key, warning in self._trends.look(row):
             warnings += self._once(key, warning)
+        return warnings
+
+    def _abstaining(self, row: Mapping[str, float | int | None]) -> list[str]:
+        """Counts the steps on which a reward or a component of a rubric abstained on everything."""
+        warnings: list[str] = []
+        for key, share in row.items():
+            if share is None or not key.startswith("rewards/") or not key.endswith("/abstain"):
+                continue
+            steps = self._abstained_steps[key] = self._abstained_steps.get(key, 0) + 1 if share == 1.0 else 0
+            if steps >= STREAK:
+                name = key.removeprefix("rewards/").removesuffix("/abstain")
+                warnings += self._once(
+                    key,
+                    f"reward '{name}' abstained on every completion for {STREAK} steps, up to step {row['step']}, so "
+                    "it counts for nothing. `grpo show` says why where the reward does.",
+                )
         return warnings
 
     def _out_of_reach(self) -> list[str]:

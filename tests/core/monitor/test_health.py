@@ -77,6 +77,16 @@ def test_groups_without_variance_are_warned_about_once_and_only_in_a_row() -> No
     assert "no group had two different rewards" in warnings[0]
 
 
+def test_a_component_that_always_abstains_is_named_once_and_only_in_a_row() -> None:
+    def said(step: int, share: float | None) -> list[str]:
+        return watch.metrics({"step": step, "rewards/mail.judge/abstain": share, "rewards/mail/abstain": 0.0})
+
+    watch = HealthWatch("float32")
+    assert not [w for step in range(1, 20) for w in said(step, float(step % 4 > 0))]
+    [warning] = [w for step in range(20, 40) for w in said(step, None if step % 2 else 1.0)]
+    assert "reward 'mail.judge' abstained on every completion for 5 steps" in warning
+
+
 @pytest.mark.parametrize(("dtype", "fine", "wrong"), [("float32", 1e-4, 0.05), ("bfloat16", 0.3, 2.0)])
 def test_sampling_and_training_that_disagree_are_warned_about_by_dtype(dtype: str, fine: float, wrong: float) -> None:
     watch = HealthWatch(dtype)
