@@ -14,7 +14,9 @@ from grpo.core.check.report import Severity
 from grpo.core.check.scores import Bound, ExampleResult, score_completions
 from grpo.core.scoring.scorer import Scorer
 from grpo.core.text.printable import counted, one_line
+from grpo.plugins._host.discovery import BUILT_IN, normalized
 from grpo.plugins.from_trl import FORMS, TrlFunction
+from grpo.plugins.rubric import RubricSpec
 from grpo.plugins.types import Completion, Message
 
 OWN_ROW: Mapping[str, str] = {**dict.fromkeys(QUESTION_NAMES, "What is 2 + 5?"), **dict.fromkeys(ANSWER_NAMES, "7")}
@@ -23,7 +25,7 @@ OWN_ROW: Mapping[str, str] = {**dict.fromkeys(QUESTION_NAMES, "What is 2 + 5?"),
 _SHOWN = 60
 _LONG = 400  # sentences of what does not come to an end
 _PLACE = re.compile(r"^.*?, row \d+: ")  # of a reason, which names plugin and row
-SILENT = "it returned None, as a function without a `return` does"
+_SILENT = "it returned None, as a function without a `return` does"
 Kind = Literal["every call", "some calls", "abstains", "one value"]
 
 
@@ -95,7 +97,7 @@ def faults_in(bound: Bound, completions: Sequence[Completion], results: Sequence
     """Yields what is wrong with what a plugin returned for completions."""
     if not completions:
         return
-    every = f"each of {counted(len(results), 'completion')}"
+    every = f"each of {counted(len(results), 'completion')}" if len(results) > 1 else "the one completion tried"
     failed = [place for place, result in enumerate(results) if result.kind == "failure"]
     if failed:
         first = failed[0]
@@ -108,7 +110,7 @@ def faults_in(bound: Bound, completions: Sequence[Completion], results: Sequence
         return
     example = _shown(completions[0].text)
     if all(result.kind == "abstain" for result in results):
-        why = results[0].reason or SILENT
+        why = why_abstained(bound, results[0].reason, completions[0].row)
         yield Fault("abstains", f"it abstained on {every}, right and wrong ones: {why}", example)
         return
     groups: dict[int | None, set[float | None]] = {}
@@ -122,6 +124,20 @@ def faults_in(bound: Bound, completions: Sequence[Completion], results: Sequence
             f"it gave {what}, right, wrong and empty ones alike: no completion is better than another",
             example,
         )
+
+
+def why_abstained(bound: Bound, reason: str | None, row: Mapping[str, Any]) -> str:
+    """Says why a plugin abstained on a completion with this row; `reason`: what it said itself, or None."""
+    if reason:
+        return reason.rstrip(".")
+    if isinstance(bound.spec, RubricSpec):
+        return "its components abstained"
+    if normalized(bound.distribution) != BUILT_IN:
+        return _SILENT
+    names = [name for column in bound.spec.columns if (name := column.found_in(row)) and row[name] is None]
+    if names:
+        return f"the column '{names[0]}' is null"
+    return f"it does not apply to such rows or completions. `grpo plugins show {bound.spec.name}` says what it reads"
 
 
 def _other_form(bound: Bound) -> Bound | None:

@@ -27,6 +27,7 @@ from grpo.core.text.printable import counted, one_line
 from grpo.plugins.errors import DatasetError, PluginError, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.rubric import parts
+from grpo.plugins.types import Row
 
 _BLOCK = 512
 _REFUSED = 5  # rows that a verifier did not accept, which a terminal shows
@@ -88,6 +89,7 @@ def score(
             raise UsageError("--group-column is for a reward that scores groups, and none of these does. Leave it out.")
         notes: list[str] = []
         tallies = {part.name: ScoreTally() for reward in bound for part in parts(reward)}
+        firsts: dict[str, tuple[str | None, Row]] = {}  # reason and row of the first completion
 
         def gather(rows: list[RecordedRow]) -> list[RecordedRow]:
             columns = group_columns(rows[0].values, group_column)
@@ -100,6 +102,8 @@ def score(
             outcomes = scorer.score([row.completion for row in block], rows=[row.line for row in block])
             for name, tally in tallies.items():
                 tally.add(outcomes[name])
+                if block:
+                    firsts.setdefault(name, (outcomes[name][0].reason, block[0].completion.row))
             for index in range(len(block)):
                 yield "scores", {name: outcomes[name][index].as_json() for name in tallies}
 
@@ -111,9 +115,10 @@ def score(
             _stream(scorer, add, summary, source, target, stdout, summary_only, opened, gather if grouped else None)
         silent = [part for reward in bound for part in parts(reward) if tallies[part.name].silent]
         for part in silent:
-            from grpo.core.check.trial import SILENT
+            from grpo.core.check.trial import why_abstained
 
-            click.echo(f"note: reward '{part.name}' abstained on every row: {SILENT}.", err=True)
+            why = why_abstained(part, *firsts[part.name])
+            click.echo(f"note: reward '{part.name}' abstained on every row: {why}.", err=True)
         _refuse_lost([name for name, tally in tallies.items() if tally.lost], "failed, and no row has a score")
 
 

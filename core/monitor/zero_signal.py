@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from grpo.core.check.trial import SILENT
+from grpo.core.check.trial import why_abstained
 from grpo.core.env.scores import ELSEWHERE
 from grpo.core.plan import Plan
 from grpo.core.processes.group import gathered
@@ -48,7 +48,7 @@ class ZeroSignalWatch:
             return None
         for name, since in self._abstains_since.items():
             if batch.step - since + 1 >= self._limit:
-                return self._abstains(self._rewards[name], since, batch.step)
+                return self._abstains(self._rewards[name], since, batch)
         if not self._differed and self._alike_since is not None and batch.step - self._alike_since + 1 >= self._limit:
             return _alike(batch.step, batch.advantages.totals.tolist())
         return None
@@ -63,10 +63,12 @@ class ZeroSignalWatch:
         if self._alike_since is None:
             self._alike_since = step
 
-    def _abstains(self, reward: BoundReward, since: int, step: int) -> str:
+    def _abstains(self, reward: BoundReward, since: int, batch: Batch) -> str:
+        own = zip(batch.outcomes[reward.name], batch.completions, strict=True)
+        reason, row = next((said.reason, of.row) for said, of in own if said != ELSEWHERE)
         return (
-            f"reward '{reward.name}' ({reward.distribution}) abstained on every completion of steps {since} to {step}: "
-            f"{SILENT}. Fix the reward, then resume the run. {LIFTED}."
+            f"reward '{reward.name}' ({reward.distribution}) abstained on every completion of steps {since} to "
+            f"{batch.step}: {why_abstained(reward, reason, row)}. Fix the reward, then resume the run. {LIFTED}."
         )
 
 

@@ -107,6 +107,12 @@ def test_stdout_holds_the_results_and_nothing_that_plugins_print(folder: Path) -
     assert done.stderr.count(b"python noise") == done.stderr.count(b"low noise") == 1
 
 
+def test_a_built_in_reward_without_a_score_is_said_to_lack_its_column_and_no_return(folder: Path) -> None:
+    done = grpo(folder, "score", "--reward", "proximity", stdin=jsonl({"completion": "a", "answer": None}))
+    assert done.returncode == 0, done.stderr
+    assert b"note: reward 'proximity' abstained on every row: the column 'answer' is null." in done.stderr
+
+
 def test_a_reward_without_a_score_is_said_with_the_reason(folder: Path) -> None:
     done = grpo(folder, "score", "--reward", "./mine.py:forgot", stdin=jsonl({"completion": "a", "answer": "a"}))
     assert done.returncode == 0, done.stderr
