@@ -3,7 +3,7 @@
 GrpoError
 ├── UsageError               the command line, a configuration value, a SPEC (exit code 2)
 │   ├── PluginNotFound       no plugin of that kind and name
-│   ├── AmbiguousName        several distributions offer the name
+│   ├── AmbiguousName        several distributions offer the name, or a file several plugins
 │   ├── NotInstalled         a program or a module that a plugin needs (says how to install it)
 │   ├── OptionError          an option is unknown, missing or of the wrong type
 │   └── DatasetError         a row, a file or a split that cannot be used (names file and line)
@@ -38,7 +38,7 @@ class PluginNotFound(UsageError):
 
 
 class AmbiguousName(UsageError):
-    """A short name is offered by more than one distribution."""
+    """A short name is offered by more than one distribution, or a file without a name offers more than one plugin."""
 
 
 class NotInstalled(UsageError):

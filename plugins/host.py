@@ -111,7 +111,8 @@ class Host:
 
         Raises:
             PluginNotFound: no such name, distribution, version, file or function.
-            AmbiguousName: several distributions offer the short name, and none of them is built in.
+            AmbiguousName: several distributions offer the short name, and none of them is built in; or a file that
+                offers several plugins of the kind was named without one.
             UsageError: the text does not follow the syntax.
         """
         return self._find_with_components(kind, parse(name), home)

@@ -11,6 +11,7 @@ import click
 from grpo.core.cli.table import print_table
 from grpo.plugins._host.names import clash_of
 from grpo.plugins._host.probe import forget
+from grpo.plugins.errors import UsageError, did_you_mean
 from grpo.plugins.host import Host, Registration
 from grpo.plugins.specs import KINDS
 
@@ -36,6 +37,15 @@ class _Group(click.Group):
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        names = self.list_commands(ctx)
+        if args and not args[0].startswith("-") and args[0] not in names:
+            meant = did_you_mean(args[0], names)
+            raise UsageError(f"grpo plugins has no command '{args[0]}'.{meant} List them with: grpo plugins --help")
+        return super().resolve_command(ctx, args)
 
 
 @click.group(cls=_Group, invoke_without_command=True)

@@ -55,13 +55,16 @@ _COMBINES = {"sum": "weighted sum", "all": "all (1 when each passes)", "any": "a
 def hits_of(host: Host, name: str) -> tuple[list[Registration], dict[Kind, UsageError]]:
     """Returns the plugins of all kinds that a name stands for, and the errors of the other kinds.
 
-    A plain function of a file, which could be named as a verifier too, is what the file offers it as.
+    A plain function of a file, which could be named as a verifier too, is what the file offers it as. Raises
+    AmbiguousName: several distributions have the name, or a file offers several plugins of one kind.
     """
     hits: list[Registration] = []
     misses: dict[Kind, UsageError] = {}
     for kind in KINDS:
         try:
             hit = host.find(kind, name)
+        except AmbiguousName:
+            raise
         except UsageError as error:
             misses[kind] = error
             continue
@@ -77,15 +80,13 @@ def _function_of(known: Registration) -> object:
 def find_plugin(host: Host, name: str) -> Registration:
     """Returns the plugin that `[kind:][dist/]name` or `./file.py:function` names.
 
-    Raises PluginNotFound if there is none; AmbiguousName: several kinds, or several distributions, have the name.
+    Raises PluginNotFound if there is none; AmbiguousName: several kinds, or several distributions, have the name,
+    or a file offers several plugins of one kind.
     """
     prefix, colon, rest = name.partition(":")
     if colon and prefix in KINDS:
         return host.find(prefix, rest)
     hits, misses = hits_of(host, name)
-    ambiguous = next((error for error in misses.values() if isinstance(error, AmbiguousName)), None)
-    if ambiguous is not None:
-        raise ambiguous
     if len(hits) > 1:
         kinds = " and ".join(with_article(hit.kind) for hit in hits)
         choices = " or ".join(f"grpo plugins show {hit.kind}:{name}" for hit in hits)

@@ -24,7 +24,7 @@ from grpo.plugins._spec.signature import returns_verdict, written_function
 from grpo.plugins._spec.soundness import SPEC_OF_KIND, spec_fault
 from grpo.plugins._spec.spec_text import SpecText
 from grpo.plugins.agent_decorator import agent_of
-from grpo.plugins.errors import PluginNotFound, SpecError, UsageError, did_you_mean, plural, with_article
+from grpo.plugins.errors import AmbiguousName, PluginNotFound, SpecError, UsageError, did_you_mean, plural, with_article
 from grpo.plugins.from_trl import is_trl_function
 from grpo.plugins.specs import AgentSpec, Kind, RewardSpec, VerifierSpec
 
@@ -133,7 +133,7 @@ def _kind_of_plain(value: object, module: ModuleType) -> Kind | None:
 
 
 def _only(kind: Kind, path: str, offered: Sequence[str]) -> str:
-    """Returns the name of the one thing that a file offers. Raises PluginNotFound if it offers none, or several."""
+    """Returns the name of the one thing that a file offers. Raises PluginNotFound: none; AmbiguousName: several."""
     if len(offered) == 1:
         return offered[0]
     if not offered:
@@ -142,7 +142,7 @@ def _only(kind: Kind, path: str, offered: Sequence[str]) -> str:
             f"{_PLAIN_FORM.get(kind, '')}. Write one, then give "
             f"{path}:function."
         )
-    raise PluginNotFound(
+    raise AmbiguousName(
         f"{path} offers {len(offered)} {plural(kind)}: {', '.join(offered)}. Name one, as in {path}:{offered[0]}"
     )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from grpo import SpecError, Verdict, reward, to_trl, verifier
-from grpo.plugins.errors import PluginNotFound, UsageError
+from grpo.plugins.errors import AmbiguousName, PluginNotFound, UsageError
 from grpo.plugins.host import Host
 
 ONE = """
@@ -32,7 +32,7 @@ def test_a_file_that_offers_one_reward_needs_no_name(folder: Path) -> None:
 
 def test_a_file_without_a_name_lists_what_it_offers(folder: Path) -> None:
     (folder / "mine.py").write_text(ONE.format(name="first") + ONE.format(name="second"))
-    with pytest.raises(PluginNotFound, match=r"offers 2 rewards: first, second\. Name one, as in \./mine\.py:first"):
+    with pytest.raises(AmbiguousName, match=r"offers 2 rewards: first, second\. Name one, as in \./mine\.py:first"):
         Host(()).reward("./mine.py")
     with pytest.raises(PluginNotFound, match=r"offers no verifier: no function in it is decorated with @verifier\(\)"):
         Host(()).verifier("./mine.py")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from grpo import AdvantageSpec, GroupScores, Host, LossSpec, LossTokens, advantage, loss
-from grpo.plugins.errors import OptionError, PluginError, PluginNotFound, SpecError, UsageError
+from grpo.plugins.errors import AmbiguousName, OptionError, PluginError, PluginNotFound, SpecError, UsageError
 
 FILE = """
 from grpo import advantage, loss
@@ -106,7 +106,7 @@ def test_a_file_is_enough_and_options_are_checked(file: Path) -> None:
         (f"{file}:mine@1", PluginNotFound, "version 2"),
         (f"{file}:mine:as=x", UsageError, "losses take no 'as'"),
         (f"{file}:mine:weight=2", UsageError, "losses take no 'weight'"),
-        (str(file), PluginNotFound, "offers 2 losses: mine, other"),
+        (str(file), AmbiguousName, "offers 2 losses: mine, other"),
         (f"{file}:worth", UsageError, "expected what @loss makes of a function, got the advantage 'worth'"),
         ("dappo", PluginNotFound, "no loss 'dappo'"),
     ):

@@ -45,6 +45,24 @@ def test_the_command_reports_every_kind_of_a_name_and_exits_by_severity(tmp_path
     assert "error" in {finding["severity"] for finding in report["findings"]}
 
 
+def test_a_file_with_several_plugins_of_a_kind_is_refused_with_their_names_as_by_a_run(tmp_path: Path) -> None:
+    file = tmp_path / "two.py"
+    file.write_text(
+        "from grpo import Verdict\n\ndef first(completion):\n    return 1.0\n\ndef second(completion):\n"
+        "    return 0.5\n\ndef third(completion) -> Verdict:\n    return Verdict(True)\n"
+    )
+    done = check(str(file))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{file} offers 2 rewards: first, second. Name one, as in {file}:first" in done.stderr
+    assert check(f"{file}:first").stdout.startswith("reward first: ")
+
+
+def test_a_misspelt_command_of_plugins_is_named() -> None:
+    done = grpo("plugins", "chek", "proximity")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no command 'chek'. Did you mean 'check'?" in done.stderr
+
+
 def test_options_choose_among_the_kinds_of_a_name() -> None:
     done = check("gsm8k:size=20", "--json")
     assert [report["plugin"] for report in json.loads(done.stdout)] == ["env gsm8k:size=20"]
