@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal
 
+from grpo.plugins._spec.signature import KEYS_OF_KIND
 from grpo.plugins._spec.spec_text import Unnamed, Value
 from grpo.plugins.errors import OptionError, PluginError, did_you_mean
 from grpo.plugins.specs import Option, Spec
@@ -28,7 +29,7 @@ def checked_options(
     for name in values:
         if name not in known:
             raise OptionError(
-                f"{spec.kind} '{spec.name}' has no option '{name}'.{did_you_mean(name, known)} "
+                f"{spec.kind} '{spec.name}' has no option '{name}'.{_meant(name, spec, known)} "
                 f"{_listed(spec, distribution)}"
             )
     for option in spec.options:
@@ -38,6 +39,11 @@ def checked_options(
                 f"Write {spec.name}:{option.name}=... {_listed(spec, distribution)}"
             )
     return {name: _converted(spec, distribution, known[name], value) for name, value in values.items()}
+
+
+def _meant(name: str, spec: Spec, known: Iterable[str]) -> str:
+    """Returns " Did you mean 'x'?" for the closest option, or else the closest reserved key that the kind takes."""
+    return did_you_mean(name, known) or did_you_mean(name, KEYS_OF_KIND.get(spec.kind, ()))
 
 
 def type_name(annotation: Any) -> str:

@@ -14,6 +14,12 @@ from grpo.plugins.specs import REQUIRED, Column, Option
 from grpo.plugins.types import Completion, Scope, Verdict
 
 RESERVED_OPTIONS = ("weight", "as", "timeout", "reads", "mcp")
+KEYS_OF_KIND: dict[str, tuple[str, ...]] = {
+    "reward": ("weight", "as", "timeout", "reads"),
+    "verifier": ("as", "timeout", "reads"),
+    "env": ("weight", "as", "mcp"),
+}
+"""The reserved options that a kind takes; the others take none."""
 
 
 @dataclass(frozen=True, slots=True)

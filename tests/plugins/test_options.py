@@ -96,6 +96,7 @@ def test_a_table_keeps_its_own_types(near_entry: Entry) -> None:
             "tolerence=1",
             ["no option 'tolerence'", "Did you mean 'tolerance'?", "mode", "grpo plugins show reward:near"],
         ),
+        ("wieght=1", ["no option 'wieght'. Did you mean 'weight'? Options"]),  # a key that every reward takes
     ],
 )
 def test_a_wrong_option_names_option_value_type_and_the_known_ones(
