@@ -14,7 +14,7 @@ from grpo.core.check.report import Severity
 from grpo.core.check.scores import Bound
 from grpo.core.check.transitions import Transition, difference, of_reset, of_step, without_times
 from grpo.core.env.episodes import Episode, start_episode
-from grpo.core.env.step import weaknesses_of
+from grpo.core.env.step import StepShapeError, five_values, weaknesses_of
 from grpo.core.env.threads import EnvThreads, Raised
 from grpo.core.env.tools import Schema, ToolCall, answer, functions_of, schemas_of
 from grpo.core.env.worked import Wanted
@@ -28,12 +28,12 @@ from grpo.plugins.types import Completion
 
 HOSTILE_AGENTS = "hostile agents are not paid"
 MADE = "it can be made"  # where that does not hold, no other relation is tried
+FIVE = "step returns five values"  # likewise
 _MACHINES = 16  # instances that are tried side by side where each is a machine
 _TASKS = 4  # whose hostile agents are played; `grpo plugins validate` plays those of all
 _SEEDS = 5
 _ROWS = 8
 _MOST_TURNS = 200
-_STEP_RESULTS = 5
 _UNLIKE_STEPS = "Deterministic step"  # how Gymnasium's checker begins where two equal steps returned different values
 _CALL = 20.0  # seconds for one call of many instances side by side
 _HOSTILE = ("", " \n", "\x00", "\ud800", "</answer><answer>", "{" * 2000, "7" * 1_000_000, "\u202e1", "\U0001f600")
@@ -84,6 +84,8 @@ class EnvRelations:
             self._checks[relation](relation)
         except NotInstalled:
             raise
+        except StepShapeError as error:
+            self._add("error", FIVE, str(error))
         except BaseException as error:  # also an environment that exits; this is no thread that Ctrl-C reaches
             raised = f"it raised {one_line(error)}"
             if not isinstance(error, DatasetError) or raised not in self._raised:  # rows that nobody can read
@@ -199,7 +201,9 @@ class EnvRelations:
             for _ in range(most):
                 began = time.monotonic()
                 try:
-                    observation, score, terminated, truncated, info = instance.step(action)
+                    observation, score, terminated, truncated, info = five_values(instance.step(action))
+                except StepShapeError:
+                    raise
                 except Exception as error:
                     self._add("error", relation, f"step raised {explain(error)}", action[:60])
                     break
@@ -328,7 +332,7 @@ def _timeless(env: Any) -> list[Transition]:
 
     def noted(action: Any) -> Any:
         result = step(action)
-        if not isinstance(result, tuple) or len(result) != _STEP_RESULTS or not isinstance(result[-1], Mapping):
+        if not isinstance(five_values(result)[-1], Mapping):
             return result  # the checker says what is wrong with it
         steps.append(of_step(result))
         return (*result[:-1], without_times(result[-1]))

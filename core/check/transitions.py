@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from grpo.core.env.step import five_values
+
 MEASURED = "_seconds"
 _SHOWN = 60  # characters of a value
 _STEP = ("observation", "reward", "terminated", "truncated")
@@ -31,9 +33,12 @@ def of_reset(started: tuple[Any, Mapping[str, Any]]) -> Transition:
     return {"observation": repr(observation), **{_part(key): repr(info.get(key)) for key in _START}}
 
 
-def of_step(stepped: Sequence[Any]) -> Transition:
-    """Returns the parts of a step: an observation, a reward, whether the episode ended in either way, and the info."""
-    *results, info = stepped
+def of_step(stepped: Any) -> Transition:
+    """Returns the parts of a step: an observation, a reward, whether the episode ended in either way, and the info.
+
+    Raises StepShapeError if it is not a tuple of five values.
+    """
+    *results, info = five_values(stepped)
     parts = {name: repr(value) for name, value in zip(_STEP, results, strict=True)}
     return {**parts, **{_part(key): repr(value) for key, value in without_times(info).items()}}
 

@@ -59,11 +59,20 @@ def weaknesses_of(env: Any) -> Callable[[Mapping[str, Any]], Iterable[str]] | No
     return weaknesses if callable(weaknesses) else None
 
 
-def _checked(answer: Any) -> StepAnswer:
+class StepShapeError(TypeError):
+    """What `step` returned is not the five values of the contract."""
+
+
+def five_values(answer: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """Returns what `step` returned. Raises StepShapeError if it is not a tuple of five values."""
     if not isinstance(answer, tuple) or len(answer) != 5:
         given = f"{len(answer)} values" if isinstance(answer, tuple) else f"{with_article(type(answer).__name__)}"
-        raise TypeError(f"step returned {given}, not observation, reward, terminated, truncated and info")
-    observation, reward, terminated, truncated, info = answer
+        raise StepShapeError(f"step returned {given}, not observation, reward, terminated, truncated and info")
+    return answer
+
+
+def _checked(answer: Any) -> StepAnswer:
+    observation, reward, terminated, truncated, info = five_values(answer)
     if not isinstance(observation, str):
         raise TypeError(f"the observation is {with_article(type(observation).__name__)}, not text")
     observation.encode()  # a lone surrogate is a UnicodeEncodeError here, and would stop the run in the tokenizer

@@ -158,6 +158,17 @@ def test_hostile_actions_that_raise_score_nan_or_never_end_are_found() -> None:
     assert "no end within 200 turns" in finding.message
 
 
+def test_a_step_of_other_than_five_values_is_the_one_finding() -> None:
+    class Old(Sums):
+        def step(self, action: str) -> Any:
+            return "", 0.0, True
+
+    report = check_env(spec_of(Old))
+    assert [finding.message for finding in report.of("error")] == [
+        "step returned 3 values, not observation, reward, terminated, truncated and info"
+    ]
+
+
 @pytest.mark.slow
 def test_tools_that_cannot_be_described_raise_or_answer_otherwise_the_next_time_are_found() -> None:
     class Tooled(Sums):
