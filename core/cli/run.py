@@ -86,7 +86,10 @@ def run(
 
     flags = given(values)
     asked = _asked(place, ray_address, workers, servers, nodes)
-    with lasting_output("The run continues; follow it with `grpo runs` and `grpo show`."), ExitStack() as others:
+    with ExitStack() as others:
+        if not dry_run:
+            lost = "The run continues; follow it with `grpo runs` and `grpo show`."
+            others.enter_context(lasting_output(lost))
         display = display_for(quiet=quiet) if is_first() else Silent()
         display.reworded = partial(named_by_flags, typed=typed_as_settings(pairs, config_file, values))
         results = sys.stdout

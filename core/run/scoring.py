@@ -35,9 +35,12 @@ VERIFIER_FAILED = "a verifier failed; the completions that it failed on are excl
 
 
 class Scoring(Part):
-    """The rewards and verifiers of one run; leaving the context stops the scorer's workers."""
+    """The rewards and verifiers of one run; leaving the context stops the scorer's workers.
 
-    def __init__(self, plan: Plan, warned: Callable[[str], None]) -> None:
+    `run`: its directory, for messages.
+    """
+
+    def __init__(self, plan: Plan, warned: Callable[[str], None], run: str = "RUN") -> None:
         self.scorer = Scorer([*plan.rewards, *plan.verifiers], retries=plan.config.failures.retries)
         self._bound = plan.rewards
         self._envs = plan.envs
@@ -45,6 +48,7 @@ class Scoring(Part):
         self._first_row = plan.batch_size // count() * rank()
         self._rewards = {part.name for reward in plan.rewards for part in parts(reward)}
         self._warned = warned
+        self._run = run
         self._reported: set[str | tuple[str, str]] = set()
         self._state: ProcessState | None = None  # when the batch that is scored next was begun
         self._stop_share = plan.config.failures.stop_share
@@ -64,7 +68,7 @@ class Scoring(Part):
     def on_batch(self, batch: Batch) -> dict[str, float]:
         """Stops a run whose verifiers or rewards failed too often."""
         self.stop_on_faults()
-        stop_on_failures(batch, self._bound, self._stop_share)
+        stop_on_failures(batch, self._bound, self._stop_share, self._run)
         return {}
 
     def begin(self) -> EarlyCalls:

@@ -131,11 +131,12 @@ def score_column(outcomes: Sequence[Outcome]) -> list[float]:
     return [math.nan if outcome.score is None else outcome.score for outcome in outcomes]
 
 
-def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float) -> None:
+def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float, run: str = "RUN") -> None:
     """Stops a run whose environment or rewards fail too often.
 
     `rewards`: those that scored it; the components of rubrics are looked at too, and named before their rubric.
     `limit`: the share of rollouts that the environment may fail on, and of those that came to an end, one reward.
+    `run`: its directory, for the message.
     Raises RunError: names the environment or the reward, its distribution and the first reason.
     """
     sampled = batch.sampled
@@ -149,7 +150,7 @@ def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float)
             raise RunError(
                 f"{len(failed)} of {len(own)} rollouts of step {batch.step} failed {where}, over "
                 f"failures.stop_share {limit:g}. The first reason: {_sentence(failed[0].info.get('failure'))} "
-                f"`grpo show RUN` has them. Fix the {'agent' if agents else 'environment'}, then resume the run."
+                f"`grpo show {run}` has them. Fix the {'agent' if agents else 'environment'}, then resume the run."
             )
     for reward in [part for outer in rewards for part in reversed(list(parts(outer)))]:
         outcomes = batch.outcomes_of(reward.name)
@@ -159,7 +160,7 @@ def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float)
             raise RunError(
                 f"reward '{reward.name}' ({reward.distribution}) failed on {len(failures)} of {count} completions in "
                 f"step {batch.step}, over failures.stop_share {limit:g}. The first reason: "
-                f"{_sentence(failures[0].reason)} `grpo show RUN --failures` has them. Fix the reward, then "
+                f"{_sentence(failures[0].reason)} `grpo show {run} --failures` has them. Fix the reward, then "
                 "resume the run."
             )
 

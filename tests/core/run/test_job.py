@@ -296,6 +296,7 @@ def test_a_reward_that_fails_on_one_process_only_is_told_of_and_stops_all(small:
     done = forked_together(command, tmp_path, code=1)
     assert done.stderr.count("warning: a reward failed; its completion is masked, never a zero.") == 1
     assert done.stderr.count("failed on 4 of 8 completions in step 1, over failures.stop_share 0.4") == 1
+    assert f"`grpo show {tmp_path / 'run'} --failures` has them" in done.stderr
     assert "row 4: ValueError: here" in done.stderr  # of the batch of all processes
     assert json.loads((tmp_path / "run" / "state.json").read_text())["status"] == "failed"
 
