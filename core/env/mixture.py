@@ -176,6 +176,13 @@ def missing_columns(plugin: BoundReward | BoundVerifier, row: Mapping[str, objec
     return [str(column) for column in plugin.spec.columns if column.required and column.found_in(row) is None]
 
 
+def nothing_judges(env: BoundEnv) -> UsageError:
+    """Returns the error of an environment that has neither a verifier nor rewards."""
+    why = f" ({env.spec.note.rstrip('.')})" if env.spec.note else ""
+    text = f"env '{env.name}' has neither a verifier nor rewards{why}. Name a reward with --reward."
+    return UsageError(env.spec.unjudged or text)
+
+
 def refuse_missing_columns(episode: Episode, plugins: Iterable[BoundReward | BoundVerifier]) -> None:
     """Refuses rows that lack a column which a reward or the verifier needs."""
     for bound in plugins:

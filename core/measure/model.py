@@ -12,7 +12,14 @@ from grpo.core.config.schema import RunConfig, parse_config
 from grpo.core.config.setting import PluginRef
 from grpo.core.config.settings import RolloutSettings, settle
 from grpo.core.env.episodes import UNBOUNDED, Episode, episodes_of
-from grpo.core.env.mixture import refuse_missing_columns, rewards_of, verifier_of, with_dataset, with_session
+from grpo.core.env.mixture import (
+    nothing_judges,
+    refuse_missing_columns,
+    rewards_of,
+    verifier_of,
+    with_dataset,
+    with_session,
+)
 from grpo.core.env.processes import starting_place
 from grpo.core.env.questions import questions_of
 from grpo.core.measure.evaluate import Evaluation, complete, evaluation_of
@@ -125,8 +132,7 @@ def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> Evaluatio
     rewards = rewards_of(config, host, env, episodes[0].row, fit=choices.fit)
     verifier = verifier_of(config, host, env, episodes[0].row, fit=choices.fit)
     if not rewards and verifier is None:
-        why = f" ({env.spec.note.rstrip('.')})" if env.spec.note else ""
-        raise UsageError(f"env '{env.name}' has neither a verifier nor rewards{why}. Name a reward with --reward.")
+        raise nothing_judges(env)
     refuse_missing_columns(episodes[0], [*rewards, *([verifier] if verifier else [])])
     model = read_model(weights.base, weights.tokenizer_source, choices.chat_template_kwargs)
     completion = choices.max_tokens or weights.max_tokens

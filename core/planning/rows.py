@@ -89,7 +89,8 @@ def start_envs(config: RunConfig, facts: Facts, rows: Rows, steps: StepsPart) ->
     for env, bound, verifier, share in zip(facts.envs, rewards, verifiers, facts.shares, strict=True):
         if not bound:
             note = f" {env.spec.note}" if env.spec.note else ""
-            raise UsageError(f"env '{env.name}' has no default rewards. Name at least one with --reward.{note}")
+            text = f"env '{env.name}' has no default rewards. Name at least one with --reward.{note}"
+            raise UsageError(env.spec.unjudged or text)
         divided = HeldOutPart(train[env.name])
         if size and verifier:
             divided = hold_out(env, train[env.name], size, made=size, opened=places[env.name])

@@ -113,10 +113,12 @@ class Rows:
         text = ", ".join(f"{name}={value or 'none'}" for name, value in guessed.items() if value is not None)
         text += " (where the run names none)" if guessed["verifier"] is not None else ""
         notes = [f"guessed {text}. To change one, set it in the SPEC."] if text else []
+        unjudged = ""
         if not columns.answer and self.answer is None:
             row: Any = placed[0][1]
-            have = ", ".join(map(str, row))
-            notes.insert(0, f"no column is known to hold the answer (the row has: {have}). Name it with answer=COLUMN.")
+            lack = f"no column is known to hold the answer (the row has: {', '.join(map(str, row))})"
+            notes.insert(0, f"{lack}. Name it with answer=COLUMN.")
+            unjudged = f"{self.dataset}: {lack}. Name it with answer=COLUMN, or name a reward with --reward."
         first = (row for _, row in islice(placed, _LOOKED_AT))
         unused = dict.fromkeys(name for row in first if isinstance(row, dict) for name in unused_columns(row, columns))
         if unused:
@@ -126,6 +128,7 @@ class Rows:
             rewards=() if reward is None else (reward,),
             verifier=None if verifier == "none" else verifier,
             note=f"rows of {self.dataset}: {' '.join(notes)}" if notes else "",
+            unjudged=unjudged,
         )
 
     def _placed(self, split: str) -> StoredRows:

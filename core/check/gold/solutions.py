@@ -32,6 +32,7 @@ class JudgedGold:
     total: float
     silence: float
     complaint: str | None  # why it is not accepted, or None
+    failure: str | None  # why its environment failed at it, or None
 
 
 def acted(
@@ -113,8 +114,9 @@ def judge_golds(
         nothing = {name: each[index] for name, each in silence.items()}
         right, paid = total(rewards, gold), total(rewards, nothing)
         empty = other is not None and other.verdict is not None and other.verdict.ok is True
+        failure = worked[index].info.get("reason") if worked[index].finish_reason == "error" else None
         complaint = _verifiers(verifier, judgement) or _rewards(rewards, gold, right, paid, as_good=empty)
-        judged_golds.append(JudgedGold(gold, nothing, judgement, empty, right, paid, complaint))
+        judged_golds.append(JudgedGold(gold, nothing, judgement, empty, right, paid, complaint, failure))
     return judged_golds
 
 

@@ -15,7 +15,7 @@ from grpo.core.check.gold.solutions import JudgedGold, acted, best, judge_golds
 from grpo.core.check.report import title_of
 from grpo.core.check.trial import Fault, as_sampled, faults_of, texts_for
 from grpo.core.env.episodes import UNBOUNDED, Action, Episode, episodes_of, sample_of
-from grpo.core.env.mixture import refuse_missing_columns
+from grpo.core.env.mixture import nothing_judges, refuse_missing_columns
 from grpo.core.env.processes import EnvProcesses, starting_place, trial_processes
 from grpo.core.env.step import weaknesses_of
 from grpo.core.env.threads import Raised
@@ -78,8 +78,7 @@ def validate(
     verifier = host.default_verifier(bound)
     plugins: list[BoundReward | BoundVerifier] = [*chosen, *([verifier] if verifier else [])]
     if not plugins:
-        why = f" ({bound.spec.note.rstrip('.')})" if bound.spec.note else ""
-        raise UsageError(f"env '{bound.name}' has neither a verifier nor rewards{why}. Name a reward with --reward.")
+        raise nothing_judges(bound)
     if size is not None and size < 1:
         raise UsageError(f"size={size} must be 1 or more.")
     place = starting_place(bound, env_processes, seconds)
@@ -122,8 +121,8 @@ def doubts(plan: Plan) -> Iterator[str]:
     """Yields what a user should know before a run trains.
 
     These are rewards that cannot score, or teach nothing, and gold solutions of its first rows that it does not accept.
-    Raises UsageError if a reward or verifier fails on whatever is written; SandboxUnavailable if this machine cannot
-    run the programs of the solutions.
+    Raises UsageError if a reward or verifier fails on whatever is written, or an environment at every gold solution;
+    SandboxUnavailable if this machine cannot run the programs of the solutions.
     """
     for part in plan.envs:
         solved = list(islice((episode for episode in sample_of(part.train) if episode.gold_actions), _TRIED))
@@ -135,6 +134,13 @@ def doubts(plan: Plan) -> Iterator[str]:
             judged = []
             if solved:
                 judged = _judged(scorer, part.env, part.rewards, part.verifier, solved, seconds, processes)
+        failures = [gold.failure for gold in judged if gold.failure is not None]
+        if judged and len(failures) == len(judged) and plan.config.failures.stop_share < 1:
+            tried = f"all {len(judged)} gold solutions" if len(judged) > 1 else "the one gold solution"
+            raise UsageError(
+                f"env '{part.name}' failed at {tried} that {'were' if len(judged) > 1 else 'was'} tried: "
+                f"{failures[0].rstrip('.')}. Fix the environment; `grpo plugins check` tries it alone."
+            )
         for plugin in part.plugins:
             if part.env.spec.max_turns > 1 and not solved and plugin.name == "environment":
                 # No text that was shown is known to be a move, so that it pays all of them alike says nothing.
@@ -213,8 +219,9 @@ def _acted(env: BoundEnv, wanted: Sequence[Wanted], seconds: float, processes: E
         if isinstance(rollout, Raised):
             if isinstance(rollout.error, SandboxUnavailable):
                 raise rollout.error
-            why = f"env '{env.name}' failed at it: {explain(rollout.error)}"
-            rollout = Completion("", row=episode.row, finish_reason="error", info={"failure": why}, env=episode.env)
+            why = explain(rollout.error)
+            info = {"failure": f"env '{env.name}' failed at it: {why}", "reason": why}
+            rollout = Completion("", row=episode.row, finish_reason="error", info=info, env=episode.env)
         completions.append(rollout)
     return completions
 

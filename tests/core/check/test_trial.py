@@ -172,6 +172,54 @@ def test_a_run_refuses_a_reward_that_always_fails_and_warns_of_one_that_teaches_
     assert "it failed on each of 26 completions" in doubt
 
 
+ENVS = """
+import gymnasium
+from grpo import AnyText, env
+
+def rows(split):
+    return [{"number": number} for number in range(20)]
+
+class Game(gymnasium.Env):
+    def __init__(self, fails):
+        self.observation_space = self.action_space = AnyText()
+        self.fails = fails
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        row = (options or {}).get("row") or {"number": 0}
+        self.number = row["number"]
+        return "Which?", {"row": {**row, "answer": "2"}, "gold": "#### 2"}
+
+    def step(self, action):
+        if self.number in self.fails:
+            raise RuntimeError("the machine is off")
+        return "", 0.0, True, False, {}
+
+@env(version=1, dataset=rows, rewards=["proximity"], max_turns=2)
+def off():
+    return Game(range(20))
+
+@env(version=1, dataset=rows, rewards=["proximity"], max_turns=2)
+def mostly_off():
+    return Game(range(1, 20))
+"""
+
+
+@pytest.mark.slow
+def test_an_environment_that_fails_at_every_gold_solution_is_refused_and_at_some_only_told_of(file: Path) -> None:
+    (file / "games.py").write_text(ENVS)
+
+    def doubts_about(env: str, **failures: Any) -> str:
+        config = parse_config({"env": f"./games.py:{env}", "failures": failures})
+        return " ".join(doubts(make_plan(config, Host.discover(), served=False)))
+
+    refusal = r"^env 'off' failed at all 8 gold solutions that were tried: RuntimeError: the machine is off\. Fix the"
+    with pytest.raises(UsageError, match=refusal):
+        doubts_about("off")
+    assert "do not accept 8 of 8 gold solutions" in doubts_about("off", stop_share=1.0)
+    assert "do not accept 7 of 8 gold solutions" in doubts_about("mostly_off")
+
+
 @pytest.mark.slow
 def test_nothing_is_said_of_a_game_that_pays_all_texts_alike_as_none_of_them_is_known_to_be_a_move() -> None:
     config = parse_config({"env": "gym:FrozenLake-v1", "train": {"steps": 1}})

@@ -183,8 +183,16 @@ def test_rows_without_a_known_answer_say_which_columns_there_are(tmp_path: Path)
     note = Host.discover().env(f"rows:dataset={data}").settled().spec.note
     assert "no column is known to hold the answer (the row has: question, reply). Name it with answer=COLUMN." in note
     config = parse_config({"env": f"rows:dataset={data}"})
-    with pytest.raises(UsageError, match=r"env 'rows' has no default rewards.* \(the row has: question, reply\)"):
+    refusal = (
+        f"{data}: no column is known to hold the answer (the row has: question, reply). Name it with answer=COLUMN, "
+        "or name a reward with --reward."
+    )
+    with pytest.raises(UsageError) as caught:
         make_plan(config, Host.discover(), served=False)
+    assert str(caught.value) == refusal
+    with pytest.raises(UsageError) as caught:
+        grpo.validate(f"rows:dataset={data}")
+    assert str(caught.value) == refusal
 
 
 def test_its_rows_can_be_checked_and_validated(tmp_path: Path) -> None:
