@@ -104,7 +104,8 @@ def faults_in(bound: Bound, completions: Sequence[Completion], results: Sequence
         kind: Kind = "every call" if len(failed) == len(results) else "some calls"
         of = every if kind == "every call" else f"{len(failed)} of {counted(len(results), 'completion')}"
         envs = {completions[place].env for place in failed}
-        of += f", all of env '{completions[first].env}'" if len(envs) == 1 and completions[first].env else ""
+        if len(envs) == 1 and completions[first].env:
+            of += f", {'all ' if len(failed) > 1 else ''}of env '{completions[first].env}'"
         reason = _PLACE.sub("", results[first].reason or "")
         yield Fault(kind, f"it failed on {of}: {reason}", _shown(completions[first].text))
         return

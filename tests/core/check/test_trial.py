@@ -134,6 +134,14 @@ def test_a_column_that_the_rows_of_the_default_environment_lack_is_named(file: P
     assert "columns" not in check_reward("./mine.py:right").relations
 
 
+def test_a_reward_that_hangs_is_tried_once_and_said_to_be(file: Path) -> None:
+    slow = "import time\nfrom grpo import reward\n\n@reward(version=1, timeout=0.5)\n"
+    (file / "slow.py").write_text(f"{slow}def hangs(completion: str) -> float:\n    time.sleep(60)\n    return 1.0\n")
+    finding = calls_of(check_reward("./slow.py:hangs"))
+    assert finding is not None
+    assert finding.message.startswith("it failed on the one completion tried, of env 'gsm8k': it took longer")
+
+
 def test_a_verifier_without_cases_is_called_too(file: Path) -> None:
     assert calls_of(check_verifier("./mine.py:judged")) is None
     finding = calls_of(check_verifier("./mine.py:judges_nothing"))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import RUN
 
 from grpo.core.cli.main import main
 from grpo.core.config.schema import load_config
@@ -170,6 +171,15 @@ def test_a_dry_run_shows_the_plan_loads_no_weights_and_writes_nothing(
         assert part in done.out
     assert "nothing was trained" in done.out
     assert sorted(place.rglob("*")) == before
+
+
+def test_a_dry_run_whose_reader_went_away_says_nothing_of_a_run(place: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "grpo", "run", "--dry-run", "--env", "gsm8k", "--reward", "proximity"]
+    done = subprocess.run(command, cwd=place, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=RUN)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")
 
 
 def test_what_a_library_logs_to_stdout_when_it_is_imported_is_no_result(
