@@ -53,7 +53,7 @@ def wants_unequal(nodes: Sequence[ast.AST], given: set[str]) -> bool:
 def asked_twice(body: Sequence[ast.AST]) -> set[str]:
     """Returns the calls, as texts, whose answers may differ.
 
-    Tests list or compare two of them, give them names that they compare, or collect them in a loop.
+    Tests list, add or compare two of them, give them names that they compare, or collect them in a loop.
     """
     listed: list[Any] = find(body, ast.List, ast.Tuple, ast.Set)
     groups: list[list[ast.expr]] = [node.elts for node in listed]
@@ -71,14 +71,24 @@ def asked_twice(body: Sequence[ast.AST]) -> set[str]:
     for each in find(body, ast.Assign):
         named.setdefault(ast.unparse(each.value), set()).update(names_in(each.targets))
     compared = [set(names_in(node)) for node in find(body, ast.Compare, ast.BinOp, ast.Set, ast.List, ast.Tuple)]
+    for both in find(body, ast.Compare, ast.BinOp):
+        calls = set(map(ast.unparse, find(both, ast.Call)))
+        twice |= {text for text, names in named.items() if text in calls and names & set(names_in(both))}
+    sums = [node for node in find(body, ast.BinOp) if isinstance(node.op, ast.Add)]
+    twice |= {ast.unparse(node.left) for node in sums if ast.unparse(node.left) == ast.unparse(node.right)}
     alone = [[value for value in node.values if isinstance(value, ast.Name)] for node in find(body, ast.BoolOp)]
     compared += [set(names_in(each)) for each in alone]
     return twice | {text for text, names in named.items() if any(len(names & both) > 1 for both in compared)}
 
 
 def pinned_names(body: Sequence[ast.stmt]) -> set[str]:
-    """Returns the names of which nothing is asked but whether they equal a known value."""
+    """Returns the names of which nothing is asked but whether they equal a known value, or are true."""
     pinned = {id(side) for node in find(body, ast.Compare) for side in pinned_sides(node)}
+    tests: list[ast.expr] = [node.test for node in find(body, ast.Assert)]
+    tests += [
+        node.args[0] for node in find(body, ast.Call) if called(node) in ("assertTrue", "assertFalse") and node.args
+    ]
+    pinned |= {id(test.operand if isinstance(test, ast.UnaryOp) else test) for test in tests}
     loads = [node for node in find(body, ast.Name) if isinstance(node.ctx, ast.Load)]
     return set(names_in(body)) - {node.id for node in loads if id(node) not in pinned}
 

@@ -57,10 +57,10 @@ async def judge_tests(pool: SandboxPool, program: str, plan: Plan, *, allowance:
             break
         again, others = await _judged(pool, program, plan, allowance, asks=True)
         for unit in sorted(decided & set(range(len(again.tests)))):
-            pairs = zip(answers[unit], others.get(unit, []), strict=False)
+            pairs = zip(answers[unit], others.get(unit, []), strict=False)  # a counter may have ended it sooner
             if not again.tests[unit].passed:
                 tests[unit] = again.tests[unit]
-            elif not all(before.startswith(after) for before, after in pairs):  # a counter may have ended it sooner
+            elif not all(before.startswith(after) for before, after in pairs):
                 tests[unit] = UnitResult("wrong_answer", "an object that answers otherwise when it is asked more")
     result = replace(result, tests=tuple(tests))
     return result.until_failure() if allowance.stop else result

@@ -84,7 +84,7 @@ def plan_tests(tests: tuple[str, ...], *, before: str = "", prompt: str = "", en
     """
     entry = leading_name(entry_point)
     setup = _setup(prompt, entry)
-    bodies = [_parsed(text, "the tests") for text in tests]
+    bodies = [_with_main(_parsed(text, "the tests")) for text in tests]
     leading = _parsed(before, "the code before the tests")
     every = [*leading, *(statement for body in bodies for statement in body)]
     names = wanted_names(every, setup, entry)
@@ -270,6 +270,8 @@ class _Arranged:
             elif isinstance(node, FUNCTIONS):
                 test = node.name.startswith("test") and node.name not in self._called
                 if not test:
+                    if node.decorator_list or node.args.defaults or any(node.args.kw_defaults):
+                        self._flush(self.top)  # as these may use it
                     self.top.append(self._instrument.visit(node))
                     continue
                 self._flush(self.top)
@@ -395,6 +397,17 @@ def _asserts(node: ast.stmt, asserting: set[str]) -> bool:
     """Returns whether a statement asserts something, or expects an exception, which is an assertion too."""
     expects = any(ast.unparse(call.func) in ("pytest.raises", "raises") for call in find(node, ast.Call))
     return expects or bool(find(node, ast.Assert)) or _calls(node, asserting)
+
+
+def _with_main(body: list[ast.stmt]) -> list[ast.stmt]:
+    """Returns the statements of a text, those of its main block too where no other statement runs a test."""
+    rest = [node for node in body if not _is_main(node)]
+    functions = [node.name for node in rest if isinstance(node, FUNCTIONS)]
+    others = any(isinstance(node, ast.Assert | ast.Expr | ast.ClassDef | ast.For | ast.With) for node in rest)
+    if others or any(name.startswith("test") or name == "check" for name in functions):
+        return body
+    guarded = [statement for node in body if isinstance(node, ast.If) and _is_main(node) for statement in node.body]
+    return [*rest, *(statement for statement in guarded if not _is_main(statement))]
 
 
 def _is_main(node: ast.stmt) -> bool:

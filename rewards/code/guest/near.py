@@ -10,6 +10,8 @@ from __future__ import annotations
 import copy
 import datetime
 import random
+from collections.abc import Sequence
+from os import urandom
 from typing import Any
 
 MANY = 10
@@ -18,7 +20,6 @@ BOTH = "an object that equals a value and does not"
 _TRIES = 4
 _FAR = 17
 _STEPS = (1, -1, 2, -2, 3, -3)
-_CHANCE = random.SystemRandom()  # which no solution can set
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -110,6 +111,11 @@ def around(value: Any) -> list[Any]:
     return [value + 3 * abs(value) + kind(_FAR), value - abs(value) // 2 - 1]
 
 
+def _chosen(values: Sequence[Any]) -> Any:
+    """Returns one of a few values, which no solution can know."""
+    return values[urandom(1)[0] % len(values)]
+
+
 def far(value: Any) -> Any:
     """Returns a value like another, from which no tolerance leads to it.
 
@@ -120,9 +126,10 @@ def far(value: Any) -> Any:
     if kind is bool:
         return not value
     if kind in (int, float):
-        return value + kind((_FAR + 3 * abs(value)) * _CHANCE.choice((1, 2, 3, -1, -2)))
+        # What counts may loop for ever below 0, and for long where numbers are large.
+        return value + kind((_FAR + 3 * abs(value)) * _chosen((1, 2) if value >= 0 else (1, 2, -1, -2)))
     if kind in (str, bytes):
-        last = _CHANCE.choice(_LETTERS)
+        last = _chosen(_LETTERS)
         return value[::-1] + (last.encode() if kind is bytes else last)
     if kind in (list, tuple, set, frozenset):
         return kind([far(each) for each in value] or [_FAR])

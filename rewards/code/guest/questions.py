@@ -28,7 +28,7 @@ from grpo.rewards.code.guest.near import BOTH, EVERYTHING, around, far
 from grpo.rewards.code.guest.plain import NotPlain, decode, encode
 
 _COUNTING = (int, float, str, bool, type(None), list, dict, set, collections.deque, collections.Counter)
-_OPPOSITE, _END, _SIDE = str.maketrans("lg", "gl"), 10**18, {"lt": -1, "le": -1, "gt": 1, "ge": 1}
+_OPPOSITE, _END, _SIDE = str.maketrans("lg", "gl"), 10**7, {"lt": -1, "le": -1, "gt": 1, "ge": 1}
 _AGAINST = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
 _CONTAINERS = (dict, list, tuple, collections.deque, set, frozenset)
 _SCANNED: tuple[Any, ...] = (list, tuple, collections.deque, type({}.values()))
@@ -38,7 +38,8 @@ _HEAP = 1 << 9  # the flag of a class that is not part of the interpreter
 _MOST_PAIRS = 64
 _MOST_ANSWERS = 100_000
 _OFTEN = 2000  # comparisons of a process, after which objects are asked no further, as that takes long
-_FURTHER = 6
+_FURTHER = 4
+_MOMENT = 0.05
 _PLAIN = {int, float, str, bool, type(None)}
 # Of a class itself, whatever its metaclass says.
 _classes, _flags, _held = (type.__dict__[name].__get__ for name in ("__mro__", "__flags__", "__dict__"))
@@ -93,14 +94,14 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
         confirm(opinions or [] if result else [])
         return result
 
-    def alike(right: Any, left: Any, *others: Callable[[Any, Any], Any]) -> Any:
+    def alike(*others: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
         return holding(lambda: left == right, _is_true, left, right, *others)
 
-    def compared(right: Any, left: Any, *others: Callable[[Any, Any], Any]) -> Any:
+    def compared(*others: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
         """Compares within an assertion, where the result may be anything, such as a query or an array."""
         return holding(lambda: left == right, lambda result: type(result) in _COUNTING and result, left, right, *others)
 
-    def differ(right: Any, left: Any) -> Any:
+    def differ(left: Any, right: Any) -> Any:
         return holding(lambda: left != right, lambda result: type(result) in _COUNTING and not result, left, right)
 
     def holding(question: Callable[[], Any], holds: Callable[[Any], Any], left: Any, right: Any, *others: Any) -> Any:
@@ -411,4 +412,7 @@ def _word() -> str:
 
 
 def _differs(left: Any, right: Any) -> bool:
+    """Returns whether two answers differ, by more than a clock goes on meanwhile."""
+    if type(left) is type(right) is float:
+        return abs(left - right) > _MOMENT
     return type(left) is not type(right) or left != right
