@@ -402,9 +402,11 @@ def _asserts(node: ast.stmt, asserting: set[str]) -> bool:
 def _with_main(body: list[ast.stmt]) -> list[ast.stmt]:
     """Returns the statements of a text, those of its main block too where no other statement runs a test."""
     rest = [node for node in body if not _is_main(node)]
-    functions = [node.name for node in rest if isinstance(node, FUNCTIONS)]
-    others = any(isinstance(node, ast.Assert | ast.Expr | ast.ClassDef | ast.For | ast.With) for node in rest)
-    if others or any(name.startswith("test") or name == "check" for name in functions):
+    names = [node.name for node in rest if isinstance(node, FUNCTIONS)]
+    tested = any(name.startswith("test") or name == "check" for name in names)
+    if tested or any(isinstance(node, ast.Assert | ast.ClassDef | ast.For | ast.With) for node in rest):
+        return body
+    if any(isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) for node in rest):
         return body
     guarded = [statement for node in body if isinstance(node, ast.If) and _is_main(node) for statement in node.body]
     return [*rest, *(statement for statement in guarded if not _is_main(statement))]
