@@ -57,7 +57,11 @@ _AF_UNIX = 1
 _SIGKILL, _RLIMIT_CPU = 9, 0
 _MAIN = 0x5A3C96E1  # stands for the program's own process where its number is not known yet
 _EVERYTHING = 0xFFFFFFFF  # -1: every process that there is
-_EPERM, _ENOSYS = 1, 38
+_EPERM, _ENOSYS, _ENOTSUP = 1, 38, 95
+# What `shutil` takes for a file system that has none.
+EXTENDED_ATTRIBUTES = """
+    getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr setxattr lsetxattr fsetxattr
+"""
 
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _LOAD, _JUMP, _JUMP_EQ, _JUMP_GE, _AND, _RETURN = 0x20, 0x05, 0x15, 0x35, 0x54, 0x06
@@ -128,6 +132,7 @@ def filter_code(more: str = "", *, threads: bool = False) -> bytes:
         judged |= dict.fromkeys(numbers("clone"), clone)
     # The flags of clone3 are out of sight; the C library then uses clone.
     judged |= dict.fromkeys(numbers("clone3"), (_op(_RETURN, _ERRNO | _ENOSYS),))
+    judged |= dict.fromkeys(numbers(EXTENDED_ATTRIBUTES), (_op(_RETURN, _ERRNO | _ENOTSUP),))
     return _judging(judged, _op(_RETURN, _ERRNO | _EPERM))
 
 

@@ -34,6 +34,12 @@ def test_a_program_reads_its_input_and_its_files() -> None:
     assert not result.trouble
 
 
+def test_a_program_copies_files_and_folders_with_their_times() -> None:
+    program = "import shutil\nshutil.copy2('a/b', 'c')\nshutil.copytree('a', 'd')\n"
+    program += "print(open('c').read(), open('d/b').read())"
+    assert run(program, files={"a/b": b"x"}).stdout == b"x x\n"
+
+
 def test_a_program_ends_as_under_the_interpreter() -> None:
     assert run("raise SystemExit(7)").exit_code == 7
     assert run("raise SystemExit('no')").stderr == b"no\n"
