@@ -77,10 +77,12 @@ def faults_of(bound: Bound, scorer: Scorer, completions: Sequence[Completion]) -
     """Returns what is wrong with what a plugin returned for completions that their environment did not fail."""
     played = [completion for completion in completions if completion.finish_reason != "error"]
     began = time.monotonic()
-    fails = any(result.kind == "failure" for result in score_completions(scorer, played[:1], bound.name))
-    if fails and time.monotonic() - began >= bound.timeout:  # the others would take as long
-        played = played[:1]
-    faults = list(faults_in(bound, played, score_completions(scorer, played, bound.name)))
+    results = score_completions(scorer, played[:1], bound.name)
+    if any(result.kind == "failure" for result in results) and time.monotonic() - began >= bound.timeout:
+        played = played[:1]  # the others would take as long
+    else:
+        results = score_completions(scorer, played, bound.name)
+    faults = list(faults_in(bound, played, results))
     other = _other_form(bound)
     if not faults or other is None:
         return faults

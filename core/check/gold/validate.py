@@ -124,6 +124,7 @@ def doubts(plan: Plan) -> Iterator[str]:
     Raises UsageError if a reward or verifier fails on whatever is written, or an environment at every gold solution;
     SandboxUnavailable if this machine cannot run the programs of the solutions.
     """
+    stops = plan.config.failures.stop_share < 1
     for part in plan.envs:
         solved = list(islice((episode for episode in sample_of(part.train) if episode.gold_actions), _TRIED))
         seconds, count = plan.config.rollout.step_timeout, plan.config.rollout.env_processes
@@ -131,11 +132,12 @@ def doubts(plan: Plan) -> Iterator[str]:
         shown = answered(part.env, list(islice(part.train, _ANSWERED)), seconds, processes)
         with Scorer(part.plugins) as scorer:
             faulty = {plugin.name: faults_of(plugin, scorer, shown) for plugin in part.plugins}
+            hopeless = any(fault.kind == "every call" for faults in faulty.values() for fault in faults)
             judged = []
-            if solved:
+            if solved and not (hopeless and stops):  # the run is refused, and it may have taken long
                 judged = _judged(scorer, part.env, part.rewards, part.verifier, solved, seconds, processes)
         failures = [gold.failure for gold in judged if gold.failure is not None]
-        if judged and len(failures) == len(judged) and plan.config.failures.stop_share < 1:
+        if judged and len(failures) == len(judged) and stops:
             tried = f"all {len(judged)} gold solutions" if len(judged) > 1 else "the one gold solution"
             raise UsageError(
                 f"env '{part.name}' failed at {tried} that {'were' if len(judged) > 1 else 'was'} tried: "
@@ -147,7 +149,7 @@ def doubts(plan: Plan) -> Iterator[str]:
                 faulty[plugin.name] = [fault for fault in faulty[plugin.name] if fault.kind != "one value"]
             for fault in faulty[plugin.name]:
                 message = f"{plugin.spec.kind} '{plugin.name}': {fault.message.rstrip('.')}."
-                if _hopeless(plugin, fault, judged) and plan.config.failures.stop_share < 1:
+                if _hopeless(plugin, fault, judged) and stops:
                     raise UsageError(f"{message} `grpo plugins check` tries it alone.")
                 yield message
         refused = list(_refused(part.env, solved, judged))
