@@ -7,6 +7,7 @@ hang costs its time limit and a crash its own text.
 from __future__ import annotations
 
 import math
+import typing
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -27,6 +28,7 @@ from grpo.core.env.processes import starting_place, trial_processes
 from grpo.core.scoring.loop import is_async
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins._spec.binding import BoundReward, BoundVerifier
+from grpo.plugins._spec.signature import resolved_hints
 from grpo.plugins.errors import did_you_mean
 from grpo.plugins.from_trl import MessagesFunction, TrlFunction
 from grpo.plugins.host import Host
@@ -202,11 +204,13 @@ def check_calls(bound: Bound, scorer: Scorer, env: str | None, findings: Finding
         refuse_missing_columns(episodes[0], [bound])
     lacking = missing_columns(bound, episodes[0].row)
     completions = [] if lacking else answered(source, episodes, START_SECONDS, trial_processes(source, 0))
-    completions += [] if env or own or missing_columns(bound, OWN_ROW) else own_completions()
+    made_up = not (env or own or missing_columns(bound, OWN_ROW)) and _reads_texts(bound)
+    completions += own_completions() if made_up else []
     absent = f"the rows of env '{source.name}' lack the column {', '.join(lacking)}"
     other = "Name an environment whose rows have it, as in --env rows:dataset=my.jsonl"
     if not completions:
-        meant = did_you_mean(lacking[0], [*episodes[0].row, *OWN_ROW]) if lacking else ""
+        known = [*episodes[0].row, *OWN_ROW]
+        meant = did_you_mean(lacking[0], known) if lacking and lacking[0] not in known else ""
         findings.add("error" if meant else "warning", "calls", f"it was not called: {absent}.{meant} {other}")
         return
     if lacking:
@@ -214,6 +218,13 @@ def check_calls(bound: Bound, scorer: Scorer, env: str | None, findings: Finding
     findings.tried("calls")
     for fault in faults_of(bound, scorer, completions):
         findings.add(fault.severity, "calls", fault.message, fault.example)
+
+
+def _reads_texts(bound: Bound) -> bool:
+    """Returns whether the columns of a plugin may be texts, by their annotations."""
+    hints = resolved_hints(bound.spec.function) if hasattr(bound.spec, "function") else {}
+    kinds = [typing.get_origin(hints[name]) or hints[name] for name in OWN_ROW if name in hints]
+    return all(not isinstance(kind, type) or issubclass(str, kind) for kind in kinds)
 
 
 def _own_env(bound: Bound, host: Host) -> str | None:

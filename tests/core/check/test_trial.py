@@ -62,6 +62,9 @@ def ends_its_process(completion):
 def reads_gold(completion, gold):
     return float(gold in completion)
 
+def reads_a_table(completion: str, ground_truth: dict) -> float:
+    return 1.0 if ground_truth["answer"] in completion else 0.0
+
 def wants_more(completion, difficulty):
     return difficulty
 
@@ -111,6 +114,7 @@ def test_an_honest_reward_without_cases_has_nothing_to_mend(file: Path, name: st
         ("assumes_a_mark", "error", "it failed on 35 of 38 completions: IndexError"),
         pytest.param("ends_its_process", "error", "it failed on each of 38 completions", marks=pytest.mark.slow),
         ("wants_more", "warning", "it was not called: the rows of env 'gsm8k' lack the column difficulty"),
+        ("reads_a_table", "warning", "it was not called: the rows of env 'gsm8k' lack the column ground_truth. Name"),
         ("counts_messages", "warning", "With form=text it can: it is written for text"),
         ("reads_texts", "error", "With form=text it can: it is written for text"),
     ],
