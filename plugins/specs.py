@@ -242,11 +242,11 @@ class EnvSpec:
         resolve: for a family such as `gym`, whose member the user names after a colon (`gym:FrozenLake-v1`): the
             member's name in, its own spec out; raises `PluginNotFound` for a name that is none. None: no family.
         note: what a user should know before trusting its scores, for example a weakness of its grader; "" for nothing.
-        unjudged: why it has neither rewards nor a verifier, and what to do; "" for nothing that a user could not know.
         settle: `(**options) -> EnvSpec`: this spec with the rewards, the verifier and the note that fit the options,
             where they follow from the rows that these name; raises what `dataset` raises. None: they never differ.
         longest_call: `(**options) -> float`, the seconds that one call may take where it keeps limits of its own, such
             as a grader's; a run waits as long, though `rollout.step_timeout` is shorter. None: that decides.
+        unjudged: why it has neither rewards nor a verifier, and what to do; "" for nothing that a user could not know.
     """
 
     kind: ClassVar[Kind] = "env"
@@ -264,9 +264,9 @@ class EnvSpec:
     ordered: Callable[..., bool] | None = None
     resolve: Callable[[str], EnvSpec] | None = None
     note: str = ""
-    unjudged: str = ""
     settle: Callable[..., EnvSpec] | None = None
     longest_call: Callable[..., float] | None = None
+    unjudged: str = ""
 
     @property
     def played(self) -> bool:

@@ -180,8 +180,10 @@ class Relations:
             self._findings.tried("unusable gold")
             [result] = score_examples(self._scorer, [Example(example.text, {**example.row, column: None})])
             if result.reaches(gold.score):
-                # Of a rubric, components that read no gold may rightly carry the score when those that do abstain.
-                severity: Severity = "note" if isinstance(spec, RubricSpec) else "error"
+                # Of a rubric, components that read no gold may rightly carry the score when those that do abstain; and
+                # what scores rows without the column may rightly score this one.
+                optional = any(known.name == column and not known.required for known in spec.columns)
+                severity: Severity = "note" if optional or isinstance(spec, RubricSpec) else "error"
                 self._findings.add(severity, "unusable gold", f"with {column}=None it {result}", example.text)
 
     def _alike(self, relation: str, example: Example, result: ExampleResult, score: float) -> None:

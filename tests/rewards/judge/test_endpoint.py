@@ -139,7 +139,7 @@ def test_the_check_refuses_the_judge_without_an_endpoint_and_tries_it_with_one(
     stand_in.brain = knowing
     done = CliRunner().invoke(cli, ["plugins", "check", spec])
     assert (done.exit_code, done.exception) == (0, None), done.output
-    assert "relations tried, 1 note" in done.output
+    assert "relations tried, 2 notes" in done.output  # one says that it scores without a reference too
     stand_in.brain = judges["faithful"]
     done = CliRunner().invoke(cli, ["plugins", "check", spec.replace("model=m", "model=n")])
     assert done.exit_code == 1
