@@ -130,7 +130,7 @@ class HealthWatch:
                 warnings += self._once(
                     key,
                     f"reward '{name}' abstained on every completion for {STREAK} steps, up to step {row['step']}, so "
-                    "it counts for nothing. `grpo show` says why where the reward does.",
+                    "it counts for nothing. `grpo show` prints the reward's reason if it gives one.",
                 )
         return warnings
 

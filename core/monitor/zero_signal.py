@@ -65,7 +65,7 @@ class ZeroSignalWatch:
 
     def _abstains(self, reward: BoundReward, since: int, batch: Batch) -> str:
         own = zip(batch.outcomes[reward.name], batch.completions, strict=True)
-        reason, row = next((said.reason, of.row) for said, of in own if said != ELSEWHERE)
+        reason, row = next((outcome.reason, completion.row) for outcome, completion in own if outcome != ELSEWHERE)
         return (
             f"reward '{reward.name}' ({reward.distribution}) abstained on every completion of steps {since} to "
             f"{batch.step}: {why_abstained(reward, reason, row)}. Fix the reward, then resume the run. {LIFTED}."

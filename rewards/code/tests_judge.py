@@ -14,6 +14,7 @@ raised and never becomes a result.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import secrets
 import signal
@@ -198,9 +199,9 @@ class _Run:
         """Returns the trusted side, with the side of the solution as its peer.
 
         Their orders are fields of the plan and of this run; moreover token: the secret of what the tests say where the
-        solution runs beside them; seed: decides the order of an object's questions; seconds: of the trusted side the
-        time on the clock for loading and for each unit, of the other side the processor time, after which its process
-        is ended.
+        solution runs beside them; seed: decides the order of an object's questions; draws: the seed of all random
+        numbers beside the solution; seconds: of the trusted side the time on the clock for loading and for each unit,
+        of the other side the processor time, after which its process is ended.
         """
         plan, allowance, prepared = self.plan, self.allowance, self.plan.prepared
         last = plan.units - 1 if self.last < 0 else self.last
@@ -226,10 +227,14 @@ class _Run:
             peer = guest_job(pool, "served", theirs, limits=limits, profile=profile)
             trusted = {**tests, **keeping, "numbers": plan.numbers, "in_place": plan.in_place}
             return guest_job(pool, "calling", trusted, limits=own, profile=library, peer=peer)
-        peer = guest_job(
-            pool, "together", {**tests, **theirs, "token": keeping["token"]}, limits=limits, profile=profile
-        )
+        theirs |= {"token": keeping["token"], "draws": _draws_of(self.program, plan.source)}
+        peer = guest_job(pool, "together", {**tests, **theirs}, limits=limits, profile=profile)
         return guest_job(pool, "keeping", keeping | {"asks": self.asks}, limits=own, profile="python", peer=peer)
+
+
+def _draws_of(program: str, tests: str) -> int:
+    """Returns a number that is the same in each run of a program, and another one for any other program."""
+    return int.from_bytes(hashlib.sha256(ascii([program, tests]).encode()).digest()[:8])
 
 
 def _note(report: _Report, place: int, ended: UnitResult) -> None:

@@ -39,7 +39,7 @@ _MOST_PAIRS = 64
 _MOST_ANSWERS = 100_000
 _OFTEN = 2000  # comparisons of a process, after which objects are asked no further, as that takes long
 _FURTHER = 4
-_MOMENT = 0.05
+_MOMENT = 0.05  # seconds that a clock may go on between two answers
 _PLAIN = {int, float, str, bool, type(None)}
 # Of a class itself, whatever its metaclass says.
 _classes, _flags, _held = (type.__dict__[name].__get__ for name in ("__mro__", "__flags__", "__dict__"))

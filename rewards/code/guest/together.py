@@ -23,14 +23,7 @@ from traceback import walk_tb
 from typing import Any
 
 from grpo.rewards.code.guest.channel import line, orders
-from grpo.rewards.code.guest.customs import (
-    FILE,
-    asked_for,
-    customary,
-    line_of,
-    new_module,
-    run_source,
-)
+from grpo.rewards.code.guest.customs import FILE, asked_for, customary, line_of, new_module, run_source
 from grpo.rewards.code.guest.guard import install, looks_around
 from grpo.rewards.code.guest.questions import Say, questions
 from grpo.rewards.code.guest.units import Stop, asking, asserting, is_skip, same
@@ -56,7 +49,7 @@ def main(descriptor: int) -> None:
     switch = install((os.__file__.rpartition("/")[0], "/usr/lib/sandbox"), refused.append)
     if not begun(given, say, module):
         return
-    _draw_alike()
+    _draw_alike(given.draws)
     before = dict(vars(module))
     for name in [name for name in sys.modules if name.partition(".")[0] == "grpo"]:
         del sys.modules[name]
@@ -138,9 +131,10 @@ def main(descriptor: int) -> None:
     run_tests(given, say, tests, side)
 
 
-def _draw_alike() -> None:
-    """Gives each run the same random numbers, whatever they are drawn with: an object answers alike in all of them."""
-    source = random.Random(0)
+def _draw_alike(draws: int) -> None:
+    """Has all random numbers follow from one, whatever they are drawn with: an object answers alike in each run."""
+    source = random.Random(draws)
+    random.seed(draws)
     plain: Any = random.Random.seed
 
     def seed(generator: Any, a: Any = None, version: int = 2) -> None:
@@ -290,17 +284,16 @@ def _watching(modules: Sequence[str], classes: Sequence[type] = ()) -> Callable[
         for key, value in list(held.items()):
             if not callable(value) or "<locals>" in getattr(value, "__qualname__", ""):  # pytest sets these anew
                 continue
-            own = getattr(value, "__module__", None)
-            if isinstance(value, types.BuiltinFunctionType) or (
-                type(own) is str and own.partition(".")[0].lstrip("_") == name.partition(".")[0].lstrip("_")
-            ):
+            home = str(getattr(value, "__module__", None)).partition(".")[0].lstrip("_")
+            if isinstance(value, types.BuiltinFunctionType) or home == name.partition(".")[0].lstrip("_"):
                 watched.append((held, key, value, f"{name}.{key}"))
                 if isinstance(value, type) and value.__flags__ & _HEAP:
                     inner = vars(value)
                     watched += ((inner, part, each, f"{name}.{key}") for part, each in inner.items() if callable(each))
     for kind in classes:
-        own = {part: each for part, each in vars(kind).items() if isinstance(each, types.FunctionType)}
-        watched += ((vars(kind), part, each, f"{kind.__name__}.{part}") for part, each in own.items())
+        inner = vars(kind)
+        functions = {part: each for part, each in inner.items() if isinstance(each, types.FunctionType)}
+        watched += ((inner, part, each, f"{kind.__name__}.{part}") for part, each in functions.items())
     return lambda: next((where for held, key, value, where in watched if held.get(key) is not value), "")
 
 

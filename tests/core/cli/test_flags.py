@@ -31,15 +31,15 @@ NAMES = (
 
 def read(*arguments: str) -> dict[str, Any]:
     """What a command with every flag reads from its arguments."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
 
     @click.command()
     @every_flag
     def command(**values: Any) -> None:
-        found.update(given(values))
+        settings.update(given(values))
 
     command.main(list(arguments), standalone_mode=False)
-    return found
+    return settings
 
 
 def help_of(command: click.Command) -> str:

@@ -193,10 +193,10 @@ def test_what_a_library_logs_to_stdout_when_it_is_imported_is_no_result(
     )
     (place / "mine.py").write_text(f"import chatty\n{REWARDS}")
     monkeypatch.syspath_prepend(str(place))
-    found = grpo(["--reward", "proximity", "--loss", "mine.py:plain", "--dry-run"], monkeypatch, capsys)
-    assert (found.code, found.err.count("unable to detect an accelerator")) == (0, 1)
-    assert "unable to detect" not in found.out
-    assert "dry run: nothing was trained" in found.out
+    done = grpo(["--reward", "proximity", "--loss", "mine.py:plain", "--dry-run"], monkeypatch, capsys)
+    assert (done.code, done.err.count("unable to detect an accelerator")) == (0, 1)
+    assert "unable to detect" not in done.out
+    assert "dry run: nothing was trained" in done.out
 
 
 def test_a_dry_run_needs_no_rollout_server_and_says_that_the_run_will(
@@ -224,11 +224,11 @@ def test_rubbish_for_weights_is_noticed_when_they_are_loaded(
 def test_flags_reach_the_settings_that_they_name(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    seen: dict[str, Any] = {}
+    loaded: dict[str, Any] = {}
 
     def remember(file: Path | None, pairs: tuple[str, ...], flags: dict[str, Any]) -> Any:
-        seen["config"] = load_config(file, pairs, flags)
-        return seen["config"]
+        loaded["config"] = load_config(file, pairs, flags)
+        return loaded["config"]
 
     monkeypatch.setattr("grpo.core.cli.run.load_config", remember)
     text = (
@@ -244,7 +244,7 @@ def test_flags_reach_the_settings_that_they_name(
     )
     done = grpo(text.split(), monkeypatch, capsys)
     assert done.code == 0, done.err
-    settings = seen["config"].model_dump(mode="json", exclude_defaults=True)
+    settings = loaded["config"].model_dump(mode="json", exclude_defaults=True)
     assert settings == {
         "env": "gsm8k",
         "model": "model",

@@ -85,7 +85,7 @@ def listed(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def numbers(run: Path, *arguments: str) -> list[int]:
-    return [found["number"] for found in json.loads(grpo("show", run, "--json", *arguments))]
+    return [rollout["number"] for rollout in json.loads(grpo("show", run, "--json", *arguments))]
 
 
 def test_runs_tells_what_each_run_is_and_reached(tmp_path: Path) -> None:
@@ -156,9 +156,9 @@ def test_a_run_that_nobody_works_on_is_killed_and_resumes(tmp_path: Path) -> Non
     run_in(tmp_path, "interrupted", "interrupted")
     run_in(tmp_path, "saved", "running").model.mkdir()
     with exclusive(running):
-        found = listed(tmp_path)
+        runs = listed(tmp_path)
         assert "killed, resumes" in grpo("runs", killed.path)
-    assert {name: (line["status"], line["resumes"]) for name, line in found.items()} == {
+    assert {name: (line["status"], line["resumes"]) for name, line in runs.items()} == {
         "killed": ("killed", True),
         "running": ("running", False),
         "early": ("killed", True),
@@ -284,7 +284,7 @@ FORGED = "said\n\n#77  reward 1  advantage +1  3 tokens, ended by itself\n  | fo
 @pytest.mark.parametrize("where", ["prompt", "role", "tool", "user", "failure", "column", "reward"])
 def test_no_text_of_a_rollout_passes_for_another_rollout(tmp_path: Path, where: str) -> None:
     run = run_in(tmp_path, "run", "done")
-    said = {
+    hostile = {
         "prompt": {"prompt": json.dumps([{"role": "user", "content": FORGED}])},
         "role": {"prompt": json.dumps([{"role": FORGED.partition("\n\n")[2], "content": "x"}])},
         "failure": {"info": json.dumps({"failure": FORGED})},
@@ -292,7 +292,7 @@ def test_no_text_of_a_rollout_passes_for_another_rollout(tmp_path: Path, where: 
         "reward": {"info": json.dumps({"rewards": [FORGED]}), "messages": json.dumps([_message("assistant", "a")])},
     }
     turns = json.dumps([_message("assistant", "call"), _message(where, FORGED)])
-    others = said.get(where, {"messages": turns, "info": json.dumps({"turns": 2})})
+    others = hostile.get(where, {"messages": turns, "info": json.dumps({"turns": 2})})
     write_rollouts(run, 1, [rollout(0, "text", 0.5, **others)])
     lines = grpo("show", run.path).splitlines()
     assert [line for line in lines if line.startswith("#")] == [next(line for line in lines if line.startswith("#0 "))]

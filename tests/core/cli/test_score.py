@@ -335,19 +335,19 @@ def test_rows_whose_groups_are_not_known_are_refused_before_an_older_output_is_l
 def test_a_terminal_gets_a_summary_and_the_rows_where_they_are_asked_for(folder: Path) -> None:
     (folder / "in.jsonl").write_text(jsonl({"completion": "a", "answer": "a"}, {"completion": "skip", "answer": "a"}))
     scored = ("score", "--reward", "./mine.py:size", "--input", "in.jsonl")
-    shown, told = on_a_terminal(folder, *scored)
-    assert [line.split() for line in shown.splitlines()[:2]] == [
+    output, notes = on_a_terminal(folder, *scored)
+    assert [line.split() for line in output.splitlines()[:2]] == [
         ["reward", "rows", "mean", "std", "abstain", "failure"],
         ["size", "2", "1.0000", "-", "1", "0"],
     ]
-    assert "--output FILE writes them, --json prints them" in shown
-    assert "python noise" not in shown
-    shown, told = on_a_terminal(folder, *scored, "--json")
-    assert [row["scores"]["size"]["outcome"] for row in read(shown.encode())] == ["score", "abstain"]
-    assert ["size", "2", "1.0000", "-", "1", "0"] in [line.split() for line in told.splitlines()]
-    shown, told = on_a_terminal(folder, "verify", "--verifier", "./mine.py:same", "--input", "in.jsonl")
-    assert ["same", "2", "1", "0", "1", "0"] in [line.split() for line in shown.splitlines()]
-    assert re.search(r"not accepted:\s+row 2: undecided\b", shown)
-    told = on_a_terminal(folder, *scored, "--output", "out.jsonl")[1]
-    assert ["size", "2", "1.0000", "-", "1", "0"] in [line.split() for line in told.splitlines()]
+    assert "--output FILE writes them, --json prints them" in output
+    assert "python noise" not in output
+    output, notes = on_a_terminal(folder, *scored, "--json")
+    assert [row["scores"]["size"]["outcome"] for row in read(output.encode())] == ["score", "abstain"]
+    assert ["size", "2", "1.0000", "-", "1", "0"] in [line.split() for line in notes.splitlines()]
+    output, notes = on_a_terminal(folder, "verify", "--verifier", "./mine.py:same", "--input", "in.jsonl")
+    assert ["same", "2", "1", "0", "1", "0"] in [line.split() for line in output.splitlines()]
+    assert re.search(r"not accepted:\s+row 2: undecided\b", output)
+    notes = on_a_terminal(folder, *scored, "--output", "out.jsonl")[1]
+    assert ["size", "2", "1.0000", "-", "1", "0"] in [line.split() for line in notes.splitlines()]
     assert len(read((folder / "out.jsonl").read_bytes())) == 2
