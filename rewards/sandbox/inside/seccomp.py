@@ -2,8 +2,12 @@
 
 Theory of operation: the filter is an allow-list. What is not on it answers EPERM, so that an honest program sees an
 ordinary error. A few calls that no honest program makes (`DEADLY`) end the process with SIGSYS, which is reported as
-"policy". Calls whose arguments matter are judged by them: no locks through fcntl (two programs could signal each
-other through a lock on a shared file), no terminal input through ioctl, no new namespaces through clone.
+"policy". Calls whose arguments matter are judged by them: no terminal input
+through ioctl, no new namespaces through clone.
+
+Two programs could signal each other through a lock on a shared file. A lock of fcntl keeps out other processes, and a
+program alone has none that sees its files: it is told that it has the lock, as databases want, and nothing is locked.
+Programs of several processes, and locks of other kinds, get EPERM.
 
 No program can have its own process ended by SIGKILL, directly, by a child, or by a limit that it sets itself. Who sees
 SIGKILL end one therefore knows that it came from outside: the machine ran out of memory, or somebody ended it.
@@ -52,6 +56,7 @@ DEADLY = """
 _NAMESPACES, _THREAD = 0x7E020080, 0x00010000
 _IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # TCGETS TIOCGWINSZ FIONREAD FIONBIO FIONCLEX FIOCLEX
 _FCNTLS = (0, 1, 2, 3, 4, 1030, 1032)  # DUPFD GETFD SETFD GETFL SETFL DUPFD_CLOEXEC GETPIPE_SZ
+_LOCKS = (6, 7)  # SETLK SETLKW
 _PRCTLS = (1, 3, 15, 16)  # SET_PDEATHSIG GET_DUMPABLE SET_NAME GET_NAME
 _AF_UNIX = 1
 _SIGKILL, _RLIMIT_CPU = 9, 0
@@ -124,6 +129,9 @@ def filter_code(more: str = "", *, threads: bool = False) -> bytes:
         ("socketpair", 0, (_AF_UNIX,)),
     ):
         judged |= dict.fromkeys(numbers(name), (_load(argument), *_any_of(values)))
+    if more != STARTING:
+        pretended = tuple(code for lock in _LOCKS for code in _unless(lock, _ERRNO | 0))
+        judged |= dict.fromkeys(numbers("fcntl"), (_load(1), *pretended, *_any_of(_FCNTLS)))
     if threads or more == STARTING:
         kinds = (_THREAD,) if threads else (0, _THREAD)
         # The low byte is the signal that the parent gets when the child ends.

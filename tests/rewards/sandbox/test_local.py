@@ -40,6 +40,14 @@ def test_a_program_copies_files_and_folders_with_their_times() -> None:
     assert run(program, files={"a/b": b"x"}).stdout == b"x x\n"
 
 
+def test_a_program_alone_uses_a_database_in_a_file() -> None:
+    program = "import sqlite3\nfor value in (1, 2):\n    with sqlite3.connect('rows.db') as rows:\n"
+    program += "        rows.execute('create table if not exists t (n)')\n"
+    program += "        rows.execute('insert into t values (?)', (value,))\n"
+    program += "print(sqlite3.connect('rows.db').execute('select sum(n) from t').fetchone())"
+    assert run(program).stdout == b"(3,)\n"
+
+
 def test_a_program_ends_as_under_the_interpreter() -> None:
     assert run("raise SystemExit(7)").exit_code == 7
     assert run("raise SystemExit('no')").stderr == b"no\n"
@@ -120,7 +128,7 @@ def test_a_program_sees_the_interpreter_and_nothing_else() -> None:
         "descriptors that came along",
         "other processes",
         "call: memfd_create",
-        "call: a lock on a shared file",
+        "call: who has a lock on a shared file",
         "raising limits",
         "files for the next job",
     ],
