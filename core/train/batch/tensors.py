@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 
 from grpo.core.rollout.turns.play import Branch, Trajectory
@@ -36,20 +37,20 @@ def padded(prompts: PromptIds, rollouts: Sequence[Trajectory], pad_id: int, devi
     before = max(len(prompt) for prompt, _ in rows)
     after = max(_NARROWEST if trees else 1, *(len(segment.token_ids) for _, segment in rows))
     count = len(rows)
-    prompt_ids = torch.full((count, before), pad_id, dtype=torch.long)
-    completion_ids = torch.full((count, after), pad_id, dtype=torch.long)
-    prompt_mask, completion_mask = torch.zeros_like(prompt_ids), torch.zeros_like(completion_ids)
-    sampled = torch.ones_like(completion_ids)
-    logprobs = torch.zeros(count, after)
+    prompt_ids = np.full((count, before), pad_id)
+    completion_ids = np.full((count, after), pad_id)
+    prompt_mask, completion_mask = np.zeros_like(prompt_ids), np.zeros_like(completion_ids)
+    sampled = np.ones_like(completion_ids)
+    logprobs = np.zeros((count, after), dtype=np.float32)
     for row, (prompt, segment) in enumerate(rows):
-        prompt_ids[row, before - len(prompt) :] = torch.tensor(prompt)
+        prompt_ids[row, before - len(prompt) :] = prompt
         prompt_mask[row, before - len(prompt) :] = 1
         end = len(segment.token_ids)
-        completion_ids[row, :end] = torch.tensor(segment.token_ids)
+        completion_ids[row, :end] = segment.token_ids
         completion_mask[row, :end] = 1
-        sampled[row, :end] = torch.tensor(segment.sampled, dtype=torch.long)
-        logprobs[row, :end] = torch.tensor(segment.logprobs)
-    tensors = {
+        sampled[row, :end] = segment.sampled
+        logprobs[row, :end] = segment.logprobs
+    arrays = {
         "prompt_ids": prompt_ids,
         "prompt_mask": prompt_mask,
         "completion_ids": completion_ids,
@@ -57,6 +58,7 @@ def padded(prompts: PromptIds, rollouts: Sequence[Trajectory], pad_id: int, devi
         "tool_mask": sampled,
         "sampling_per_token_logps": logprobs,
     }
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     if trees:
         tensors[OWNER] = torch.tensor(owners)
     return {name: tensor.to(device) for name, tensor in tensors.items()}

@@ -8,12 +8,13 @@ it, in two bytes more, and updates are those of float32 weights. The mean gradie
 rounded.
 
 The update is AdamW's (arXiv 1711.05101, algorithm 2). It goes element by element, so that the part of a sharded weight
-that is here is enough, and some rows at a time, so that its float32 copies stay small.
+that is here is enough. A large weight is updated some rows at a time, so that its float32 copies stay small, and small
+ones are copied together, as a GPU takes longer to be told of an operation than for a few numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -23,6 +24,8 @@ from torch.distributed.tensor import DTensor
 STATES = 4  # tensors of the size of the weights: two moments, and the lower halves of the weights and of the second
 _HALF_STEP = 1 << 15  # half of what the last bit of an upper half is worth
 _PIECE = 1 << 22  # elements
+_SMALL = 1 << 20  # elements of the weights that are updated together
+_GRADIENT = 1  # its place among what `_update_rows` takes; nothing changes it
 
 
 class CompensatedAdamW(torch.optim.Optimizer):
@@ -48,12 +51,19 @@ class CompensatedAdamW(torch.optim.Optimizer):
         """Makes one update of every weight that has a gradient."""
         loss = closure() if closure is not None else None
         for group in self.param_groups:
+            alike: dict[Any, list[list[torch.Tensor]]] = {}
             for weight in group["params"]:
                 if weight.grad is not None:
-                    self._update(weight, group)
+                    step, *tensors = self._with_state(weight)
+                    kind = (step, weight.device, *(tensor.dtype for tensor in tensors))
+                    alike.setdefault(kind, []).append(tensors)
+            for (step, *_), weights in alike.items():
+                for some in _pieces(weights):
+                    _update_together(some, step, group)
         return loss
 
-    def _update(self, weight: torch.Tensor, group: dict[str, Any]) -> None:
+    def _with_state(self, weight: torch.Tensor) -> tuple[Any, ...]:
+        """Counts a step of a weight; returns the count, weight, gradient and states, of which some rows are here."""
         state = self.state[weight]
         names = ["exp_avg", "exp_avg_sq"]
         if weight.dtype == torch.bfloat16:
@@ -62,10 +72,40 @@ class CompensatedAdamW(torch.optim.Optimizer):
             if name not in state:
                 state[name] = torch.zeros_like(weight)
         state["step"] = state.get("step", 0) + 1
-        whole = [_rows(tensor) for tensor in (weight, weight.grad, *(state[name] for name in names))]
-        rows = max(1, _PIECE // max(1, whole[0][:1].numel()))
-        for begin in range(0, len(whole[0]), rows):
-            _update_rows(*(tensor[begin : begin + rows] for tensor in whole), step=state["step"], group=group)
+        return state["step"], *(_rows(tensor) for tensor in (weight, weight.grad, *(state[name] for name in names)))
+
+
+def _pieces(weights: list[list[torch.Tensor]]) -> Iterator[list[list[torch.Tensor]]]:
+    """Yields what is updated at a time: some rows of a large weight with its states, or several small weights."""
+    together: list[list[torch.Tensor]] = []
+    size = 0
+    for tensors in weights:
+        if tensors[0].numel() > _SMALL:
+            rows = max(1, _PIECE // max(1, tensors[0][:1].numel()))
+            yield from (
+                [[tensor[begin : begin + rows] for tensor in tensors]] for begin in range(0, len(tensors[0]), rows)
+            )
+            continue
+        if together and size + tensors[0].numel() > _SMALL:
+            yield together
+            together, size = [], 0
+        together.append(tensors)
+        size += tensors[0].numel()
+    if together:
+        yield together
+
+
+def _update_together(weights: list[list[torch.Tensor]], step: int, group: dict[str, Any]) -> None:
+    if len(weights) == 1:
+        _update_rows(*weights[0], step=step, group=group)
+        return
+    columns = list(zip(*weights, strict=True))
+    flat = [torch.cat([tensor.reshape(-1) for tensor in column]) for column in columns]
+    _update_rows(*flat, step=step, group=group)
+    for column, whole in zip(columns, flat, strict=True):
+        if column is not columns[_GRADIENT]:
+            parts = whole.split([tensor.numel() for tensor in column])
+            torch._foreach_copy_(column, [part.view_as(tensor) for part, tensor in zip(parts, column, strict=True)])
 
 
 def _update_rows(

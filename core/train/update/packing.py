@@ -28,10 +28,13 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from grpo.core.policy.blocks import Blocks, Part
 
+IntegerArray = npt.NDArray[np.int64]
 IGNORED = -100
 MASK_SIZE = 2**28  # entries of the largest attention masks that are made for a batch; `grpo plan` counts them
 MASK_STEP = 8  # the width of a mask: CUDA's kernels copy, in every layer, one whose rows are not aligned
@@ -62,7 +65,7 @@ class _Batch:
     """What a batch holds: the prompt of each of B rows, the tokens [B, T] of completions and their lengths."""
 
     prompts: Sequence[tuple[int, ...]]
-    completions: torch.Tensor
+    completions: IntegerArray
     lengths: Sequence[int]
 
     def sequence(self, row: int, first: int = 0, host: _Sequence | None = None) -> _Sequence:
@@ -137,12 +140,12 @@ def pack(
 
 def _read(input_ids: torch.Tensor, attention_mask: torch.Tensor, completion: int) -> _Batch | None:
     width = input_ids.shape[1] - completion
-    mask = attention_mask.bool().cpu()
-    ids = input_ids.cpu()
+    mask = attention_mask.bool().cpu().numpy()
+    ids = input_ids.cpu().numpy()
     prompts = [tuple(row[keep].tolist()) for row, keep in zip(ids[:, :width], mask[:, :width], strict=True)]
     written = mask[:, width:]
-    lengths = written.sum(dim=1)
-    if not all(prompts) or (written != (torch.arange(completion) < lengths[:, None])).any():
+    lengths = written.sum(axis=1)
+    if not all(prompts) or (written != (np.arange(completion) < lengths[:, None])).any():
         return None
     return _Batch(prompts, ids[:, width:], lengths.tolist())
 
@@ -227,9 +230,9 @@ class _Laid:
 
     def __init__(self, batch: _Batch) -> None:
         longest = max(len(prompt) + written for prompt, written in zip(batch.prompts, batch.lengths, strict=True))
-        self._ids = torch.full((len(batch.prompts), longest), -1)
+        self._ids = np.full((len(batch.prompts), longest), -1)
         for row, (prompt, written) in enumerate(zip(batch.prompts, batch.lengths, strict=True)):
-            self._ids[row, : len(prompt)] = torch.tensor(prompt)
+            self._ids[row, : len(prompt)] = prompt
             self._ids[row, len(prompt) : len(prompt) + written] = batch.completions[row, :written]
         self._prompts = batch.prompts
         self._rows: list[_Sequence] = []
@@ -248,8 +251,9 @@ class _Laid:
         if not self._rows:
             return None, 0
         others = self._ids[[row.row for row in self._rows], : len(prompt)]
-        apart = torch.nn.functional.pad(others, (0, len(prompt) - others.shape[1]), value=-1) != torch.tensor(prompt)
-        common = torch.nn.functional.pad(apart, (0, 1), value=True).int().argmax(dim=1)
+        apart = np.ones((len(others), len(prompt) + 1), dtype=bool)
+        apart[:, : others.shape[1]] = others != np.array(prompt[: others.shape[1]])
+        common = apart.argmax(axis=1)
         best = int(common.argmax())
         first = int(common[best]) - 1
         return (self._rows[best].at(first - 1), first) if first > 0 else (None, 0)
@@ -306,36 +310,39 @@ def _in_one_row(batch: _Batch, row: _Row, device: torch.device, dtype: torch.dty
     for sequence in row.sequences:
         rows.put(0, begins[sequence], sequence)
     masks: dict[tuple[int, int], torch.Tensor] = {}
-    where, before = torch.zeros(ends[-1], dtype=torch.long), 0
-    parts, queries, keys = [], [], []
+    where, before = np.zeros(ends[-1], dtype=np.int64), 0
+    parts: list[Part] = []
+    queries: list[IntegerArray] = []
+    keys: list[IntegerArray] = []
     for part in row.parts:
         after, width = part[0].first, _width(part)
-        columns = torch.arange(width - after)
-        begin = torch.tensor([begins[sequence] for sequence in part])[:, None]
-        own = torch.tensor(list(map(_length, part)))[:, None]
-        places = before + torch.arange(len(part))[:, None] * len(columns) + columns
+        columns = np.arange(width - after)
+        begin = np.array([begins[sequence] for sequence in part])[:, None]
+        own = np.array(list(map(_length, part)))[:, None]
+        places = before + np.arange(len(part))[:, None] * len(columns) + columns
         where[(begin + columns)[columns < own]] = places[columns < own]
-        before += places.numel()
+        before += places.size
         if after:
             if (after, width) not in masks:
                 masks[after, width] = _mask(after, width, device, dtype)
             keys += _shared_positions(part[0], begins)
-        queries.append((begin + columns.minimum(own - 1)).flatten())
+        queries.append((begin + np.minimum(columns, own - 1)).flatten())
         keys.append(queries[-1])
         parts.append(Part(after, len(part), len(columns), masks[after, width] if after else None))
-    return rows.packed(
-        device, Blocks(parts, torch.cat(queries).to(device), torch.cat(keys).to(device), where.to(device))
+    asked, seen, written = (
+        torch.from_numpy(each).to(device) for each in (np.concatenate(queries), np.concatenate(keys), where)
     )
+    return rows.packed(device, Blocks(parts, asked, seen, written))
 
 
-def _shared_positions(sequence: _Sequence, begins: Mapping[_Sequence, int]) -> list[torch.Tensor]:
+def _shared_positions(sequence: _Sequence, begins: Mapping[_Sequence, int]) -> list[IntegerArray]:
     """Returns where in the packed row the tokens stand that a sequence sees besides its own, in their order."""
     if sequence.host is None:
         return []
     begin = begins[sequence.host]
     return [
         *_shared_positions(sequence.host, begins),
-        torch.arange(begin, begin + sequence.first - sequence.host.first),
+        np.arange(begin, begin + sequence.first - sequence.host.first),
     ]
 
 
@@ -347,35 +354,34 @@ def _mask(after: int, width: int, device: torch.device, dtype: torch.dtype) -> t
 class _Rows:
     def __init__(self, batch: _Batch, rows: int, length: int) -> None:
         self._batch = batch
-        self._ids, self._positions = torch.zeros(2, rows, length, dtype=torch.long)
-        self._labels = torch.full((rows, length), IGNORED, dtype=torch.long)
-        self._source = torch.zeros(batch.completions.shape, dtype=torch.long)
-        self._present = torch.zeros(batch.completions.shape, dtype=torch.bool)
+        self._ids, self._positions = np.zeros((2, rows, length), dtype=np.int64)
+        self._labels = np.full((rows, length), IGNORED, dtype=np.int64)
+        self._source = np.zeros(batch.completions.shape, dtype=np.int64)
+        self._present = np.zeros(batch.completions.shape, dtype=bool)
         self._tokens = 0
 
     def put(self, row: int, at: int, sequence: _Sequence) -> None:
         end = at + sequence.length
         begins = end - sequence.written  # of the completion
         prompt = self._batch.prompts[sequence.row][sequence.first : sequence.first + begins - at]
-        self._ids[row, at:begins] = torch.tensor(prompt, dtype=torch.long)
-        self._positions[row, at:end] = torch.arange(sequence.first, sequence.first + sequence.length)
+        self._ids[row, at:begins] = prompt
+        self._positions[row, at:end] = np.arange(sequence.first, sequence.first + sequence.length)
         self._tokens += sequence.length
         if sequence.written:
             tokens = self._batch.completions[sequence.row, : sequence.written]
             self._ids[row, begins:end] = tokens
             self._labels[row, begins - 1 : end - 1] = tokens
-            self._source[sequence.row, : sequence.written] = row * self._ids.shape[1] + torch.arange(
-                begins - 1, end - 1
-            )
+            first = row * self._ids.shape[1] + begins - 1
+            self._source[sequence.row, : sequence.written] = np.arange(first, first + sequence.written)
             self._present[sequence.row, : sequence.written] = True
 
     def packed(self, device: torch.device, blocks: Blocks | None = None) -> Packed:
         return Packed(
-            input_ids=self._ids.to(device),
-            position_ids=self._positions.to(device) if blocks is not None else None,
+            input_ids=torch.from_numpy(self._ids).to(device),
+            position_ids=torch.from_numpy(self._positions).to(device) if blocks is not None else None,
             blocks=blocks,
-            labels=self._labels.to(device),
-            source=self._source.to(device),
-            present=self._present.to(device),
-            padding=self._ids.numel() - self._tokens,
+            labels=torch.from_numpy(self._labels).to(device),
+            source=torch.from_numpy(self._source).to(device),
+            present=torch.from_numpy(self._present).to(device),
+            padding=self._ids.size - self._tokens,
         )
