@@ -17,6 +17,7 @@ from grpo.plugins.types import Case
 
 _MOST_ROWS = 4
 _MOST_MADE = 3
+_LIKE_BEFORE = 0.5  # the part of its score that a gold keeps when options change, unless they change what is right
 
 
 def find_golds(
@@ -75,6 +76,10 @@ def find_golds(
     [silent] = score_examples(scorer, [Example("", golds[0][0].row)])
     if bound.options and silent.reaches(golds[0][1]):
         findings.add("error", "gold", f"with these options none of its cases scores more than silence, which {silent}")
+        return [], examples
+    if bound.options and not matching and reached < promised * _LIKE_BEFORE:
+        what = f"with these options the best of its cases scores {reached:g}, without them {promised:g}: which text is "
+        findings.add("warning", "gold", f"{what}right is not known. Add a case that sets these options")
         return [], examples
     golden = [example for example, _ in golds]
     return golds, [example for example in examples if example not in golden]

@@ -218,6 +218,19 @@ def test_a_case_that_fails_is_told_by_the_name_of_the_reward_and_its_options() -
     assert "(reward 'gsm8k.correctness' of grpo-kit, row 0: it needs the column" in said[0]
 
 
+def test_options_that_change_what_is_right_leave_no_gold_to_compare_with(tmp_path: Path) -> None:
+    (tmp_path / "tidy.toml").write_text(
+        'doc = "Form, then the answer."\ncases = [{ completion = "<reasoning>2 + 2</reasoning><answer>4</answer>", '
+        'row = { answer = "4" }, expect = 1.0 }]\n[[components]]\nreward = "format"\nweight = 0.2\ngate = true\n'
+        '[[components]]\nreward = "proximity"\nweight = 0.8\n'
+    )
+    assert not errors(check_reward(str(tmp_path / "tidy.toml")))
+    report = check_reward(f"{tmp_path}/tidy.toml:format.tags=think/answer")
+    assert not errors(report)
+    [warning] = report.of("warning")
+    assert warning.message.startswith("with these options the best of its cases scores -3.53333, without them 1")
+
+
 NEAR_ONLY = """
 @reward(version=1, range=(0.0, 1.0), cases=[Case("It is 41.", row={"answer": "#### 42"}, expect=0.5)])
 def mine(completion: str, answer: str) -> float:
