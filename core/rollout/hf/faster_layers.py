@@ -53,11 +53,19 @@ def gains(layer: Any) -> bool:
 
 
 def is_known(model: Any) -> bool:
-    """Returns whether a model is of a family that the tests compare, with whole float32 weights on a CPU."""
-    held = {(type(own.data), own.dtype, own.device.type, hasattr(own, "ds_id")) for own in model.parameters()}
-    plain = held == {(torch.Tensor, torch.float32, "cpu", False)} and not torch.is_autocast_enabled("cpu")
+    """Returns whether a model is of a family that the tests compare, with whole floating point weights."""
+    plain = all(
+        type(own.data) is torch.Tensor and own.is_floating_point() and not hasattr(own, "ds_id")
+        for own in model.parameters()
+    )
     backbones = (module for module in model.modules() if _kind(module) == "Model")
     return plain and can_pack(model.config) and any(parts(each) is not None for each in backbones)
+
+
+def is_precise(model: Any) -> bool:
+    """Returns whether a model computes in float32 on a CPU."""
+    held = {(own.dtype, own.device.type) for own in model.parameters()}
+    return held == {(torch.float32, "cpu")} and not torch.is_autocast_enabled("cpu")
 
 
 def parts(module: Any) -> list[Any] | None:

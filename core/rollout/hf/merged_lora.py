@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from grpo.core.policy.modules import is_its_own, is_plain
-from grpo.core.rollout.hf.faster_layers import Product, gains, is_known, joined, one_of, parts, product
+from grpo.core.rollout.hf.faster_layers import Product, gains, is_known, is_precise, joined, one_of, parts, product
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def folded(model: Any, *, packs: bool = False) -> Iterator[None]:
                     # Not the frozen ones: whoever takes the adapter off meanwhile would change them.
                     layer.weight.data = layer.weight.data.new_empty(0)
 
-        joinable = dict(_joinable(model, adapters)) if packs and is_known(model) else {}
+        joinable = dict(_joinable(model, adapters)) if packs and is_precise(model) and is_known(model) else {}
         done = _wrapped(model)
         for name, module in model.named_modules():  # parts of a module come after it
             if module in joinable:

@@ -133,9 +133,11 @@ def sample(
 def _without_records(model: Any) -> AbstractContextManager[Any]:
     """Returns what keeps torch from all that only gradients need; each call then takes less time to begin.
 
-    Tensors made so can never have a gradient, so no model may keep one: those that are not known do as they like.
+    Tensors made so can never have a gradient, so no model may keep one: those that are not known do as they like, and
+    autocast keeps weights that it rounded.
     """
-    return torch.inference_mode() if is_known(model) else nullcontext()
+    rounds = torch.is_autocast_enabled(model.device.type)
+    return nullcontext() if rounds or not is_known(model) else torch.inference_mode()
 
 
 def _outside(on_done: OnDone) -> OnDone:
