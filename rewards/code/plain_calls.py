@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import sys
 from collections.abc import Sequence
 
 from grpo.rewards.code.given_data import GivenData
@@ -50,6 +51,7 @@ class _Reader:
         self._asking = {name for name, node in self._helpers.items() if _asks_its_arguments(node)}
         self._calls = [node for node in find(every, ast.Call) if self._is_of_solution(node)]
         self._answers: set[str] = set()
+        self._mentioned = set(names_in(every))
 
     def plain(self) -> bool:
         """Returns whether all that the tests do with the solution is of that kind."""
@@ -83,7 +85,7 @@ class _Reader:
 
     def _is_allowed(self, node: ast.AST) -> bool:
         if isinstance(node, ast.Import):
-            return all(alias.name.partition(".")[0] in _MODULES for alias in node.names)
+            return all(self._is_allowed_module(alias) for alias in node.names)
         if isinstance(node, ast.ImportFrom):
             own = node.module in SOLUTION_MODULES and not any(alias.asname or alias.name == "*" for alias in node.names)
             known = (node.module or "").partition(".")[0] in _MODULES
@@ -97,6 +99,12 @@ class _Reader:
             sides = [node.left, *node.comparators]
             return any(isinstance(side, ast.Constant) or ast.unparse(side) in _KINDS for side in sides)
         return not isinstance(node, ast.Await | ast.AsyncFunctionDef | ast.Yield | ast.YieldFrom | ast.Global)
+
+    def _is_allowed_module(self, alias: ast.alias) -> bool:
+        """Returns whether a module computes values only, or is of the standard library and not used."""
+        module = alias.name.partition(".")[0]
+        unused = (alias.asname or module) not in self._mentioned and module in sys.stdlib_module_names
+        return module in _MODULES or unused
 
     def _is_of_solution(self, node: ast.AST) -> bool:
         return called_by_name(node) in self._functions

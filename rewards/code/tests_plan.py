@@ -400,7 +400,11 @@ def _asserts(node: ast.stmt, asserting: set[str]) -> bool:
 
 
 def _with_main(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Returns the statements of a text, those of its main block too where no other statement runs a test."""
+    """Returns the statements of a text, those of its main block too where no other statement runs a test.
+
+    Where a solution is looked for is no concern of the tests, as it is loaded before them.
+    """
+    body = [node for node in body if not ast.unparse(node).startswith(("sys.path.insert(", "sys.path.append("))]
     rest = [node for node in body if not _is_main(node)]
     names = [node.name for node in rest if isinstance(node, FUNCTIONS)]
     tested = any(name.startswith("test") or name == "check" for name in names)

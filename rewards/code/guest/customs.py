@@ -11,6 +11,7 @@ This module runs inside sandboxes and needs the standard library alone.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import types
 from typing import Any
@@ -81,10 +82,24 @@ def run_main(source: str) -> None:
 def new_module() -> types.ModuleType:
     """Returns an empty module in which a solution will run, and makes every name for it importable."""
     module = types.ModuleType(MODULE)
+    module.__file__ = os.path.abspath(f"{MODULE}.py")
     vars(module)["__builtins__"] = sys.modules["builtins"]
     for name in SOLUTION_MODULES:
         sys.modules[name] = module
     return module
+
+
+def show_source(module: types.ModuleType, source: str) -> None:
+    """Writes a solution to the file of its module, for tests that read its source or load it again."""
+    import importlib.machinery
+    import linecache
+
+    path = str(module.__file__)
+    with open(path, "w", encoding="utf-8", errors="surrogatepass") as file:
+        file.write(source)
+    loader = importlib.machinery.SourceFileLoader(MODULE, path)
+    module.__spec__ = importlib.machinery.ModuleSpec(MODULE, loader, origin=path)
+    linecache.cache[FILE] = len(source), None, source.splitlines(keepends=True), FILE
 
 
 def run_source(module: types.ModuleType, source: str, file: str = FILE) -> dict[str, Any]:

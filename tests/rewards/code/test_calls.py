@@ -27,6 +27,7 @@ CALLS = [
     "assert list(map(f, [1, 2])) == [2, 3]",
     "r = f(3)\nassert r[0] == 1 and len(r) == 2",
     "assert f('a').upper() == 'B' and f('a') == 'b'",
+    "import os, sys, time\nsys.path.append(os.path.dirname(__file__))\nassert f(1) == 2",
 ]
 OBJECTS = [
     "assert Money(5) == 5",
@@ -40,6 +41,7 @@ OBJECTS = [
     "import asyncio\nassert asyncio.run(f(1)) == 2",
     "it = iter([1, 2])\nassert f(it) == 1",
     "@f(3)\ndef g(): return 7\nassert g() == 7",
+    "import os\nassert f(1) == os.sep",
     "b = f([[1]])\nb[0].append(2)\nassert b == [[1, 2]]",
 ]
 
