@@ -82,11 +82,16 @@ def run_main(source: str) -> None:
 def new_module() -> types.ModuleType:
     """Returns an empty module in which a solution will run, and makes every name for it importable."""
     module = types.ModuleType(MODULE)
-    module.__file__ = os.path.abspath(f"{MODULE}.py")
+    module.__file__ = path_of(f"{MODULE}.py")
     vars(module)["__builtins__"] = sys.modules["builtins"]
     for name in SOLUTION_MODULES:
         sys.modules[name] = module
     return module
+
+
+def path_of(name: str) -> str:
+    """Returns the path of a file in the folder that programs begin in."""
+    return os.path.abspath(name)  # noqa: PTH100 - pathlib takes longer to load
 
 
 def show_source(module: types.ModuleType, source: str) -> None:
@@ -95,9 +100,8 @@ def show_source(module: types.ModuleType, source: str) -> None:
     import linecache
 
     path = str(module.__file__)
-    with open(path, "w", encoding="utf-8", errors="surrogatepass") as file:
-        file.write(source)
     loader = importlib.machinery.SourceFileLoader(MODULE, path)
+    loader.set_data(path, source.encode("utf-8", "surrogatepass"))
     module.__spec__ = importlib.machinery.ModuleSpec(MODULE, loader, origin=path)
     linecache.cache[FILE] = len(source), None, source.splitlines(keepends=True), FILE
 

@@ -23,7 +23,16 @@ from traceback import walk_tb
 from typing import Any
 
 from grpo.rewards.code.guest.channel import line, orders
-from grpo.rewards.code.guest.customs import FILE, asked_for, customary, line_of, new_module, run_source, show_source
+from grpo.rewards.code.guest.customs import (
+    FILE,
+    asked_for,
+    customary,
+    line_of,
+    new_module,
+    path_of,
+    run_source,
+    show_source,
+)
 from grpo.rewards.code.guest.guard import install, looks_around
 from grpo.rewards.code.guest.questions import Say, questions
 from grpo.rewards.code.guest.units import Stop, asking, asserting, is_skip, same
@@ -232,7 +241,7 @@ def run_tests(given: Any, say: Say, tests: types.ModuleType, side: Any) -> None:
             warnings.simplefilter("ignore")  # texts that stand for functions are called
             code = compile(given.source, "<tests>", "exec", dont_inherit=True)
         space = vars(tests)
-        space.update({"__file__": os.path.abspath(_FILE), **customary(code), **space, "__near__": same})
+        space.update({"__file__": path_of(_FILE), **customary(code), **space, "__near__": same})
         code = _with_judge(code, judge)
         trouble = ""
         if given.pytest:
