@@ -17,7 +17,7 @@ from grpo.plugins.types import Case
 
 _MOST_ROWS = 4
 _MOST_MADE = 3
-_LIKE_BEFORE = 0.5  # the part of its score that a gold keeps when options change, unless they change what is right
+_LIKE_BEFORE = 0.25  # the part of its score that a gold keeps when options change, unless they change what is right
 
 
 def find_golds(

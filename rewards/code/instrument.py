@@ -23,6 +23,8 @@ from grpo.rewards.code.changing import (
     lone_methods,
     pinned_names,
     pinned_sides,
+    taken_as_data,
+    told_by,
     wants_unequal,
 )
 from grpo.rewards.code.syntax import FUNCTIONS, called, called_by_name, find, literal, mentions, names_in, words
@@ -75,11 +77,11 @@ class Instrument(ast.NodeTransformer):
         self.prepared = Prepared()
         self.units = 0
         self._split, self._none_skipped = split, sure
-        self._names = frozenset(names)
+        self.names = frozenset(names)
         self._unit = -1
         self._sure = False
         self._assertions: list[bool] = []
-        self._methods = lone_methods(every, self._names)
+        self._methods = lone_methods(every, self.names)
         self._compared: dict[str, list[int]] = {}
         stored = names_in(every, ast.Store)
         self._changed = {name for name in stored if stored.count(name) > 1}
@@ -102,6 +104,9 @@ class Instrument(ast.NodeTransformer):
         near: list[Any] = [node for node in find(every, ast.Compare) if set(map(type, node.ops)) & _ORDERS.keys()]
         near += [node for node in find(every, ast.Call) if called(node) == "abs"]
         self._differences = {id(node) for node in find(near, ast.BinOp)}  # that are to be small
+        self._data = taken_as_data(every)
+        self._told = told_by(every, self.names)  # the names that may have what the solution said
+        self._parameters: set[str] = set()  # of the functions around, in a test or beside it
         self._asked_twice: set[str] = set()  # calls of the unit whose answers may differ
         self._texts: Counter[str] = Counter()  # of the calls and attributes of the statement
         self._targets: set[str] | None = None  # of the innermost loop in an expression
@@ -183,7 +188,7 @@ class Instrument(ast.NodeTransformer):
 
     def _function(self, node: ast.Call) -> str:
         """Returns the name of a function, or class, of the solution that a call calls, "" for any other call."""
-        own = called_by_name(node) in self._names or ast.unparse(node.func) in self._methods
+        own = called_by_name(node) in self.names or ast.unparse(node.func) in self._methods
         own = own or (isinstance(node.func, ast.Attribute) and self._is_made_anew(node.func.value))
         return called(node) if own else ""
 
@@ -209,13 +214,14 @@ class Instrument(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: Any) -> Any:
         """Rewrites a function of the tests; one that is left before its first assertion is noticed."""
-        outer = self._caught, self._in_function
+        outer = self._caught, self._in_function, self._parameters
         self._caught = self._caught or node.name in self._forgiven
+        self._parameters = self._parameters | {each.arg for each in find(node.args, ast.arg)}
         begins = not self._caught and _begins_with_assertion(node.body)
         self._in_function = self._next_place() if begins else -1
         entered = [ast.Expr(self.call("__enter__", self._in_function))] if begins else []
         node.body = [*entered, *self._block(node.body, sure=begins)]
-        self._caught, self._in_function = outer
+        self._caught, self._in_function, self._parameters = outer
         return node
 
     visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815 - the name that `ast` looks for
@@ -256,16 +262,25 @@ class Instrument(ast.NodeTransformer):
         return node
 
     def visit_Assert(self, node: ast.Assert) -> ast.Assert:
-        place = -1
+        place, asks = -1, self._asks(node.test)
         if not (isinstance(node.test, ast.Constant) and not node.test.value):
             self._assertions.append(self._sure)
             self._requires = self._sure and self._unit >= 0 and self._in_function == 0
             place = self._place(self._sure)
-        self._in_assert = True
+        outer, self._caught, self._in_assert = self._caught, self._caught or not asks, True
         test = self._asserted(node.test)
-        self._in_assert = self._sure = self._requires = False
         node.test = self.call("__true__", test, place, self._caught)
+        self._caught, self._in_assert, self._sure, self._requires = outer, False, False, False
         return node
+
+    def _asks(self, test: ast.expr) -> bool:
+        """Returns whether an assertion asks for something of the solution.
+
+        Else it is there to fail, for a solution that catches that: `assert 1 == 2`, or, in a function that is to be
+        tried again, `assert len(calls) == 3`.
+        """
+        names = set(names_in(test)) - vars(builtins).keys()
+        return bool(names) and (self._in_function == 0 or bool(names & (self._parameters | self._told)))
 
     def _passed(self, sure: bool) -> ast.stmt:
         """Returns the statement that notes an assertion of another form, which stands behind it."""
@@ -331,6 +346,8 @@ class Instrument(ast.NodeTransformer):
             return node
         if name == "__contains__":
             return self.call(name, self.visit(node.left), self.visit(node.comparators[0]), self._denies_item)
+        if name == "__compared__" and id(node) in self._data:
+            name = "__computed__"
         return self._compare(name, node.left, node.comparators[0])
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
@@ -389,7 +406,7 @@ class Instrument(ast.NodeTransformer):
 
     def _is_made_anew(self, node: ast.expr) -> bool:
         """Returns whether an object of the solution is made without arguments, for the one call: `Solution().f(3)`."""
-        return isinstance(node, ast.Call) and not (node.args or node.keywords) and called_by_name(node) in self._names
+        return isinstance(node, ast.Call) and not (node.args or node.keywords) and called_by_name(node) in self.names
 
     def _asserted(self, test: ast.expr) -> ast.expr:
         """Returns the expression of an assertion, which the judge takes part in deciding."""
@@ -423,9 +440,12 @@ class Instrument(ast.NodeTransformer):
             if place is not None:
                 if self._requires:
                     self._required.setdefault(self._unit, []).append(place)
+                made = self._denies_equal and self._is_made(self._assigned.get(ast.unparse(side), side))
+                if made:
+                    self.prepared.several.append(place)
                 if self._is_made_anew(side) or (isinstance(side, ast.Name) and side.id not in self._changed):
                     self._compared.setdefault(ast.unparse(side), []).append(place)
-                return self.call("__known__", self._direct(side), place)
+                return self.call("__known__", self._direct(side), place, None, made)
         return self._compare("__alike__", left, right)
 
     def _compare(self, name: str, left: ast.expr, right: ast.expr) -> ast.expr:
@@ -459,10 +479,11 @@ class Instrument(ast.NodeTransformer):
 
     def _is_made(self, node: ast.expr) -> bool:
         """Returns whether an expression makes objects of the solution's classes of values that stand in it."""
-        classes = {name for name in self._names if name[:1].isupper()}
+        classes = {name for name in self.names if name[:1].isupper()}
         calls = find(node, ast.Call)
         own = all(called_by_name(call) in classes for call in calls)
-        return bool(calls) and own and not set(names_in(node)) - classes and not find(node, ast.Lambda, ast.Attribute)
+        others = set(names_in(node)) - classes - vars(builtins).keys()
+        return bool(calls) and own and not others and not find(node, ast.Lambda, ast.Attribute)
 
     def _direct(self, node: ast.expr) -> ast.expr:
         """Returns what is compared with a known value: answers that are all of it, or items of it, may change."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import importlib
+import re
 import symtable
 import sys
 from collections.abc import Sequence
@@ -192,7 +193,8 @@ def _free_and_defined(statements: Sequence[ast.stmt]) -> tuple[set[str], set[str
     """Returns the global names that statements use, and those that they define."""
     source = ast.unparse(ast.Module(list(statements), []))
     top = symtable.symtable(source, "tests", "exec")
-    defined = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()}
+    defined = set(re.findall(r"\bmodule\.(\w+) = ", source))  # in pytest's setup_module
+    defined |= {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()}
     used = {s.get_name() for s in top.get_symbols() if s.is_referenced()}
     tables = list(top.get_children())
     while tables:

@@ -237,13 +237,16 @@ def _draws_of(program: str, tests: str) -> int:
     return int.from_bytes(hashlib.sha256(ascii([program, tests]).encode()).digest()[:8])
 
 
+_PASSED_OVER = UnitResult("no_verdict", "the tests passed it over")
+
+
 def _note(report: _Report, place: int, ended: UnitResult) -> None:
     """Notes how a unit ended; one that ran several times has passed if it did each time."""
     while len(report.tests) < place:
-        report.tests.append(UnitResult("no_verdict", "the tests passed it over"))
+        report.tests.append(_PASSED_OVER)
     if place == len(report.tests):
         report.tests.append(ended)
-    elif report.tests[place].passed:
+    elif report.tests[place].passed or report.tests[place] is _PASSED_OVER:  # inherited tests run in their own order
         report.tests[place] = ended
 
 

@@ -91,7 +91,7 @@ def plan_tests(tests: tuple[str, ...], *, before: str = "", prompt: str = "", en
     imports: list[ast.stmt] = missing_imports(every, setup, names)
     if entry == entry_point and "candidate" in free_names(every) - names:
         imports += ast.parse(f"candidate = {entry}").body
-    by_pytest = _needs_pytest(every)
+    by_pytest = _needs_pytest(every, names)
     methods = set() if by_pytest else _methods_of_new(every, names)
     if methods:  # `Solution().f` is a function like any other
         bodies = [[_Methods().visit(node) for node in body] for body in bodies]
@@ -172,28 +172,35 @@ def leading_name(entry_point: str) -> str:
     return unicodedata.normalize("NFKC", match[1]) if match else ""
 
 
-def _needs_pytest(every: Sequence[ast.stmt]) -> bool:
-    """Returns whether tests use what only a runner gives: classes, fixtures, marks, unittest."""
+def _needs_pytest(every: Sequence[ast.stmt], names: Collection[str]) -> bool:
+    """Returns whether tests use what only a runner gives: classes, fixtures, marks, unittest.
+
+    `names`: the globals of the solution, whose class `TestCase` is no class of tests.
+    """
     classes = [node for node in every if isinstance(node, ast.ClassDef)]
     functions = [node for node in every if isinstance(node, FUNCTIONS)]
     given = [node for node in functions if node.name.startswith("test") and (node.args.args or node.decorator_list)]
     fixtures = [node for node in functions if node.name in _HOOKS or "fixture" in _texts(node.decorator_list)]
-    return bool(given or fixtures) or any(_test_methods(node) or _is_of_unittest(node) for node in classes)
+    return bool(given or fixtures) or any(
+        _test_methods(node, names) or _is_of_unittest(node, names) for node in classes
+    )
 
 
 def _texts(nodes: Iterable[ast.AST]) -> str:
     return "\n".join(map(ast.unparse, nodes))
 
 
-def _is_of_unittest(node: ast.ClassDef) -> bool:
-    return any(ast.unparse(kind).endswith("TestCase") for kind in node.bases)
+def _is_of_unittest(node: ast.ClassDef, names: Collection[str]) -> bool:
+    kinds = [ast.unparse(kind) for kind in node.bases]
+    return any(kind.endswith("TestCase") and kind not in names for kind in kinds)
 
 
-def _test_methods(node: ast.ClassDef, parents: Collection[str] = ()) -> list[str]:
+def _test_methods(node: ast.ClassDef, names: Collection[str], parents: Collection[str] = ()) -> list[str]:
     """Returns the names of the tests of a class, in the order in which they run; `parents` are derived from."""
     methods = [inner.name for inner in node.body if isinstance(inner, FUNCTIONS) and inner.name.startswith("test")]
-    collected = node.name.startswith("Test") or node.name in parents or "Test" in _texts(node.bases)
-    return (sorted(methods) if _is_of_unittest(node) else methods) if collected else []
+    of_tests = any("Test" in ast.unparse(kind) and ast.unparse(kind) not in names for kind in node.bases)
+    collected = node.name.startswith("Test") or node.name in parents or of_tests
+    return (sorted(methods) if _is_of_unittest(node, names) else methods) if collected else []
 
 
 def _for_pytest(
@@ -212,7 +219,7 @@ def _for_pytest(
     """
     parents = parents or {ast.unparse(kind) for node in find(body, ast.ClassDef) for kind in node.bases}
     done: list[ast.stmt] = []
-    methods = _test_methods(owner, parents) if owner else []
+    methods = _test_methods(owner, instrument.names, parents) if owner else []
     for method in methods:
         items.setdefault(f"{path}{method}", len(items))
     for node in body:

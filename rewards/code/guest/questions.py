@@ -16,6 +16,7 @@ import contextlib
 import functools
 import itertools
 import operator
+import random
 import sys
 import types
 import weakref
@@ -24,9 +25,10 @@ from os import urandom
 from typing import Any
 
 from grpo.rewards.code.guest.customs import FILE
-from grpo.rewards.code.guest.near import BOTH, EVERYTHING, around, far
+from grpo.rewards.code.guest.near import BOTH, EVERYTHING, around, far, near
 from grpo.rewards.code.guest.plain import NotPlain, decode, encode
 
+_NUMBERS = (bool, int, float)
 _COUNTING = (int, float, str, bool, type(None), list, dict, set, collections.deque, collections.Counter)
 _OPPOSITE, _END, _SIDE = str.maketrans("lg", "gl"), 10**7, {"lt": -1, "le": -1, "gt": 1, "ge": 1}
 _AGAINST = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
@@ -40,6 +42,7 @@ _MOST_ANSWERS = 100_000
 _OFTEN = 2000  # comparisons of a process, after which objects are asked no further, as that takes long
 _FURTHER = 4
 _MOMENT = 0.05  # seconds that a clock may go on between two answers
+_OWN: dict[int, tuple[type, bool]] = {}  # by the ids of classes, which are kept: what `_is_own` found
 _PLAIN = {int, float, str, bool, type(None)}
 # Of a class itself, whatever its metaclass says.
 _classes, _flags, _held = (type.__dict__[name].__get__ for name in ("__mro__", "__flags__", "__dict__"))
@@ -60,6 +63,10 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
         any_value: the tests themselves use `unittest.mock.ANY`.
     """
     left_over = iter(range(_OFTEN))
+
+    def over() -> bool:
+        """Returns whether objects are asked no further."""
+        return operator.length_hint(left_over) == 0
 
     def told(question: Callable[[], Any]) -> Any:
         """Asks a question of the tests that an object of the solution decides."""
@@ -83,13 +90,14 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
         right, fault = say(["answers", letters, next(_pairs(own, values[0]), None) is not None])
         return values[right], given[right], fault
 
-    def known(value: Any, place: int, tolerance: float | None = None) -> bool:
+    def known(value: Any, place: int, tolerance: float | None = None, made: bool = False) -> bool:
+        """Compares with an expected value; what the tests `made` themselves is asked no more where they deny others."""
         with contextlib.suppress(NotPlain, RecursionError):
             return bool(say(["known", place, encode(value), tolerance]))
         other, answer, _ = among(functools.partial(_equality, value), value, None, place)
         if isinstance(answer, BaseException):
             raise answer
-        opinions = None if _decides(value) else suspect(value, other)
+        opinions = None if made or _decides(value) else suspect(value, other)
         result = bool((_now if opinions is None and not _decides(value) else told)(lambda: value == other))
         confirm(opinions or [] if result else [])
         return result
@@ -100,6 +108,10 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
     def compared(*others: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
         """Compares within an assertion, where the result may be anything, such as a query or an array."""
         return holding(lambda: left == right, lambda result: type(result) in _COUNTING and result, left, right, *others)
+
+    def computed(*others: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+        """Compares where the result itself is looked at; one that is no number says more than whether it holds."""
+        return holding(lambda: left == right, lambda result: type(result) in _NUMBERS and result, left, right, *others)
 
     def differ(left: Any, right: Any) -> Any:
         return holding(lambda: left != right, lambda result: type(result) in _COUNTING and not result, left, right)
@@ -159,10 +171,11 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
         others are asked afterwards.
         """
         answer, rest = "yes", [""]
-        if asks and before:
+        further = asks and next(left_over, None) is not None
+        if further and before:
             answer, *rest = _mixed(_whether(question), *others)
         result = told(question)
-        if asks and _is_true(result):
+        if further and _is_true(result):
             rest = rest if before else _mixed(*others)
             if answer != "yes" or "yes" in rest:
                 faults.append(fault)
@@ -236,11 +249,13 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
 
     def contains(item: Any, holder: Any, denied: bool = False) -> Any:
         """Asks for an item; where the tests ask elsewhere for items that are not there, `denied`, no more than that."""
+        if (not asks or over()) and _is_own(holder) and hasattr(type(holder), "__contains__"):
+            return told(lambda: item in holder)
         opinions = items(item, holder)
         if _is_own(holder) and hasattr(type(holder), "__contains__"):  # else asking may read it to its end
             word, thing = _word(), object()
             strange = _whether(lambda: not denied and word in holder and (type(item) is str or thing in holder))
-            others = [_whether(lambda each: each in holder and None, each) for each in _further(item)]  # may be there
+            others = [_whether(lambda each: each in holder and None, each) for each in _nearby(item)]  # may be there
             result = weighed(lambda: item in holder, [strange, *others], "an object that contains everything")
         else:
             result = (told if opinions else _now)(lambda: item in holder)
@@ -288,7 +303,23 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
     def get(value: Any, name: str) -> Any:
         return twice(getattr, value, name)
 
-    every = (known, alike, compared, differ, same, minus, called, doubted, order, contains, lookup, kind, twice, get)
+    every = (
+        known,
+        alike,
+        compared,
+        computed,
+        differ,
+        same,
+        minus,
+        called,
+        doubted,
+        order,
+        contains,
+        lookup,
+        kind,
+        twice,
+        get,
+    )
     return {f"__{function.__name__}__": function for function in every}
 
 
@@ -331,6 +362,13 @@ def _further(value: Any) -> list[Any]:
     return further
 
 
+def _nearby(value: Any) -> list[Any]:
+    """Returns values like another, which cost an object as little as that one: what counts may loop for ever below 0."""
+    rng = random.Random(urandom(8))
+    values = [near(value, rng) for _ in range(_FURTHER)] if type(value) in (*_PLAIN, bytes, tuple) else []
+    return [abs(each) for each in values] if type(value) in (int, float) and value >= 0 else values
+
+
 def _state(value: Any, *others: Any) -> str:
     """Returns what tells a value from others of its class; raises NotPlain or TypeError where that is not seen."""
     if any(value is other for other in others):
@@ -371,9 +409,12 @@ def _pairs(first: Any, second: Any) -> Iterator[tuple[Any, Any, bool]]:
 
 def _is_own(value: Any) -> bool:
     """Returns whether a value is of a class that may be the solution's, whatever the class says: not the tests' own."""
-    return type(value) in _STANDING_FOR or any(
-        _flags(kind) & _HEAP and not any(map(_is_of_tests, _held(kind).values())) for kind in _classes(type(value))
-    )
+    kind = type(value)
+    if id(kind) not in _OWN:
+        heap = (each for each in _classes(kind) if _flags(each) & _HEAP)
+        own = any(not any(map(_is_of_tests, _held(each).values())) for each in heap)
+        _OWN[id(kind)] = kind, own or kind in _STANDING_FOR
+    return _OWN[id(kind)][1]
 
 
 def _is_of_tests(value: Any) -> bool:

@@ -365,7 +365,8 @@ def _run_pytest(
         skipped = report.skipped or hasattr(report, "wasxfail")
         if skipped and call.excinfo is not None:
             error = call.excinfo.value
-            by_solution = is_raised(error) or (is_skip(error) and not skips_by(error))
+            expected = hasattr(report, "wasxfail") and item.get_closest_marker("xfail") is not None
+            by_solution = not expected and (is_raised(error) or (is_skip(error) and not skips_by(error)))
             outcome["fault"] = (
                 ("passed", "skipped") if skips and not by_solution else ("raised", "the solution skips it")
             )
