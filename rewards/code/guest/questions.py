@@ -363,7 +363,7 @@ def _further(value: Any) -> list[Any]:
 
 
 def _nearby(value: Any) -> list[Any]:
-    """Returns values like another, which cost an object as little as that one: what counts may loop for ever below 0."""
+    """Returns values like another, which cost an object as little: what counts up to one may loop for ever below 0."""
     rng = random.Random(urandom(8))
     values = [near(value, rng) for _ in range(_FURTHER)] if type(value) in (*_PLAIN, bytes, tuple) else []
     return [abs(each) for each in values] if type(value) in (int, float) and value >= 0 else values
