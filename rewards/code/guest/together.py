@@ -37,7 +37,7 @@ from grpo.rewards.code.guest.guard import install, looks_around
 from grpo.rewards.code.guest.questions import Say, questions
 from grpo.rewards.code.guest.units import Stop, asking, asserting, is_skip, same
 
-_FILE = "test_solution.py"
+_TEST_FILE = "test_solution.py"
 _RUNNER = ("unittest.case", "unittest.mock", "pytest")
 _HEAP = 1 << 9  # the flag of a class that can be changed
 _SETTABLE = frozenset(("sys", "warnings", "logging", "threading"))  # whose hooks any program may set
@@ -90,7 +90,7 @@ def main(descriptor: int) -> None:
     if why:
         say(["failed", "raised", why])
         return
-    tests = types.ModuleType(_FILE.removesuffix(".py"))
+    tests = types.ModuleType(_TEST_FILE.removesuffix(".py"))
     space = vars(tests)
     space.update({name: value for name, value in before.items() if not name.startswith("__")})
     space.update({"__builtins__": taken})
@@ -241,7 +241,7 @@ def run_tests(given: Any, say: Say, tests: types.ModuleType, side: Any) -> None:
             warnings.simplefilter("ignore")  # texts that stand for functions are called
             code = compile(given.source, "<tests>", "exec", dont_inherit=True)
         space = vars(tests)
-        space.update({"__file__": path_of(_FILE), **customary(code), **space, "__near__": same})
+        space.update({"__file__": path_of(_TEST_FILE), **customary(code), **space, "__near__": same})
         code = _with_judge(code, judge)
         trouble = ""
         if given.pytest:
@@ -392,11 +392,11 @@ def _run_pytest(
         return result
 
     hooks = {name: each for name, each in locals().items() if name.startswith("pytest_")}
-    os.close(os.open(_FILE, os.O_CREAT))
+    os.close(os.open(_TEST_FILE, os.O_CREAT))
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     for name in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS"):
         os.environ.pop(name, None)
     options = ["-qs", "--noconftest", "--assert=plain", "-c/dev/null", "--rootdir=.", "--import-mode=importlib"]
     options += [f"-pno:{name}" for name in ("cacheprovider", "faulthandler", "doctest", "junitxml")]
-    pytest.main([*options, _FILE], plugins=[types.SimpleNamespace(**hooks)])
+    pytest.main([*options, _TEST_FILE], plugins=[types.SimpleNamespace(**hooks)])
     return trouble[0] if trouble else ""
