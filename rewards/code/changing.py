@@ -141,7 +141,7 @@ def taken_as_data(every: Sequence[ast.stmt]) -> set[int]:
     return known | {id(node.value) for node in given}
 
 
-def told_by(every: Sequence[ast.stmt], names: Collection[str]) -> set[str]:
+def related_names(every: Sequence[ast.stmt], names: Collection[str]) -> set[str]:
     """Returns the names that stand in a statement with the solution, or with another such name."""
     heads: list[Any] = [[node.target, node.iter] for node in find(every, ast.For, ast.AsyncFor)]  # type: ignore[attr-defined]
     heads += [node.items for node in find(every, ast.With, ast.AsyncWith)]  # type: ignore[attr-defined]
@@ -149,8 +149,8 @@ def told_by(every: Sequence[ast.stmt], names: Collection[str]) -> set[str]:
         set(names_in(each)) - vars(builtins).keys()
         for each in (*find(every, ast.Assert, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr), *heads)
     ]
-    told, before = set(names), 0
-    while before < len(told):
-        before = len(told)
-        told.update(*(group for group in groups if group & told))
-    return told
+    related, before = set(names), 0
+    while before < len(related):
+        before = len(related)
+        related.update(*(group for group in groups if group & related))
+    return related

@@ -23,8 +23,8 @@ from grpo.rewards.code.changing import (
     lone_methods,
     pinned_names,
     pinned_sides,
+    related_names,
     taken_as_data,
-    told_by,
     wants_unequal,
 )
 from grpo.rewards.code.syntax import FUNCTIONS, called, called_by_name, find, literal, mentions, names_in, words
@@ -105,7 +105,7 @@ class Instrument(ast.NodeTransformer):
         near += [node for node in find(every, ast.Call) if called(node) == "abs"]
         self._differences = {id(node) for node in find(near, ast.BinOp)}  # that are to be small
         self._data = taken_as_data(every)
-        self._told = told_by(every, self.names)  # the names that may have what the solution said
+        self._related = related_names(every, self.names)  # they may have what the solution answered
         self._parameters: set[str] = set()  # of the functions around, in a test or beside it
         self._asked_twice: set[str] = set()  # calls of the unit whose answers may differ
         self._texts: Counter[str] = Counter()  # of the calls and attributes of the statement
@@ -280,7 +280,7 @@ class Instrument(ast.NodeTransformer):
         tried again, `assert len(calls) == 3`.
         """
         names = set(names_in(test)) - vars(builtins).keys()
-        return bool(names) and (self._in_function == 0 or bool(names & (self._parameters | self._told)))
+        return bool(names) and (self._in_function == 0 or bool(names & (self._parameters | self._related)))
 
     def _passed(self, sure: bool) -> ast.stmt:
         """Returns the statement that notes an assertion of another form, which stands behind it."""

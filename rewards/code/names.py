@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import builtins
 import importlib
-import re
 import symtable
 import sys
 from collections.abc import Sequence
@@ -193,7 +192,7 @@ def _free_and_defined(statements: Sequence[ast.stmt]) -> tuple[set[str], set[str
     """Returns the global names that statements use, and those that they define."""
     source = ast.unparse(ast.Module(list(statements), []))
     top = symtable.symtable(source, "tests", "exec")
-    defined = set(re.findall(r"\bmodule\.(\w+) = ", source))  # in pytest's setup_module
+    defined = {name for node in find(statements, ast.FunctionDef) for name in _set_on_module(node)}
     defined |= {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()}
     used = {s.get_name() for s in top.get_symbols() if s.is_referenced()}
     tables = list(top.get_children())
@@ -203,6 +202,14 @@ def _free_and_defined(statements: Sequence[ast.stmt]) -> tuple[set[str], set[str
         defined |= {s.get_name() for s in table.get_symbols() if s.is_declared_global() and s.is_assigned()}
         tables.extend(table.get_children())
     return used, defined
+
+
+def _set_on_module(node: ast.FunctionDef) -> set[str]:
+    """Returns the global names that pytest's `setup_module(module)` sets on its argument."""
+    if node.name != "setup_module" or not node.args.args:
+        return set()
+    attributes = [each for each in find(node, ast.Attribute) if isinstance(each.ctx, ast.Store)]
+    return {each.attr for each in attributes if ast.unparse(each.value) == node.args.args[0].arg}
 
 
 def _module_names(every: Sequence[ast.stmt]) -> set[str]:

@@ -237,7 +237,7 @@ def _draws_of(program: str, tests: str) -> int:
     return int.from_bytes(hashlib.sha256(ascii([program, tests]).encode()).digest()[:8])
 
 
-_PASSED_OVER = UnitResult("no_verdict", "the tests passed it over")
+_PASSED_OVER = UnitResult("no_verdict", "it did not run")
 
 
 def _note(report: _Report, place: int, ended: UnitResult) -> None:

@@ -409,9 +409,11 @@ def _asserts(node: ast.stmt, asserting: set[str]) -> bool:
 def _with_main(body: list[ast.stmt]) -> list[ast.stmt]:
     """Returns the statements of a text, those of its main block too where no other statement runs a test.
 
-    Where a solution is looked for is no concern of the tests, as it is loaded before them.
+    The solution is loaded already, so statements that only add to the search path are left out.
     """
-    body = [node for node in body if not ast.unparse(node).startswith(("sys.path.insert(", "sys.path.append("))]
+    others = [node for node in body if not _adds_to_path(node)]
+    if all(ast.unparse(node) != "sys.path" for node in find(others, ast.Attribute)):
+        body = others
     rest = [node for node in body if not _is_main(node)]
     names = [node.name for node in rest if isinstance(node, FUNCTIONS)]
     tested = any(name.startswith("test") or name == "check" for name in names)
@@ -421,6 +423,11 @@ def _with_main(body: list[ast.stmt]) -> list[ast.stmt]:
         return body
     guarded = [statement for node in body if isinstance(node, ast.If) and _is_main(node) for statement in node.body]
     return [*rest, *(statement for statement in guarded if not _is_main(statement))]
+
+
+def _adds_to_path(node: ast.stmt) -> bool:
+    calls = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+    return calls and ast.unparse(node).startswith(("sys.path.insert(", "sys.path.append("))
 
 
 def _is_main(node: ast.stmt) -> bool:

@@ -25,7 +25,6 @@ STATES = 4  # tensors of the size of the weights: two moments, and the lower hal
 _HALF_STEP = 1 << 15  # half of what the last bit of an upper half is worth
 _PIECE = 1 << 22  # elements
 _SMALL = 1 << 20  # elements of the weights that are updated together
-_GRADIENT = 1  # its place among what `_update_rows` takes; nothing changes it
 
 
 class CompensatedAdamW(torch.optim.Optimizer):
@@ -63,7 +62,7 @@ class CompensatedAdamW(torch.optim.Optimizer):
         return loss
 
     def _with_state(self, weight: torch.Tensor) -> tuple[Any, ...]:
-        """Counts a step of a weight; returns the count, weight, gradient and states, of which some rows are here."""
+        """Counts a step of a weight; returns the count, and what this process holds of weight, gradient and states."""
         state = self.state[weight]
         names = ["exp_avg", "exp_avg_sq"]
         if weight.dtype == torch.bfloat16:
@@ -82,9 +81,8 @@ def _pieces(weights: list[list[torch.Tensor]]) -> Iterator[list[list[torch.Tenso
     for tensors in weights:
         if tensors[0].numel() > _SMALL:
             rows = max(1, _PIECE // max(1, tensors[0][:1].numel()))
-            yield from (
-                [[tensor[begin : begin + rows] for tensor in tensors]] for begin in range(0, len(tensors[0]), rows)
-            )
+            for begin in range(0, len(tensors[0]), rows):
+                yield [[tensor[begin : begin + rows] for tensor in tensors]]
             continue
         if together and size + tensors[0].numel() > _SMALL:
             yield together
@@ -102,10 +100,10 @@ def _update_together(weights: list[list[torch.Tensor]], step: int, group: dict[s
     columns = list(zip(*weights, strict=True))
     flat = [torch.cat([tensor.reshape(-1) for tensor in column]) for column in columns]
     _update_rows(*flat, step=step, group=group)
+    del columns[1], flat[1]  # the gradients, which nothing changes
     for column, whole in zip(columns, flat, strict=True):
-        if column is not columns[_GRADIENT]:
-            parts = whole.split([tensor.numel() for tensor in column])
-            torch._foreach_copy_(column, [part.view_as(tensor) for part, tensor in zip(parts, column, strict=True)])
+        parts = whole.split([tensor.numel() for tensor in column])
+        torch._foreach_copy_(column, [part.view_as(tensor) for part, tensor in zip(parts, column, strict=True)])
 
 
 def _update_rows(

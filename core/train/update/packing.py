@@ -329,10 +329,8 @@ def _in_one_row(batch: _Batch, row: _Row, device: torch.device, dtype: torch.dty
         queries.append((begin + np.minimum(columns, own - 1)).flatten())
         keys.append(queries[-1])
         parts.append(Part(after, len(part), len(columns), masks[after, width] if after else None))
-    asked, seen, written = (
-        torch.from_numpy(each).to(device) for each in (np.concatenate(queries), np.concatenate(keys), where)
-    )
-    return rows.packed(device, Blocks(parts, asked, seen, written))
+    positions = (np.concatenate(queries), np.concatenate(keys), where)
+    return rows.packed(device, Blocks(parts, *(torch.from_numpy(each).to(device) for each in positions)))
 
 
 def _shared_positions(sequence: _Sequence, begins: Mapping[_Sequence, int]) -> list[IntegerArray]:

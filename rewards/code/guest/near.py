@@ -15,7 +15,7 @@ from os import urandom
 from typing import Any
 
 MANY = 10
-EVERYTHING = "an object that equals whatever it is compared with"
+EVERYTHING = "an object that equals whatever it is compared with, or most values like the expected one"
 BOTH = "an object that equals a value and does not"
 _TRIES = 4
 _FAR = 17

@@ -91,7 +91,7 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
         return values[right], given[right], fault
 
     def known(value: Any, place: int, tolerance: float | None = None, made: bool = False) -> bool:
-        """Compares with an expected value; what the tests `made` themselves is asked no more where they deny others."""
+        """Compares with an expected value. `made`: tests made the object, and deny elsewhere that such a one is equal."""
         with contextlib.suppress(NotPlain, RecursionError):
             return bool(say(["known", place, encode(value), tolerance]))
         other, answer, _ = among(functools.partial(_equality, value), value, None, place)
@@ -249,10 +249,11 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
 
     def contains(item: Any, holder: Any, denied: bool = False) -> Any:
         """Asks for an item; where the tests ask elsewhere for items that are not there, `denied`, no more than that."""
-        if (not asks or over()) and _is_own(holder) and hasattr(type(holder), "__contains__"):
+        own = _is_own(holder) and hasattr(type(holder), "__contains__")
+        if own and (not asks or over()):
             return told(lambda: item in holder)
         opinions = items(item, holder)
-        if _is_own(holder) and hasattr(type(holder), "__contains__"):  # else asking may read it to its end
+        if own:  # else asking may read it to its end
             word, thing = _word(), object()
             strange = _whether(lambda: not denied and word in holder and (type(item) is str or thing in holder))
             others = [_whether(lambda each: each in holder and None, each) for each in _nearby(item)]  # may be there
@@ -303,23 +304,8 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
     def get(value: Any, name: str) -> Any:
         return twice(getattr, value, name)
 
-    every = (
-        known,
-        alike,
-        compared,
-        computed,
-        differ,
-        same,
-        minus,
-        called,
-        doubted,
-        order,
-        contains,
-        lookup,
-        kind,
-        twice,
-        get,
-    )
+    every: tuple[Callable[..., Any], ...] = (known, alike, compared, computed, differ, same, minus, called)
+    every += (doubted, order, contains, lookup, kind, twice, get)
     return {f"__{function.__name__}__": function for function in every}
 
 

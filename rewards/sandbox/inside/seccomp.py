@@ -2,8 +2,8 @@
 
 Theory of operation: the filter is an allow-list. What is not on it answers EPERM, so that an honest program sees an
 ordinary error. A few calls that no honest program makes (`DEADLY`) end the process with SIGSYS, which is reported as
-"policy". Calls whose arguments matter are judged by them: no terminal input
-through ioctl, no new namespaces through clone.
+"policy". Calls whose arguments matter are judged by them: no terminal input through ioctl, no new namespaces through
+clone.
 
 Two programs could signal each other through a lock on a shared file. A lock of fcntl keeps out other processes, and a
 program alone has none that sees its files: it is told that it has the lock, as databases want, and nothing is locked.
@@ -124,14 +124,13 @@ def filter_code(more: str = "", *, threads: bool = False) -> bytes:
     judged |= dict.fromkeys(numbers(DEADLY), (_op(_RETURN, _KILL),))
     for name, argument, values in (
         ("ioctl", 1, _IOCTLS),
-        ("fcntl", 1, _FCNTLS),
         ("prctl", 0, _PRCTLS),
         ("socketpair", 0, (_AF_UNIX,)),
     ):
         judged |= dict.fromkeys(numbers(name), (_load(argument), *_any_of(values)))
-    if more != STARTING:
-        pretended = tuple(code for lock in _LOCKS for code in _unless(lock, _ERRNO | 0))
-        judged |= dict.fromkeys(numbers("fcntl"), (_load(1), *pretended, *_any_of(_FCNTLS)))
+    alone = more != STARTING
+    locked = tuple(code for lock in _LOCKS if alone for code in _unless(lock, _ERRNO))  # an error of 0 is none
+    judged |= dict.fromkeys(numbers("fcntl"), (_load(1), *locked, *_any_of(_FCNTLS)))
     if threads or more == STARTING:
         kinds = (_THREAD,) if threads else (0, _THREAD)
         # The low byte is the signal that the parent gets when the child ends.

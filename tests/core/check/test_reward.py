@@ -214,8 +214,8 @@ def test_a_case_that_does_not_hold_is_named() -> None:
 
 def test_a_case_that_fails_is_told_by_the_name_of_the_reward_and_its_options() -> None:
     report = check_reward("gsm8k.correctness", [Case("7", row={}), Case("7", row={}, options={"variant": "gist"})])
-    said = [finding.message for finding in report.of("error") if finding.relation == "cases"]
-    assert "(reward 'gsm8k.correctness' of grpo-kit, row 0: it needs the column" in said[0]
+    messages = [finding.message for finding in report.of("error") if finding.relation == "cases"]
+    assert "(reward 'gsm8k.correctness' of grpo-kit, row 0: it needs the column" in messages[0]
 
 
 def test_options_that_change_what_is_right_leave_no_gold_to_compare_with(tmp_path: Path) -> None:
@@ -357,8 +357,8 @@ def test_the_built_in_rewards_and_verifiers_keep_every_relation() -> None:
             allowed = UNSTATED
         assert {finding.relation for finding in report.of("warning")} <= allowed, str(report)
     for known in host.registrations("verifier"):
-        found = {finding.relation for finding in check_verifier(host.verifier(known.spec.name)).findings}
-        assert found == (UNSTATED if known.spec.name == "environment" else set())
+        relations = {finding.relation for finding in check_verifier(host.verifier(known.spec.name)).findings}
+        assert relations == (UNSTATED if known.spec.name == "environment" else set())
 
 
 LAYOUT = {"CRLF", "final newline", "trailing space", "leading space"}

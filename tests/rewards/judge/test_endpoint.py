@@ -42,13 +42,13 @@ def test_the_key_is_nowhere_to_be_seen(
     stand_in.script = [(401, echo, {}), (403, echo, {}), (200, {"choices": []}, {})]
     reward = bound(stand_in)
     with caplog.at_level(logging.DEBUG), Scorer([reward], retries=0) as scorer:
-        found = [scorer.score([Completion(f"Paris {n}", row=ROW)])["judge"][0] for n in range(4)]
+        outcomes = [scorer.score([Completion(f"Paris {n}", row=ROW)])["judge"][0] for n in range(4)]
         traceback = scorer.first_failure["judge"]
-    assert [outcome.kind for outcome in found] == ["failure", "failure", "failure", "score"]
-    assert "***" in found[0].reason
+    assert [outcome.kind for outcome in outcomes] == ["failure", "failure", "failure", "score"]
+    assert "***" in outcomes[0].reason
     printed = capsys.readouterr()
     record = json.dumps(Host.discover().lock(reward), default=str)
-    for text in (traceback, caplog.text, printed.out, printed.err, record, *(str(o) for o in found)):
+    for text in (traceback, caplog.text, printed.out, printed.err, record, *(str(o) for o in outcomes)):
         assert KEY not in text
 
 
@@ -121,9 +121,9 @@ def test_a_component_of_a_rubric_is_refused_just_so(stand_in: StandIn, tmp_path:
     file.write_text(RUBRIC.format(options=options))
     reward = Host.discover().reward(str(file))
     with Scorer([reward], retries=0) as scorer:
-        found = scorer.score([Completion("Paris", row=ROW), Completion("Lyon", row=ROW)])
-    assert [outcome.score for outcome in found["graded.judge"]] == [1.0, 0.0]
-    assert found["graded.judge"][0].metrics["prompt_tokens"] == 100
+        outcomes = scorer.score([Completion("Paris", row=ROW), Completion("Lyon", row=ROW)])
+    assert [outcome.score for outcome in outcomes["graded.judge"]] == [1.0, 0.0]
+    assert outcomes["graded.judge"][0].metrics["prompt_tokens"] == 100
     file.write_text(RUBRIC.format(options=options.replace("JUDGE_KEY", "NO_SUCH_KEY")))
     with pytest.raises(UsageError, match="variable NO_SUCH_KEY is not set"):
         Host.discover().reward(str(file))
@@ -148,8 +148,8 @@ def test_the_check_refuses_the_judge_without_an_endpoint_and_tries_it_with_one(
 
 def knowing(messages: list[dict[str, str]]) -> str:
     """A judge that knows the one right answer in its two forms, and takes nothing else for it."""
-    found = re.search(r" answer begins\n((?:\| .*\n)+)\w+ answer ends\n(?!.* answer begins)", messages[1]["content"])
-    words = re.sub(r"^\| ", "", found[1], flags=re.MULTILINE).strip(" .\n").split()
+    answer = re.search(r" answer begins\n((?:\| .*\n)+)\w+ answer ends\n(?!.* answer begins)", messages[1]["content"])
+    words = re.sub(r"^\| ", "", answer[1], flags=re.MULTILINE).strip(" .\n").split()
     mark = messages[1]["content"].split("\n")[0].removeprefix("The mark of this message: ")
     points = 10 if " ".join(words) in ("The capital of France is Paris", "Paris") else 0
     return json.dumps({"mark": mark, "reasoning": "", "points": points})
