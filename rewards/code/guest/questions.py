@@ -91,7 +91,7 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
         return values[right], given[right], fault
 
     def known(value: Any, place: int, tolerance: float | None = None, made: bool = False) -> bool:
-        """Compares with an expected value. `made`: tests made the object, and deny elsewhere that such a one is equal."""
+        """Compares with an expected value. `made`: tests made the object, and deny elsewhere that one is equal."""
         with contextlib.suppress(NotPlain, RecursionError):
             return bool(say(["known", place, encode(value), tolerance]))
         other, answer, _ = among(functools.partial(_equality, value), value, None, place)
