@@ -146,8 +146,8 @@ def _norm(module: Any) -> Callable[[torch.Tensor], torch.Tensor]:
     def forward(hidden_states: torch.Tensor) -> torch.Tensor:
         if weight.dtype == torch.float32:
             return rms_norm(hidden_states, weight.shape, weight, epsilon)
-        rounded: torch.Tensor = rms_norm(hidden_states, weight.shape, None, epsilon)
-        return weight * rounded
+        normed: torch.Tensor = weight * rms_norm(hidden_states, weight.shape, None, epsilon)
+        return normed
 
     return forward
 
