@@ -10,7 +10,6 @@ import ast
 import builtins
 import copy
 import re
-import sys
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -41,7 +40,6 @@ _LOOKUPS = ("count", "index", "get")
 _ORDERS = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
 _LIKE = words("assertAlmostEqual assertAlmostEquals assertCountEqual assertSequenceEqual assertMultiLineEqual")
 _SIMPLE = (ast.Assert, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
-_STEPS = (1, -1, 2, -2, 3, -3, 300, -300)
 
 
 @dataclass(slots=True)
@@ -360,7 +358,10 @@ class Instrument(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         text, free, function = ast.unparse(node), self._free, self._function(node)
         free |= self._targets is not None and not mentions(node, self._targets)
+        makes = not self._split and not self._denies_equal and self._makes(node)
         self._visit_parts(node)
+        if makes:
+            node.func = self.call("__making__", node.func)
         name = called_by_name(node)
         if free or self._unit < 0 or not (node.args or node.keywords):
             return node
@@ -454,28 +455,18 @@ class Instrument(ast.NodeTransformer):
         But what is expected comes first where it is computed of values of the tests alone (`sorted(items)`): a solution
         that empties its arguments would only make tests ask for less.
         """
-        others = []
-        if not self._split and name != "__differ__" and not self._denies_equal:
-            others = self._others(left, right)
         own = {*self._given, *vars(builtins), *names_in(right, ast.Store)}
         first = find(right, ast.Call) and called(right) != "len" and set(names_in(right)) <= own and not self._split
-        compared = self.call(name, *others)
+        compared = self.call(name)
         sides = [ast.keyword("left", self.visit(left)), ast.keyword("right", self.visit(right))]
         compared.keywords = sides[::-1] if first else sides
         return compared
 
-    def _others(self, left: ast.expr, right: ast.expr) -> list[ast.expr]:
-        """Returns comparisons with objects that are made like an expected one, but of other values: `V(5, 7)`."""
-        values = [self._assigned.get(ast.unparse(side), side) for side in (right, left)]
-        made = next((value for value in values if self._is_made(value)), None)
-        if made is None:
-            return []
-        others = []
-        for step in _STEPS:
-            other = _Other(step).visit(copy.deepcopy(made))
-            sides = ("one", ast.unparse(other)) if made is values[0] else (ast.unparse(other), "two")
-            others.append(ast.parse(f"lambda one, two: {sides[0]} == {sides[1]}", mode="eval").body)
-        return others if ast.unparse(other) != ast.unparse(made) else []
+    def _makes(self, node: ast.Call) -> bool:
+        """Returns whether a class of the solution is called with something, or a method of the class: `V.of(3)`."""
+        owner = node.func.value if isinstance(node.func, ast.Attribute) else node.func
+        named = isinstance(owner, ast.Name) and owner.id in self.names and owner.id[:1].isupper()
+        return named and bool(node.args or node.keywords)
 
     def _is_made(self, node: ast.expr) -> bool:
         """Returns whether an expression makes objects of the solution's classes of values that stand in it."""
@@ -518,20 +509,6 @@ def _denies(every: Sequence[ast.stmt], operator: type[ast.cmpop], denied: type[a
     asked = any(isinstance(each, operator) for node in compared for each in node.ops)
     denies = any(isinstance(node, ast.Compare) and isinstance(node.ops[0], denied) for node in turned)
     return asked or denies or method in map(called, calls)
-
-
-class _Other(ast.NodeTransformer):
-    """Changes every number and text of an expression."""
-
-    def __init__(self, step: int) -> None:
-        self._step = step
-
-    def visit_Constant(self, node: ast.Constant) -> ast.Constant:
-        if isinstance(node.value, int | float) and not isinstance(node.value, bool):
-            return ast.Constant(node.value + self._step)
-        if isinstance(node.value, str) and node.value:
-            return ast.Constant(node.value[:-1] + chr(abs(ord(node.value[-1]) + self._step) % sys.maxunicode))
-        return node
 
 
 def _pairwise(node: ast.Compare) -> ast.BoolOp:

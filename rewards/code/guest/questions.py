@@ -25,7 +25,7 @@ from os import urandom
 from typing import Any
 
 from grpo.rewards.code.guest.customs import FILE
-from grpo.rewards.code.guest.near import BOTH, EVERYTHING, around, far, near
+from grpo.rewards.code.guest.near import BOTH, EVERYTHING, Made, around, far, near
 from grpo.rewards.code.guest.plain import NotPlain, decode, encode
 
 _NUMBERS = (bool, int, float)
@@ -41,6 +41,7 @@ _MOST_PAIRS = 64
 _MOST_ANSWERS = 100_000
 _OFTEN = 2000  # comparisons of a process, after which objects are asked no further, as that takes long
 _FURTHER = 4
+_LIKE = "an object that equals whatever is made like it"
 _MOMENT = 0.05  # seconds that a clock may go on between two answers
 _OWN: dict[int, tuple[type, bool]] = {}  # by the ids of classes, which are kept: what `_is_own` found
 _PLAIN = {int, float, str, bool, type(None)}
@@ -63,6 +64,7 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
         any_value: the tests themselves use `unittest.mock.ANY`.
     """
     left_over = iter(range(_OFTEN))
+    made = Made()
 
     def over() -> bool:
         """Returns whether objects are asked no further."""
@@ -102,23 +104,23 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
         confirm(opinions or [] if result else [])
         return result
 
-    def alike(*others: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
-        return holding(lambda: left == right, _is_true, left, right, *others)
+    def alike(left: Any, right: Any) -> Any:
+        return holding(lambda: left == right, _is_true, left, right)
 
-    def compared(*others: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+    def compared(left: Any, right: Any) -> Any:
         """Compares within an assertion, where the result may be anything, such as a query or an array."""
-        return holding(lambda: left == right, lambda result: type(result) in _COUNTING and result, left, right, *others)
+        return holding(lambda: left == right, lambda result: type(result) in _COUNTING and result, left, right)
 
-    def computed(*others: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+    def computed(left: Any, right: Any) -> Any:
         """Compares where the result itself is looked at; one that is no number says more than whether it holds."""
-        return holding(lambda: left == right, lambda result: type(result) in _NUMBERS and result, left, right, *others)
+        return holding(lambda: left == right, lambda result: type(result) in _NUMBERS and result, left, right)
 
     def differ(left: Any, right: Any) -> Any:
         return holding(lambda: left != right, lambda result: type(result) in _COUNTING and not result, left, right)
 
-    def holding(question: Callable[[], Any], holds: Callable[[Any], Any], left: Any, right: Any, *others: Any) -> Any:
+    def holding(question: Callable[[], Any], holds: Callable[[Any], Any], left: Any, right: Any) -> Any:
         """Asks a question of the tests that holds where two values are equal; what decides that is asked before."""
-        opinions = suspect(left, right, *others)
+        opinions = suspect(left, right)
         if opinions is None:
             return question()
         result = told(question)
@@ -126,7 +128,7 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
             confirm(opinions)
         return result
 
-    def suspect(left: Any, right: Any, *others: Callable[[Any, Any], Any]) -> list[Opinion] | None:
+    def suspect(left: Any, right: Any) -> list[Opinion] | None:
         """Asks the objects by which two values may be equal whether they equal other things too; None without any."""
         opinions: list[Opinion] = []
         pairs = [] if type(left) in _PLAIN and type(right) in _PLAIN else list(_pairs(left, right))
@@ -134,11 +136,6 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
             return None
         if not asks or next(left_over, None) is None:
             return []
-        if others:
-            likes = [_whether(other, left, right) for other in others]
-            answer, *rest = _mixed(lambda: _equality(left, right), *likes)
-            all_alike = all(each == "yes" for each in rest)
-            opinions.append((left, right, True, answer, "an object that equals whatever is made like it" * all_alike))
         for own, other, sure in pairs:
             if any_value and own is getattr(sys.modules.get("unittest.mock"), "ANY", None):
                 continue
@@ -149,8 +146,12 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
                 fars += [_whether(operator.eq, each, other) for each in _further(own)]
                 stranger = type(_word(), (), {})()
                 any_other = [_whether(operator.eq, own, each) for each in (object(), _word(), stranger)]
-                answer, *rest = _mixed(functools.partial(_equality, own, other), *any_other, *fars)
-                fault = EVERYTHING if rest[:2] == ["yes", "yes"] or "yes" in rest[2:] else ""  # as a stranger, or far
+                likes = [_whether(lambda make: own == make(), each) for each in made.others(other)]  # noqa: B023
+                likes = likes or [_whether(lambda make: make() == other, each) for each in made.others(own)]  # noqa: B023
+                answer, *rest = _mixed(functools.partial(_equality, own, other), *any_other, *fars, *likes)
+                strange, further, alike = rest[:2], rest[2 : 3 + len(fars)], rest[3 + len(fars) :]
+                fault = _LIKE if alike and all(each == "yes" for each in alike) else ""
+                fault = EVERYTHING if strange == ["yes", "yes"] or "yes" in further else fault
             opinions.append((own, other, sure and own is not other, answer, fault))
         return opinions
 
@@ -304,8 +305,20 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
     def get(value: Any, name: str) -> Any:
         return twice(getattr, value, name)
 
+    def making(function: Callable[..., Any]) -> Callable[..., Any]:
+        """Returns a class of the solution, or a method of it, that makes objects for the tests."""
+
+        def make(*args: Any, **named: Any) -> Any:
+            result = function(*args, **named)
+            if _decides(result):
+                made.keep(result, function, args, named)
+            return result
+
+        make.__name__ = str(getattr(function, "__name__", ""))
+        return make if asks else function
+
     every: tuple[Callable[..., Any], ...] = (known, alike, compared, computed, differ, same, minus, called)
-    every += (doubted, order, contains, lookup, kind, twice, get)
+    every += (making, doubted, order, contains, lookup, kind, twice, get)
     return {f"__{function.__name__}__": function for function in every}
 
 
