@@ -103,6 +103,8 @@ class Instrument(ast.NodeTransformer):
         near += [node for node in find(every, ast.Call) if called(node) == "abs"]
         self._differences = {id(node) for node in find(near, ast.BinOp)}  # that are to be small
         self._data = taken_as_data(every)
+        truths = [each for node in find(every, ast.Call) if called(node) in ("all", "any") for each in node.args]
+        self._ordered = {id(each.elt) for each in truths if isinstance(each, ast.GeneratorExp | ast.ListComp)}
         self._related = related_names(every, self.names)  # they may have what the solution answered
         self._parameters: set[str] = set()  # of the functions around, in a test or beside it
         self._asked_twice: set[str] = set()  # calls of the unit whose answers may differ
@@ -337,6 +339,8 @@ class Instrument(ast.NodeTransformer):
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         name = {ast.Eq: "__compared__", ast.NotEq: "__differ__", ast.In: "__contains__"}.get(type(node.ops[0]))
+        if id(node) in self._ordered and set(map(type, node.ops)) <= _ORDERS.keys():
+            return self._order(node)
         if len(node.ops) > 1 and not find(node.comparators[:-1], ast.Call):
             return self.visit(_pairwise(node))  # type: ignore[no-any-return]
         if name is None or len(node.ops) > 1:
@@ -351,6 +355,8 @@ class Instrument(ast.NodeTransformer):
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         once = self._texts[ast.unparse(node)] < 2
         self.generic_visit(node)
+        if self._compares(node):
+            return self.call("__watched__", node)
         if once or self._unit < 0 or self._free or not isinstance(node.ctx, ast.Load) or not self._in_assert:
             return node
         return self.call("__get__", node.value, node.attr)
@@ -362,6 +368,8 @@ class Instrument(ast.NodeTransformer):
         self._visit_parts(node)
         if makes:
             node.func = self.call("__making__", node.func)
+        elif self._compares(node.func):
+            node.func = self.call("__watched__", node.func)
         name = called_by_name(node)
         if free or self._unit < 0 or not (node.args or node.keywords):
             return node
@@ -378,9 +386,10 @@ class Instrument(ast.NodeTransformer):
         return asked
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        plain = self._split or not isinstance(node.op, ast.Sub) or id(node) not in self._differences
+        asked = not self._split and isinstance(node.op, ast.Sub | ast.Div) and id(node) in self._differences
         self.generic_visit(node)
-        return node if plain else self.call("__minus__", node.left, node.right)
+        name = "__minus__" if isinstance(node.op, ast.Sub) else "__over__"
+        return self.call(name, node.left, node.right) if asked else node
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         self.generic_visit(node)
@@ -417,10 +426,8 @@ class Instrument(ast.NodeTransformer):
         if isinstance(test, ast.Compare) and not self._caught:
             if len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
                 return self._equal(test.left, test.comparators[0])
-            if all(type(operator) in _ORDERS for operator in test.ops):
-                orders = ast.Tuple([ast.Constant(_ORDERS[type(operator)]) for operator in test.ops], ast.Load())
-                values = [test.left, *test.comparators]
-                return self.call("__order__", orders, *map(self.visit, values))
+            if set(map(type, test.ops)) <= _ORDERS.keys():
+                return self._order(test)
             if len(test.ops) > 1:
                 return self._asserted(_pairwise(test))
         if called_by_name(test) == "__near__" and isinstance(test, ast.Call):
@@ -434,6 +441,10 @@ class Instrument(ast.NodeTransformer):
             test.operand = self._direct(test.operand)
             return test
         return self._direct(test)
+
+    def _order(self, node: ast.Compare) -> ast.expr:
+        orders = ast.Tuple([ast.Constant(_ORDERS[type(operator)]) for operator in node.ops], ast.Load())
+        return self.call("__order__", orders, *map(self.visit, [node.left, *node.comparators]))
 
     def _equal(self, left: ast.expr, right: ast.expr) -> ast.expr:
         for side, other in ((left, right), (right, left)):
@@ -461,6 +472,12 @@ class Instrument(ast.NodeTransformer):
         sides = [ast.keyword("left", self.visit(left)), ast.keyword("right", self.visit(right))]
         compared.keywords = sides[::-1] if first else sides
         return compared
+
+    def _compares(self, node: ast.expr) -> bool:
+        """Returns whether a function compares two values: `operator.eq`, `a.__eq__`, `self.assertEqual`."""
+        if self._split or not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
+            return False
+        return node.attr in ("__eq__", *_EQUAL) or ast.unparse(node) == "operator.eq"
 
     def _makes(self, node: ast.Call) -> bool:
         """Returns whether a class of the solution is called with something, or a method of the class: `V.of(3)`."""

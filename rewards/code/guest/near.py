@@ -182,8 +182,27 @@ def far(value: Any) -> Any:
         return kind([far(each) for each in value] or [_FAR])
     if kind is dict:
         return {key: far(each) for key, each in value.items()} or {_FAR: _FAR}
-    if hasattr(value, "expected") and kind.__module__.startswith("_pytest"):  # what `approx` makes
-        other = copy.copy(value)
-        other.expected = far(value.expected)
-        return other
+    if is_approximate(value):
+        return like(value, far(value.expected))
     raise TypeError(kind.__name__)
+
+
+def is_approximate(value: Any) -> bool:
+    """Returns whether `pytest.approx` made a value."""
+    return type(value).__module__.startswith("_pytest") and hasattr(value, "expected")
+
+
+def like(value: Any, expected: Any) -> Any:
+    """Returns what stands for another expected value as a value does for its own."""
+    if not is_approximate(value):
+        return expected
+    other = copy.copy(value)
+    other.expected = expected
+    return other
+
+
+def middle(one: Any, other: Any) -> Any:
+    """Returns what lies between two numbers, or lists of numbers."""
+    if isinstance(one, (list, tuple)):
+        return type(one)(map(middle, one, other))
+    return (one + other) / 2
