@@ -364,12 +364,7 @@ class Instrument(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         text, free, function = ast.unparse(node), self._free, self._function(node)
         free |= self._targets is not None and not mentions(node, self._targets)
-        makes = not self._split and not self._denies_equal and self._makes(node)
         self._visit_parts(node)
-        if makes:
-            node.func = self.call("__making__", node.func)
-        elif self._compares(node.func):
-            node.func = self.call("__watched__", node.func)
         name = called_by_name(node)
         if free or self._unit < 0 or not (node.args or node.keywords):
             return node
@@ -406,11 +401,14 @@ class Instrument(ast.NodeTransformer):
         return self.call("__lookup__", node.func.value, node.func.attr, *node.args)
 
     def _visit_parts(self, node: ast.Call) -> None:
-        """Rewrites what a call is made of; the call itself and its method stay."""
+        """Rewrites what a call is made of; the call itself stays."""
+        makes = not self._split and not self._denies_equal and self._makes(node)
         if isinstance(node.func, ast.Attribute):
             node.func.value = self.visit(node.func.value)
         else:
             node.func = self.visit(node.func)
+        if makes or self._compares(node.func):
+            node.func = self.call("__making__" if makes else "__watched__", node.func)
         node.args = [self.visit(each) for each in node.args]
         node.keywords = [self.visit(each) for each in node.keywords]
 
