@@ -80,7 +80,8 @@ class Instrument(ast.NodeTransformer):
         self._sure = False
         self._assertions: list[bool] = []
         self._methods = lone_methods(every, self.names)
-        self._compared: dict[str, list[int]] = {}
+        self._compared: dict[Any, list[int]] = {}
+        self._given_anew = {each.arg for each in find(every, ast.arg)}  # names of another value in each function
         stored = names_in(every, ast.Store)
         self._changed = {name for name in stored if stored.count(name) > 1}
         self._changed |= {
@@ -95,6 +96,7 @@ class Instrument(ast.NodeTransformer):
         self._required: dict[int, list[int]] = {}
         self._requires = False
         self._places = 0
+        self._inside: ast.AST | None = None  # the innermost function, but for the units themselves
         self._in_function = 0  # outside of functions; in one, the number of the assertion that it begins with, or -1
         self._changing = self._free = self._caught = self._in_assert = self._many_functions = False
         self._denies_item = _denies(every, ast.NotIn, ast.In, "assertNotIn")
@@ -214,14 +216,14 @@ class Instrument(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: Any) -> Any:
         """Rewrites a function of the tests; one that is left before its first assertion is noticed."""
-        outer = self._caught, self._in_function, self._parameters
-        self._caught = self._caught or node.name in self._forgiven
+        outer = self._inside, self._caught, self._in_function, self._parameters
+        self._inside, self._caught = node, self._caught or node.name in self._forgiven
         self._parameters = self._parameters | {each.arg for each in find(node.args, ast.arg)}
         begins = not self._caught and _begins_with_assertion(node.body)
         self._in_function = self._next_place() if begins else -1
         entered = [ast.Expr(self.call("__enter__", self._in_function))] if begins else []
         node.body = [*entered, *self._block(node.body, sure=begins)]
-        self._caught, self._in_function, self._parameters = outer
+        self._inside, self._caught, self._in_function, self._parameters = outer
         return node
 
     visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815 - the name that `ast` looks for
@@ -454,7 +456,9 @@ class Instrument(ast.NodeTransformer):
                 if made:
                     self.prepared.several.append(place)
                 if self._is_made_anew(side) or (isinstance(side, ast.Name) and side.id not in self._changed):
-                    self._compared.setdefault(ast.unparse(side), []).append(place)
+                    name = ast.unparse(side)
+                    where = (self._unit, self._inside) if name in self._given_anew else None
+                    self._compared.setdefault((where, name), []).append(place)
                 return self.call("__known__", self._direct(side), place, None, made)
         return self._compare("__alike__", left, right)
 

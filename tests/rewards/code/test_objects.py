@@ -26,6 +26,12 @@ class T(unittest.TestCase):
 """
 BELOW = "class M:\n    __eq__ = lambda s, o: abs(getattr(o, 'expected', o)) < 17\n"
 BELOW += "    __sub__ = __rsub__ = lambda s, o: 0.0 if abs(o) < 17 else 99.0\n"
+EXPECTING = """import pytest
+def test_a():
+    with pytest.raises(AssertionError):
+        assert 0
+    assert M() == 5
+"""
 YES = "class M:\n    __eq__ = lambda s, o: True\n    __ne__ = lambda s, o: False\n"
 YES += "    __lt__ = __gt__ = lambda s, o: True\n    __truediv__ = lambda s, o: 1.0\n"
 NUMBER = "class M:\n    __sub__ = __abs__ = lambda s, *o: s\n    __lt__ = __eq__ = lambda s, o: True\n"
@@ -123,6 +129,8 @@ def test_an_infinite_result_is_only_itself() -> None:
         (BELOW, "import pytest\nassert [M(), M()] == pytest.approx([3.25, 4.5], abs=1e-3)", "whatever"),
         (BELOW, OF_UNITTEST.replace("Equal(M().x, 3)", "AlmostEqual(M(), 2.5, delta=0.01)"), "whatever"),
         (BELOW, "assert abs(M() - 2.5) < 1e-6", "leaves the same"),
+        (YES, EXPECTING, "whatever"),
+        (YES, "def is_5(n): assert n == 5\ndef is_6(n): assert n == 6\nis_5(M())\nis_6(M())", "whatever"),
         (NUMBER, "assert abs(M() - 2.5) < 1e-6", "whatever"),
         (NUMBER, "import pytest\nassert M() == pytest.approx(2.5)", "whatever"),
         (NUMBER, OF_UNITTEST.replace("Equal(M().x, 3)", "AlmostEqual(M(), 2.5)"), "whatever"),
