@@ -175,7 +175,7 @@ def _note_declarations(bound: Bound, findings: Findings) -> None:
     lacks = ["a version, so that later runs can tell that its scores changed"]
     lacks += ["a range, so that a score outside it is a failure"] if open_range else []
     lacks += ["cases, so that this check has something to try"] if not spec.cases else []
-    arguments = f"version=1{', range=(0.0, 1.0)' if ranged else ''}, cases=[...]"
+    arguments = f"version=1{', range=(LOWEST, HIGHEST)' if ranged else ''}, cases=[...]"
     trl = isinstance(spec.function, TrlFunction)
     how = f"from_trl({spec.name}, {arguments})" if trl else f"@{spec.kind}({arguments})"
     how += ", and `completion: Completion` for its messages," if isinstance(spec.function, MessagesFunction) else ""

@@ -152,7 +152,8 @@ def note_failure(findings: Findings, result: ExampleResult, example: Example) ->
 
 def _result(result: Outcome | Judgement) -> ExampleResult:
     if isinstance(result, Outcome):
-        return ExampleResult(result.kind, result.score, result.reason)
+        score = None if result.score is None else result.score + 0.0  # -0.0 reads as a penalty
+        return ExampleResult(result.kind, score, result.reason)
     if result.verdict is None:
         return ExampleResult("failure", None, result.reason)
     if result.verdict.ok is None:

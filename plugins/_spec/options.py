@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Iterable, Mapping
+from enum import EnumType
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal
@@ -12,6 +13,11 @@ from grpo.plugins._spec.signature import KEYS_OF_KIND
 from grpo.plugins._spec.spec_text import Unnamed, Value
 from grpo.plugins.errors import OptionError, PluginError, did_you_mean
 from grpo.plugins.specs import Option, Spec
+
+_LIST, _TABLE = '["a","b"]', '{"a":1}'
+_LISTS = ("list_type", "tuple_type", "set_type", "frozen_set_type", "sequence_str")
+_JSON = {**dict.fromkeys(_LISTS, _LIST), "dict_type": _TABLE}
+"""What an option looks like on a command line, by pydantic's error for a value of another type."""
 
 
 def checked_options(
@@ -57,6 +63,8 @@ def type_name(annotation: Any) -> str:
         return type_name(arguments[0])
     if origin in (typing.Union, UnionType):
         return " | ".join(type_name(argument) for argument in arguments)
+    if isinstance(annotation, EnumType):
+        return " | ".join(repr(member.value) for member in annotation)
     if isinstance(annotation, type) and not arguments:
         return annotation.__name__
     return str(annotation).replace("typing.", "")
@@ -134,11 +142,13 @@ def _validated(spec: Spec, distribution: str, option: Option, value: Value) -> A
     try:
         return _read(option, value)
     except ValidationError as error:
-        reason = error.errors(include_url=False)[0]["msg"]
+        first = error.errors(include_url=False)[0]
+    reason, as_json = first["msg"], "" if first["loc"] else _JSON.get(first["type"], "")
     written = repr(value.parsed if value.typed is None else value.typed)
+    remedy = f"Write it as JSON, such as {option.name}={as_json}. " if as_json else ""
     raise OptionError(
         f"{spec.kind} '{spec.name}': option '{option.name}' cannot be {written}: expected "
-        f"{type_name(option.type)} ({reason[:1].lower()}{reason[1:]}). {_listed(spec, distribution)}"
+        f"{type_name(option.type)} ({reason[:1].lower()}{reason[1:]}). {remedy}{_listed(spec, distribution)}"
     )
 
 

@@ -92,6 +92,7 @@ def test_a_table_keeps_its_own_types(near_entry: Entry) -> None:
         ("mode=c", ["expected 'a' | 'b'"]),
         ("pair=[1]", ["expected tuple[float, float]"]),
         ("words=3", ["expected list[str] | None"]),
+        ("words=a", ["expected list[str] | None", 'Write it as JSON, such as words=["a","b"].']),
         (
             "tolerence=1",
             ["no option 'tolerence'", "Did you mean 'tolerance'?", "mode", "grpo plugins show reward:near"],

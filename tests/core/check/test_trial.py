@@ -45,6 +45,24 @@ def pays_all(completion):
 def reads_the_row_alone(completion, answer):
     return float(len(answer))
 
+def pays_or_abstains(completion):
+    if "<answer>" in completion:
+        return 1.0
+
+SEEN = set()
+
+def pays_what_is_new(completion):
+    new = completion not in SEEN
+    SEEN.add(completion)
+    return float(new)
+
+def draws(completion):
+    import random
+    return random.random()
+
+def draws_for_trl(completions, **kwargs):
+    return [draws(completion) for completion in completions]
+
 def raises(completion):
     raise RuntimeError("it is broken")
 
@@ -109,6 +127,18 @@ def test_an_honest_reward_without_cases_has_nothing_to_mend(file: Path, name: st
         ("abstains", "warning", "it abstained on each of 38 completions, right and wrong ones"),
         ("pays_all", "warning", "it gave 1 to each of 38 completions"),
         ("reads_the_row_alone", "warning", "it gave all completions of a prompt the same score"),
+        (
+            "pays_or_abstains",
+            "warning",
+            "it gave 1 to 8 of 38 completions, and returned None for the others, which then count as the mean",
+        ),
+        (
+            "pays_what_is_new",
+            "error",
+            "on one completion it scored 1 and later scored 0: a score must not depend on chance",
+        ),
+        ("draws", "error", "a score must not depend on chance or on earlier calls"),
+        ("draws_for_trl", "error", "a score must not depend on chance or on earlier calls"),
         ("raises", "error", "it failed on each of 38 completions: RuntimeError: it is broken"),
         ("in_words", "error", "it returned 'good', a str; a reward returns a float"),
         ("assumes_a_mark", "error", "it failed on 35 of 38 completions: IndexError"),
