@@ -72,15 +72,20 @@ def with_options(bound: Bound, options: Mapping[str, Any]) -> Bound:
 
 def score_examples(scorer: Scorer, examples: Sequence[Example], name: str | None = None) -> list[ExampleResult]:
     """Scores examples with the plugin of that name, or the first of a scorer; a rubric comes before its components."""
-    return score_completions(scorer, [completion_of(example) for example in examples], name or scorer.names[0])
-
-
-def score_completions(scorer: Scorer, completions: Sequence[Completion], name: str) -> list[ExampleResult]:
-    """Scores completions with the plugin of that name."""
-    only = {name}
+    completions, only = [completion_of(example) for example in examples], {name or scorer.names[0]}
     results: list[Sequence[Outcome | Judgement]] = [*scorer.score(completions, only=only).values()]
     results += scorer.judge(completions, only=only).values()
     return [_result(result) for result in results[0]]
+
+
+def score_completions(scorer: Scorer, completions: Sequence[Completion], bound: Bound) -> list[ExampleResult]:
+    """Scores completions with one plugin of a scorer, in which a reward and a verifier may have the same name."""
+    results: Mapping[str, Sequence[Outcome | Judgement]]
+    if isinstance(bound, BoundVerifier):
+        results = scorer.judge(completions, only={bound.name})
+    else:
+        results = scorer.score(completions, only={bound.name})
+    return [_result(result) for result in results[bound.name]]
 
 
 def score_in(bound: Bound, isolation: Isolation, examples: Sequence[Example]) -> list[ExampleResult]:

@@ -77,15 +77,15 @@ def faults_of(bound: Bound, scorer: Scorer, completions: Sequence[Completion]) -
     """Returns what is wrong with what a plugin returned for completions that their environment did not fail."""
     played = [completion for completion in completions if completion.finish_reason != "error"]
     began = time.monotonic()
-    first = results = score_completions(scorer, played[:1], bound.name)
+    first = results = score_completions(scorer, played[:1], bound)
     if any(result.kind == "failure" for result in results) and time.monotonic() - began >= bound.timeout:
         played = played[:1]  # the others would take as long
     else:
-        results = score_completions(scorer, played, bound.name)
+        results = score_completions(scorer, played, bound)
     faults = _with_form(bound, played, list(faults_in(bound, played, results)))
     if any(result.kind == "failure" for result in results):
         return faults
-    for once, again in zip(first, score_completions(scorer, played[:1], bound.name), strict=True):
+    for once, again in zip(first, score_completions(scorer, played[:1], bound), strict=True):
         if not again.same(once):
             what = f"on one completion it {once} and later {again}"
             message = f"{what}: a score must not depend on chance or on earlier calls"
@@ -99,7 +99,7 @@ def _with_form(bound: Bound, played: Sequence[Completion], faults: list[Fault]) 
     if not faults or other is None:
         return faults
     with Scorer([other], workers=1, retries=0) as second:
-        others = list(faults_in(other, played, score_completions(second, played, other.name)))
+        others = list(faults_in(other, played, score_completions(second, played, other)))
     if others and (faults[0].severity == "warning" or others[0].severity == "error"):
         return faults
     form = other.options["form"]

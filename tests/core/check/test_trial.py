@@ -19,7 +19,7 @@ from grpo.plugins.host import Host
 
 SOURCE = """
 import re
-from grpo import Verdict, reward
+from grpo import Verdict, reward, verifier
 
 def right(completion, answer):
     return answer in completion
@@ -97,6 +97,10 @@ def judged(completion, answer) -> Verdict:
 
 def judges_nothing(completion, answer) -> Verdict:
     raise KeyError(answer)
+
+@verifier(name="right")
+def judges_with_a_number(completion, answer):
+    return 1.0
 """
 
 
@@ -212,6 +216,11 @@ def test_a_run_refuses_a_reward_that_always_fails_and_warns_of_one_that_teaches_
         doubts_of("./mine.py:assumes_a_mark")  # on each gold solution, in the layout that the run asks for
     [doubt, *_] = doubts_of("./mine.py:raises", failures={"stop_share": 1.0})
     assert "it failed on each of 26 completions" in doubt
+
+
+def test_a_verifier_that_has_the_name_of_a_reward_is_tried_itself(file: Path) -> None:
+    with pytest.raises(UsageError, match=r"verifier 'right': it failed on each of 26 .* it returned 1\.0, a float"):
+        doubts_of("./mine.py:right", verifier="./mine.py:judges_with_a_number")
 
 
 ENVS = """
