@@ -206,7 +206,7 @@ def check_calls(bound: Bound, scorer: Scorer, env: str | None, findings: Finding
     completions = [] if lacking else answered(source, episodes, START_SECONDS, trial_processes(source, 0))
     made_up = not (env or own or missing_columns(bound, OWN_ROW)) and _reads_texts(bound)
     completions += own_completions() if made_up else []
-    absent = f"the rows of env '{source.name}' lack the column {', '.join(lacking)}"
+    absent = f"the rows of env '{source.name}' lack the column{'s' if len(lacking) > 1 else ''} {', '.join(lacking)}"
     other = "Name an environment whose rows have it, as in --env rows:dataset=my.jsonl"
     if not completions:
         known = [*episodes[0].row, *OWN_ROW]
