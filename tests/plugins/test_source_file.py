@@ -62,6 +62,21 @@ def test_a_decorated_function_of_a_file_is_bound(folder: Path, text: str) -> Non
     assert (bound.name, bound.distribution) == ("public-name", str(folder / "mine.py"))
 
 
+def test_an_environment_and_a_rubric_of_a_file_name_other_plugins_of_it(folder: Path) -> None:
+    own = 'import math\nRUBRIC = rubric(name="parts", version=1, doc="d", components=[Component("public-name")])\n'
+    env = 'EnvSpec("mine", 1, dict, rewards=("public-name:limit=4", "math"), verifier="judge")'
+    source = SOURCE.replace('EnvSpec("mine", 1, dict)', env) + f"from grpo import Component, rubric\n{own}"
+    (folder / "mine.py").write_text(source)
+    host = Host.discover()
+    bound = host.env("./mine.py:ENV")
+    verifier = host.default_verifier(bound)
+    assert verifier is not None
+    places = [plugin.distribution for plugin in (*host.default_rewards(bound), verifier)]
+    file = str(folder / "mine.py")
+    assert places == [file, "grpo-kit", file]  # the module that it imports is no reward
+    assert host.reward("./mine.py:RUBRIC").spec.components[0].spec.version == 3  # type: ignore[union-attr]
+
+
 def test_an_absolute_path_works_from_anywhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/")
     assert HOST.reward(f"{folder}/mine.py:score").call(Completion("x")) == 6.0
