@@ -151,8 +151,9 @@ def doubts(plan: Plan) -> Iterator[str]:
             for fault in faults:
                 faulty.add((plugin.spec.kind, plugin.name))
                 message = f"{plugin.spec.kind} '{plugin.name}': {fault.message.rstrip('.')}."
+                message += " `grpo plugins check` tries it alone." if fault.severity == "error" else ""
                 if _hopeless(plugin, fault, judged) and stops:
-                    raise UsageError(f"{message} `grpo plugins check` tries it alone.")
+                    raise UsageError(message)
                 yield message
         refused = list(_refused(part.env, solved, judged))
         if refused:

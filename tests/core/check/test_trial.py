@@ -216,6 +216,7 @@ def test_a_run_refuses_a_reward_that_always_fails_and_warns_of_one_that_teaches_
         doubts_of("./mine.py:assumes_a_mark")  # on each gold solution, in the layout that the run asks for
     [doubt, *_] = doubts_of("./mine.py:raises", failures={"stop_share": 1.0})
     assert "it failed on each of 26 completions" in doubt
+    assert doubt.endswith("`grpo plugins check` tries it alone.")
 
 
 def test_a_verifier_that_has_the_name_of_a_reward_is_tried_itself(file: Path) -> None:
