@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Iterable, Mapping
-from enum import EnumType
+from enum import Enum, EnumType
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal
@@ -35,7 +35,7 @@ def checked_options(
     for name in values:
         if name not in known:
             raise OptionError(
-                f"{spec.kind} '{spec.name}' has no option '{name}'.{_meant(name, spec, known)} "
+                f"{spec.kind} '{spec.name}' has no option '{name}'.{_meant(name, spec, known)}{_column(name, spec)} "
                 f"{_listed(spec, distribution)}"
             )
     for option in spec.options:
@@ -52,6 +52,13 @@ def _meant(name: str, spec: Spec, known: Iterable[str]) -> str:
     return did_you_mean(name, known) or did_you_mean(name, KEYS_OF_KIND.get(spec.kind, ()))
 
 
+def _column(name: str, spec: Spec) -> str:
+    """Returns what to do where the author of a plugin made a column of what is used as an option, else ""."""
+    if all(column.name != name for column in getattr(spec, "columns", ())):
+        return ""
+    return f" It reads '{name}' as a column: in its parameters, options come after a bare '*'."
+
+
 def type_name(annotation: Any) -> str:
     """Returns an annotation as people write it: "float", "int | None", "'a' | 'b'"."""
     if annotation is None or annotation is type(None):
@@ -64,7 +71,7 @@ def type_name(annotation: Any) -> str:
     if origin in (typing.Union, UnionType):
         return " | ".join(type_name(argument) for argument in arguments)
     if isinstance(annotation, EnumType):
-        return " | ".join(repr(member.value) for member in annotation)
+        return " | ".join(repr(member.value) for member in typing.cast("type[Enum]", annotation))
     if isinstance(annotation, type) and not arguments:
         return annotation.__name__
     return str(annotation).replace("typing.", "")

@@ -131,8 +131,8 @@ def doubts(plan: Plan) -> Iterator[str]:
         processes = trial_processes(part.env, count) if part.env.spec.played else None
         shown = answered(part.env, list(islice(part.train, _ANSWERED)), seconds, processes)
         with Scorer(part.plugins) as scorer:
-            tried = [(plugin, faults_of(plugin, scorer, shown)) for plugin in part.plugins]
-            hopeless = any(fault.kind == "every call" for _, faults in tried for fault in faults)
+            called = [(plugin, faults_of(plugin, scorer, shown)) for plugin in part.plugins]
+            hopeless = any(fault.kind == "every call" for _, faults in called for fault in faults)
             judged = []
             if solved and not (hopeless and stops):  # the run is refused, and it may have taken long
                 judged = _judged(scorer, part.env, part.rewards, part.verifier, solved, seconds, processes)
@@ -144,7 +144,7 @@ def doubts(plan: Plan) -> Iterator[str]:
                 f"{failures[0].rstrip('.')}. Fix the environment; `grpo plugins check` tries it alone."
             )
         faulty: set[tuple[str, str]] = set()
-        for plugin, faults in tried:
+        for plugin, faults in called:
             if part.env.spec.max_turns > 1 and not solved and plugin.name == "environment":
                 # No text that was shown is known to be a move, so that it pays all of them alike says nothing.
                 faults = [fault for fault in faults if fault.kind != "one value"]
