@@ -160,7 +160,6 @@ def reward(
         signature = read_signature(function)
         public = name or name_of_function(function)
         refuse_unfit_scope(public, function, scope, batch=batch)
-        low, high = range
         made: RewardFunction[..., Any] = RewardFunction(
             name=public,
             version=version,
@@ -168,7 +167,7 @@ def reward(
             doc=inspect.getdoc(written_function(function)) or "",
             options=signature.options,
             columns=named_otherwise(signature.columns, aliases or {}, public),
-            range=(low, high),
+            range=tuple(range) if isinstance(range, list) else range,
             cases=tuple(cases),
             isolation=isolation,
             timeout=timeout,
