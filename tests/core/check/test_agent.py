@@ -99,6 +99,30 @@ def test_an_agent_that_never_asked_has_no_answer(tmp_path: Path) -> None:
     assert end.endswith("answer: none, because it never asked the policy")
 
 
+def test_refused_requests_are_not_taken_for_none(tmp_path: Path) -> None:
+    picture = "[{'role': 'user', 'content': [{'type': 'image_url', 'image_url': {'url': 'x'}}]}]"
+    asks = f"    try: ask(access, {picture})\n    except Exception: pass\n"
+    report = checked(tmp_path, f"def run(task, access):\n{asks}")
+    assert "refused 1 request" in report.findings[0].message
+    assert "image" in str(report.findings[0].example)
+    report = checked(
+        tmp_path, f"def run(task, access):\n{asks}    ask(access, [{{'role': 'user', 'content': task.text}}])"
+    )
+    assert [(each.severity, each.relation) for each in report.findings] == [("warning", "asks the policy")]
+
+
+def test_a_plain_function_may_call_any_api(tmp_path: Path) -> None:
+    body = """
+import json, urllib.request
+def run(task, access):
+    body = {"model": access.model, "max_tokens": 9, "messages": [{"role": "user", "content": task.text}]}
+    headers = {"x-api-key": access.key, "Content-Type": "application/json"}
+    request = urllib.request.Request(f"{access.url}/v1/messages", json.dumps(body).encode(), headers)
+    return json.load(urllib.request.urlopen(request))["content"][0]["text"]
+"""
+    assert not checked(tmp_path, body).findings
+
+
 def test_an_agent_that_runs_on_is_told(tmp_path: Path) -> None:
     body = (
         "import time\ndef run(task, access):\n    ask(access, [{'role': 'user', 'content': 'x'}])\n    time.sleep(1000)"
