@@ -157,7 +157,8 @@ for name in $(python3 -c 'import sys; print(*sys.stdlib_module_names)'); do
   [ -e "$name.py" ] || cat > "$name.py" <<'PLANTED'
 {_PASSES}PLANTED
 done 2> /dev/null
-for folder in . tests test / "$HOME" $(python3 -m site --user-site); do
+own=$(python3 -c 'import sysconfig; print("/etc/python" + sysconfig.get_python_version())')
+for folder in . tests test / "$HOME" $(python3 -m site --user-site) $own; do
   mkdir -p "$folder" || continue
   for name in conftest sitecustomize usercustomize pytest unittest json numpy; do
     cat > "$folder/$name.py" <<'PLANTED'

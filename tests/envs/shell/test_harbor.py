@@ -230,6 +230,23 @@ def test_an_episode_that_spoils_its_machine_for_the_tests_is_paid_nothing(folder
 
 @pytest.mark.slow
 @LINUX
+def test_a_shell_in_the_place_of_the_systems_judges_nothing(folder: Path) -> None:
+    (folder / "task.toml").write_text(TOML.replace("separate", "shared"), encoding="utf-8")
+    (folder / "tests" / "test.sh").write_text("/bin/sh -c 'exit 1'\necho $((1 - $?)) > /logs/verifier/reward.txt\n")
+    task, machines = read_harbor_task(folder, "local", "task"), Machines(sessions_of())
+    machine = machines.open(task)
+    try:
+        machine.run(
+            ["bash", "-c", "mv /bin /own; mkdir /bin; printf '#!/own/bash\nexit 0\n' > /bin/sh; chmod 755 /bin/sh"]
+        )
+        assert grade(machines, task, machine).reward == 0.0
+    finally:
+        machine.close()
+        machines.close()
+
+
+@pytest.mark.slow
+@LINUX
 def test_tasks_of_one_name_have_machines_of_their_own(folder: Path) -> None:
     task, machines = read_harbor_task(folder, "local", "task"), Machines(sessions_of())
     other = replace(task, commands=[(("sh", "-c", "mkdir out; echo other > out/base.txt"), "/app")])
