@@ -88,7 +88,8 @@ def _examine(findings: Findings, spec: AgentSpec, left: AgentExit, desk: Scripte
     refused = [each for each in desk.refused.get(key, ()) if each.code != ENDED]
     if not asked:
         how = "its time was up" if left.timed_out else f"it ended with exit code {left.code}"
-        sent = f"the gateway had refused {counted(len(refused), 'request')}" if refused else "it had sent no request"
+        sent = f"the gateway had refused {counted(len(refused), 'request')}"
+        sent = sent if refused else "it had sent no request with its key"
         findings.add("error", "asks the policy", f"{how}, and {sent}", str(refused[0]) if refused else written or None)
         return
     if refused:
@@ -161,7 +162,7 @@ def _describe(findings: Findings, left: AgentExit, desk: ScriptedDesk, key: str)
         if ignored := list(dict.fromkeys(name for each in asked for name in each.ask.ignored)):
             findings.fact(f"parameters that the run decides: {', '.join(ignored)}")
     if not left.problem:
-        message = "the policy's last message" if asked else "none, because it never asked the policy"
+        message = "the policy's last message" if asked else "none, because the policy never answered"
         answer = message if left.answer is None else repr(left.answer[:_LAST].strip())
         refused = f", {len(desk.refused[key])} refused" if key in desk.refused else ""
         how = "its time was up" if left.timed_out else f"exit code {left.code}"

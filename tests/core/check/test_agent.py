@@ -63,7 +63,12 @@ def test_an_honest_agent_holds_and_its_requests_are_described(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("body", "relation", "severity", "message"),
     [
-        ("def run(task, access): return ''", "asks the policy", "error", "ended with exit code 0 and had sent no"),
+        (
+            "def run(task, access): return ''",
+            "asks the policy",
+            "error",
+            "exit code 0, and it had sent no request with its key",
+        ),
         ("def run(task, access): return 3", "starts", "error", "it returned int"),
         (
             "import os\ndef run(task, access): return ask(access, [{'role': 'user', 'content': access.key}]) and ''",
@@ -96,7 +101,7 @@ def test_an_agent_that_never_asked_has_no_answer(tmp_path: Path) -> None:
     report = checked(tmp_path, "def run(task, access): raise SystemExit(1)")
     [end] = [fact for fact in report.facts if fact.startswith("end: ")]
     assert end.startswith("end: exit code 1 after ")
-    assert end.endswith("answer: none, because it never asked the policy")
+    assert end.endswith("answer: none, because the policy never answered")
 
 
 def test_refused_requests_are_not_taken_for_none(tmp_path: Path) -> None:
