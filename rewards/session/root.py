@@ -68,8 +68,9 @@ def shown(plan: dict[str, Any]) -> Shown:
     """
     paths, links = system_paths(_NETWORK if plan["network"] else ())
     # A system folder that is a link is shown as what it leads to.
-    paths += [path for _, path in links if path in SYSTEM]
-    links = [(points_to, path) for points_to, path in links if path not in SYSTEM]
+    firm = [path for _, path in links if path in SYSTEM and os.path.isdir(path)]
+    links = [link for link in links if link[1] not in firm]
+    paths += firm
     trees = [(kernel.read_only_copy(path, recursive=True), path) for path in paths]
     trees += [(kernel.read_only_copy(path, recursive=True), path) for path in outermost(plan["shared"])]
     trees += [(kernel.device_copy(f"/dev/{name}"), f"/dev/{name}") for name in _DEVICES]
