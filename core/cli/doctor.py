@@ -25,15 +25,12 @@ def doctor(ctx: click.Context, quick: bool, as_json: bool) -> None:
     """
     from grpo.core.doctor.examine import examine
 
-    lines = examine(Path("runs"), train=not quick, on_line=_ignored if as_json else _print)
+    on_line = (lambda line: None) if as_json else _print
+    lines = examine(Path("runs"), train=not quick, on_line=on_line)
     worst = [line for line in lines if line.state == "error"]
     if as_json:
         click.echo(json.dumps({"ok": not worst, "lines": [line.as_json() for line in lines]}, indent=2))
     ctx.exit(1 if worst else 0)
-
-
-def _ignored(line: Line) -> None:
-    """Keeps the screen for the object that is printed at the end."""
 
 
 def _print(line: Line) -> None:
