@@ -22,7 +22,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -159,14 +159,18 @@ class AheadSampler:
     def _resumed(self, episodes: Sequence[Episode]) -> _Ready | None:
         """Returns the batch of the checkpoint, once, with its scoring begun; None where there is none for these."""
         recorded, self._recorded = self._recorded, None
-        generation = None if recorded is None else recorded.generation(episodes, self.inner.tokenizer, self.episode_at)
+        encode = partial(encode_episodes, self.inner.tokenizer)
+        generation = None if recorded is None else recorded.generation(episodes, encode, self.episode_at)
         if recorded is None or generation is None:
             return None
         scored = generation if generation.outcomes is not None else self.inner.scoring(generation)
         return _Ready(episodes, scored, recorded.mean, recorded.largest)
 
     def _proven(self, sampling: _Sampling, step: int) -> tuple[_Ready, Mapping[str, float]]:
-        generation, before = self._waited(sampling), None
+        generation: Generation | None = None
+        before = None
+        with suppress(SyncFault):  # the engine lost its weights, and everything is to be handed over again
+            generation = sampling.wait()
         if not any_of(generation is None, "the batch that is sampled ahead"):
             assert generation is not None
             generation = self._filled(generation, sampling, step)
@@ -192,13 +196,6 @@ class AheadSampler:
         """Fills the batch up, from random numbers that are the same when it is sampled again."""
         with preserved_randomness((sampling.seed + 1) % SEEDS):
             return self.inner.filled(generation, step + 1, unsynced=True)
-
-    def _waited(self, sampling: _Sampling) -> Generation | None:
-        """Waits for the batch; None where the engine lost its weights, and everything is to be handed over again."""
-        try:
-            return sampling.wait()
-        except SyncFault:
-            return None
 
     def _apart(self, generation: Generation) -> Mismatch:
         """Compares log-probabilities of the policy, as it is now, with those of some rollouts."""
@@ -228,14 +225,11 @@ def refuse_unfit_policy(model: Any, *, corrects: bool) -> None:
             "steps. Leave --ahead out."
         )
     config = model.config.get_text_config()
-    named = [f"{name} ({module.p:g})" for name, module in model.named_modules() if _drops(module)]
+    dropouts = [(name, module) for name, module in model.named_modules() if isinstance(module, torch.nn.Dropout)]
+    named = [f"{name} ({module.p:g})" for name, module in dropouts if module.p > 0]
     named += [f"{key} ({value:g})" for key in ("attention_dropout",) if (value := getattr(config, key, 0.0) or 0.0)]
     if named:
         raise UsageError(
             f"--ahead: the policy has dropout, {named[0]}, which would draw from torch's generators while the engine "
             "does, and no run could be repeated. Set the model's dropout to 0, or leave --ahead out."
         )
-
-
-def _drops(module: Any) -> bool:
-    return isinstance(module, torch.nn.Dropout) and module.p > 0

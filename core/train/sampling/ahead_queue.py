@@ -170,7 +170,7 @@ class AheadQueue:
             if not episodes:
                 return
             record = self._records.pop(0)
-            generation = record.generation(episodes, self.tokenizer, self.episode_at)
+            generation = record.generation(episodes, partial(encode_episodes, self.tokenizer), self.episode_at)
             if generation is not None:
                 coming: Future[_Proven] = Future()
                 coming.set_result(_Proven(generation, record.mean, record.largest))
