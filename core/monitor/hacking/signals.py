@@ -32,7 +32,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from grpo.core.monitor.hacking.features import (
     FEATURES,
@@ -240,7 +239,8 @@ class HackingWatch:
         fine = learns and bool(agreements) and mean(agreements) >= RELATED
         counts = _counts(now)
         for name in FEATURES:
-            enough = self._enough(f"surface {name}", ORDERED, _ordered(counts, name), len(FEATURES))
+            ordered = [agreement(pairs, [each[name] for each in counted]) for pairs, counted in counts]
+            enough = self._enough(f"surface {name}", ORDERED, ordered, len(FEATURES))
             if enough and rises and not fine:
                 yield "surface", f"{name} predicts the order of rewards within groups, while the reward rises."
                 return
@@ -248,7 +248,10 @@ class HackingWatch:
     def _silent(self, now: _Step) -> Rings:
         names = self._first[0].unscored
         for name in names:
-            of = partial(_silent_shares, name=name)
+
+            def of(step: _Step, name: str = name) -> Sequence[float]:
+                return step.unscored.get(name, ())
+
             usual = self._at_first(of)
             if self._enough(f"silent {name}", usual + MORE, of(now), len(names)):
                 late = self._lately(of)
@@ -428,11 +431,6 @@ def _counts(step: _Step) -> Counts:
     return [(pairs, [counts_of(member.prompt, member.text) for member in group]) for group, pairs in ordered if pairs]
 
 
-def _ordered(groups: Counts, name: str) -> list[float]:
-    """Returns for each group the share of pairs with different rewards that a count puts into the same order."""
-    return [agreement(pairs, [each[name] for each in counts]) for pairs, counts in groups]
-
-
 def _repeats(member: MonitoredCompletion) -> bool:
     return member.turns == 1 and (repeated(member.text) > REPEATED or stuck(member.text))
 
@@ -445,10 +443,6 @@ def _unscored(groups: Iterable[Sequence[MonitoredCompletion]]) -> dict[str, list
             unscored.setdefault(name, []).append(mean([float(member.scores.get(name) is None) for member in group]))
         unscored.setdefault(VERIFIER, []).append(mean([float(member.right is None) for member in group]))
     return unscored
-
-
-def _silent_shares(step: _Step, name: str) -> Sequence[float]:
-    return step.unscored.get(name, ())
 
 
 class TestMartingale:

@@ -88,8 +88,14 @@ class _Lane:
         self._left = threading.Event()
 
     def serve(self, taker: Callable[[Iterator[Named]], T]) -> Taken[T]:
+        def tensors() -> Iterator[Named]:
+            while (item := self._next.get()) is not None:
+                if isinstance(item, BaseException):
+                    raise ConnectionError("the weights could not be read to their end") from item
+                yield item
+
         try:
-            return _taken(taker, self._read())
+            return _taken(taker, tensors())
         finally:
             self._left.set()
 
@@ -101,12 +107,6 @@ class _Lane:
             except queue.Full:
                 continue
             return
-
-    def _read(self) -> Iterator[Named]:
-        while (item := self._next.get()) is not None:
-            if isinstance(item, BaseException):
-                raise ConnectionError("the weights could not be read to their end") from item
-            yield item
 
 
 def _taken(taker: Callable[[Iterator[Named]], T], stream: Iterator[Named]) -> Taken[T]:

@@ -128,7 +128,8 @@ class Refiller:
     def _refilled(self, filling: _Filling) -> bool:
         """Samples again what has no score; returns False where nothing can be sampled any more."""
         for _ in range(self._refills):
-            lost = [number for number, member in enumerate(filling.members) if self._failed(member)]
+            rows = [[member.outcomes[reward.name].kind for reward in self.rewards] for member in filling.members]
+            lost = [number for number, kinds in enumerate(rows) if "failure" in kinds]
             if not any_of(bool(lost), "the completions without a score"):
                 return True
             episodes = [filling.members[number].start for number in lost]
@@ -137,9 +138,6 @@ class Refiller:
             if self._grouped:
                 self._score_groups(filling, {filling.group_of(number) for number in lost})
         return True
-
-    def _failed(self, member: _Member) -> bool:
-        return any(member.outcomes[reward.name].kind == "failure" for reward in self.rewards)
 
     def _without_signal(self, filling: _Filling, names: Sequence[str]) -> list[int]:
         """Returns the groups, of those of all processes, whose members have no advantages."""
