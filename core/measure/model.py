@@ -258,19 +258,9 @@ def recorded(plan: EvaluationPlan, evaluation: Evaluation) -> list[dict[str, Any
             "scores": {name: outcomes[i].as_json() for name, outcomes in evaluation.outcomes.items()},
         }
         if evaluation.verdicts:
-            row["verdict"] = _verdict(evaluation.verdicts[i])
+            row["verdict"] = evaluation.verdicts[i].as_json()
         rows.append(row)
     return rows
-
-
-def _verdict(judgement: Judgement) -> dict[str, Any]:
-    verdict = judgement.verdict
-    return {
-        "outcome": judgement.kind,
-        "ok": verdict.ok if verdict else None,
-        "extracted": verdict.extracted if verdict else None,
-        "reason": verdict.reason if verdict else judgement.reason,
-    }
 
 
 def _config(weights: Weights, choices: Choices) -> tuple[RunConfig, tuple[str, ...]]:
