@@ -9,7 +9,7 @@ import click
 
 from grpo.core.cli.bar import status_line
 from grpo.core.cli.flags import table_of
-from grpo.core.text.printable import counted
+from grpo.core.text.printable import counted, one_line, printable
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 
@@ -143,8 +143,6 @@ def _lines(file: Path) -> list[str]:
 
 def _print(texts: list[str], replies: list[list[str]]) -> None:
     """Prints a single completion bare, and several under headings."""
-    from grpo.core.text.printable import one_line, printable
-
     many = len(texts) > 1 or len(replies[0]) > 1
     for text, several in zip(texts, replies, strict=True):
         if many:

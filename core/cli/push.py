@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from grpo.core.cli.bar import status_line
-from grpo.core.text.printable import counted
+from grpo.core.text.printable import counted, one_line
 from grpo.plugins.errors import UsageError
 
 SHOWN = 5  # names of files in a note
@@ -91,8 +91,6 @@ def _print_sizes(sizes: dict[str, int], model: str | None, rollouts: int) -> Non
 
 
 def _names(names: tuple[str, ...]) -> str:
-    from grpo.core.text.printable import one_line
-
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(one_line(name) for name in names[:SHOWN]) + more
 
