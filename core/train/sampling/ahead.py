@@ -4,24 +4,17 @@ Theory of operation. When a batch is about to train, the engine is synced with t
 batch from it. The engine has weights of its own, so the forward and backward passes go on beside it; nothing is written
 to the policy meanwhile. Before the optimizer step the thread is waited for, and a few of its rollouts are computed by
 the policy, which still is the one that sampled them: further apart than rounding, and the batch is thrown away, the
-engine synced in full and the batch sampled again. The optimizer then steps, so rollouts are always one step old when
-they train, never more; the ratio of both policies weighs their tokens (truncated importance sampling). Scoring goes on
-beside all of this.
-
-Processes that train together do all of this in step: a batch is used, proven or sampled again by all of them.
-
-The engine draws from torch's generators in this process. Nobody else may meanwhile, so a policy with dropout is
-refused, and afterwards the generators are as they were.
-
-A checkpoint holds the batch that is ready then (core/train/sampling/ahead_state.py), so a resumed run trains on the
-same rollouts as one that was never interrupted.
+engine synced in full and the batch sampled again. So rollouts are always one step old when they train, never more.
+Processes that train together use, prove or sample a batch again together. The engine draws from torch's generators in
+this process. Nobody else may meanwhile, so a policy with dropout is refused, and afterwards the generators are as they
+were.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -50,40 +43,24 @@ PROBED = 8  # rollouts of a batch that the policy computes once more
 Probe = Callable[[Tensors], torch.Tensor]  # padded rollouts to their log-probabilities [N, T] under the policy
 
 
+@dataclass(frozen=True, slots=True)
 class _Sampling:
-    def __init__(self, episodes: Sequence[Episode], prompts: PromptIds, sample: Callable[[], Generation]) -> None:
-        self.episodes = episodes
-        self.prompts = prompts
-        self._sample = sample
-        self._generation: Generation | None = None
-        self._error: BaseException | None = None
-        self.seed = int(torch.randint(SEEDS, ()))
-        self._randomness = ExitStack()
-        self._randomness.enter_context(preserved_randomness(self.seed))
-        self._thread = threading.Thread(target=self._run, name="grpo-ahead", daemon=True)
-        self._thread.start()
+    episodes: Sequence[Episode]
+    prompts: PromptIds
+    thread: ThreadPoolExecutor
+    coming: Future[Generation]
+    seed: int
+    randomness: ExitStack  # puts torch's generators back
 
     def wait(self) -> Generation:
         """Waits for the batch. Raises BaseException: what the sampling raised."""
-        self._thread.join()
-        self._randomness.close()
-        if self._error is not None:
-            raise self._error
-        assert self._generation is not None
-        return self._generation
+        with self.randomness, self.thread:
+            return self.coming.result()
 
     def give_up(self) -> None:
         """Waits until nothing is sampled any more, and forgets the batch."""
-        try:
+        with suppress(Exception):
             self.wait().early.drop()
-        except Exception:
-            self._error = None  # of a batch that nobody wants any more
-
-    def _run(self) -> None:
-        try:
-            self._generation = self._sample()
-        except BaseException as error:  # it is raised where the batch is wanted
-            self._error = error
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +105,11 @@ class AheadSampler:
             return {}
         prompts = encode_episodes(self.inner.tokenizer, upcoming)
         metrics = self.inner.rollouts.sync()
-        self._sampling = _Sampling(upcoming, prompts, partial(self.inner.unsynced, upcoming, prompts))
+        seed, randomness = int(torch.randint(SEEDS, ())), ExitStack()
+        randomness.enter_context(preserved_randomness(seed))
+        thread = ThreadPoolExecutor(1, "grpo-ahead")
+        coming = thread.submit(self.inner.unsynced, upcoming, prompts)
+        self._sampling = _Sampling(upcoming, prompts, thread, coming, seed, randomness)
         return metrics
 
     def settle(self, step: int) -> Mapping[str, float]:
