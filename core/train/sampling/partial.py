@@ -1,21 +1,15 @@
 """Samples a part of every rollout in each step, and trains on the groups that are whole by then.
 
 Theory of operation. A step begins as many rollouts as it has prompts, and all that are under way go on for so many
-tokens (core/rollout/turns/partial.py), sampled by the policy as it is. Groups whose members have all ended train, the
-oldest first and no more than a step has prompts; the others go on in the next step. Where none has ended yet, as at
-first, the prompts of the next step are begun too, and all go on: from then on rollouts of all ages are under way, and
-some end at each step. So no step waits for its longest rollout, and a rollout that is longer than a part is sampled by
-several versions of the policy. Each of its tokens has the log-probability that its own version gave it, by which the
-loss weighs it (`loss.rollout_correction`).
-
-Every version is proven before it is gone: in each part the policy computes the new tokens of some rollouts itself,
-those that go on among them. Further apart than rounding, and the part is taken back, everything is handed over anew and
-it is sampled again; a second time ends the run.
+tokens (core/rollout/turns/partial.py); docs/rollouts.md says which groups train. Each token has the log-probability
+that the version of the policy gave it that sampled it, by which the loss weighs it (`loss.rollout_correction`). Every
+version is proven before it is gone: in each part the policy computes the new tokens of some rollouts itself, those
+that go on among them. Further apart than rounding, and the part is taken back, everything is handed over anew and it
+is sampled again; a second time ends the run.
 
 Nothing here depends on who is how fast: where a part ends is counted in tokens. A checkpoint holds the rollouts that
-are under way, and a run that is killed resumes to the same tokens. An
-environment cannot be written down: before a checkpoint, rollouts whose environments are stepped are played to their
-end.
+are under way, and a run that is killed resumes to the same tokens. An environment cannot be written down: before a
+checkpoint, rollouts whose environments are stepped are played to their end.
 """
 
 from __future__ import annotations
