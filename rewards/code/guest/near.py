@@ -9,8 +9,14 @@ from __future__ import annotations
 
 import copy
 import datetime
+import enum
+import functools
+import itertools
 import random
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
+from fractions import Fraction
 from os import urandom
 from typing import Any
 
@@ -19,8 +25,61 @@ EVERYTHING = "an object that equals whatever it is compared with, or most values
 BOTH = "an object that equals a value and does not"
 _TRIES = 4
 _FAR = 17
+_SHIFTS = (1, -1, 2, -2, 3, -3, 300, -300)
+_CHANGING = (bool, int, str, bytes, complex, type(None), Decimal, Fraction, datetime.timedelta)
 _STEPS = (1, -1, 2, -2, 3, -3)
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+class Made:
+    """Remembers of what tests make objects of a solution, to make others of other values."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, tuple[Any, Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {}
+
+    def keep(self, value: Any, function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]) -> None:
+        """Remembers what an object is made with; the object lives on, so that no other gets its id."""
+        self._made[id(value)] = value, function, args, named
+
+    def others(self, value: Any) -> list[Callable[[], Any]]:
+        """Returns what makes objects like one, of other values; nothing where one of its values has no other."""
+        shifts = _SHIFTS if id(value) in self._made and self._can_change(value) else ()
+        return [functools.partial(self._other, value, itertools.count(shift, shift)) for shift in shifts]
+
+    def _can_change(self, value: Any) -> bool:
+        if id(value) in self._made:
+            _, _, args, named = self._made[id(value)]
+            return all(map(self._can_change, (*args, *named.values())))
+        if type(value) in (list, tuple, set, frozenset, dict):
+            return all(map(self._can_change, value.values() if type(value) is dict else value))
+        if type(value) is float:
+            return value - value == 0
+        return type(value) in _CHANGING or isinstance(value, (datetime.date, enum.Enum))
+
+    def _other(self, value: Any, by: Iterator[int]) -> Any:
+        """Returns another value: its first number is changed by a step, its second one by two, and so on."""
+        kind = type(value)
+        if id(value) in self._made:
+            _, function, args, named = self._made[id(value)]
+            keys = {key: self._other(each, by) for key, each in named.items()}
+            return function(*[self._other(each, by) for each in args], **keys)
+        if kind in (list, tuple, set, frozenset):
+            return kind([self._other(each, by) for each in value] or [next(by)])
+        if kind is dict:
+            return {key: self._other(each, by) for key, each in value.items()} or {next(by): next(by)}
+        step = next(by)
+        if kind is bool or value is None:
+            return step if value is None else value is (step % 2 == 0)
+        if kind is str:
+            return value[:-1] + chr(abs(ord(value[-1:] or "a") + step) % sys.maxunicode)
+        if kind is bytes:
+            return value + bytes(abs(step))
+        if isinstance(value, enum.Enum):
+            members: list[Any] = [*type(value)]
+            return members[(members.index(value) + step) % len(members)]
+        if isinstance(value, (datetime.date, datetime.timedelta)):
+            return value + datetime.timedelta(step)
+        return value + step * (max(1.0, abs(value)) if kind is float else 1)
 
 
 def candidates(expected: Any, rng: random.Random, count: int = MANY) -> tuple[list[Any], int]:
@@ -135,8 +194,27 @@ def far(value: Any) -> Any:
         return kind([far(each) for each in value] or [_FAR])
     if kind is dict:
         return {key: far(each) for key, each in value.items()} or {_FAR: _FAR}
-    if hasattr(value, "expected") and kind.__module__.startswith("_pytest"):  # what `approx` makes
-        other = copy.copy(value)
-        other.expected = far(value.expected)
-        return other
+    if is_approximate(value):
+        return like(value, far(value.expected))
     raise TypeError(kind.__name__)
+
+
+def is_approximate(value: Any) -> bool:
+    """Returns whether `pytest.approx` made a value."""
+    return type(value).__module__.startswith("_pytest") and hasattr(value, "expected")
+
+
+def like(value: Any, expected: Any) -> Any:
+    """Returns what stands for another expected value as a value does for its own."""
+    if not is_approximate(value):
+        return expected
+    other = copy.copy(value)
+    other.expected = expected
+    return other
+
+
+def middle(one: Any, other: Any) -> Any:
+    """Returns what lies between two numbers, or lists of numbers."""
+    if isinstance(one, (list, tuple)):
+        return type(one)(map(middle, one, other))
+    return (one + other) / 2
