@@ -77,7 +77,6 @@ def check_agent(agent: str | AgentSpec | BoundAgent, *, seconds: float = SECONDS
 
 
 def _examine(findings: Findings, spec: AgentSpec, left: AgentExit, desk: ScriptedDesk, key: str) -> None:
-    """Looks for what must hold of an episode."""
     asked, marker = desk.asked.get(key, []), desk.markers[key]
     written = "".join((left.stderr.strip() or left.stdout.strip()).splitlines()[-1:])[-_LAST:]
     findings.tried("starts")

@@ -87,7 +87,6 @@ class ScriptedDesk:
 
 
 def _reply(ask: Ask, marker: str) -> Reply:
-    """Returns what the script says next."""
     tools = {tool["function"]["name"]: tool["function"] for tool in ask.tools}
     ends = [name for name in tools if _ENDS.search(name)]
     working = [name for name in tools if name not in ends]

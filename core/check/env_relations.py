@@ -6,7 +6,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial, wraps
+from functools import wraps
 from typing import Any, NamedTuple
 
 from grpo.core.check.gold.solutions import acted, judge_golds, total
@@ -218,7 +218,9 @@ class EnvRelations:
                 if self._bound.spec.played and not isinstance(observation, str):
                     kind = type(observation).__name__
                     self._add("error", relation, f"an observation is {with_article(kind)}, not text", action[:60])
-                self._check_scores(relation, [score, *dict(info.get("scores", {})).values()], action)
+                for each in (score, *dict(info.get("scores", {})).values()):
+                    if each is not None and not math.isfinite(float(each)):
+                        self._add("error", relation, f"the score {each} is not finite", action[:60])
                 if terminated or truncated:
                     break
             else:
@@ -311,8 +313,10 @@ class EnvRelations:
         count = _MACHINES if weaknesses_of(instance) else self._instances
         self._close(instance)
         with EnvThreads(self._bound.make, seconds=_CALL) as side_by_side:
-            for what, call in (("start", _start), ("step", _step)):
-                results = side_by_side.call(dict.fromkeys(range(count), partial(call, how, self._text_actions()[0])))
+            action = self._text_actions()[0]
+            calls = {"start": lambda env: of_reset(env.reset(**how)), "step": lambda env: of_step(env.step(action))}
+            for what, call in calls.items():
+                results = side_by_side.call(dict.fromkeys(range(count), call))
                 failed = [result for result in results.values() if isinstance(result, Raised)]
                 if failed:
                     self._add("error", relation, f"{len(failed)} cannot {what}: {explain(failed[0].error)}")
@@ -365,14 +369,6 @@ def _played(env: Any, how: Mapping[str, Any], actions: Sequence[str]) -> list[Tr
         if stepped[2] or stepped[3]:
             break
     return answers
-
-
-def _start(how: Mapping[str, Any], _: str, env: Any) -> Transition:
-    return of_reset(env.reset(**how))
-
-
-def _step(_: Mapping[str, Any], action: str, env: Any) -> Transition:
-    return of_step(env.step(action))
 
 
 def tool_faults(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterable, Sequence
 
@@ -95,19 +96,11 @@ def _equal_members(
     """Doubles the member of each group that scores most: both must score alike."""
     findings.tried("equal members")
     best = [
-        max(range(len(group)), key=lambda at: _value(results[at]))
+        max(range(len(group)), key=lambda at: -math.inf if (value := results[at].value) is None else value)
         for group, results in zip(groups, expected, strict=True)
     ]
     doubled = [[*group, group[at]] for group, at in zip(groups, best, strict=True)]
     for group, results, at in zip(doubled, _scored(scorer, doubled), best, strict=True):
         if not results[at].same(results[-1]):
-            findings.add(
-                "error",
-                "equal members",
-                f"of two members with the same text, one {results[at]} and one {results[-1]}",
-                group[at].text,
-            )
-
-
-def _value(result: ExampleResult) -> float:
-    return float("-inf") if result.value is None else result.value
+            what = f"of two members with the same text, one {results[at]} and one {results[-1]}"
+            findings.add("error", "equal members", what, group[at].text)

@@ -63,7 +63,7 @@ class Relations:
             self._findings.not_tried("whatever compares with the gold, since silence scores as high as it")
         else:
             for gold in kept:
-                self._layouts(gold)
+                self._alike(check_texts.layout_forms(gold.example), gold.score)
                 if gold.slot is not None:
                     self._answers(gold, gold.slot)
                     self._order(gold, gold.slot)
@@ -73,7 +73,9 @@ class Relations:
                 self._findings.not_tried("thousands comma: with 1200 in the place of the answer no gold text stays one")
             if self._claims:
                 self._probes(kept[0], check_texts.outside_texts(kept[0].example))
-        self._megabytes(kept[0])
+        for (relation, example), result in self._scored(check_texts.megabytes(kept[0].example)):
+            if self._claims and result.reaches(kept[0].score):
+                self._findings.add("error", relation, f"it {result}, as high as the gold", example.text[:60])
         self._columns(kept[0], column)
         if self._bound.grouped:  # its groups are compared in every executor, by check_groups
             return
@@ -100,28 +102,18 @@ class Relations:
         for (relation, example), result in self._scored(check_texts.silences(gold.example, claims=self._claims)):
             if result.reaches(gold.score):
                 below = below and example.text != ""
-                self._findings.add(
-                    self._serious, relation, f"the gold scores {gold.score:g}, and silence {result}", example.text
-                )
+                what = f"the gold scores {gold.score:g}, and silence {result}"
+                self._findings.add(self._serious, relation, what, example.text)
             if result.kind == "abstain" and self._claims:
-                self._findings.add(
-                    "warning",
-                    relation,
-                    "silence is not an abstention: it then counts as the mean of its group and costs nothing",
-                    example.text,
-                )
+                what = "silence is not an abstention: it then counts as the mean of its group and costs nothing"
+                self._findings.add("warning", relation, what, example.text)
             if result.value is not None:
                 lowest = min(lowest, result.value)
         self._lowest = lowest
         return below
 
-    def _layouts(self, gold: Gold) -> None:
-        for (relation, example), result in self._scored(check_texts.layout_forms(gold.example)):
-            self._alike(relation, example, result, gold.score)
-
     def _answers(self, gold: Gold, slot: Slot) -> None:
-        for (relation, example), result in self._scored(check_texts.answer_forms(slot)):
-            self._alike(relation, example, result, gold.score)
+        self._alike(check_texts.answer_forms(slot), gold.score)
         larger = slot.enlarged()
         if larger is None:
             return
@@ -129,41 +121,31 @@ class Relations:
         [base] = score_examples(self._scorer, [larger.example])
         if base.reaches(gold.score):
             self._enlarged = True
-            for (relation, example), result in self._scored(check_texts.answer_forms(larger)):
-                self._alike(relation, example, result, gold.score)
+            self._alike(check_texts.answer_forms(larger), gold.score)
 
     def _order(self, gold: Gold, slot: Slot) -> None:
         scored = self._scored(check_texts.worse_answers(slot))
         above = None
         for (relation, example), result in scored:
             if result.reaches(gold.score):
-                self._findings.add(
-                    "error", relation, f"a {relation} answer {result}, and the gold {gold.score:g}", example.text
-                )
+                what = f"a {relation} answer {result}, and the gold {gold.score:g}"
+                self._findings.add("error", relation, what, example.text)
             if above is not None and above.value is not None and not above.reaches(result.value or above.value):
-                self._findings.add(
-                    "error", "near >= wrong", f"a near answer {above}, and a wrong one {result}", example.text
-                )
+                what = f"a near answer {above}, and a wrong one {result}"
+                self._findings.add("error", "near >= wrong", what, example.text)
             above = result
         self._findings.tried("wrong >= silence")
         (_, example), wrong = scored[-1]
         [silent] = score_examples(self._scorer, [Example("", example.row)])
         if wrong.value is not None and silent.value is not None and not wrong.reaches(silent.value):
-            self._findings.add(
-                "warning", "wrong >= silence", f"a wrong answer {wrong}, and silence {silent}", example.text
-            )
+            what = f"a wrong answer {wrong}, and silence {silent}"
+            self._findings.add("warning", "wrong >= silence", what, example.text)
 
     def _probes(self, gold: Gold, texts: Iterable[check_texts.Named]) -> None:
         for (relation, example), result in self._scored(texts):
             if result.reaches(gold.score):
-                self._findings.add(
-                    self._serious, relation, f"it {result}, as high as the gold ({gold.score:g})", example.text
-                )
-
-    def _megabytes(self, gold: Gold) -> None:
-        for (relation, example), result in self._scored(check_texts.megabytes(gold.example)):
-            if self._claims and result.reaches(gold.score):
-                self._findings.add("error", relation, f"it {result}, as high as the gold", example.text[:60])
+                what = f"it {result}, as high as the gold ({gold.score:g})"
+                self._findings.add(self._serious, relation, what, example.text)
 
     def _columns(self, gold: Gold, column: str | None) -> None:
         spec, example = self._bound.spec, gold.example
@@ -173,9 +155,8 @@ class Relations:
             rest = {key: value for key, value in example.row.items() if key not in names}
             [result] = score_examples(self._scorer, [Example(example.text, rest)])
             if result.kind == "score" and (not spec.any_column or not result.reaches(gold.score)):
-                self._findings.add(
-                    "error", "missing column", f"without the column '{name}' it {result}; it must fail", example.text
-                )
+                what = f"without the column '{name}' it {result}; it must fail"
+                self._findings.add("error", "missing column", what, example.text)
         if column is not None and column in example.row:
             self._findings.tried("unusable gold")
             [result] = score_examples(self._scorer, [Example(example.text, {**example.row, column: None})])
@@ -186,17 +167,14 @@ class Relations:
                 severity: Severity = "note" if optional or isinstance(spec, RubricSpec) else "error"
                 self._findings.add(severity, "unusable gold", f"with {column}=None it {result}", example.text)
 
-    def _alike(self, relation: str, example: Example, result: ExampleResult, score: float) -> None:
-        """Notes a text that means the same and scores otherwise; a small difference is a warning."""
-        if result.kind == "failure" or result.same(ExampleResult("score", score)):
-            return
-        small = result.value is not None and abs(score - result.value) <= _SMALL * (score - self._lowest)
-        self._findings.add(
-            "warning" if small else "error",
-            relation,
-            f"it means what the gold means, which scores {score:g}; it {result}",
-            example.text,
-        )
+    def _alike(self, texts: Iterable[check_texts.Named], score: float) -> None:
+        """Notes texts that mean what the gold means and score otherwise; a small difference is a warning."""
+        for (relation, example), result in self._scored(texts):
+            if result.kind == "failure" or result.same(ExampleResult("score", score)):
+                continue
+            small = result.value is not None and abs(score - result.value) <= _SMALL * (score - self._lowest)
+            what = f"it means what the gold means, which scores {score:g}; it {result}"
+            self._findings.add("warning" if small else "error", relation, what, example.text)
 
     def _scored(self, texts: Iterable[check_texts.Named]) -> list[tuple[check_texts.Named, ExampleResult]]:
         """Scores derived texts; a failure is a finding, since no text that a policy may write may crash a plugin."""

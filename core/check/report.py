@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from grpo.core.text.printable import counted, one_line
@@ -86,10 +86,7 @@ class Report:
             "relations": list(self.relations),
             "not_tried": list(self.not_tried),
             "facts": list(self.facts),
-            "findings": [
-                {"severity": f.severity, "relation": f.relation, "message": f.message, "example": f.example}
-                for f in self.findings
-            ],
+            "findings": [asdict(finding) for finding in self.findings],
         }
 
     def __str__(self) -> str:
@@ -134,8 +131,7 @@ class Findings:
         findings = []
         for key in sorted(self._first, key=lambda key: SEVERITIES.index(key[0])):
             finding, more = self._first[key], self._more.get(key, 0)
-            message = f"{finding.message} (and {more} more)" if more else finding.message
-            findings.append(Finding(finding.severity, finding.relation, message, finding.example))
+            findings.append(replace(finding, message=f"{finding.message} (and {more} more)") if more else finding)
         return Report(plugin, tuple(findings), tuple(self._tried), tuple(self._not_tried), tuple(self._facts))
 
 

@@ -9,6 +9,7 @@ import asyncio
 import copy
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
@@ -109,23 +110,16 @@ def score_in_loop(bound: Bound, examples: Sequence[Example]) -> list[ExampleResu
 
 def in_thread(work: Callable[[], T], seconds: float | None = None) -> T:
     """Runs work in a thread and returns its result; after TimeoutError the thread, which cannot be ended, runs on."""
-    results: list[T] = []
-    errors: list[BaseException] = []
+    done: Future[T] = Future()
 
     def run() -> None:
         try:
-            results.append(work())
+            done.set_result(work())
         except BaseException as error:
-            errors.append(error)
+            done.set_exception(error)
 
-    thread = threading.Thread(target=run, name="grpo-check", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if errors:
-        raise errors[0]
-    if not results:
-        raise TimeoutError
-    return results[0]
+    threading.Thread(target=run, name="grpo-check", daemon=True).start()
+    return done.result(seconds)
 
 
 def completion_of(example: Example) -> Completion:

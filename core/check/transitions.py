@@ -23,7 +23,11 @@ def without_times(info: Any) -> Any:
     """Returns an info without its times; one that has none, or is no mapping, as it is."""
     if not isinstance(info, Mapping):
         return info
-    timeless = {key: value for key, value in info.items() if not _is_time(key, value)}
+    timeless = {
+        key: value
+        for key, value in info.items()
+        if not (str(key).endswith(MEASURED) and isinstance(value, int | float))
+    }
     return info if len(timeless) == len(info) else timeless
 
 
@@ -50,10 +54,6 @@ def difference(first: Sequence[Transition], second: Sequence[Transition]) -> str
             if one.get(name) != other.get(name):
                 return f"{name} is {_shown(one.get(name))} and then {_shown(other.get(name))}"
     return "" if len(first) == len(second) else f"{len(first) - 1} steps and then {len(second) - 1} end the episode"
-
-
-def _is_time(key: Any, value: Any) -> bool:
-    return str(key).endswith(MEASURED) and isinstance(value, int | float)
 
 
 def _part(key: Any) -> str:

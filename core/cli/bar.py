@@ -1,68 +1,39 @@
-"""Shows on a terminal's standard error what is being done, and how much of it is done."""
+"""Shows on a terminal's standard error what is being done, and how much of it is done; elsewhere nothing."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.status import Status
+    from rich.progress import Progress
 
 
-class StatusLine:
-    """A line that says what is being done, while it is used as a context manager and standard error is a terminal."""
+@contextmanager
+def status_line(what: str) -> Iterator[Callable[[str], None]]:
+    """Says what is being done while the block runs; yields what replaces the text."""
+    if not sys.stderr.isatty():
+        yield lambda what: None
+        return
+    from rich.console import Console
 
-    def __init__(self, what: str) -> None:
-        self._status: Status | None = None
-        if sys.stderr.isatty():
-            from rich.console import Console
-
-            self._status = Console(stderr=True).status(what)
-
-    def __enter__(self) -> StatusLine:
-        if self._status is not None:
-            self._status.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        if self._status is not None:
-            self._status.stop()
-
-    def begins(self, what: str) -> None:
-        if self._status is not None:
-            self._status.update(what)
+    with Console(stderr=True).status(what) as status:
+        yield status.update
 
 
-class ProgressBar:
-    """A bar that shows while it is used as a context manager and standard error is a terminal; silent otherwise."""
+def progress_bar() -> Progress:
+    """Returns a bar to use as a context manager, which counts what is done of each task."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    def __init__(self, total: int | None, what: str) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
-            disable=not sys.stderr.isatty(),
-        )
-        self._task = self._progress.add_task(what, total=total)
-
-    def __enter__(self) -> ProgressBar:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._progress.stop()
-
-    def begins(self, what: str) -> None:
-        self._progress.update(self._task, description=what)
-
-    def advanced(self, count: int) -> None:
-        self._progress.advance(self._task, count)
-
-    def reached(self, done: int, total: int) -> None:
-        self._progress.update(self._task, completed=done, total=total)
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )

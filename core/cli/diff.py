@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from grpo.core.cli.bar import StatusLine
+from grpo.core.cli.bar import status_line
 from grpo.core.scoring.rows import group_columns, groups_of, numbered, read_rows
 from grpo.core.text.printable import counted, one_line
 from grpo.plugins.errors import UsageError
@@ -61,7 +61,7 @@ def diff(
     host = Host.discover()
     before, after = host.rewards(old), host.rewards(new)
     recorded: Recorded | None = None
-    with StatusLine("reading completions") as line:
+    with status_line("reading completions") as begins:
         if source.is_dir():
             if group_column is not None:
                 raise UsageError("--group-column is for JSONL files; a run knows its groups. Leave it out.")
@@ -75,9 +75,9 @@ def diff(
 
         count = counted(len(completions), "completion")
         if old or recorded is None:
-            line.begins(f"scoring {count} with the old rewards")
+            begins(f"scoring {count} with the old rewards")
             recorded = _scored(before, completions), {reward.name: reward.weight for reward in before}
-        line.begins(f"scoring {count} with the new rewards")
+        begins(f"scoring {count} with the new rewards")
         outcomes = _scored(after, completions)
     weights = {reward.name: reward.weight for reward in after}
     difference = compare(groups, recorded[0], outcomes, recorded[1], weights, partial(group_mean, scale=scale))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from grpo.core.cli.bar import ProgressBar
+from grpo.core.cli.bar import progress_bar
 from grpo.core.cli.flags import table_of
 from grpo.core.scoring.tally import verdict_counts
 from grpo.core.text.printable import counted, encodable, printable
@@ -118,8 +118,10 @@ def evaluate(
         click.echo(f"note: {note}", err=True)
     measured: list[tuple[EvaluationPlan, Measurement]] = []
     for plan in plans:
-        with ProgressBar(len(plan.episodes) * plan.samples, "loading") as bar, contextlib.redirect_stdout(sys.stderr):
-            measured.append((plan, measure(plan, loaded=partial(bar.begins, "sampling"), sampled=bar.advanced)))
+        with progress_bar() as bar, contextlib.redirect_stdout(sys.stderr):
+            task = bar.add_task("loading", total=len(plan.episodes) * plan.samples)
+            loaded, sampled = partial(bar.update, task, description="sampling"), partial(bar.advance, task)
+            measured.append((plan, measure(plan, loaded=loaded, sampled=sampled)))
         if not as_json:
             click.echo("\n".join([*([""] if len(measured) > 1 else []), *report(*measured[-1])]))
     if as_json:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from grpo.core.cli.bar import StatusLine
+from grpo.core.cli.bar import status_line
 from grpo.core.cli.flags import table_of
-from grpo.core.text.printable import counted
+from grpo.core.text.printable import counted, one_line, printable
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 
@@ -63,7 +63,7 @@ def generate(
         temperature = 0.0 if samples == 1 else 1.0
     if samples > 1 and temperature == 0:
         raise UsageError(f"-n {samples} at temperature 0 would give {samples} equal completions. Raise --temperature.")
-    with StatusLine("loading libraries") as line:
+    with status_line("loading libraries") as begins:
         from grpo.core.measure.generate import answers, encode_fitting, example_of
         from grpo.core.planning.facts import read_model
         from grpo.core.policy.weights import find_weights
@@ -72,7 +72,7 @@ def generate(
         example = example_of(weights, env, Host.discover())
         asked = [example.ask(text) for text in texts]
         max_tokens = max_tokens or weights.max_tokens
-        line.begins("loading the model")
+        begins("loading the model")
         chosen = table_of("--chat-template-kwargs", variables)
         facts = read_model(weights.base, weights.tokenizer_source, chosen)
         prompt_ids = encode_fitting(facts, asked, max_tokens)
@@ -86,7 +86,7 @@ def generate(
             temperature=temperature,
             max_tokens=max_tokens,
             seed=seed,
-            loaded=partial(line.begins, f"sampling {counted(len(texts) * samples, 'completion')}"),
+            loaded=partial(begins, f"sampling {counted(len(texts) * samples, 'completion')}"),
         )
     _print(texts, [[answer.text for answer in several] for several in replies])
     cut = sum(answer.cut for several in replies for answer in several)
@@ -111,7 +111,7 @@ def export(run: Path, folder: Path, merge: bool) -> None:
     weights = find_weights(str(run)) if is_adapter(run) else find_run_weights(run)
     if weights.note:
         click.echo(f"note: {weights.note}", err=True)
-    with StatusLine("writing the model"):
+    with status_line("writing the model"):
         written = export_weights(weights, folder, merge=merge)
     if merge and weights.adapter is None:
         click.echo("note: the run trained all weights, so there was no adapter to merge.", err=True)
@@ -143,8 +143,6 @@ def _lines(file: Path) -> list[str]:
 
 def _print(texts: list[str], replies: list[list[str]]) -> None:
     """Prints a single completion bare, and several under headings."""
-    from grpo.core.text.printable import one_line, printable
-
     many = len(texts) > 1 or len(replies[0]) > 1
     for text, several in zip(texts, replies, strict=True):
         if many:

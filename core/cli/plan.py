@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from grpo.core.cli.bar import StatusLine
+from grpo.core.cli.bar import status_line
 from grpo.core.cli.flags import SettingsCommand, every_flag, given
 from grpo.core.config.defaults import default_completion
 from grpo.plugins.errors import UsageError
@@ -69,8 +70,8 @@ def plan(
     from grpo.core.config.schema import load_config
 
     config = load_config(config_file, pairs, given(values), env_required=False)
-    with StatusLine("loading libraries") as line:
-        text, notes = planned(config, context, gpu, (nodes, gpus_per_node), line, as_json=as_json)
+    with status_line("loading libraries") as begins:
+        text, notes = planned(config, context, gpu, (nodes, gpus_per_node), begins, as_json=as_json)
     click.echo(text)
     for note in notes:
         click.echo(f"note: {note}", err=True)
@@ -81,7 +82,7 @@ def planned(
     context: int | None,
     gpu: str | None,
     cluster: tuple[int | None, int],
-    line: StatusLine,
+    begins: Callable[[str], None],
     *,
     as_json: bool,
 ) -> tuple[str, list[str]]:
@@ -115,7 +116,7 @@ def planned(
     longest = context_length(model_config)
     notes = []
     if context is None and config.env and (config.model is None or built_in(config.model) is None):
-        line.begins("measuring the prompts")
+        begins("measuring the prompts")
         context = context_of(config, host)
     elif context is None:
         context = min(CONTEXT, longest or CONTEXT)
@@ -134,7 +135,7 @@ def planned(
     train, rollout = config.train, config.rollout
     if train.micro_batch_size is not None:
         decide_batch(config, Facts(PolicySource("", config.model is None), (), host, 1))
-    line.begins("counting memory")
+    begins("counting memory")
     kind = device.kind if nodes is None else "cuda"
     measured = shape(model_config, dtype, config.lora, reference=config.loss.beta > 0, device=kind)
     if nodes is not None:

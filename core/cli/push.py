@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from grpo.core.cli.bar import StatusLine
-from grpo.core.text.printable import counted
+from grpo.core.cli.bar import status_line
+from grpo.core.text.printable import counted, one_line
 from grpo.plugins.errors import UsageError
 
 SHOWN = 5  # names of files in a note
@@ -56,17 +56,17 @@ def push(
         refuse_without_token()
     trained_run, weights = pushed_weights(run, model=not no_model)
     if folder is not None:
-        with StatusLine("writing the folder"):
+        with status_line("writing the folder"):
             made = make_folder(trained_run, weights, folder, report=not no_report)
         _print_sizes(made.sizes, made.contents.model, made.rollouts)
         click.echo(f"wrote {folder}; nothing was pushed to {repo}.")
         return
     # Beside the weights, where there is room for as much again more likely than in a small /tmp.
     beside = trained_run.path if os.access(trained_run.path, os.W_OK | os.X_OK) else None
-    with tempfile.TemporaryDirectory(prefix=".push-", dir=beside) as place, StatusLine("writing the folder") as line:
+    with tempfile.TemporaryDirectory(prefix=".push-", dir=beside) as place, status_line("writing the folder") as begins:
         made = make_folder(trained_run, weights, Path(place) / "hub", report=not no_report)
         _print_sizes(made.sizes, made.contents.model, made.rollouts)
-        line.begins(f"uploading {_size(sum(made.sizes.values()))} to {repo}")
+        begins(f"uploading {_size(sum(made.sizes.values()))} to {repo}")
         summary = message or "Model, card and report of a run of grpo-kit"
         pushed = upload(made, repo, private=private, branch=revision, message=summary)
     if pushed.changed and pushed.replaced:
@@ -77,7 +77,6 @@ def push(
 
 
 def _print_sizes(sizes: dict[str, int], model: str | None, rollouts: int) -> None:
-    """Says what goes where others may read it."""
     for name, size in sizes.items():
         click.echo(f"    {name}  {_size(size)}")
     click.echo(f"{counted(len(sizes), 'file')}, {_size(sum(sizes.values()))}")
@@ -92,8 +91,6 @@ def _print_sizes(sizes: dict[str, int], model: str | None, rollouts: int) -> Non
 
 
 def _names(names: tuple[str, ...]) -> str:
-    from grpo.core.text.printable import one_line
-
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(one_line(name) for name in names[:SHOWN]) + more
 

@@ -77,7 +77,7 @@ def run(
     job = Job(program, stdin, limits=limits, profile=profile or PROFILES.get(file.suffix, "python"))
     pool: SandboxPool = Host.discover().sandbox(backend).make()
     try:
-        [result] = asyncio.run(_run(pool, job))
+        [result] = asyncio.run(pool.run([job]))
     finally:
         pool.close()
     click.echo(json.dumps(as_values(result), indent=2) if as_json else _described(result))
@@ -137,10 +137,6 @@ def as_values(result: JobResult) -> dict[str, Any]:
         "degraded": list(result.degraded),
         "reason": result.reason,
     }
-
-
-async def _run(pool: SandboxPool, job: Job) -> list[JobResult]:
-    return await pool.run([job])
 
 
 def _described(result: JobResult) -> str:

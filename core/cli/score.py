@@ -21,7 +21,7 @@ import click
 
 from grpo.core.scoring.recorded_run import is_recorded, read_recorded
 from grpo.core.scoring.rows import RecordedRow, begun, group_columns, groups_of, numbered, read_rows, read_table
-from grpo.core.scoring.scorer import Judgement, Scorer
+from grpo.core.scoring.scorer import Scorer
 from grpo.core.scoring.tally import ScoreTally, table
 from grpo.core.text.printable import counted, one_line
 from grpo.plugins.errors import DatasetError, PluginError, UsageError
@@ -141,7 +141,7 @@ def verify(verifier: str, source: str, target: str, as_json: bool, opened: str, 
         def add(scorer: Scorer, block: Sequence[RecordedRow]) -> Iterator[Addition]:
             judgements = scorer.judge([row.completion for row in block], rows=[row.line for row in block])
             for row, judgement in zip(block, judgements[bound.name], strict=True):
-                verdict = _verdict(judgement)
+                verdict = judgement.as_json()
                 tally[column := _column(verdict)] += 1
                 if column != "ok" and len(refused) < _REFUSED:
                     reason = f": {verdict['reason']}" if verdict["reason"] else ""
@@ -288,13 +288,6 @@ def _line(values: dict[str, Any]) -> bytes:
         return json.dumps(values, ensure_ascii=False).encode() + b"\n"
     except UnicodeEncodeError:  # half a surrogate pair has no UTF-8
         return json.dumps(values).encode() + b"\n"
-
-
-def _verdict(judgement: Judgement) -> dict[str, Any]:
-    verdict = judgement.verdict
-    if verdict is None:
-        return {"outcome": "failure", "ok": None, "extracted": None, "reason": judgement.reason}
-    return {"outcome": "verdict", "ok": verdict.ok, "extracted": verdict.extracted, "reason": verdict.reason}
 
 
 def _column(verdict: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grpo.core.config.defaults import SERVER_PORT
+from grpo.core.config.defaults import SERVER_PORT, default_completion
 from grpo.core.text.printable import counted
 from grpo.plugins.errors import UsageError
 
@@ -51,7 +51,6 @@ class Machines:
 
 def shares(config: RunConfig, machines: Machines, gpu: str | None, context: int | None) -> tuple[bool, str]:
     """Returns whether one GPU cannot hold a run, so that its processes share the policy, and a note."""
-    from grpo.core.config.defaults import default_completion
     from grpo.core.planning.gpus import SPARE, known_gpu
     from grpo.core.planning.memory.budget import GIB, Device, Given, Job, best_fit, parse_size, this_device
     from grpo.core.planning.memory.estimate import shape

@@ -9,7 +9,7 @@ import sys
 import click
 
 from grpo.core.check.gold.validate import validate as validate_env
-from grpo.core.cli.bar import ProgressBar
+from grpo.core.cli.bar import progress_bar
 from grpo.core.text.printable import printable
 from grpo.plugins.errors import UsageError
 from grpo.plugins.specs import KINDS
@@ -59,9 +59,15 @@ def validate(
                 f"'{env}': only environments have rows to validate. Check it with: grpo plugins check {env}"
             )
         env = spec
-    with ProgressBar(None, "validating") as bar, contextlib.redirect_stdout(sys.stderr):
+    with progress_bar() as bar, contextlib.redirect_stdout(sys.stderr):
+        task = bar.add_task("validating", total=None)
         report = validate_env(
-            env, split=split, size=size, rewards=rewards, env_processes=env_processes, on_rows=bar.reached
+            env,
+            split=split,
+            size=size,
+            rewards=rewards,
+            env_processes=env_processes,
+            on_rows=lambda done, rows: bar.update(task, completed=done, total=rows),
         )
     click.echo(json.dumps(report.as_json(), indent=2) if as_json else printable(str(report)))
     ctx.exit(0 if report.ok else 1)

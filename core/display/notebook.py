@@ -5,25 +5,22 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from grpo.core.config.python_objects import how_to_resume
 from grpo.core.display.first_prompt import FirstPrompt, first_prompt
 from grpo.core.display.html import bar, block, line, table
-from grpo.core.display.progress import Silent
-from grpo.core.display.terminal import ToGo, describe, display_for, estimate, headline, number, sparkline, timing
+from grpo.core.display.progress import Progress
+from grpo.core.display.terminal import Redrawn, describe, display_for, estimate, headline, number, sparkline, timing
 from grpo.core.plan import Plan
 from grpo.core.text.printable import counted
 from grpo.core.text.stats import Estimate
 from grpo.plugins.types import Completion
 
-if TYPE_CHECKING:
-    from grpo.core.timing.forecast import Forecast
-
 WARNING = "border-left:3px solid #E69F00;padding-left:0.5em;white-space:pre-wrap"
 
 
-def display_here(*, quiet: bool) -> Silent:
+def display_here(*, quiet: bool) -> Progress:
     """Returns the display that fits: below a notebook's cell, or as on the command line."""
     return NotebookPanel() if not quiet and in_notebook() else display_for(quiet=quiet)
 
@@ -35,21 +32,15 @@ def in_notebook() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-class NotebookPanel(Silent):
+class NotebookPanel(Redrawn):
     """One output of a cell, redrawn as the run goes on."""
 
     def __init__(self) -> None:
+        super().__init__()
+        self._now = "planning"
         self._handle: Any = None
-        self._plan: Plan | None = None
         self._head: list[tuple[str, str]] = []
         self._prompt: FirstPrompt | None = None
-        self._now = "planning"
-        self._step = 0
-        self._history: dict[str, list[float]] = {}
-        self._row: Mapping[str, Any] = {}
-        self._held_out: list[str] = []
-        self._to_go = ToGo()
-        self._sample: tuple[str, str] | None = None
         self._lines: list[str] = []
         self._warnings: dict[str, None] = {}
 
@@ -70,19 +61,8 @@ class NotebookPanel(Silent):
         self._draw()
 
     def stepped(self, row: Mapping[str, Any], sample: Completion | None, scores: Mapping[str, str]) -> None:
-        self._step, self._row = row["step"], row
-        for key, value in row.items():
-            if value is not None:
-                self._history.setdefault(key, []).append(value)
-        if sample is not None:
-            text = "  ".join(f"{name} {score}" for name, score in scores.items())
-            question = sample.prompt[-1]["content"] if sample.prompt else ""
-            self._sample = (f"a completion: {text}", f"{question}\n\n{sample.text.strip()}")
-        self._say(f"step {self._step} of {self._steps}, {row.get('time/step') or 0:.1f} s")
-
-    def foreseen(self, forecast: Forecast) -> None:
-        self._to_go.foreseen(forecast)
-        self._draw()
+        self._now = f"step {row['step']} of {self._steps}, {row.get('time/step') or 0:.1f} s"
+        super().stepped(row, sample, scores)
 
     def warned(self, text: str) -> None:
         self._warnings[self.worded(text)] = None
@@ -91,20 +71,12 @@ class NotebookPanel(Silent):
     def ended(self, status: str, run_dir: Path, step: int) -> None:
         if status == "interrupted" and self._plan is not None:
             self._lines.append(f"continue with: {how_to_resume(self._plan.config, run_dir)}")
-        self._to_go.ended()
+        self._forecast = None
         ending = "stopped" if status == "interrupted" else "done"
         self._say(f"{ending} after {counted(step, 'step')}")
 
     def timed(self, spent: str, tokens: str, advice: str | None) -> None:
         self._lines += timing(spent, tokens, advice and self.worded(advice))
-        self._draw()
-
-    @property
-    def _steps(self) -> int:
-        return (self._plan.config.train.steps or 0) if self._plan is not None else 0
-
-    def _say(self, now: str) -> None:
-        self._now = now
         self._draw()
 
     def _draw(self) -> None:
@@ -120,12 +92,14 @@ class NotebookPanel(Silent):
         metrics = [(label, number(self._row[key]), sparkline(self._history[key])) for label, key in headline(self._row)]
         parts = [table(self._head)] if self._head else []
         parts += [block(self._prompt.title, "\n".join(self._prompt.lines))] if self._prompt is not None else []
-        parts += [bar(self._step, self._steps)] if self._step else []
+        parts += [bar(self._row["step"], self._steps)] if self._row else []
         parts.append(line(self._now))
         parts += [table(metrics)] if metrics else []
         parts += [line(f"held-out accuracy: {text}") for text in self._held_out[-4:]]
-        parts += [line(f"forecast: {text}") for text in self._to_go.lines(self._step)]
-        parts += [block(*self._sample)] if self._sample is not None else []
+        parts += [line(text) for text in self._to_go()]
+        if self._sample is not None:
+            title, question, text = self._sample
+            parts.append(block(title, f"{question}\n\n{text}"))
         parts += [line(f"warning: {text}", WARNING) for text in self._warnings]
         parts += [line(text) for text in self._lines]
         return f"<div>{''.join(parts)}</div>"

@@ -75,7 +75,10 @@ def _drawn(rows: Sequence[Mapping[str, Any]]) -> Curves:
     _panel(length, "Completion length", "tokens")
     _curve(length, rows, "completions/mean_length", f"mean of {WINDOW} steps", WHOLE)
     for axis in (reward, accuracy, parts, length):
-        _finish(axis)
+        if axis.get_legend_handles_labels()[0]:
+            axis.legend(loc="best")
+        else:
+            axis.text(0.5, 0.5, "not measured", transform=axis.transAxes, ha="center", va="center", color="#777777")
     return figure
 
 
@@ -84,14 +87,6 @@ def _panel(axis: Any, title: str, unit: str) -> None:
     axis.set_ylabel(unit)
     axis.set_xlabel("optimizer step")
     axis.xaxis.get_major_locator().set_params(integer=True)
-
-
-def _finish(axis: Any) -> None:
-    """Adds the legend, or a note that there is no data."""
-    if axis.get_legend_handles_labels()[0]:
-        axis.legend(loc="best")
-    else:
-        axis.text(0.5, 0.5, "not measured", transform=axis.transAxes, ha="center", va="center", color="#777777")
 
 
 def _each_env(axis: Any, rows: Sequence[Mapping[str, Any]], what: str) -> None:

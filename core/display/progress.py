@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any
 
 from grpo.core.plan import Plan
 from grpo.core.text.stats import Estimate
+from grpo.core.timing.forecast import Forecast
 from grpo.plugins.types import Completion
 
-if TYPE_CHECKING:
-    from grpo.core.timing.forecast import Forecast
 
+class Progress:
+    """The events of a run, in the order in which they happen; a display shows those that it has something to say of."""
 
-class Progress(Protocol):
-    """The events of a run, in the order in which they happen."""
+    # puts a text into the words of the user: the flags of a command, or the keywords of `grpo.train`
+    reworded: Callable[[str], str] | None = None
 
     def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None:
         """Shows the plan; `run_dir` is None for a dry run, `notes` are lines worth reading."""
@@ -25,6 +26,9 @@ class Progress(Protocol):
 
     def warmed(self, step: int, steps: int, loss: float) -> None:
         """Shows that a supervised step ended."""
+
+    def evaluating(self, done: int, problems: int) -> None:
+        """Shows how many held-out problems are done; a notebook and runs on Ray do without."""
 
     def evaluated(self, step: int, accuracy: Estimate, env: str = "") -> None:
         """Shows the held-out accuracy after `step` steps; `env` names the environment where there are several."""
@@ -47,32 +51,10 @@ class Progress(Protocol):
     def close(self) -> None:
         """Gives the terminal back, also after an error."""
 
-
-@runtime_checkable
-class ShowsHowFar(Progress, Protocol):
-    """A display that also shows how far a long measurement is; a notebook and runs on Ray do without."""
-
-    def evaluating(self, done: int, problems: int) -> None:
-        """Shows how many held-out problems are done."""
-
-
-class Silent:
-    """Shows nothing; every process but the first uses it."""
-
-    # puts a text into the words of the user: the flags of a command, or the keywords of `grpo.train`
-    reworded: Callable[[str], str] | None = None
-
-    def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None: ...
-    def loading(self, what: str) -> None: ...
-    def warmed(self, step: int, steps: int, loss: float) -> None: ...
-    def evaluated(self, step: int, accuracy: Estimate, env: str = "") -> None: ...
-    def stepped(self, row: Mapping[str, Any], sample: Completion | None, scores: Mapping[str, str]) -> None: ...
-    def foreseen(self, forecast: Forecast) -> None: ...
-    def warned(self, text: str) -> None: ...
-    def ended(self, status: str, run_dir: Path, step: int) -> None: ...
-    def timed(self, spent: str, tokens: str, advice: str | None) -> None: ...
-    def close(self) -> None: ...
-
     def worded(self, text: str) -> str:
         """Returns a text in the words of the user."""
         return text if self.reworded is None else self.reworded(text)
+
+
+class Silent(Progress):
+    """Shows nothing; every process but the first uses it."""

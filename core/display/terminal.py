@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -24,12 +24,10 @@ from grpo.core.env.questions import questions_of
 from grpo.core.plan import Plan
 from grpo.core.text.printable import counted, printable
 from grpo.core.text.stats import Estimate
+from grpo.core.timing.forecast import Forecast
 from grpo.core.train.batch.env_metrics import HELD_OUT, PREFIX
 from grpo.plugins._spec.binding import BoundAdvantage, BoundAgent, BoundLoss
 from grpo.plugins.types import Completion
-
-if TYPE_CHECKING:
-    from grpo.core.timing.forecast import Forecast
 
 BARS = "▁▂▃▄▅▆▇█"
 SPARK_WIDTH = 24
@@ -121,41 +119,60 @@ class PlainLines(Quiet):
         print(line, file=self._out, flush=True)
 
 
-class ToGo:
-    """The end of a run that a display shows: the last forecast, less the time and the steps since it was made."""
+class Redrawn(Silent):
+    """A display that is drawn anew after each event, from what is known by then."""
 
     def __init__(self) -> None:
-        self._forecast: Forecast | None = None
-        self._made = 0.0
-
-    def foreseen(self, forecast: Forecast) -> None:
-        """Takes a new forecast in the place of the last."""
-        self._forecast, self._made = forecast, time.monotonic()
-
-    def ended(self) -> None:
-        self._forecast = None
-
-    def lines(self, step: int) -> list[str]:
-        """Returns what is left at a step, as a line or none."""
-        left = None if self._forecast is None else self._forecast.later(step, time.monotonic() - self._made)
-        return [] if left is None else [left.text()]
-
-
-class LivePanel(Silent):
-    """A panel that is redrawn in place: progress, a sparkline per reward, a sample with its scores."""
-
-    def __init__(self) -> None:
-        self._console = Console(file=sys.stdout)
-        self._live: Live | None = None
+        self._plan: Plan | None = None
         self._now = "starting"
-        self._steps = 0
         self._row: Mapping[str, Any] = {}
         self._history: dict[str, list[float]] = {}
         self._held_out: list[str] = []
+        self._sample: tuple[str, str, str] | None = None  # title, question and completion
+        self._forecast: Forecast | None = None
+        self._foreseen = 0.0  # when that was made
+
+    def stepped(self, row: Mapping[str, Any], sample: Completion | None, scores: Mapping[str, str]) -> None:
+        self._row = row
+        for key, value in row.items():
+            if value is not None:
+                self._history.setdefault(key, []).append(value)
+        if sample is not None:
+            shown = "  ".join(f"{name} {score}" for name, score in scores.items())
+            question = sample.prompt[-1]["content"] if sample.prompt else ""
+            self._sample = (f"a completion: {shown}", question, sample.text.strip())
+        self._draw()
+
+    def foreseen(self, forecast: Forecast) -> None:
+        self._forecast, self._foreseen = forecast, time.monotonic()
+        self._draw()
+
+    @property
+    def _steps(self) -> int:
+        return (self._plan.config.train.steps or 0) if self._plan is not None else 0
+
+    def _to_go(self) -> list[str]:
+        """Returns what is left, a line or none: the last forecast, less the time and the steps since it was made."""
+        if self._forecast is None:
+            return []
+        left = self._forecast.later(self._row["step"], time.monotonic() - self._foreseen)
+        return [] if left is None else [f"forecast: {left.text()}"]
+
+    def _say(self, now: str) -> None:
+        self._now = now
+        self._draw()
+
+    def _draw(self) -> None: ...
+
+
+class LivePanel(Redrawn):
+    """A panel that is redrawn in place: progress, a sparkline per reward, a sample with its scores."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._console = Console(file=sys.stdout)
+        self._live: Live | None = None
         self._measuring = ""
-        self._to_go = ToGo()
-        self._sample: Panel | None = None
-        self._plan: Plan | None = None
 
     def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None:
         self._plan = plan
@@ -167,7 +184,6 @@ class LivePanel(Silent):
             self._console.print(Panel(Text("\n".join(prompt.lines)), title=Text(prompt.title), title_align="left"))
         for note in notes:
             self._console.print(Text(note))
-        self._steps = plan.config.train.steps
         if run_dir is not None:
             self._live = Live(self._panel(), console=self._console, refresh_per_second=4)
             self._live.start()
@@ -189,23 +205,6 @@ class LivePanel(Silent):
         self._print(Text(text, style="green"))
         self._draw()
 
-    def stepped(self, row: Mapping[str, Any], sample: Completion | None, scores: Mapping[str, str]) -> None:
-        self._row = row
-        for key, value in row.items():
-            if value is not None:
-                self._history.setdefault(key, []).append(value)
-        if sample is not None:
-            shown = "  ".join(f"{name} {score}" for name, score in scores.items())
-            text = "\n".join(sample.text.strip().splitlines()[:SAMPLE_LINES])
-            question = sample.prompt[-1]["content"] if sample.prompt else ""
-            title = Text(f"a completion: {shown}")
-            self._sample = Panel(Text(printable(f"{question}\n\n{text}")), title=title, title_align="left")
-        self._draw()
-
-    def foreseen(self, forecast: Forecast) -> None:
-        self._to_go.foreseen(forecast)
-        self._draw()
-
     def warned(self, text: str) -> None:
         self._print(Text(f"warning: {printable(self.worded(text))}", style="yellow"))
 
@@ -220,7 +219,7 @@ class LivePanel(Silent):
 
     def close(self) -> None:
         if self._live is not None:
-            self._to_go.ended()
+            self._forecast = None
             self._draw()
             self._live.stop()
             self._live = None
@@ -236,8 +235,12 @@ class LivePanel(Silent):
         parts: list[Any] = [self._progress_line(step), table]
         if self._held_out:
             parts.append(Text("held-out accuracy: " + ", ".join(self._held_out[-4:]), style="green"))
-        parts += [Text(f"forecast: {text}") for text in self._to_go.lines(step)]
-        return Group(*parts, *([] if self._sample is None else [self._sample]), *self._below())
+        parts += map(Text, self._to_go())
+        if self._sample is not None:
+            title, question, text = self._sample
+            text = "\n".join(text.splitlines()[:SAMPLE_LINES])
+            parts.append(Panel(Text(printable(f"{question}\n\n{text}")), title=Text(title), title_align="left"))
+        return Group(*parts, *self._below())
 
     def _below(self) -> list[Text]:
         return [Text(self._measuring)] if self._measuring else []
@@ -247,10 +250,6 @@ class LivePanel(Silent):
         filled = round(width * step / max(self._steps, 1))
         seconds = self._row.get("time/step") or 0
         return Text(f"step {step}/{self._steps}  {'━' * filled}{'─' * (width - filled)}  {seconds:.1f} s/step")
-
-    def _say(self, now: str) -> None:
-        self._now = now
-        self._draw()
 
     def _draw(self) -> None:
         if self._live is not None:
@@ -382,7 +381,8 @@ def headline(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Returns (label, key) of the metrics worth a line, as far as the row has them."""
     own = [key for key in row if key.startswith("rewards/") and key.count("/") == 2]  # figures of rewards have more
     rewards = [key for key in own if key.endswith("/mean")]
-    envs = [key for key in row if _of_an_env(key)]
+    envs = [key for key in row if key.startswith(PREFIX) and key.endswith(("/reward", "/accuracy"))]
+    envs = [key for key in envs if not key.endswith(HELD_OUT)]
     first = [("reward", "reward"), ("accuracy", "accuracy")]
     last = [
         ("length", "completions/mean_length"),
@@ -405,10 +405,6 @@ def headline(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     failed = [key for key in own if key.endswith("/failure") and (row[key] or 0.0) > lost]
     wanted += [(f"{key.split('/')[1]} failed", key) for key in failed]
     return [(label, key) for label, key in wanted if row.get(key) is not None]
-
-
-def _of_an_env(key: str) -> bool:
-    return key.startswith(PREFIX) and key.endswith(("/reward", "/accuracy")) and not key.endswith(HELD_OUT)
 
 
 def sparkline(values: Sequence[float]) -> str:

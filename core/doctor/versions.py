@@ -36,7 +36,8 @@ LIBRARIES: Final = tuple(TRIED["locked"])
 
 def compare_with_tried(installed: Mapping[str, str]) -> str:
     """Returns which tried set the installed versions are, or how they differ from all of them."""
-    versions = {name: _public(installed[name]) for name in LIBRARIES if name in installed}
+    # Without the build suffix, so that the CPU build and the CUDA build of torch are one version.
+    versions = {name: Version(Version(installed[name]).public) for name in LIBRARIES if name in installed}
     for label, tried in TRIED.items():
         if all(version == Version(tried[name]) for name, version in versions.items()):
             return f"the {label} set"
@@ -49,11 +50,6 @@ def compare_with_tried(installed: Mapping[str, str]) -> str:
     if older:
         return f"older than any tried set: {', '.join(older)}"
     return "between tried sets"
-
-
-def _public(version: str) -> Version:
-    """Drops the build suffix, so that the CPU build and the CUDA build of torch are one version."""
-    return Version(Version(version).public)
 
 
 DISTRIBUTION = "grpo-kit"

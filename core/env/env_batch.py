@@ -35,7 +35,7 @@ class LocalEnvBatch:
 
     def __init__(self, make: Callable[[], Any], *, seconds: float) -> None:
         self._envs = EnvThreads(make, seconds=seconds)
-        self._tools = EnvThreads(_nothing, seconds=seconds)
+        self._tools = EnvThreads(lambda: None, seconds=seconds)
         self._functions: dict[int, Functions] = {}
 
     def __enter__(self) -> Self:
@@ -63,10 +63,6 @@ class LocalEnvBatch:
         self._tools.release(number)
 
 
-def _nothing() -> None:
-    """Makes what a thread for tools has in the place of an environment."""
-
-
 def _use(functions: Functions, call: ToolCall, _: None) -> str:
     return answer(functions, call)
 
@@ -77,13 +73,10 @@ def _start(episode: Episode, env: Any) -> Functions:
     observation, info = two_values(env.reset(**deepcopy(dict(episode.reset))))
     if prompt_of(observation, info) != episode.prompt:
         raise ValueError(f"reset with the same seed and options gave another prompt than before{_OTHERWISE}")
-    if "row" in info and not _same(dict(info["row"]), dict(episode.row)):
+    row, given = dict(info.get("row", episode.row)), dict(episode.row)
+    if repr(row) != repr(given) and not row == given:
         raise ValueError(f"reset with the same seed and options gave another row than before{_OTHERWISE}")
     return functions_of(env)
-
-
-def _same(row: dict[str, Any], other: dict[str, Any]) -> bool:
-    return repr(row) == repr(other) or bool(row == other)
 
 
 class EnvShards:

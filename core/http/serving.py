@@ -4,19 +4,10 @@
     with HttpServer(app, bound("127.0.0.1", 0), Callers(token=secret), Limits(body_bytes=2**20)) as server:
         print(server.port)
 
-- `bound(host, port)` takes an address at once (port 0: any free one) and listens on nothing yet; any other bound
-  stream socket will do, for example one of AF_UNIX.
-- `HttpServer(app, listener, callers, limits, headers)`: `start()` returns once it answers; `stop()` gives unfinished
-  answers `limits.stop` seconds, cuts those that are left and waits for the thread. As a context manager it does both. A
-  server that was stopped cannot be started again.
-- `routed(routes, statuses)` (guard.py) is a Starlette application whose errors are JSON; handlers refuse with an
-  exception: starlette's `HTTPException(status, text)`, or one that `statuses` names.
-- `error_response`, `bearer_of` and `same_secret` are for applications that check callers themselves, for example by a
-  token per caller; they leave `Callers.token` None.
-- `Limits` and `Callers` (limits.py) say what holds before the application is asked at all.
-
-`async def` handlers run in the server's thread, on its event loop, `def` handlers in a pool of threads. Importing this
-module loads starlette and uvicorn, so it is imported where a server starts and nowhere else.
+`async def` handlers run in the server's thread, on its event loop, `def` handlers in a pool of threads; both refuse
+with starlette's `HTTPException(status, text)`. `error_response`, `bearer_of` and `same_secret` are for applications
+that check callers themselves, which leave `Callers.token` None. Importing this module loads starlette and uvicorn, so
+it is imported where a server starts and nowhere else.
 """
 
 from __future__ import annotations

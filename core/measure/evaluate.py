@@ -90,21 +90,18 @@ def evaluation_of(
     `judge`: gives one judgement per completion, or None. `score`: gives one outcome per completion and reward, or None.
     """
     verdicts = tuple(judge(completions)) if judge else ()
-    right = [_right(judgement) for judgement in verdicts]
+    right = [judgement.verdict.ok if judgement.verdict else None for judgement in verdicts]
+    ks = sorted({*(2**i for i in range(samples.bit_length())), samples})  # 1, 2, 4, ... and the number itself
     asked = [question for question in questions for _ in range(samples)]
     outcomes = {name: tuple(scored) for name, scored in (score(completions) if score else {}).items()}
     return Evaluation(
         accuracy=proportion(right, asked) if judge else None,
-        pass_at_k={k: _pass_at_k(right, samples, k, questions) for k in _powers_up_to(samples)} if judge else {},
+        pass_at_k={k: _pass_at_k(right, samples, k, questions) for k in ks} if judge else {},
         rewards={name: mean_of([outcome.score for outcome in scored], asked) for name, scored in outcomes.items()},
         completions=tuple(completions),
         verdicts=verdicts,
         outcomes=outcomes,
     )
-
-
-def _right(judgement: Judgement) -> bool | None:
-    return judgement.verdict.ok if judgement.verdict is not None else None
 
 
 def _pass_at_k(right: Sequence[bool | None], samples: int, k: int, questions: Sequence[Hashable]) -> Estimate:
@@ -118,8 +115,3 @@ def _pass_at_k(right: Sequence[bool | None], samples: int, k: int, questions: Se
         n, c = len(decided), sum(decided)
         shares.append(1.0 - math.comb(n - c, k) / math.comb(n, k) if n >= k else None)
     return share_of(shares, questions)
-
-
-def _powers_up_to(samples: int) -> list[int]:
-    """Returns 1, 2, 4, ... and the number itself."""
-    return sorted({*(2**i for i in range(samples.bit_length()) if 2**i <= samples), samples})

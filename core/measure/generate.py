@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
 
 from grpo.core.config.schema import RunConfig
 from grpo.core.env.episodes import START_SECONDS, episodes_of
@@ -21,9 +23,6 @@ from grpo.core.rollout.types import SamplingParams
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.types import Message
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 BATCH = 64  # completions decoded at once
 

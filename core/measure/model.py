@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
 
 from grpo.core.config.schema import RunConfig, parse_config
 from grpo.core.config.setting import PluginRef
@@ -43,9 +45,6 @@ from grpo.plugins._spec.spec_text import parse
 from grpo.plugins.errors import RunError, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.types import Completion
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 _OF_RUN = ("env", "rewards", "env_rewards", "verifier", "agent", "session", "dataset")
 
@@ -258,19 +257,9 @@ def recorded(plan: EvaluationPlan, evaluation: Evaluation) -> list[dict[str, Any
             "scores": {name: outcomes[i].as_json() for name, outcomes in evaluation.outcomes.items()},
         }
         if evaluation.verdicts:
-            row["verdict"] = _verdict(evaluation.verdicts[i])
+            row["verdict"] = evaluation.verdicts[i].as_json()
         rows.append(row)
     return rows
-
-
-def _verdict(judgement: Judgement) -> dict[str, Any]:
-    verdict = judgement.verdict
-    return {
-        "outcome": judgement.kind,
-        "ok": verdict.ok if verdict else None,
-        "extracted": verdict.extracted if verdict else None,
-        "reason": verdict.reason if verdict else judgement.reason,
-    }
 
 
 def _config(weights: Weights, choices: Choices) -> tuple[RunConfig, tuple[str, ...]]:

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING
 
 from grpo.core.check.trial import why_abstained
 from grpo.core.env.scores import ELSEWHERE
-from grpo.core.plan import Plan
 from grpo.core.processes.group import gathered
 from grpo.core.processes.rank import is_first
-from grpo.core.record.run_dir import RunDir, read_metrics
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.train.part import Part, StoppedForGood
 from grpo.plugins._spec.binding import BoundReward
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 LIFTED = "To train on regardless, start with --set failures.no_signal_steps=0"
 
 
-class ZeroSignalWatch:
+class ZeroSignalWatch(Part):
     """Counts the steps without a signal, on the first process, on from its recorded metrics; `limit` 0: never stops."""
 
     def __init__(
@@ -39,6 +37,13 @@ class ZeroSignalWatch:
             if row.get("frac_reward_zero_std") is not None:
                 shares = {name: row.get(f"rewards/{name}/abstain") for name in self._rewards}
                 self._count(int(row["step"] or 0), row["frac_reward_zero_std"] == 1.0, shares)
+
+    def on_batch(self, batch: Batch) -> dict[str, float]:
+        """Ends a run without a signal, on all processes alike."""
+        for why in gathered(self.look(batch) if is_first() else None, "the signal of the rewards"):
+            if why is not None:
+                raise StoppedForGood(why)
+        return {}
 
     def look(self, batch: Batch) -> str | None:
         """Counts a batch; returns why the run is to stop, or None."""
@@ -70,21 +75,6 @@ class ZeroSignalWatch:
             f"reward '{reward.name}' ({reward.distribution}) abstained on every completion of steps {since} to "
             f"{batch.step}: {why_abstained(reward, reason, row)}. Fix the reward, then resume the run. {LIFTED}."
         )
-
-
-class RunZeroSignal(Part):
-    """The watch of one run. `run_dir`: whose recorded metrics are counted where a run goes on."""
-
-    def __init__(self, plan: Plan, run_dir: RunDir) -> None:
-        rows = read_metrics(run_dir) if is_first() else []
-        self._watch = ZeroSignalWatch(plan.rewards, plan.config.failures.no_signal_steps, rows)
-
-    def on_batch(self, batch: Batch) -> dict[str, float]:
-        """Ends a run without a signal, on all processes alike."""
-        for why in gathered(self._watch.look(batch) if is_first() else None, "the signal of the rewards"):
-            if why is not None:
-                raise StoppedForGood(why)
-        return {}
 
 
 def _abstained(outcomes: Sequence[Outcome]) -> float | None:

@@ -223,7 +223,7 @@ def _sharded(
     memory, update, communicate = trained
     # What trains leaves its activations behind while an engine of the same GPU samples.
     kept = 0 if work.apart else held(shape, spread)
-    size = _sync_bytes(shape, work)
+    size = shape.adapter if work.adapter else round(CHANGED * shape.parameters * shape.itemsize)
     wire = cluster.wire(cluster.count) if work.apart or sharding == "everything" else cluster.gpu.bandwidth
     for split in (t for t in (1, 2, 4, 8) if t <= cluster.per_node and sampling % t == 0):
         sample = _sampling(shape, work, cluster, sampling // split, split, kept, share)
@@ -293,10 +293,6 @@ def _moved(shape: Shape, spread: Spread, micro_batches: int) -> float:
     if spread.shared == "everything":
         return 3 * part * shape.weights * micro_batches
     return 2 * part * shape.gradients
-
-
-def _sync_bytes(shape: Shape, work: Work) -> int:
-    return shape.adapter if work.adapter else round(CHANGED * shape.parameters * shape.itemsize)
 
 
 def whole_sync(shape: Shape, placed: Placement) -> float:

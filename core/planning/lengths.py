@@ -25,8 +25,6 @@ from grpo.plugins.errors import DatasetError, UsageError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from grpo.core.env.mixture import RunEnv
-
 LONG = 1000  # tokens of the descriptions of tools, from which a run says so
 LONGEST = 2048  # prompts by their characters that are counted in tokens, of environments with many rows
 _BLOCK = 1024  # prompts that are rendered at once

@@ -69,7 +69,7 @@ def refuse_folder(folder: Path) -> None:
 
 
 def _copy(source: Path, folder: Path) -> None:
-    refuse_full_disk(folder, _bytes(source), "the export", "Free some space or choose another disk.")
+    _refuse_full_disk(folder, _bytes(source))
     with whole_folder(folder) as unfinished:
         _copy_into(source, unfinished)
 
@@ -78,12 +78,7 @@ def _copy_adapter(weights: Weights, source: str, folder: Path) -> None:
     """Copies the adapter, and the embedded base model, which is on no hub; other bases stay where they are."""
     adapter, base = Path(source), Path(weights.base).expanduser()
     embedded = weights.embedded
-    refuse_full_disk(
-        folder,
-        _bytes(adapter) + (_bytes(base) if embedded else 0),
-        "the export",
-        "Free some space or choose another disk.",
-    )
+    _refuse_full_disk(folder, _bytes(adapter) + (_bytes(base) if embedded else 0))
     with whole_folder(folder) as unfinished:
         _copy_into(adapter, unfinished)
         named = weights.base
@@ -115,18 +110,17 @@ def _merge(weights: Weights, folder: Path) -> None:
     except ValueError as error:
         raise RunError(f"cannot merge the adapter of {weights.name}: {error}") from error
     merged = merged.to(dtype)
-    refuse_full_disk(
-        folder,
-        sum(p.numel() * p.element_size() for p in merged.parameters()),
-        "the export",
-        "Free some space or choose another disk.",
-    )
+    _refuse_full_disk(folder, sum(p.numel() * p.element_size() for p in merged.parameters()))
     save_policy(merged, load_tokenizer(weights.tokenizer_source), folder)
 
 
 def _copy_into(source: Path, folder: Path) -> None:
     left_out = shutil.ignore_patterns(*TRAINING_STATE, *SHARDS, *OURS)
     shutil.copytree(source, folder, ignore=left_out, dirs_exist_ok=True)
+
+
+def _refuse_full_disk(folder: Path, needed: int) -> None:
+    refuse_full_disk(folder, needed, "the export", "Free some space or choose another disk.")
 
 
 def _bytes(folder: Path) -> int:

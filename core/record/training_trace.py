@@ -86,6 +86,7 @@ def trace_of(step: int, rollout: Rollout, record: AgentRecord, ids: Sequence[int
             continue
         if not all(math.isfinite(value) for value in nats[own]):
             raise ValueError("a log-probability is not known")
+        finish = "tool_calls" if call.finish == "calls" else call.finish
         *asked, answer = chat([*answers[-1], call.said or RecordedTurn("assistant", "")])
         turns.append(
             TraceTurn(
@@ -95,7 +96,7 @@ def trace_of(step: int, rollout: Rollout, record: AgentRecord, ids: Sequence[int
                 per_token_logps=[min(value, 0.0) for value in nats[own]],
                 loss_mask=[0] * len(prompts[-1]) + [1] * len(sampled[-1]),
                 request={"messages": asked},
-                response={"choices": [{"message": answer, "finish_reason": _finish(call)}]},
+                response={"choices": [{"message": answer, "finish_reason": finish}]},
                 metadata={
                     "index": place,
                     "parent": above,
@@ -209,10 +210,6 @@ def _ours(step: int, rollout: Rollout, *, whole: bool) -> dict[str, Any]:
     names |= {"reward": rollout.reward, "advantage": rollout.advantage}
     read = {"columns": dict(rollout.columns), "completion": rollout.completion, "prompt": list(rollout.prompt)}
     return {**names, **(read if whole else {})}
-
-
-def _finish(call: RecordedCall) -> str | None:
-    return "tool_calls" if call.finish == "calls" else call.finish
 
 
 def _wrong(turn: TraceTurn) -> Iterator[str]:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from grpo.core.monitor.hacking.alarm import ALARM, alarm_text, of_record
-from grpo.core.monitor.hacking.signals import HackingWatch, Suspicion
+from grpo.core.monitor.hacking.signals import HackingWatch
 from grpo.core.monitor.health import HEALTH, HealthWatch
 from grpo.core.monitor.watchdog import Watchdog
 from grpo.core.record.browse import OUTCOME, turns_of
@@ -79,8 +79,10 @@ class AlarmWatch:
         """Looks at the rollouts of a step, after the metrics of the steps before it."""
         self._up_to(step - 1)
         if rows:
-            self._look(step, "health", lambda: self._sick(step, rows))
-        for suspicion in self._guarded["hacking"].look(step, lambda: self._hacked(step, rows)):
+            completions, totals = [_completion(row) for row in rows], [row["reward"] for row in rows]
+            self._look(step, "health", lambda: self._health.batch(step, completions, totals))
+        hacked = partial(self._hacking.look, step, [of_record(row) for row in rows])
+        for suspicion in self._guarded["hacking"].look(step, hacked):
             self._add(step, "health" if suspicion.collapse else "hacking", [alarm_text(suspicion)])
         names = [key.removeprefix(OUTCOME) for key in (rows[0] if rows else ()) if key.startswith(OUTCOME)]
         for row in rows:
@@ -106,12 +108,6 @@ class AlarmWatch:
         while self._rows and (step is None or self._rows[0]["step"] <= step):
             row = self._rows.popleft()
             self._look(row["step"], "health", partial(self._health.metrics, row))
-
-    def _sick(self, step: int, rows: Sequence[Mapping[str, Any]]) -> list[str]:
-        return self._health.batch(step, [_completion(row) for row in rows], [row["reward"] for row in rows])
-
-    def _hacked(self, step: int, rows: Sequence[Mapping[str, Any]]) -> list[Suspicion]:
-        return self._hacking.look(step, [of_record(row) for row in rows])
 
     def _look(self, step: int, kind: str, looks: Callable[[], Sequence[str]]) -> None:
         self._add(step, kind, self._guarded[kind].look(step, looks))

@@ -5,17 +5,14 @@ Nothing is truncated: a prompt plus the new tokens that does not fit the context
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from grpo.core.config.settings import RolloutSettings
 from grpo.core.rollout.draws import drawn_seed
 from grpo.plugins.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 PromptIds = Sequence[Sequence[int]]  # the token ids of several prompts
 LEFT_TO_RIGHT = frozenset({"gpt_neox", "gpt_neox_japanese"})  # types that say is_decoder=false and do not mean it

@@ -1,16 +1,10 @@
 """Scores known completions during a run, and warns or stops it when their scores are wrong.
 
-Each canary is scored beside the training batches, outside the loss. What is measured per plugin, as shares:
-
-- `false_positive`: of the canaries that deserve less than the best one, those that score more than they should.
-- `false_negative`: of those that deserve more than the worst one, those that score less than they should.
-- `failure`: of all, those that the plugin failed on.
-- `drift`: of all, those that score neither what they should nor what they scored at the start of the run.
-
-A canary that should be abstained on deserves nothing: any score is a false positive. An abstention where a score is
-due is a false negative. A plugin with more failures and drifted canaries than `share` is wrong: that is a warning, and
-after `patience` looks in a row the end of the run. Being wrong from the start is a warning once and not drift, so that
-the known weaknesses of a reward can be measured.
+Each canary is scored beside the training batches, outside the loss; docs/scoring.md says what is measured of it. One
+that should be abstained on deserves nothing: any score is a false positive. An abstention where a score is due is a
+false negative. A plugin with more failures and drifted canaries than `share` is wrong: that is a warning, and after
+`patience` looks in a row the end of the run. Being wrong from the start is a warning once and not drift, so that the
+known weaknesses of a reward can be measured.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from grpo.core.check.gold.validate import doubts
 from grpo.core.config.schema import RunConfig
-from grpo.core.display.progress import Progress, ShowsHowFar, Silent
+from grpo.core.display.progress import Progress, Silent
 from grpo.core.plan import Plan
 from grpo.core.planning.agent import own_prompt
 from grpo.core.planning.decide import make_plan
@@ -241,7 +241,7 @@ class _Job:
                 end_ids(plan.tokenizer, model),
                 scoring.judge_held_out,
                 progress.evaluated,
-                progress.evaluating if isinstance(progress, ShowsHowFar) else None,
+                progress.evaluating,
                 agents,
             )
             steps = StepCallback(

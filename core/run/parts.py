@@ -12,12 +12,12 @@ from transformers import TrainerCallback
 
 from grpo.core.display.progress import Progress
 from grpo.core.monitor.hacking.alarm import RunAlarm
-from grpo.core.monitor.zero_signal import RunZeroSignal
+from grpo.core.monitor.zero_signal import ZeroSignalWatch
 from grpo.core.plan import Plan
 from grpo.core.processes.group import wait
 from grpo.core.processes.rank import is_first
 from grpo.core.record.checkpoint import newest_step
-from grpo.core.record.run_dir import Hold, RunDir, whole_file
+from grpo.core.record.run_dir import Hold, RunDir, read_metrics, whole_file
 from grpo.core.record.trained import TrainedRow
 from grpo.core.run.canaries import RunCanaries
 from grpo.core.run.recorder import Recorder
@@ -47,15 +47,17 @@ class Parts(Part):
             spans = StepSpans(plan.config.output, run_dir, progress.warned, self._charts)
             self.callbacks.append(spans)
         alarm = RunAlarm(plan, run_dir, progress, None if spans is None else spans.alarms)
-        self._parts: tuple[Part, ...] = (
+        self._plan = plan
+        self._recording: tuple[Part, ...] = (
             *((self._restorer,) if self._restorer is not None else ()),
             *((self._recorder,) if is_first() else ()),
             trackers,
-            _RecordWritten(),
+        )
+        recorded = read_metrics(run_dir) if is_first() else []
+        self._watching: tuple[Part, ...] = (
             alarm,
             scoring,
-            RunZeroSignal(plan, run_dir),
-            _Overflow(plan),
+            ZeroSignalWatch(plan.rewards, plan.config.failures.no_signal_steps, recorded),
             *((RunCanaries(plan, run_dir, scoring, progress),) if plan.canaries else ()),
         )
 
@@ -66,12 +68,16 @@ class Parts(Part):
             right, why = (tuple(getattr(verdict, name) for verdict in verdicts) for name in ("ok", "reason"))
             batch = replace(batch, right=right, why=why)
         metrics: dict[str, float] = {}
-        for part in self._parts:
+        for part in self._recording:
             metrics |= part.on_batch(batch)
+        wait("the record of the batch")  # what ends the run is on record before any process leaves
+        for part in self._watching:
+            metrics |= part.on_batch(batch)
+        refuse_overflow(batch, self._plan.rewards, self._plan.advantage)
         return metrics
 
     def on_step(self, row: Mapping[str, Any]) -> None:
-        for part in self._parts:
+        for part in (*self._recording, *self._watching):
             part.on_step(row)
 
     def started(self, measure: Callable[[], Mapping[str, float]]) -> None:
@@ -92,25 +98,6 @@ class Parts(Part):
 
     def close(self) -> None:
         self._charts.close()
-
-
-class _RecordWritten(Part):
-    """Waits until a batch is recorded: what ends the run is on record before any process leaves."""
-
-    def on_batch(self, batch: Batch) -> dict[str, float]:
-        wait("the record of the batch")
-        return {}
-
-
-class _Overflow(Part):
-    """Ends a run whose rewards are too large for the arithmetic of training."""
-
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-
-    def on_batch(self, batch: Batch) -> dict[str, float]:
-        refuse_overflow(batch, self._plan.rewards, self._plan.advantage)
-        return {}
 
 
 class RunDirRestorer(Part):

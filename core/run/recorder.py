@@ -6,7 +6,7 @@ Only the first process records.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from grpo.core.display.progress import Progress
 from grpo.core.env.scores import ELSEWHERE
@@ -18,15 +18,13 @@ from grpo.core.record.trained import TrainedRow, write_trained
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.text.stats import proportion
 from grpo.core.timing.forecast import Schedule, forecast, is_due
+from grpo.core.train.batch.batch import Batch
 from grpo.core.train.batch.env_metrics import env_metrics
 from grpo.core.train.batch.rollout_rows import rollout_rows, wasted_rows
 from grpo.core.train.callbacks import metrics_row
 from grpo.core.train.part import Part
 from grpo.plugins.events import StepEnded
 from grpo.plugins.host import Host
-
-if TYPE_CHECKING:
-    from grpo.core.train.batch.batch import Batch
 
 
 class Recorder(Part):

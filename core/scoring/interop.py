@@ -1,13 +1,7 @@
 """Wraps our rewards, unmodified, as reward functions of TRL and verifiers or scorers of Inspect.
 
 Each scores through `core/score`, so that a reward keeps its executor, its time limit and its retries there too. What is
-no score becomes what the library has for it, and never a zero that nobody sees:
-
-| | a score | an abstention | a failure |
-|---|---|---|---|
-| TRL | the number | None: TRL leaves it out | raises and ends the training; or None, by `on_failure="skip"` |
-| verifiers | the reward `NAME` | no reward `NAME`; the metric `NAME/abstain` is 1 | a `TaskError` of the trace |
-| Inspect | the score's value | `Score.unscored`, reason "abstained" | `Score.unscored`, reason "scoring_failed" |
+no score becomes what the library has for it (docs/interop.md), and never a zero that nobody sees.
 
 Unlike us, TRL and verifiers add up what there is: beside other rewards a missing one counts nothing. Where that is not
 wanted, make one reward of them, as a rubric. A reward of groups works in TRL, which hands the completions of a prompt

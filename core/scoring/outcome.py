@@ -50,6 +50,11 @@ class Judgement:
     verdict: Verdict | None = None  # the verdict; None for a failure
     reason: str | None = None  # why it failed, in one line that names plugin and row; None otherwise
 
+    def as_json(self) -> dict[str, Any]:
+        """Returns the entry of `verdict` in a recorded row."""
+        verdict = self.verdict or Verdict(None, reason=self.reason)
+        return {"outcome": self.kind, "ok": verdict.ok, "extracted": verdict.extracted, "reason": verdict.reason}
+
 
 Result = Outcome | Judgement
 

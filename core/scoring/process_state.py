@@ -71,7 +71,7 @@ def _of_python() -> Iterator[Part]:
     yield "the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit
     yield "the garbage collector", gc.isenabled, lambda on: gc.enable() if on else gc.disable()
     yield "the locale", lambda: locale.setlocale(locale.LC_ALL), lambda own: locale.setlocale(locale.LC_ALL, own)
-    yield "warnings that are errors", _errors, _set_errors
+    yield "warnings that are errors", lambda: [each for each in warnings.filters if each[0] == "error"], _set_errors
     yield "limits of the process", lambda: {name: _limit(name)[0] for name in LIMITS}, _set_limits
     if threading.current_thread() is threading.main_thread():  # elsewhere signals are not to be set
         yield "handlers of signals", lambda: {name: signal.getsignal(_number(name)) for name in SIGNALS}, _set_handlers
@@ -84,7 +84,11 @@ def _of_torch() -> Iterator[Part]:
         return
     yield "torch's default dtype", torch.get_default_dtype, torch.set_default_dtype
     yield "torch's threads", torch.get_num_threads, torch.set_num_threads
-    yield ("torch's deterministic algorithms", _deterministic, _set_deterministic)
+    yield (
+        "torch's deterministic algorithms",
+        lambda: (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()),
+        lambda how: torch.use_deterministic_algorithms(how[0], warn_only=how[1]),
+    )
     yield "torch's precision of products", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
     yield "torch's search for anomalies", torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly
 
@@ -97,15 +101,6 @@ def _of_thread() -> Iterator[Part]:
         yield "whether gradients are recorded", _recorded, _set_recorded
         yield "torch's default device", torch.get_default_device, lambda _: torch.set_default_device(None)
         yield "torch's autocast", _autocast, _set_autocast
-
-
-def _deterministic() -> tuple[bool, bool]:
-    torch = sys.modules["torch"]
-    return torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-
-
-def _set_deterministic(how: tuple[bool, bool]) -> None:
-    sys.modules["torch"].use_deterministic_algorithms(how[0], warn_only=how[1])
 
 
 def _autocast() -> tuple[Any, ...]:
@@ -154,11 +149,6 @@ def _set_variables(values: dict[str, str | None]) -> None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
-
-
-def _errors() -> list[Any]:
-    """Returns the filters that make errors of warnings; libraries add others when they are imported."""
-    return [entry for entry in warnings.filters if entry[0] == "error"]
 
 
 def _set_errors(before: list[Any]) -> None:

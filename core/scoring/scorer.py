@@ -8,7 +8,7 @@ start with their first task. Components of a rubric behind a gate are a second w
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Self, TypeVar, cast
 
 from grpo.core.scoring.call import Bound, Caller
@@ -136,7 +136,10 @@ class Scorer:
             tasks = {}
         for rubric in rubrics:
             scored |= rubric.outcomes()
-        return {name: scored[name] for name in self._names(order)}
+        named: list[str] = []  # each reward; after a rubric its components
+        for name in order:
+            named += [node.name for node in self._rubrics[name].nodes()] if name in self._rubrics else [name]
+        return {name: scored[name] for name in named}
 
     def early(self, group_size: int | None = None, first_row: int = 0) -> EarlyCalls:
         """Returns what begins to score the completions of one batch before all of them are there, see `score`.
@@ -167,11 +170,6 @@ class Scorer:
         callers = {name: caller for name, caller in self._verifiers.items() if only is None or name in only}
         judged = self._run({name: Task(caller, completions, numbers) for name, caller in callers.items()})
         return cast(dict[str, list[Judgement]], judged)
-
-    def _names(self, order: Sequence[str]) -> Iterator[str]:
-        """Yields the names of the outcomes: of each reward, and of a rubric those of its components after its own."""
-        for name in order:
-            yield from [node.name for node in self._rubrics[name].nodes()] if name in self._rubrics else [name]
 
     def _run(self, tasks: Mapping[str, Task], early: EarlyCalls | None = None) -> dict[str, list[Result]]:
         if not self._finalizer.alive:

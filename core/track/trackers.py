@@ -51,12 +51,9 @@ class Trackers(Part):
             events = TensorBoardCallback()
             events.logging_dir = str(run.events)  # not among the checkpoints
             self.callbacks.append(events)
-        if "wandb" in output.report_to:
-            self._shown.append(WandbChart(output, run, until))
-        if "mlflow" in output.report_to:
-            self._shown.append(MlflowRun(output, run, until))
-        if "trackio" in output.report_to:
-            self._shown.append(TrackioRun(output, run, until))
+        for name, kind in (("wandb", WandbChart), ("mlflow", MlflowRun), ("trackio", TrackioRun)):
+            if name in output.report_to:
+                self._shown.append(kind(output, run, until))
         self.callbacks += self._shown
 
     def on_batch(self, batch: Batch) -> dict[str, float]:
@@ -76,13 +73,12 @@ def open_stores(output: OutputSettings) -> None:
 
     if mlflow.active_run() is not None:
         return
-    given = os.environ.get(ATTEMPTS)
+    given = ATTEMPTS in os.environ
+    os.environ.setdefault(ATTEMPTS, "1")  # by itself it asks a server that is not there for four minutes
     try:
-        if given is None:
-            os.environ[ATTEMPTS] = "1"  # by itself it asks a server that is not there for four minutes
         experiment_of(output)
     finally:
-        if given is None:
+        if not given:
             del os.environ[ATTEMPTS]
 
 

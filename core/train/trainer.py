@@ -12,16 +12,7 @@ The work is done by parts, which are built here and know nothing of TRL or of th
     StepReport       core/train/report.py                  figures → metrics of the step
     TrainedTokens    core/train/batch/token_record.py      first pass → what each token was trained with
 
-Seams of TRL that are overridden, each with a contract test (tests/core/train/test_seams.py):
-
-- `_prepare_inputs`: rows in, a micro batch out; a batch is made when its first micro batch is asked for.
-- `compute_loss`: the loss of a micro batch.
-- `training_step`: one micro batch, under the guard.
-- `log`: what a step reported joins what is logged.
-- `save_model`: all weights, whatever the sharding, and proof that they are all there.
-- `_save_checkpoint`: what the sampler has ready; `_load_from_checkpoint`: the trained adapter beside a reference.
-- `_get_per_token_logps_and_entropies`: only with TRL's own head and loss (train.head='trl', mixtures of experts), by
-  its name alone, to see the log-probabilities that TRL trains on.
+Each seam of TRL that is overridden has a contract test (tests/core/train/test_seams.py).
 """
 
 from __future__ import annotations
@@ -327,6 +318,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             policy.set_adapter("default")
 
     def _get_per_token_logps_and_entropies(self, *arguments: Any, **options: Any) -> Any:
+        """Sees the log-probabilities that TRL trains on with its own head and loss (train.head='trl')."""
         result = super()._get_per_token_logps_and_entropies(*arguments, **options)
         self._loss_logps = result[0].detach()
         return result

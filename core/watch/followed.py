@@ -35,25 +35,25 @@ Metrics = Sequence[Mapping[str, Any]]
 
 
 @dataclass(slots=True)
-class _Reading:
+class Reading:
     """What was read of a run so far, in the order of its steps."""
 
-    scan: Scan
-    index: Index
+    scan: Scan  # the names that numbers of the index stand for
+    index: Index  # the numbers of the rollouts
     watch: AlarmWatch
-    metrics: Metrics = ()
+    metrics: Metrics = ()  # the rows of metrics.jsonl
     steps: list[int] = field(default_factory=list)
     waiting: deque[int] = field(default_factory=deque)
     stamp: tuple[int, int] | None = None  # of the file of the last step
     problems: list[str] = field(default_factory=list)
-    number: int = field(default_factory=count().__next__)
+    number: int = field(default_factory=count().__next__)  # another one when the run went on from an earlier step
 
 
 class FollowedRun:
     """A run directory, looked at again and again; `line` is what the list of runs says of it.
 
-    `alarms`: what to look at, by step; of runs that are still being read the first time, none. Raises UsageError: it is
-    no run, or a file of it was damaged.
+    `shown`: what was read to its end. `alarms`: what to look at, by step; of runs that are still being read the first
+    time, none. Raises UsageError: it is no run, or a file of it was damaged.
     """
 
     def __init__(self, run: RunDir) -> None:
@@ -64,37 +64,13 @@ class FollowedRun:
             raise UsageError(f"{run.versions} does not hold what a run writes. Restore it, or remove the run.")
         self.alarms: Sequence[Alarm] = ()
         self._version: tuple[object, ...] | None = None
-        self._shown = self._reading = self._fresh()
+        self.shown = self._reading = self._fresh()
         self.line = self._look()
-
-    @property
-    def index(self) -> Index:
-        """The numbers of the rollouts; another one when the run went on from an earlier step."""
-        return self._shown.index
-
-    @property
-    def scan(self) -> Scan:
-        """The names that numbers of the index stand for."""
-        return self._shown.scan
-
-    @property
-    def metrics(self) -> Metrics:
-        """The rows of metrics.jsonl."""
-        return self._shown.metrics
-
-    @property
-    def reading(self) -> int:
-        """The same as long as what was read stands, and is only added to."""
-        return self._shown.number
 
     @property
     def unchanged(self) -> bool:
         """True while `renew` would find nothing new."""
         return not self.waiting and fingerprint(self.run) == self._version
-
-    @property
-    def problems(self) -> Sequence[str]:
-        return self._shown.problems
 
     @property
     def waiting(self) -> int:
@@ -120,16 +96,16 @@ class FollowedRun:
                 break
         if not reading.waiting:
             self.alarms = reading.watch.alarms(self.line)
-            self._shown = reading
+            self.shown = reading
         return True
 
-    def _fresh(self) -> _Reading:
+    def _fresh(self) -> Reading:
         scan = Scan(self.run)
         try:
             watch = AlarmWatch(self.config["train"]["dtype"], [], is_steady(read_json(self.run.versions)))
         except (KeyError, TypeError) as error:
             raise UsageError(f"{self.run.config} does not hold what a run writes: no dtype {error}.") from None
-        return _Reading(scan, Index(scan), watch)
+        return Reading(scan, Index(scan), watch)
 
     def _look(self) -> RunLine:
         if not self.run.path.is_dir():
@@ -140,8 +116,8 @@ class FollowedRun:
         metrics, steps = read_metrics(self.run), rollout_steps(self.run)
         if not self._goes_on(metrics, steps):
             self._reading = self._fresh()
-            if not self._shown.steps:
-                self._shown = self._reading
+            if not self.shown.steps:
+                self.shown = self._reading
         reading = self._reading
         reading.metrics = metrics
         reading.watch.more(metrics)
@@ -160,7 +136,7 @@ class FollowedRun:
         last = reading.steps[-1]
         return {*reading.steps} <= {*steps} and self._stamp(last) == reading.stamp
 
-    def _take_in(self, reading: _Reading, step: int) -> None:
+    def _take_in(self, reading: Reading, step: int) -> None:
         reading.stamp = self._stamp(step)
         rows: list[dict[str, Any]] = []
         try:

@@ -73,15 +73,15 @@ class _Watched:
         self.followed = FollowedRun(run)
         self.cases = cases_of(self.followed.versions)
         self.tokenizer = RunTokenizer(run)
-        self.blocks = _Blocks(self.followed.reading, self.followed.scan)
+        self.blocks = _Blocks(self.followed.shown.number, self.followed.shown.scan)
 
     def renew(self, seconds: float) -> None:
         """Reads what is new, for about so long."""
         self.followed.renew(seconds)
         if self.tokenizer.missing is not None:
             self.tokenizer = RunTokenizer(self.followed.run)
-        if self.followed.reading != self.blocks.reading:
-            self.blocks = _Blocks(self.followed.reading, self.followed.scan)
+        if self.followed.shown.number != self.blocks.reading:
+            self.blocks = _Blocks(self.followed.shown.number, self.followed.shown.scan)
         self.blocks.more()
 
 
@@ -141,14 +141,14 @@ class WatchedRuns:
     def _made(self) -> State:
         summaries, columns = [], []
         for name, run in zip(self._names, self._runs, strict=True):
-            followed = run.followed
-            kinds, data = followed.index.written()
+            followed, shown = run.followed, run.followed.shown
+            kinds, data = shown.index.written()
             index = packed(data)
-            rollouts = PackedRollouts(followed.index.count, kinds, index, run.blocks.starts, ())
-            alarms = [*followed.alarms, *(Alarm(followed.line.step, "state", text) for text in followed.problems)]
-            metrics = [*followed.metrics]
+            rollouts = PackedRollouts(shown.index.count, kinds, index, run.blocks.starts, ())
+            alarms = [*followed.alarms, *(Alarm(followed.line.step, "state", text) for text in shown.problems)]
+            metrics = [*shown.metrics]
             about = summary_of(name, followed.line, followed.config, followed.versions, metrics, alarms)
-            summaries.append({**about, **rollouts_summary(followed.scan, rollouts, run.cases, run.tokenizer.missing)})
+            summaries.append({**about, **rollouts_summary(shown.scan, rollouts, run.cases, run.tokenizer.missing)})
             columns.append(index)
         summary = packed_json({"runs": summaries})
         digest = hashlib.blake2b("".join([summary, *columns]).encode(), digest_size=12).hexdigest()

@@ -14,7 +14,7 @@ from grpo.core.check.gold.report import GoldScores, RefusedRow, Validation, Weak
 from grpo.core.check.gold.solutions import JudgedGold, acted, best, judge_golds
 from grpo.core.check.report import title_of
 from grpo.core.check.trial import Fault, as_sampled, faults_of, texts_for
-from grpo.core.env.episodes import UNBOUNDED, Action, Episode, episodes_of, sample_of
+from grpo.core.env.episodes import UNBOUNDED, Episode, episodes_of, sample_of
 from grpo.core.env.mixture import nothing_judges, refuse_missing_columns
 from grpo.core.env.processes import EnvProcesses, starting_place, trial_processes
 from grpo.core.env.step import weaknesses_of
@@ -210,7 +210,6 @@ def _judged(
     seconds: float,
     processes: EnvProcesses | None,
 ) -> list[JudgedGold]:
-    """Plays the gold solutions of episodes, and silence, and judges both."""
     worked = _acted(env, [(episode, episode.gold_actions) for episode in episodes], seconds, processes)
     silent = _acted(env, [(episode, ("",) * len(episode.gold_actions)) for episode in episodes], seconds, processes)
     return judge_golds(scorer, rewards, verifier, worked, silent, [episode.index for episode in episodes])
@@ -242,7 +241,11 @@ def _refused(
         if env.spec.played and turns > most:
             reason = f"it takes {turns} turns, and env '{env.name}' allows {most}"
         if reason is not None and not (episode.index in weak and _left_out(gold)):
-            yield RefusedRow(episode.index, episode.place, reason, "\n".join(map(_written, episode.gold_actions)))
+            actions = (
+                action if isinstance(action, str) else json.dumps(dict(action), default=str, ensure_ascii=False)
+                for action in episode.gold_actions
+            )
+            yield RefusedRow(episode.index, episode.place, reason, "\n".join(actions))
 
 
 def _left_out(judged: JudgedGold) -> bool:
@@ -279,10 +282,6 @@ def _weak_tasks(env: BoundEnv, block: Sequence[Episode]) -> Iterator[WeakRow]:
                     yield WeakRow(episode.index, episode.place, tuple(paid))
     finally:
         instance.close()
-
-
-def _written(action: Action) -> str:
-    return action if isinstance(action, str) else json.dumps(dict(action), default=str, ensure_ascii=False)
 
 
 def _scores(reward: str, judged: Sequence[JudgedGold]) -> GoldScores:

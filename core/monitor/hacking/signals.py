@@ -2,29 +2,12 @@
 
 Theory of operation. A policy that exploits a hole in its reward is paid for something other than being right. Within
 a group the prompt is the same, so what a reward pays for can be read off there, whatever the difficulty of the
-prompts of a step. Each signal is a question of yes or no about every group (or every pair of groups), and its
-evidence is an e-value (`TestMartingale`): it may be looked at after every step, and while its hypothesis
-holds, the chance that it ever rings is at most LEVEL divided by the number of signals of its kind: those of a reward
-that is exploited, and the last three, of a policy that falls apart. What a signal takes for harmless is its `bound`; on
-top of the evidence, most signals need the reward to have risen, because a reward that nobody climbs harms nobody.
-
-| signal | needs a verifier | what it asks |
-|---|---|---|
-| against | yes | does the reward put wrong completions of a group before right ones? |
-| unrelated | yes | does it hardly prefer the right ones, while it rises and right ones become no more frequent? |
-| closing | yes | do right ones earn less more than wrong ones than they did at first, while the reward rises? |
-| falling | yes | are right completions rarer than in the best steps, while rewards rise, at least of wrong ones? |
-| alike | no | do completions of different prompts give the same answer? |
-| surface | no | is the order of the rewards that of a count, such as the length, while the reward rises? |
-| silent | no | does a reward or the verifier say nothing of ever more completions? |
-| looping | no | do ever more completions repeat themselves? |
-| worse | no | is accuracy, or the reward, less than half of what it was in the best steps? |
-| cut | no | do ever more completions reach the length limit, while right ones become no more frequent? |
-| shorter | no | are completions less than a quarter as long as at first, while nothing is gained? |
-
-The last three are about a policy that falls apart, with a learning rate that is too high for example: nothing pays for
-that, so they need no rise of the reward. Prompts that become harder by intent make accuracy fall, too: of a run that
-goes through its rows from easy ones to hard ones `worse` asks nothing.
+prompts of a step. Each signal is a question of yes or no about every group (or every pair of groups; docs/alarm.md has
+the questions), and its evidence is an e-value (`TestMartingale`): it may be looked at after every step, and while its
+hypothesis holds, the chance that it ever rings is at most LEVEL divided by the number of signals of its kind: those of
+a reward that is exploited, and those of a policy that falls apart (COLLAPSES). What a signal takes for harmless is its
+`bound`; on top of the evidence, most signals need the reward to have risen, because a reward that nobody climbs harms
+nobody. COLLAPSES do not: nothing pays for falling apart, with a learning rate that is too high for example.
 """
 
 from __future__ import annotations
@@ -32,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from grpo.core.monitor.hacking.features import (
     FEATURES,
@@ -240,7 +222,8 @@ class HackingWatch:
         fine = learns and bool(agreements) and mean(agreements) >= RELATED
         counts = _counts(now)
         for name in FEATURES:
-            enough = self._enough(f"surface {name}", ORDERED, _ordered(counts, name), len(FEATURES))
+            ordered = [agreement(pairs, [each[name] for each in counted]) for pairs, counted in counts]
+            enough = self._enough(f"surface {name}", ORDERED, ordered, len(FEATURES))
             if enough and rises and not fine:
                 yield "surface", f"{name} predicts the order of rewards within groups, while the reward rises."
                 return
@@ -248,7 +231,10 @@ class HackingWatch:
     def _silent(self, now: _Step) -> Rings:
         names = self._first[0].unscored
         for name in names:
-            of = partial(_silent_shares, name=name)
+
+            def of(step: _Step, name: str = name) -> Sequence[float]:
+                return step.unscored.get(name, ())
+
             usual = self._at_first(of)
             if self._enough(f"silent {name}", usual + MORE, of(now), len(names)):
                 late = self._lately(of)
@@ -428,11 +414,6 @@ def _counts(step: _Step) -> Counts:
     return [(pairs, [counts_of(member.prompt, member.text) for member in group]) for group, pairs in ordered if pairs]
 
 
-def _ordered(groups: Counts, name: str) -> list[float]:
-    """Returns for each group the share of pairs with different rewards that a count puts into the same order."""
-    return [agreement(pairs, [each[name] for each in counts]) for pairs, counts in groups]
-
-
 def _repeats(member: MonitoredCompletion) -> bool:
     return member.turns == 1 and (repeated(member.text) > REPEATED or stuck(member.text))
 
@@ -445,10 +426,6 @@ def _unscored(groups: Iterable[Sequence[MonitoredCompletion]]) -> dict[str, list
             unscored.setdefault(name, []).append(mean([float(member.scores.get(name) is None) for member in group]))
         unscored.setdefault(VERIFIER, []).append(mean([float(member.right is None) for member in group]))
     return unscored
-
-
-def _silent_shares(step: _Step, name: str) -> Sequence[float]:
-    return step.unscored.get(name, ())
 
 
 class TestMartingale:

@@ -245,8 +245,9 @@ class EngineRollouts:
                 engine.has_base = False
             taken = hand_out(recorder, [engine.link.put_weights for engine in takers])
             for engine, result in zip(takers, taken, strict=True):
-                engine.error = _fault(result.error, "the weights")
-                self._bytes += recorder.bytes if result.value is None else result.value
+                engine.error = _fault(result.exception(), "the weights")
+                size = None if engine.error is not None else result.result()
+                self._bytes += recorder.bytes if size is None else size
                 self._everything += recorder.bytes
 
             def compare(engine: Engine) -> None:
@@ -378,7 +379,7 @@ class EngineRollouts:
         return {name: sum(value) if name in SUMMED else max(value) for name, value in values.items()}
 
 
-def _fault(error: Exception | None, what: str) -> Exception | None:
+def _fault(error: BaseException | None, what: str) -> Exception | None:
     if error is None:
         return None
     try:

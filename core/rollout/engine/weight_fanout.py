@@ -12,9 +12,8 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
 
 import torch
 
@@ -23,29 +22,26 @@ Named = tuple[str, torch.Tensor]
 LOOK = 0.05  # seconds between two looks at whether a taker is still there
 
 
-@dataclass(frozen=True, slots=True)
-class Taken(Generic[T]):
-    """What became of one taker: what it returned, or what it raised."""
-
-    value: T | None = None
-    error: Exception | None = None
-
-
-def hand_out(tensors: Iterable[Named], takers: Sequence[Callable[[Iterator[Named]], T]]) -> list[Taken[T]]:
-    """Hands a stream to each taker, side by side where there are several.
+def hand_out(tensors: Iterable[Named], takers: Sequence[Callable[[Iterator[Named]], T]]) -> list[Future[T]]:
+    """Hands a stream to each taker, side by side where there are several; returns what became of each.
 
     `tensors`: the stream; it is read to its end, also without takers. Raises Exception: what the stream itself raised,
     once every taker has heard of it.
     """
     source = _Source(tensors)
     if len(takers) < 2:
-        taken = [_taken(taker, source) for taker in takers]
+        taken = [Future[T]() for _ in takers]
+        for future, taker in zip(taken, takers, strict=True):
+            try:
+                future.set_result(taker(source))
+            except Exception as error:
+                future.set_exception(error)
         for _ in source:
             continue
     else:
         lanes = [_Lane() for _ in takers]
         with ThreadPoolExecutor(len(takers), thread_name_prefix="grpo-sync") as threads:
-            futures = [threads.submit(lane.serve, taker) for lane, taker in zip(lanes, takers, strict=True)]
+            taken = [threads.submit(lane.serve, taker) for lane, taker in zip(lanes, takers, strict=True)]
             try:
                 for pair in source:
                     for lane in lanes:
@@ -56,7 +52,6 @@ def hand_out(tensors: Iterable[Named], takers: Sequence[Callable[[Iterator[Named
                 raise
             for lane in lanes:
                 lane.put(None)
-            taken = [future.result() for future in futures]
     if source.error is not None:
         raise source.error
     return taken
@@ -87,9 +82,15 @@ class _Lane:
         self._next: queue.Queue[Named | BaseException | None] = queue.Queue(maxsize=1)
         self._left = threading.Event()
 
-    def serve(self, taker: Callable[[Iterator[Named]], T]) -> Taken[T]:
+    def serve(self, taker: Callable[[Iterator[Named]], T]) -> T:
+        def tensors() -> Iterator[Named]:
+            while (item := self._next.get()) is not None:
+                if isinstance(item, BaseException):
+                    raise ConnectionError("the weights could not be read to their end") from item
+                yield item
+
         try:
-            return _taken(taker, self._read())
+            return taker(tensors())
         finally:
             self._left.set()
 
@@ -101,16 +102,3 @@ class _Lane:
             except queue.Full:
                 continue
             return
-
-    def _read(self) -> Iterator[Named]:
-        while (item := self._next.get()) is not None:
-            if isinstance(item, BaseException):
-                raise ConnectionError("the weights could not be read to their end") from item
-            yield item
-
-
-def _taken(taker: Callable[[Iterator[Named]], T], stream: Iterator[Named]) -> Taken[T]:
-    try:
-        return Taken(value=taker(stream))
-    except Exception as error:
-        return Taken(error=error)

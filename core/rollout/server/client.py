@@ -90,7 +90,8 @@ class ServerLink(GuestLink):
         Raises RunError: it did not come back in time, or as one that does not fit.
         """
         state = self._await_state()
-        if self._doubted or not _same(state, self._known):
+        same = all(state[name] == self._known[name] for name in ("incarnation", "handed"))
+        if self._doubted or not same:
             wrong = misfits(card_from_json(state), self._wanted)
             if wrong:
                 raise RunError(f"the rollout server at {self._url} came back as another: {wrong[0]}. {self._remedy}")
@@ -374,10 +375,6 @@ def _path(url: str, path: str) -> str:
 def _token() -> dict[str, str]:
     token = os.environ.get(TOKEN)
     return {"Authorization": f"Bearer {token}"} if token else {}
-
-
-def _same(state: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
-    return all(state[name] == known[name] for name in ("incarnation", "handed"))
 
 
 def _plain(body: Mapping[str, Any]) -> bytes:

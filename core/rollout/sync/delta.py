@@ -93,7 +93,8 @@ class LastWeights:
         """Returns what makes a tensor of the one with the digest `since`, or None where it should travel whole."""
         with self._lock:
             entry = self._entries.get(whole.name)
-            if entry is None or not _alike(entry.tensor, whole.tensor):
+            kind = whole.tensor.dtype, whole.tensor.shape
+            if entry is None or (entry.tensor.dtype, entry.tensor.shape) != kind:
                 self._entries[whole.name] = _Entry(whole.digest, whole.tensor.clone())
                 return None
             if entry.digest != whole.digest:
@@ -203,7 +204,3 @@ def _least(whole: Whole, held: str, last: LastWeights) -> Item:
     if held == whole.digest:
         return Same(whole.name, whole.digest)
     return whole if changes is None else Changed(whole.name, whole.digest, held, changes)
-
-
-def _alike(tensor: torch.Tensor, other: torch.Tensor) -> bool:
-    return tensor.dtype == other.dtype and tensor.shape == other.shape

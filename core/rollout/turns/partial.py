@@ -131,7 +131,8 @@ class PartialRollouts:
             if not gone:
                 continue
             if self.players[member.start.env] is not None:
-                self._forget(member)
+                if not member.ended:
+                    self._envs[member.start.env].release(member.state.number)
                 member.state = PlayedRollout(next(self._numbers), member.start, member.prompt)
                 member.whole, member.sampled_by = None, []
                 again.append(member)
@@ -179,10 +180,6 @@ class PartialRollouts:
                 for state in own:
                     if state.finish is not None:
                         envs.release(state.number)
-
-    def _forget(self, rollout: PartialRollout) -> None:
-        if not rollout.ended:
-            self._envs[rollout.start.env].release(rollout.state.number)
 
     def _answer(
         self,

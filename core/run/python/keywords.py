@@ -71,12 +71,8 @@ def leaves(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sections() -> set[str]:
-    fields = RunConfig.model_fields.items()
-    return {name for name, field in fields if isinstance(field.annotation, type) and _is_section(field.annotation)}
-
-
-def _is_section(annotation: type[Any]) -> bool:
-    return issubclass(annotation, BaseModel)
+    kinds = {name: field.annotation for name, field in RunConfig.model_fields.items()}
+    return {name for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, BaseModel)}
 
 
 def _leaves(key: str, value: Any) -> list[tuple[str, Any]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from grpo.core.config.python_objects import asked_otherwise, names_of, refuse_missing
 from grpo.core.config.schema import RunConfig, parse_config
 from grpo.core.display.notebook import display_here
-from grpo.core.display.progress import Silent
+from grpo.core.display.progress import Progress
 from grpo.core.env.mixture import bound_envs
 from grpo.core.planning.objective import bind_objective
 from grpo.core.planning.output import RUNS
@@ -177,7 +177,7 @@ def _run(
     plugins: Mapping[str, Any],
     objects: PluginObjects,
     host: Host,
-    display: Silent,
+    display: Progress,
     resume: str | Path | Run | None,
     *,
     dry: bool,

@@ -9,20 +9,17 @@ import dataclasses
 import json
 import pickle
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 
 from grpo.core.cluster.ray_cluster import RemoteObject
+from grpo.core.display.progress import Progress
 from grpo.core.plan import Plan
-from grpo.core.text.stats import Estimate
 from grpo.plugins.types import Completion
-
-if TYPE_CHECKING:
-    from grpo.core.timing.forecast import Forecast
 
 Event = tuple[str, Sequence[Any]]  # its name and what it says
 ENDS = ("failed", "summary")  # the events that say how the run ended
@@ -79,8 +76,18 @@ def read(message: bytes) -> Event | None:
         return "failed", ("RunError", text)
 
 
-class MailboxProgress:
-    """Tells a mailbox the events of a run; see `Progress`."""
+def _told(event: str) -> Callable[..., None]:
+    def tell(self: MailboxProgress, *values: Any) -> None:
+        self._tell(event, *values)
+
+    return tell
+
+
+class MailboxProgress(Progress):
+    """Tells a mailbox the events of a run; the command closes the display."""
+
+    loading, warmed, evaluated = _told("loading"), _told("warmed"), _told("evaluated")
+    foreseen, warned, ended, timed = _told("foreseen"), _told("warned"), _told("ended"), _told("timed")
 
     def __init__(self, mailbox: RemoteObject) -> None:
         self._mailbox = mailbox
@@ -100,32 +107,8 @@ class MailboxProgress:
         )
         self._tell("planned", replace(plan, envs=parts, train=(), canaries=()), run_dir, list(notes))
 
-    def loading(self, what: str) -> None:
-        self._tell("loading", what)
-
-    def warmed(self, step: int, steps: int, loss: float) -> None:
-        self._tell("warmed", step, steps, loss)
-
-    def evaluated(self, step: int, accuracy: Estimate, env: str = "") -> None:
-        self._tell("evaluated", step, accuracy, env)
-
     def stepped(self, row: Mapping[str, Any], sample: Completion | None, scores: Mapping[str, str]) -> None:
         self._tell("stepped", dict(row), sample, dict(scores))
-
-    def foreseen(self, forecast: Forecast) -> None:
-        self._tell("foreseen", forecast)
-
-    def warned(self, text: str) -> None:
-        self._tell("warned", text)
-
-    def ended(self, status: str, run_dir: Path, step: int) -> None:
-        self._tell("ended", status, run_dir, step)
-
-    def timed(self, spent: str, tokens: str, advice: str | None) -> None:
-        self._tell("timed", spent, tokens, advice)
-
-    def close(self) -> None:
-        """Does nothing: the command closes the display."""
 
     def _tell(self, event: str, *values: Any) -> None:
         self._mailbox.ask("tell", written(event, *values))

@@ -58,7 +58,7 @@ class Child:
         self._details: str | None = None
         self._served = 0
         self._spent = False
-        self._imports = ImportWatch(self._importing, self._imported)
+        self._imports = ImportWatch(lambda module: self._tell("importing", module), lambda: self._tell("imported"))
         self._calling = False
 
     def serve(self) -> None:
@@ -113,13 +113,9 @@ class Child:
         seconds = max(0.0, time.perf_counter() - started - self._imports.seconds)
         self._send("done", seconds, wires, details)
 
-    def _importing(self, module: str) -> None:
+    def _tell(self, *message: str) -> None:
         if self._calling and os.getpid() == self._pid:
-            self._send("importing", module)
-
-    def _imported(self) -> None:
-        if self._calling and os.getpid() == self._pid:
-            self._send("imported")
+            self._send(*message)
 
     def _pause(self, seconds: float) -> None:
         self._send("again", seconds)

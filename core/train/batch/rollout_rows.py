@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from grpo.core.env.scores import ELSEWHERE
 from grpo.core.record.run_dir import RolloutRow
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.train.batch.batch import Batch
 from grpo.plugins.types import Completion
-
-if TYPE_CHECKING:
-    import torch
 
 
 def rollout_rows(batch: Batch) -> list[RolloutRow]:

@@ -4,25 +4,18 @@ Theory of operation. When a batch is about to train, the engine is synced with t
 batch from it. The engine has weights of its own, so the forward and backward passes go on beside it; nothing is written
 to the policy meanwhile. Before the optimizer step the thread is waited for, and a few of its rollouts are computed by
 the policy, which still is the one that sampled them: further apart than rounding, and the batch is thrown away, the
-engine synced in full and the batch sampled again. The optimizer then steps, so rollouts are always one step old when
-they train, never more; the ratio of both policies weighs their tokens (truncated importance sampling). Scoring goes on
-beside all of this.
-
-Processes that train together do all of this in step: a batch is used, proven or sampled again by all of them.
-
-The engine draws from torch's generators in this process. Nobody else may meanwhile, so a policy with dropout is
-refused, and afterwards the generators are as they were.
-
-A checkpoint holds the batch that is ready then (core/train/sampling/ahead_state.py), so a resumed run trains on the
-same rollouts as one that was never interrupted.
+engine synced in full and the batch sampled again. So rollouts are always one step old when they train, never more.
+Processes that train together use, prove or sample a batch again together. The engine draws from torch's generators in
+this process. Nobody else may meanwhile, so a policy with dropout is refused, and afterwards the generators are as they
+were.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -50,40 +43,24 @@ PROBED = 8  # rollouts of a batch that the policy computes once more
 Probe = Callable[[Tensors], torch.Tensor]  # padded rollouts to their log-probabilities [N, T] under the policy
 
 
+@dataclass(frozen=True, slots=True)
 class _Sampling:
-    def __init__(self, episodes: Sequence[Episode], prompts: PromptIds, sample: Callable[[], Generation]) -> None:
-        self.episodes = episodes
-        self.prompts = prompts
-        self._sample = sample
-        self._generation: Generation | None = None
-        self._error: BaseException | None = None
-        self.seed = int(torch.randint(SEEDS, ()))
-        self._randomness = ExitStack()
-        self._randomness.enter_context(preserved_randomness(self.seed))
-        self._thread = threading.Thread(target=self._run, name="grpo-ahead", daemon=True)
-        self._thread.start()
+    episodes: Sequence[Episode]
+    prompts: PromptIds
+    thread: ThreadPoolExecutor
+    coming: Future[Generation]
+    seed: int
+    randomness: ExitStack  # puts torch's generators back
 
     def wait(self) -> Generation:
         """Waits for the batch. Raises BaseException: what the sampling raised."""
-        self._thread.join()
-        self._randomness.close()
-        if self._error is not None:
-            raise self._error
-        assert self._generation is not None
-        return self._generation
+        with self.randomness, self.thread:
+            return self.coming.result()
 
     def give_up(self) -> None:
         """Waits until nothing is sampled any more, and forgets the batch."""
-        try:
+        with suppress(Exception):
             self.wait().early.drop()
-        except Exception:
-            self._error = None  # of a batch that nobody wants any more
-
-    def _run(self) -> None:
-        try:
-            self._generation = self._sample()
-        except BaseException as error:  # it is raised where the batch is wanted
-            self._error = error
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +105,11 @@ class AheadSampler:
             return {}
         prompts = encode_episodes(self.inner.tokenizer, upcoming)
         metrics = self.inner.rollouts.sync()
-        self._sampling = _Sampling(upcoming, prompts, partial(self.inner.unsynced, upcoming, prompts))
+        seed, randomness = int(torch.randint(SEEDS, ())), ExitStack()
+        randomness.enter_context(preserved_randomness(seed))
+        thread = ThreadPoolExecutor(1, "grpo-ahead")
+        coming = thread.submit(self.inner.unsynced, upcoming, prompts)
+        self._sampling = _Sampling(upcoming, prompts, thread, coming, seed, randomness)
         return metrics
 
     def settle(self, step: int) -> Mapping[str, float]:
@@ -159,14 +140,18 @@ class AheadSampler:
     def _resumed(self, episodes: Sequence[Episode]) -> _Ready | None:
         """Returns the batch of the checkpoint, once, with its scoring begun; None where there is none for these."""
         recorded, self._recorded = self._recorded, None
-        generation = None if recorded is None else recorded.generation(episodes, self.inner.tokenizer, self.episode_at)
+        encode = partial(encode_episodes, self.inner.tokenizer)
+        generation = None if recorded is None else recorded.generation(episodes, encode, self.episode_at)
         if recorded is None or generation is None:
             return None
         scored = generation if generation.outcomes is not None else self.inner.scoring(generation)
         return _Ready(episodes, scored, recorded.mean, recorded.largest)
 
     def _proven(self, sampling: _Sampling, step: int) -> tuple[_Ready, Mapping[str, float]]:
-        generation, before = self._waited(sampling), None
+        generation: Generation | None = None
+        before = None
+        with suppress(SyncFault):  # the engine lost its weights, and everything is to be handed over again
+            generation = sampling.wait()
         if not any_of(generation is None, "the batch that is sampled ahead"):
             assert generation is not None
             generation = self._filled(generation, sampling, step)
@@ -192,13 +177,6 @@ class AheadSampler:
         """Fills the batch up, from random numbers that are the same when it is sampled again."""
         with preserved_randomness((sampling.seed + 1) % SEEDS):
             return self.inner.filled(generation, step + 1, unsynced=True)
-
-    def _waited(self, sampling: _Sampling) -> Generation | None:
-        """Waits for the batch; None where the engine lost its weights, and everything is to be handed over again."""
-        try:
-            return sampling.wait()
-        except SyncFault:
-            return None
 
     def _apart(self, generation: Generation) -> Mismatch:
         """Compares log-probabilities of the policy, as it is now, with those of some rollouts."""
@@ -228,14 +206,11 @@ def refuse_unfit_policy(model: Any, *, corrects: bool) -> None:
             "steps. Leave --ahead out."
         )
     config = model.config.get_text_config()
-    named = [f"{name} ({module.p:g})" for name, module in model.named_modules() if _drops(module)]
+    dropouts = [(name, module) for name, module in model.named_modules() if isinstance(module, torch.nn.Dropout)]
+    named = [f"{name} ({module.p:g})" for name, module in dropouts if module.p > 0]
     named += [f"{key} ({value:g})" for key in ("attention_dropout",) if (value := getattr(config, key, 0.0) or 0.0)]
     if named:
         raise UsageError(
             f"--ahead: the policy has dropout, {named[0]}, which would draw from torch's generators while the engine "
             "does, and no run could be repeated. Set the model's dropout to 0, or leave --ahead out."
         )
-
-
-def _drops(module: Any) -> bool:
-    return isinstance(module, torch.nn.Dropout) and module.p > 0

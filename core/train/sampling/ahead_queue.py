@@ -1,19 +1,15 @@
 """Samples several batches ahead, so that the policy rarely waits for rollouts.
 
 Theory of operation. When the batch of a step is about to train, the batch that is k steps later is put into a queue,
-with a frozen copy of the weights as they are. One thread takes batch after batch
-from it: hands the copy over to the engine, with every proof of a sync, samples, and compares some of the rollouts with
-what the copy computes. Further apart than rounding, and everything is handed over anew and the batch is sampled again;
-a second time ends the run. So the engine may finish a batch long after the optimizer has gone on, and a slow batch
-holds nobody up as long as others are ready.
+with a frozen copy of the weights as they are. One thread takes batch after batch from it: hands the copy over to the
+engine, with every proof of a sync, samples, and compares some of the rollouts with what the copy computes. Further
+apart than rounding, and everything is handed over anew and the batch is sampled again; a second time ends the run.
 
 Which version samples which batch does not depend on who is how fast: batch b is sampled by the policy that was trained
-on b - k - 1 batches (the first k + 1 by the policy that the run starts with). A batch is at most k steps old when it
-trains, whatever happens, so nothing that was sampled is ever too old and thrown away. Each batch has random numbers of
-its own, and a checkpoint waits for the batches that are queued and holds them (core/train/sampling/ahead_state.py): a
-run that is killed resumes to the same rollouts.
-
-Scoring begins on the thread that trains, while the batch before trains.
+on b - k - 1 batches (the first k + 1 by the policy that the run starts with), so nothing that was sampled is ever too
+old and thrown away. Each batch has random numbers of its own, and a checkpoint waits for the batches that are queued
+and holds them: a run that is killed resumes to the same rollouts. Scoring begins on the thread that trains, while the
+batch before trains.
 """
 
 from __future__ import annotations
@@ -170,7 +166,7 @@ class AheadQueue:
             if not episodes:
                 return
             record = self._records.pop(0)
-            generation = record.generation(episodes, self.tokenizer, self.episode_at)
+            generation = record.generation(episodes, partial(encode_episodes, self.tokenizer), self.episode_at)
             if generation is not None:
                 coming: Future[_Proven] = Future()
                 coming.set_result(_Proven(generation, record.mean, record.largest))

@@ -10,10 +10,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from grpo.core.env.episodes import Episode
-from grpo.core.env.prompts import encode_episodes
 from grpo.core.env.replacement_rows import Place
 from grpo.core.processes.rank import rank
 from grpo.core.record.run_dir import read_json, whole_file
@@ -22,9 +21,6 @@ from grpo.core.rollout.types import PromptIds, Sampled
 from grpo.core.scoring.early import nothing_begun
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.train.types import Generation, Wasted
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 
 def file_of(process: int, turn: int = 1) -> str:
@@ -37,7 +33,7 @@ class AheadRecord:
     """A batch as it was written."""
 
     prompts: list[list[int]]
-    rollouts: list[Mapping[str, Any]]  # what `rollouts_of` makes rollouts of
+    rollouts: list[Mapping[str, Any]]  # what `written_rollout` returned of each
     # mean, largest: difference in nats between the engine that sampled it and the policy
     mean: float
     largest: float
@@ -50,56 +46,40 @@ class AheadRecord:
     wasted: list[Mapping[str, Any]] = field(default_factory=list)
 
     def generation(
-        self, asked: Sequence[Episode], tokenizer: PreTrainedTokenizerBase, episode_at: Callable[[Place], Episode]
+        self,
+        asked: Sequence[Episode],
+        encode: Callable[[Sequence[Episode]], PromptIds],
+        episode_at: Callable[[Place], Episode],
     ) -> Generation | None:
         """Returns the batch, its scoring yet to begin unless it was filled up; None where these have other prompts."""
-        episodes = self.episodes_of(asked, episode_at)
-        prompts = encode_episodes(tokenizer, episodes)
-        rollouts = self.rollouts_of(episodes, prompts)
-        if rollouts is None:
-            return None
-        return Generation(
-            episodes,
-            prompts,
-            rollouts,
-            nothing_begun(),
-            staleness=self.staleness,
-            metrics=self.metrics,
-            outcomes=self.outcomes_of_all(),
-            wasted=self.wasted_of(episode_at),
-        )
-
-    def episodes_of(self, asked: Sequence[Episode], episode_at: Callable[[Place], Episode]) -> list[Episode]:
-        if len(self.places) != len(asked):
-            return list(asked)
-        places = [(env, index) for env, index in self.places]
-        return [
-            episode if (episode.env, episode.index) == place else replace(episode_at(place), group=episode.group)
+        places = [(env, index) for env, index in self.places] if len(self.places) == len(asked) else map(_place, asked)
+        episodes = [
+            episode if _place(episode) == place else replace(episode_at(place), group=episode.group)
             for episode, place in zip(asked, places, strict=True)
         ]
-
-    def outcomes_of_all(self) -> dict[str, list[Outcome]] | None:
-        """Returns reward name to outcomes, None where the batch was not scored yet."""
-        if self.outcomes is None:
+        prompts = encode(episodes)
+        if [list(prompt) for prompt in prompts] != self.prompts:
             return None
-        return {name: [_outcome(outcome) for outcome in every] for name, every in self.outcomes.items()}
-
-    def wasted_of(self, episode_at: Callable[[Place], Episode]) -> tuple[Wasted, ...]:
-        samples = []
+        wasted = []
         for sample in self.wasted:
             env, index = sample["place"]
             start = replace(episode_at((env, index)), group=sample["group"])
-            outcomes = {name: _outcome(outcome) for name, outcome in sample["outcomes"].items()}
-            samples.append(
-                Wasted(sample["group"], start, sample["prompt"], restored_rollout(start, sample["rollout"]), outcomes)
-            )
-        return tuple(samples)
-
-    def rollouts_of(self, episodes: Sequence[Episode], prompts: PromptIds) -> list[Trajectory] | None:
-        """Returns the rollouts, or None when these are not the prompts that they answer."""
-        if [list(prompt) for prompt in prompts] != self.prompts:
-            return None
-        return [restored_rollout(episode, written) for episode, written in zip(episodes, self.rollouts, strict=True)]
+            rollout = restored_rollout(start, sample["rollout"])
+            said = {name: _outcome(outcome) for name, outcome in sample["outcomes"].items()}
+            wasted.append(Wasted(sample["group"], start, sample["prompt"], rollout, said))
+        outcomes = None
+        if self.outcomes is not None:
+            outcomes = {name: [_outcome(outcome) for outcome in own] for name, own in self.outcomes.items()}
+        return Generation(
+            episodes,
+            prompts,
+            [restored_rollout(episode, written) for episode, written in zip(episodes, self.rollouts, strict=True)],
+            nothing_begun(),
+            staleness=self.staleness,
+            metrics=self.metrics,
+            outcomes=outcomes,
+            wasted=tuple(wasted),
+        )
 
 
 def write_ahead(folder: Path, turn: int, generation: Generation, *, mean: float, largest: float) -> None:

@@ -1,28 +1,22 @@
 """Samples a part of every rollout in each step, and trains on the groups that are whole by then.
 
 Theory of operation. A step begins as many rollouts as it has prompts, and all that are under way go on for so many
-tokens (core/rollout/turns/partial.py), sampled by the policy as it is. Groups whose members have all ended train, the
-oldest first and no more than a step has prompts; the others go on in the next step. Where none has ended yet, as at
-first, the prompts of the next step are begun too, and all go on: from then on rollouts of all ages are under way, and
-some end at each step. So no step waits for its longest rollout, and a rollout that is longer than a part is sampled by
-several versions of the policy. Each of its tokens has the log-probability that its own version gave it, by which the
-loss weighs it (`loss.rollout_correction`).
-
-Every version is proven before it is gone: in each part the policy computes the new tokens of some rollouts itself,
-those that go on among them. Further apart than rounding, and the part is taken back, everything is handed over anew and
-it is sampled again; a second time ends the run.
+tokens (core/rollout/turns/partial.py); docs/rollouts.md says which groups train. Each token has the log-probability
+that the version of the policy gave it that sampled it, by which the loss weighs it (`loss.rollout_correction`). Every
+version is proven before it is gone: in each part the policy computes the new tokens of some rollouts itself, those
+that go on among them. Further apart than rounding, and the part is taken back, everything is handed over anew and it
+is sampled again; a second time ends the run.
 
 Nothing here depends on who is how fast: where a part ends is counted in tokens. A checkpoint holds the rollouts that
-are under way, and a run that is killed resumes to the same tokens. An
-environment cannot be written down: before a checkpoint, rollouts whose environments are stepped are played to their
-end.
+are under way, and a run that is killed resumes to the same tokens. An environment cannot be written down: before a
+checkpoint, rollouts whose environments are stepped are played to their end.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -36,8 +30,7 @@ from grpo.core.record.run_dir import read_json, whole_file
 from grpo.core.rollout.draws import keys_of
 from grpo.core.rollout.mismatch import Mismatch, difference_sums
 from grpo.core.rollout.turns.partial import TO_THE_END, PartialRollout, PartialRollouts
-from grpo.core.rollout.turns.play import Trajectory
-from grpo.core.rollout.types import PromptIds, Rollouts
+from grpo.core.rollout.types import Rollouts
 from grpo.core.scoring.early import nothing_begun
 from grpo.core.train.batch.tensors import counted, padded
 from grpo.core.train.sampling.ahead import PROBED, Probe
@@ -49,66 +42,6 @@ from grpo.plugins.errors import UsageError
 
 PARTS = 2**20  # from the numbers of random draws of one part of a step to those of the next
 FILE = "partial.json"
-Begun = Callable[[Sequence[Episode], Sequence[Sequence[int]]], list[PartialRollout]]
-
-
-@dataclass(frozen=True, slots=True)
-class GroupRecord:
-    """A group as it was written.
-
-    A rollout that has ended is written as batches that are sampled ahead are (core/train/sampling/ahead_state.py).
-    """
-
-    place: Place
-    prompt: Sequence[int]
-    # of each rollout what it was `sampled_by`, and `tokens` and `logprobs` so far or what it is `whole`
-    members: Sequence[Mapping[str, Any]]
-
-    @classmethod
-    def of(cls, group: Sequence[PartialRollout], ended: Callable[[PartialRollout], Trajectory | None]) -> GroupRecord:
-        """Returns the record of a group; `ended` returns a rollout that has ended, and None for others."""
-        members = []
-        for rollout in group:
-            whole = ended(rollout)
-            so_far = {"tokens": rollout.state.tokens, "logprobs": rollout.state.logprobs}
-            members.append(
-                {"sampled_by": rollout.sampled_by, **(so_far if whole is None else {"whole": written_rollout(whole)})}
-            )
-        start = group[0].start
-        return cls((start.env, start.index), list(group[0].prompt), members)
-
-    def restored(self, begun: Begun, start: Episode, prompts: PromptIds) -> list[PartialRollout]:
-        """Returns the group; one whose prompt is another now begins again."""
-        group = begun([start] * len(self.members), prompts)
-        if list(prompts[0]) != list(self.prompt):
-            return group
-        for rollout, member in zip(group, self.members, strict=True):
-            rollout.sampled_by = [(step, tokens) for step, tokens in member["sampled_by"]]
-            if "whole" in member:
-                rollout.whole = restored_rollout(start, member["whole"])
-            else:
-                rollout.state.tokens = list(member["tokens"])
-                rollout.state.logprobs = list(member["logprobs"])
-                rollout.state.sampled = [True] * len(rollout.state.tokens)
-                rollout.state.chosen = list(zip(rollout.state.tokens, rollout.state.logprobs, strict=True))
-        return group
-
-
-def write_partial(folder: Path, begun: int, groups: Sequence[GroupRecord]) -> None:
-    """Writes the groups that no step has trained on into a checkpoint, and the last step whose prompts were begun."""
-    record = {"begun": begun, "groups": [asdict(group) for group in groups]}
-    with whole_file(folder / FILE) as unfinished:
-        unfinished.write_text(json.dumps(record), encoding="utf-8")
-
-
-def read_partial(folder: Path) -> tuple[int, list[GroupRecord]]:
-    """Reads what `write_partial` wrote; 0 and nothing where a checkpoint has none. Raises UsageError."""
-    record = read_json(folder / FILE) or {"begun": 0, "groups": []}
-    groups = [
-        GroupRecord((group["place"][0], group["place"][1]), group["prompt"], group["members"])
-        for group in record["groups"]
-    ]
-    return record["begun"], groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,15 +108,15 @@ class PartialSampler(Sampler):
         if played:
             step = self._step + 1  # whose policy this is by now
             self._proven(played, step, TO_THE_END, -PARTS, again=False)
-        write_partial(checkpoint, self._begun, [self._record(group) for group in self._groups])
+        record = {"begun": self._begun, "groups": [self._written(group) for group in self._groups]}
+        with whole_file(checkpoint / FILE) as unfinished:
+            unfinished.write_text(json.dumps(record), encoding="utf-8")
 
     def load(self, checkpoint: Path) -> None:
         """Reads what `save` wrote. Raises UsageError: the file was damaged."""
-        self._begun, records = read_partial(checkpoint)
-        for record in records:
-            start = self.episode_at(record.place)
-            prompts = encode_episodes(self.inner.tokenizer, [start] * len(record.members))
-            self._groups.append(record.restored(self.rollouts.begun, start, prompts))
+        record = read_json(checkpoint / FILE) or {"begun": 0, "groups": []}
+        self._begun = record["begun"]
+        self._groups += [self._restored(group) for group in record["groups"]]
 
     def close(self) -> None:
         self.rollouts.close()
@@ -278,8 +211,36 @@ class PartialSampler(Sampler):
                 rollout.begin_part()
             self.rollouts.rewind(group, step)
 
-    def _record(self, group: Sequence[PartialRollout]) -> GroupRecord:
-        return GroupRecord.of(group, lambda rollout: self.rollouts.trajectory(rollout, 0) if rollout.ended else None)
+    def _written(self, group: Sequence[PartialRollout]) -> dict[str, Any]:
+        """Returns a group as JSON can hold it; a rollout that has ended as one that was sampled ahead is written."""
+        members: list[dict[str, Any]] = []
+        for rollout in group:
+            own: dict[str, Any] = {"tokens": rollout.state.tokens, "logprobs": rollout.state.logprobs}
+            if rollout.ended:
+                own = {"whole": written_rollout(self.rollouts.trajectory(rollout, 0))}
+            members.append({"sampled_by": rollout.sampled_by, **own})
+        start = group[0].start
+        return {"place": [start.env, start.index], "prompt": list(group[0].prompt), "members": members}
+
+    def _restored(self, record: Mapping[str, Any]) -> list[PartialRollout]:
+        """Returns the group that `_written` wrote; one whose prompt is another now begins again."""
+        env, index = record["place"]
+        start, members = self.episode_at((env, index)), record["members"]
+        episodes = [start] * len(members)
+        prompts = encode_episodes(self.inner.tokenizer, episodes)
+        group = self.rollouts.begun(episodes, prompts)
+        if list(prompts[0]) != record["prompt"]:
+            return group
+        for rollout, member in zip(group, members, strict=True):
+            rollout.sampled_by = [(step, tokens) for step, tokens in member["sampled_by"]]
+            if "whole" in member:
+                rollout.whole = restored_rollout(start, member["whole"])
+            else:
+                rollout.state.tokens = list(member["tokens"])
+                rollout.state.logprobs = list(member["logprobs"])
+                rollout.state.sampled = [True] * len(rollout.state.tokens)
+                rollout.state.chosen = list(zip(rollout.state.tokens, rollout.state.logprobs, strict=True))
+        return group
 
 
 def refuse_uncorrected(*, corrects: bool) -> None:

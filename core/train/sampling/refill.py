@@ -1,20 +1,13 @@
 """Resamples failed completions and replaces zero-variance groups within a step (DAPO dynamic sampling).
 
-Refilling. A completion that a reward failed on, or that its environment lost, has no score and would leave its group
-smaller. It is sampled again, from the same weights, a bounded number of times. What trains is then a sample of the
-policy given that it could be scored, as it is where failed completions are left out; the group keeps its size.
-
-Dynamic sampling (DAPO, arXiv 2503.14476). A group whose members all have one score has no advantages and teaches
-nothing; what counts is what the advantage of the run makes of its scores. A group of another prompt takes its place,
-until all groups differ or a budget of tokens is spent. Another prompt and not the same one again: sampled until its
-scores differ, a prompt would weigh more the less it can teach. The groups that train are prompts of the run given that
-they have signal; one without has no gradient, so the gradient keeps its direction on average and grows by the share of
-the groups that would have had none. That holds where the loss averages over completions or by a constant and advantages
-are scaled by group or not at all. It does not hold exactly for the KL term (groups that are replaced leave it), for
-averages over the batch (`dapo`, `bnpo`, `reinforce_plus_plus:baseline=group`, `group_mean:scale=batch`: they are those
-of the groups that are left) and where the budget ends it.
-
-Whatever was sampled in vain is kept, as `Wasted`, for the record. All processes decide alike, over the groups of all.
+docs/rollouts.md says what each is for. What trains after refilling is a sample of the policy given that it could be
+scored, as it is where failed completions are left out; the group keeps its size. The groups that train after dynamic
+sampling are prompts of the run given that they have signal; one without has no gradient, so the gradient keeps its
+direction on average and grows by the share of the groups that would have had none. That does not hold exactly for the
+KL term (groups that are replaced leave it), for averages over the batch (`dapo`, `bnpo`,
+`reinforce_plus_plus:baseline=group`, `group_mean:scale=batch`: they are those of the groups that are left) and where
+the budget ends it. Whatever was sampled in vain is kept, as `Wasted`, for the record. All processes decide alike, over
+the groups of all.
 """
 
 from __future__ import annotations
@@ -128,7 +121,8 @@ class Refiller:
     def _refilled(self, filling: _Filling) -> bool:
         """Samples again what has no score; returns False where nothing can be sampled any more."""
         for _ in range(self._refills):
-            lost = [number for number, member in enumerate(filling.members) if self._failed(member)]
+            rows = [[member.outcomes[reward.name].kind for reward in self.rewards] for member in filling.members]
+            lost = [number for number, kinds in enumerate(rows) if "failure" in kinds]
             if not any_of(bool(lost), "the completions without a score"):
                 return True
             episodes = [filling.members[number].start for number in lost]
@@ -137,9 +131,6 @@ class Refiller:
             if self._grouped:
                 self._score_groups(filling, {filling.group_of(number) for number in lost})
         return True
-
-    def _failed(self, member: _Member) -> bool:
-        return any(member.outcomes[reward.name].kind == "failure" for reward in self.rewards)
 
     def _without_signal(self, filling: _Filling, names: Sequence[str]) -> list[int]:
         """Returns the groups, of those of all processes, whose members have no advantages."""

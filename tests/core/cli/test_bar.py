@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from grpo.core.cli.bar import StatusLine
+from grpo.core.cli.bar import status_line
 
 
 def read_until(terminal: int, text: str) -> str:
@@ -26,9 +26,9 @@ def test_a_terminal_shows_what_is_being_done(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("TERM", "xterm")
     with os.fdopen(theirs, "w", encoding="utf-8") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
-        with StatusLine("loading libraries") as line:
+        with status_line("loading libraries") as begins:
             first = read_until(ours, "loading libraries")
-            line.begins("loading the model")
+            begins("loading the model")
             first += read_until(ours, "loading the model")
         terminal.flush()
         shown = first + os.read(ours, 1 << 16).decode()
@@ -39,6 +39,6 @@ def test_a_terminal_shows_what_is_being_done(monkeypatch: pytest.MonkeyPatch) ->
 def test_elsewhere_nothing_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     written = io.StringIO()
     monkeypatch.setattr(sys, "stderr", written)
-    with StatusLine("loading libraries") as line:
-        line.begins("loading the model")
+    with status_line("loading libraries") as begins:
+        begins("loading the model")
     assert written.getvalue() == ""

@@ -14,7 +14,6 @@ from rich.console import Console
 
 from grpo.core.config.settings import Settings
 from grpo.core.display.notebook import NotebookPanel, display_here
-from grpo.core.display.progress import ShowsHowFar
 from grpo.core.display.terminal import (
     LivePanel,
     PlainLines,
@@ -260,10 +259,10 @@ def test_below_a_cell_the_forecast_stays_until_the_run_is_over(plan: Plan) -> No
     assert "forecast" not in display._html()
 
 
-def test_how_far_it_is_is_shown_on_a_terminal_and_in_a_pipe_and_missed_nowhere_else() -> None:
-    for display, shows in ((LivePanel(), True), (PlainLines(), True), (Quiet(), False), (NotebookPanel(), False)):
-        assert isinstance(display, ShowsHowFar) == shows
-    assert not isinstance(MailboxProgress(SimpleNamespace(ask=None)), ShowsHowFar)
+def test_how_far_it_is_is_missed_nowhere_else(capsys: pytest.CaptureFixture[str]) -> None:
+    for display in (Quiet(), NotebookPanel(), MailboxProgress(SimpleNamespace(ask=None))):
+        display.evaluating(3, 200)
+    assert capsys.readouterr() == ("", "")
 
 
 def test_below_a_cell_hostile_text_is_inert_and_the_end_says_how_to_go_on(plan: Plan) -> None:

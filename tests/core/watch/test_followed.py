@@ -26,7 +26,7 @@ def grow(run: RunDir, step: int, skill: float = 1.0) -> None:
 
 
 def names(followed: FollowedRun) -> list[tuple[int, int]]:
-    columns = followed.index.columns
+    columns = followed.shown.index.columns
     return list(zip(columns.get("step", ()), columns.get("number", ()), strict=True))
 
 
@@ -35,7 +35,7 @@ def test_a_run_grows_and_is_quiet_while_nothing_changes(tmp_path: Path) -> None:
     followed = FollowedRun(run)
     assert followed.renew(60)
     assert not followed.renew(60)
-    assert followed.index.count == 24
+    assert followed.shown.index.count == 24
     grow(run, 4)
     assert followed.renew(60)
     assert names(followed) == [(step, number) for step in (1, 2, 3, 4) for number in range(8)]
@@ -77,17 +77,17 @@ def test_a_run_that_went_on_from_an_earlier_step_is_read_anew(tmp_path: Path) ->
     run = made_run(tmp_path / "pens", steps=6)
     followed = FollowedRun(run)
     followed.renew(60)
-    reading = followed.reading
+    reading = followed.shown.number
     lines = run.metrics.read_text().splitlines(keepends=True)
     run.metrics.write_text("".join(lines[:4]))
     for step in (4, 5, 6):
         (run.rollouts / f"step-{step:06d}.parquet").unlink()
     grow(run, 4, skill=0.0)
     followed.renew(60)
-    assert followed.reading != reading
-    assert followed.index.count == 32
+    assert followed.shown.number != reading
+    assert followed.shown.index.count == 32
     assert names(followed)[-1] == (4, 7)
-    assert len(followed.metrics) == 5
+    assert len(followed.shown.metrics) == 5
 
 
 def test_a_damaged_step_is_named_and_hides_no_other(tmp_path: Path) -> None:
@@ -95,9 +95,9 @@ def test_a_damaged_step_is_named_and_hides_no_other(tmp_path: Path) -> None:
     (run.rollouts / "step-000002.parquet").write_bytes(b"PAR1 nonsense")
     followed = FollowedRun(run)
     followed.renew(60)
-    assert followed.index.count == 24
-    assert len(followed.problems) == 1
-    assert "step-000002.parquet was damaged" in followed.problems[0]
+    assert followed.shown.index.count == 24
+    assert len(followed.shown.problems) == 1
+    assert "step-000002.parquet was damaged" in followed.shown.problems[0]
 
 
 def test_a_run_whose_directory_is_removed_says_so(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_step_that_no_run_wrote_is_told_of_and_the_others_are_shown(
     followed = FollowedRun(run)
     assert followed.renew(60)
     assert sorted({step for step, _ in names(followed)}) == [1, 3]
-    [problem] = followed.problems
+    [problem] = followed.shown.problems
     assert f"step-000002.parquet was damaged: '{column}' is" in problem
 
 
@@ -135,8 +135,8 @@ def test_alarms_that_fail_on_a_step_leave_its_rollouts_to_be_seen(
     monkeypatch.setattr(AlarmWatch, "rollouts", look)
     followed = FollowedRun(made_run(tmp_path / "odd"))
     assert followed.renew(60)
-    assert followed.index.count == 24
-    assert followed.problems[0] == "step 1 was damaged, so alarms leave it out: too deep"
+    assert followed.shown.index.count == 24
+    assert followed.shown.problems[0] == "step 1 was damaged, so alarms leave it out: too deep"
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,8 @@ def test_every_taker_sees_every_tensor_once_and_in_order(takers: int) -> None:
     read: list[str] = []
     taken = hand_out(stream(5, read), [lambda pairs: [(name, float(t[0])) for name, t in pairs]] * takers)
     assert read == [f"w{one}" for one in range(5)]
-    assert [one.value for one in taken] == [[(f"w{n}", float(n)) for n in range(5)]] * takers
-    assert all(one.error is None for one in taken)
+    assert [one.result() for one in taken] == [[(f"w{n}", float(n)) for n in range(5)]] * takers
+    assert all(one.exception() is None for one in taken)
 
 
 @pytest.mark.parametrize("others", [0, 1, 2])
@@ -40,8 +40,8 @@ def test_a_taker_that_gives_up_keeps_neither_the_stream_nor_the_others(others: i
     read: list[str] = []
     taken = hand_out(stream(50, read), [lost, *[lambda pairs: len(list(pairs))] * others])
     assert len(read) == 50
-    assert isinstance(taken[0].error, ConnectionError)
-    assert [one.value for one in taken[1:]] == [50] * others
+    assert isinstance(taken[0].exception(), ConnectionError)
+    assert [one.result() for one in taken[1:]] == [50] * others
 
 
 @pytest.mark.parametrize("takers", [0, 1, 2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,12 +62,19 @@ def generation(rollouts: list[Trajectory]) -> Generation:
     return Generation(EPISODES, PROMPTS, rollouts, EarlyCalls({}, lambda task: None))
 
 
+def rollouts_of(folder: Path, prompts: list[list[int]]) -> Sequence[Trajectory] | None:
+    record = read_ahead(folder, 1)
+    assert record is not None
+    batch = record.generation(EPISODES, lambda _: prompts, lambda place: EPISODES[place[1]])
+    return None if batch is None else batch.rollouts
+
+
 def test_rollouts_come_back_to_the_last_bit(tmp_path: Path) -> None:
     write_ahead(tmp_path, 1, generation(trajectories()), mean=1e-9, largest=0.25)
     record = read_ahead(tmp_path, 1)
     assert record is not None
     assert (record.mean, record.largest) == (1e-9, 0.25)
-    assert record.rollouts_of(EPISODES, [tuple(prompt) for prompt in PROMPTS]) == trajectories()
+    assert rollouts_of(tmp_path, PROMPTS) == trajectories()
 
 
 def test_a_tree_comes_back_with_its_rows(tmp_path: Path) -> None:
@@ -76,17 +84,13 @@ def test_a_tree_comes_back_with_its_rows(tmp_path: Path) -> None:
     )
     tree = replace(tree, completion=replace(tree.completion, logprobs=(-0.1, -1e-7, -2.5)))
     write_ahead(tmp_path, 1, generation([tree, trajectories()[1]]), mean=0.0, largest=0.0)
-    record = read_ahead(tmp_path, 1)
-    assert record is not None
-    assert record.rollouts_of(EPISODES, [tuple(prompt) for prompt in PROMPTS]) == [tree, trajectories()[1]]
+    assert rollouts_of(tmp_path, PROMPTS) == [tree, trajectories()[1]]
 
 
 @pytest.mark.parametrize("prompts", [[[1, 2, 3], [1, 4]], [[1, 2, 3]], [[1, 2], [1, 2, 3]]], ids=str)
 def test_rollouts_that_answer_other_prompts_are_not_used(tmp_path: Path, prompts: list[list[int]]) -> None:
     write_ahead(tmp_path, 1, generation(trajectories()), mean=0.0, largest=0.0)
-    record = read_ahead(tmp_path, 1)
-    assert record is not None
-    assert record.rollouts_of(EPISODES, prompts) is None
+    assert rollouts_of(tmp_path, prompts) is None
 
 
 def test_a_checkpoint_without_a_batch_has_none(tmp_path: Path) -> None:
@@ -124,13 +128,12 @@ def test_a_batch_that_was_filled_up_comes_back_with_its_scores_and_what_was_samp
     record = read_ahead(tmp_path, 1)
     assert record is not None
     asked = [replace(EPISODES[0], group=3), EPISODES[1]]
-    restored_episodes = record.episodes_of(asked, episodes.__getitem__)
-    assert restored_episodes == [other, EPISODES[1]]
-    assert record.outcomes_of_all() == outcomes
-    found = record.rollouts_of(restored_episodes, PROMPTS)
-    assert found is not None
-    assert found[0].completion.row == {"answer": "6"}
-    restored = record.wasted_of(episodes.__getitem__)
+    batch = record.generation(asked, lambda _: PROMPTS, episodes.__getitem__)
+    assert batch is not None
+    assert batch.episodes == [other, EPISODES[1]]
+    assert batch.outcomes == outcomes
+    assert batch.rollouts[0].completion.row == {"answer": "6"}
+    restored = batch.wasted
     assert [(one.group, one.start, list(one.prompt), one.outcomes) for one in restored] == [
         (3, replace(EPISODES[0], group=3), [1, 2], {"close": Outcome("abstain")})
     ]
