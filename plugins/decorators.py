@@ -126,18 +126,16 @@ def reward(
     a `Scored`. Raising is a failure of the plugin and never a score of zero. `@reward` without parentheses declares
     nothing.
 
+    The arguments are the attributes of `RewardSpec`, but for these:
+
     Args:
         function: the function, where the decorator stands without parentheses.
         version: the scoring contract; raise it when scores change. It may be left out in a file, not in a package.
-        range: lowest and highest score.
         name: the public name; default: the function's.
         cases: examples with their expected scores.
-        isolation: "process", "thread" or "inline"; see `RewardSpec`.
-        timeout: seconds for one call.
         batch: the completion and the columns are lists.
         scope: "completion", or "group": one call gets the completions of one prompt, a list, with the columns of its
             row as they are, and returns a list with a score or None for each, in their order.
-        prepare: called with the options when a SPEC is bound; raises a `UsageError` where they cannot work.
         aliases: column to other names under which data sets have it, as in `{"numbers": ["nums"]}`.
         as_published: True where it scores as somebody's published text does, quirks included, or the options that make
             it do so, as in `["variant"]`: what that text pays for is then a note of `grpo plugins check` and no error.
@@ -153,36 +151,10 @@ def reward(
         >>> short("hello")
         1.0
     """
-    if function is not None and not callable(function):
-        refuse_positional("reward", (function,))
-
-    def decorate(function: Callable[..., Any]) -> RewardFunction[..., Any]:
-        signature = read_signature(function)
-        public = name or name_of_function(function)
-        refuse_unfit_scope(public, function, scope, batch=batch)
-        low, high = range
-        made: RewardFunction[..., Any] = RewardFunction(
-            name=public,
-            version=version,
-            function=function,
-            doc=inspect.getdoc(written_function(function)) or "",
-            options=signature.options,
-            columns=named_otherwise(signature.columns, aliases or {}, public),
-            range=(low, high),
-            cases=tuple(cases),
-            isolation=isolation,
-            timeout=timeout,
-            batch=batch,
-            whole=signature.whole,
-            rest=signature.rest,
-            scope=scope,
-            prepare=prepare,
-            as_published=_published_by(as_published, signature.options, public),
-        )
-        refuse_faults(made)
-        return made
-
-    return decorate if function is None else decorate(function)
+    low, high = range
+    metadata = {"version": version, "cases": tuple(cases), "isolation": isolation, "timeout": timeout, "batch": batch}
+    metadata |= {"range": (low, high), "scope": scope, "prepare": prepare}
+    return _decorator(RewardFunction, function, name, aliases, as_published, metadata)
 
 
 @overload
@@ -226,34 +198,44 @@ def verifier(
     Raises:
         SpecError: the signature or the metadata is not allowed.
     """
-    if function is not None and not callable(function):
-        refuse_positional("verifier", (function,))
+    metadata = {"version": version, "cases": tuple(cases), "isolation": isolation, "timeout": timeout, "batch": batch}
+    metadata |= {"prepare": prepare, "cheats": cheats}
+    return _decorator(VerifierFunction, function, name, aliases, as_published, metadata)
 
-    def decorate(function: Callable[..., Any]) -> VerifierFunction[..., Any]:
+
+def _decorator(
+    made: type[Any],
+    function: Callable[..., Any] | None,
+    name: str | None,
+    aliases: Mapping[str, Sequence[str]] | None,
+    as_published: bool | Sequence[str],
+    metadata: Mapping[str, Any],
+) -> Any:
+    """Returns what makes a spec of a function, or the spec, where the decorator stands without parentheses."""
+
+    def decorate(function: Callable[..., Any]) -> Any:
         signature = read_signature(function)
         public = name or name_of_function(function)
-        refuse_unfit_scope(public, function, "completion", batch=batch)
-        made: VerifierFunction[..., Any] = VerifierFunction(
+        refuse_unfit_scope(public, function, metadata.get("scope", "completion"), batch=metadata["batch"])
+        spec = made(
             name=public,
-            version=version,
             function=function,
             doc=inspect.getdoc(written_function(function)) or "",
             options=signature.options,
             columns=named_otherwise(signature.columns, aliases or {}, public),
-            cases=tuple(cases),
-            isolation=isolation,
-            timeout=timeout,
-            batch=batch,
             whole=signature.whole,
             rest=signature.rest,
-            prepare=prepare,
             as_published=_published_by(as_published, signature.options, public),
-            cheats=cheats,
+            **metadata,
         )
-        refuse_faults(made)
-        return made
+        refuse_faults(spec)
+        return spec
 
-    return decorate if function is None else decorate(function)
+    if function is None:
+        return decorate
+    if not callable(function):
+        refuse_positional(made.kind, (function,))
+    return decorate(function)
 
 
 def refuse_positional(name: str, misplaced: tuple[object, ...]) -> None:

@@ -12,34 +12,18 @@ from typing import Any, TypeGuard
 from grpo.plugins._spec.signature import RESERVED_OPTIONS
 from grpo.plugins.agents import Answer, Protocol
 from grpo.plugins.specs import (
-    AdvantageSpec,
     AgentSpec,
     Column,
     EnvSpec,
     Kind,
     LossSpec,
     Option,
-    RewardSpec,
-    SamplerSpec,
-    SandboxSpec,
-    SessionSpec,
     Spec,
-    VerifierSpec,
 )
 from grpo.plugins.training import Average, Entropies
 from grpo.plugins.types import Case, Isolation, Scope
 
-SPEC_OF_KIND: dict[Kind, type[Any]] = {
-    "reward": RewardSpec,
-    "verifier": VerifierSpec,
-    "env": EnvSpec,
-    "sandbox": SandboxSpec,
-    "session": SessionSpec,
-    "loss": LossSpec,
-    "advantage": AdvantageSpec,
-    "sampler": SamplerSpec,
-    "agent": AgentSpec,
-}
+SPEC_OF_KIND: dict[Kind, type[Any]] = {made.kind: made for made in typing.get_args(Spec)}
 COMMAND_LINE = "cmd"
 """Names a command line in a SPEC, `cmd:python agent.py {instruction}`, and the built-in agent that starts it."""
 RESERVED_PREFIXES = ("gym", "reasoning_gym", "textarena", "trl", "openenv", "verifiers", "shell", "harbor")
