@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from grpo.plugins._spec.signature import (
     name_of_function,
@@ -29,30 +29,6 @@ _Judged = Verdict | bool
 _Cheats = Callable[[Mapping[str, Any]], Mapping[str, str]] | None
 _Verdict = TypeVar("_Verdict", bound=_Judged | Awaitable[_Judged])
 _Verdicts = TypeVar("_Verdicts", bound=Sequence[_Judged] | Awaitable[Sequence[_Judged]])
-
-
-class RewardDecorator(Protocol):
-    """Makes a reward of a function that returns a score."""
-
-    def __call__(self, function: Callable[Parameters, _Score], /) -> RewardFunction[Parameters, _Score]: ...
-
-
-class BatchRewardDecorator(Protocol):
-    """Makes a reward of a function that returns a list of scores."""
-
-    def __call__(self, function: Callable[Parameters, _Scores], /) -> RewardFunction[Parameters, _Scores]: ...
-
-
-class VerifierDecorator(Protocol):
-    """Makes a verifier of a function that returns a verdict or a bool."""
-
-    def __call__(self, function: Callable[Parameters, _Verdict], /) -> VerifierFunction[Parameters, _Verdict]: ...
-
-
-class BatchVerifierDecorator(Protocol):
-    """Makes a verifier of a function that returns a list of verdicts."""
-
-    def __call__(self, function: Callable[Parameters, _Verdicts], /) -> VerifierFunction[Parameters, _Verdicts]: ...
 
 
 class FunctionSettings(TypedDict, total=False):
@@ -79,7 +55,7 @@ def reward(
     batch: Literal[False] = ...,
     scope: Literal["completion"] = ...,
     **settings: Unpack[FunctionSettings],
-) -> RewardDecorator: ...
+) -> Callable[[Callable[Parameters, _Score]], RewardFunction[Parameters, _Score]]: ...
 
 
 @overload
@@ -90,7 +66,7 @@ def reward(
     batch: Literal[True],
     scope: Literal["completion"] = ...,
     **settings: Unpack[FunctionSettings],
-) -> BatchRewardDecorator: ...
+) -> Callable[[Callable[Parameters, _Scores]], RewardFunction[Parameters, _Scores]]: ...
 
 
 @overload
@@ -101,7 +77,7 @@ def reward(
     batch: Literal[False] = ...,
     scope: Literal["group"],
     **settings: Unpack[FunctionSettings],
-) -> BatchRewardDecorator: ...
+) -> Callable[[Callable[Parameters, _Scores]], RewardFunction[Parameters, _Scores]]: ...
 
 
 def reward(
@@ -164,13 +140,13 @@ def verifier(function: Callable[Parameters, _Verdict], /) -> VerifierFunction[Pa
 @overload
 def verifier(
     *, version: int = ..., batch: Literal[False] = ..., cheats: _Cheats = ..., **settings: Unpack[FunctionSettings]
-) -> VerifierDecorator: ...
+) -> Callable[[Callable[Parameters, _Verdict]], VerifierFunction[Parameters, _Verdict]]: ...
 
 
 @overload
 def verifier(
     *, version: int = ..., batch: Literal[True], cheats: _Cheats = ..., **settings: Unpack[FunctionSettings]
-) -> BatchVerifierDecorator: ...
+) -> Callable[[Callable[Parameters, _Verdicts]], VerifierFunction[Parameters, _Verdicts]]: ...
 
 
 def verifier(

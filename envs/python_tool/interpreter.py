@@ -10,8 +10,8 @@ from typing import Any
 from grpo.envs.text.single_turn import QuestionEnv
 from grpo.envs.text.templates import Template
 from grpo.plugins.errors import TransientError
+from grpo.plugins.pools import run_jobs
 from grpo.plugins.sandbox_job import Job, JobResult, Limits
-from grpo.plugins.sandbox_pools import run_jobs
 
 _TRIES = 3
 _CALCULATION = re.compile(r"<<([-+*/(). \d]+)=")

@@ -19,6 +19,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from grpo.plugins.child_process import receive_exactly
 from grpo.plugins.errors import SandboxUnavailable
 from grpo.plugins.sandbox_job import Job, JobResult
 from grpo.rewards.sandbox.bundle import ASSIST, packed
@@ -174,8 +175,8 @@ class Container:
     def _output(self, size: int) -> bytes:
         """Reads bytes of the agent's stdout; the engine wraps both streams in chunks with a head of eight bytes."""
         while len(self._pending) < size:
-            kind, length = struct.unpack(">BxxxI", self._exactly(8))
-            chunk = self._exactly(length)
+            kind, length = struct.unpack(">BxxxI", receive_exactly(self._socket, 8))
+            chunk = receive_exactly(self._socket, length)
             if kind == _STDOUT:
                 self._pending += chunk
             elif kind == _STDERR:
@@ -183,15 +184,6 @@ class Container:
         output = bytes(self._pending[:size])
         del self._pending[:size]
         return output
-
-    def _exactly(self, size: int) -> bytes:
-        parts = bytearray()
-        while len(parts) < size:
-            got = self._socket.recv(min(size - len(parts), 2**20))
-            if not got:
-                raise ContainerLost("the connection ended")
-            parts += got
-        return bytes(parts)
 
 
 def hardened(client: Any, settings: Mapping[str, Any]) -> dict[str, Any]:

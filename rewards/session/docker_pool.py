@@ -15,7 +15,6 @@ from grpo.plugins.errors import SandboxUnavailable, SessionError, SessionLost
 from grpo.plugins.session import DIRECTORY, HOME, Exit, Session, SessionJob
 from grpo.rewards.sandbox.container import OWNER, knock, orphaned, owner, remove
 from grpo.rewards.sandbox.docker_pool import connected
-from grpo.rewards.session.command import environment_of, unfit
 from grpo.rewards.session.docker_exec import DockerProcess, Execution
 from grpo.rewards.session.docker_machine import (
     LABEL,
@@ -27,9 +26,9 @@ from grpo.rewards.session.docker_machine import (
     settings_of,
 )
 from grpo.rewards.session.docker_ports import Ports, remove_folder
-from grpo.rewards.session.files import absolute, most_files, refuse_missing
 from grpo.rewards.session.owned import own
 from grpo.rewards.session.proxy import Port, Proxy
+from grpo.rewards.session.request import absolute, environment_of, most_files, refuse_missing, unfit
 
 _EXPIRED = "the time of the session is up"
 _START_SECONDS = 60.0  # for the start of a command
