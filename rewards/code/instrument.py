@@ -10,7 +10,6 @@ import ast
 import builtins
 import copy
 import re
-import sys
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -41,7 +40,6 @@ _LOOKUPS = ("count", "index", "get")
 _ORDERS = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
 _LIKE = words("assertAlmostEqual assertAlmostEquals assertCountEqual assertSequenceEqual assertMultiLineEqual")
 _SIMPLE = (ast.Assert, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
-_STEPS = (1, -1, 2, -2, 3, -3, 300, -300)
 
 
 @dataclass(slots=True)
@@ -82,7 +80,8 @@ class Instrument(ast.NodeTransformer):
         self._sure = False
         self._assertions: list[bool] = []
         self._methods = lone_methods(every, self.names)
-        self._compared: dict[str, list[int]] = {}
+        self._compared: dict[Any, list[int]] = {}
+        self._given_anew = {each.arg for each in find(every, ast.arg)}  # names of another value in each function
         stored = names_in(every, ast.Store)
         self._changed = {name for name in stored if stored.count(name) > 1}
         self._changed |= {
@@ -97,6 +96,7 @@ class Instrument(ast.NodeTransformer):
         self._required: dict[int, list[int]] = {}
         self._requires = False
         self._places = 0
+        self._inside: ast.AST | None = None  # the innermost function, but for the units themselves
         self._in_function = 0  # outside of functions; in one, the number of the assertion that it begins with, or -1
         self._changing = self._free = self._caught = self._in_assert = self._many_functions = False
         self._denies_item = _denies(every, ast.NotIn, ast.In, "assertNotIn")
@@ -105,6 +105,8 @@ class Instrument(ast.NodeTransformer):
         near += [node for node in find(every, ast.Call) if called(node) == "abs"]
         self._differences = {id(node) for node in find(near, ast.BinOp)}  # that are to be small
         self._data = taken_as_data(every)
+        truths = [each for node in find(every, ast.Call) if called(node) in ("all", "any") for each in node.args]
+        self._ordered = {id(each.elt) for each in truths if isinstance(each, ast.GeneratorExp | ast.ListComp)}
         self._related = related_names(every, self.names)  # they may have what the solution answered
         self._parameters: set[str] = set()  # of the functions around, in a test or beside it
         self._asked_twice: set[str] = set()  # calls of the unit whose answers may differ
@@ -214,14 +216,14 @@ class Instrument(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: Any) -> Any:
         """Rewrites a function of the tests; one that is left before its first assertion is noticed."""
-        outer = self._caught, self._in_function, self._parameters
-        self._caught = self._caught or node.name in self._forgiven
+        outer = self._inside, self._caught, self._in_function, self._parameters
+        self._inside, self._caught = node, self._caught or node.name in self._forgiven
         self._parameters = self._parameters | {each.arg for each in find(node.args, ast.arg)}
         begins = not self._caught and _begins_with_assertion(node.body)
         self._in_function = self._next_place() if begins else -1
         entered = [ast.Expr(self.call("__enter__", self._in_function))] if begins else []
         node.body = [*entered, *self._block(node.body, sure=begins)]
-        self._caught, self._in_function, self._parameters = outer
+        self._inside, self._caught, self._in_function, self._parameters = outer
         return node
 
     visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815 - the name that `ast` looks for
@@ -339,6 +341,8 @@ class Instrument(ast.NodeTransformer):
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         name = {ast.Eq: "__compared__", ast.NotEq: "__differ__", ast.In: "__contains__"}.get(type(node.ops[0]))
+        if id(node) in self._ordered and set(map(type, node.ops)) <= _ORDERS.keys():
+            return self._order(node)
         if len(node.ops) > 1 and not find(node.comparators[:-1], ast.Call):
             return self.visit(_pairwise(node))  # type: ignore[no-any-return]
         if name is None or len(node.ops) > 1:
@@ -353,6 +357,8 @@ class Instrument(ast.NodeTransformer):
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         once = self._texts[ast.unparse(node)] < 2
         self.generic_visit(node)
+        if self._compares(node):
+            return self.call("__watched__", node)
         if once or self._unit < 0 or self._free or not isinstance(node.ctx, ast.Load) or not self._in_assert:
             return node
         return self.call("__get__", node.value, node.attr)
@@ -377,9 +383,10 @@ class Instrument(ast.NodeTransformer):
         return asked
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        plain = self._split or not isinstance(node.op, ast.Sub) or id(node) not in self._differences
+        asked = not self._split and isinstance(node.op, ast.Sub | ast.Div) and id(node) in self._differences
         self.generic_visit(node)
-        return node if plain else self.call("__minus__", node.left, node.right)
+        name = "__minus__" if isinstance(node.op, ast.Sub) else "__over__"
+        return self.call(name, node.left, node.right) if asked else node
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         self.generic_visit(node)
@@ -396,11 +403,14 @@ class Instrument(ast.NodeTransformer):
         return self.call("__lookup__", node.func.value, node.func.attr, *node.args)
 
     def _visit_parts(self, node: ast.Call) -> None:
-        """Rewrites what a call is made of; the call itself and its method stay."""
+        """Rewrites what a call is made of; the call itself stays."""
+        makes = not self._split and not self._denies_equal and self._makes(node)
         if isinstance(node.func, ast.Attribute):
             node.func.value = self.visit(node.func.value)
         else:
             node.func = self.visit(node.func)
+        if makes or self._compares(node.func):
+            node.func = self.call("__making__" if makes else "__watched__", node.func)
         node.args = [self.visit(each) for each in node.args]
         node.keywords = [self.visit(each) for each in node.keywords]
 
@@ -416,10 +426,8 @@ class Instrument(ast.NodeTransformer):
         if isinstance(test, ast.Compare) and not self._caught:
             if len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
                 return self._equal(test.left, test.comparators[0])
-            if all(type(operator) in _ORDERS for operator in test.ops):
-                orders = ast.Tuple([ast.Constant(_ORDERS[type(operator)]) for operator in test.ops], ast.Load())
-                values = [test.left, *test.comparators]
-                return self.call("__order__", orders, *map(self.visit, values))
+            if set(map(type, test.ops)) <= _ORDERS.keys():
+                return self._order(test)
             if len(test.ops) > 1:
                 return self._asserted(_pairwise(test))
         if called_by_name(test) == "__near__" and isinstance(test, ast.Call):
@@ -434,6 +442,10 @@ class Instrument(ast.NodeTransformer):
             return test
         return self._direct(test)
 
+    def _order(self, node: ast.Compare) -> ast.expr:
+        orders = ast.Tuple([ast.Constant(_ORDERS[type(operator)]) for operator in node.ops], ast.Load())
+        return self.call("__order__", orders, *map(self.visit, [node.left, *node.comparators]))
+
     def _equal(self, left: ast.expr, right: ast.expr) -> ast.expr:
         for side, other in ((left, right), (right, left)):
             place = self._kept(other) if not isinstance(side, ast.Constant) else None
@@ -444,7 +456,9 @@ class Instrument(ast.NodeTransformer):
                 if made:
                     self.prepared.several.append(place)
                 if self._is_made_anew(side) or (isinstance(side, ast.Name) and side.id not in self._changed):
-                    self._compared.setdefault(ast.unparse(side), []).append(place)
+                    name = ast.unparse(side)
+                    where = (self._unit, self._inside) if name in self._given_anew else None
+                    self._compared.setdefault((where, name), []).append(place)
                 return self.call("__known__", self._direct(side), place, None, made)
         return self._compare("__alike__", left, right)
 
@@ -454,28 +468,24 @@ class Instrument(ast.NodeTransformer):
         But what is expected comes first where it is computed of values of the tests alone (`sorted(items)`): a solution
         that empties its arguments would only make tests ask for less.
         """
-        others = []
-        if not self._split and name != "__differ__" and not self._denies_equal:
-            others = self._others(left, right)
         own = {*self._given, *vars(builtins), *names_in(right, ast.Store)}
         first = find(right, ast.Call) and called(right) != "len" and set(names_in(right)) <= own and not self._split
-        compared = self.call(name, *others)
+        compared = self.call(name)
         sides = [ast.keyword("left", self.visit(left)), ast.keyword("right", self.visit(right))]
         compared.keywords = sides[::-1] if first else sides
         return compared
 
-    def _others(self, left: ast.expr, right: ast.expr) -> list[ast.expr]:
-        """Returns comparisons with objects that are made like an expected one, but of other values: `V(5, 7)`."""
-        values = [self._assigned.get(ast.unparse(side), side) for side in (right, left)]
-        made = next((value for value in values if self._is_made(value)), None)
-        if made is None:
-            return []
-        others = []
-        for step in _STEPS:
-            other = _Other(step).visit(copy.deepcopy(made))
-            sides = ("one", ast.unparse(other)) if made is values[0] else (ast.unparse(other), "two")
-            others.append(ast.parse(f"lambda one, two: {sides[0]} == {sides[1]}", mode="eval").body)
-        return others if ast.unparse(other) != ast.unparse(made) else []
+    def _compares(self, node: ast.expr) -> bool:
+        """Returns whether a function compares two values: `operator.eq`, `a.__eq__`, `self.assertEqual`."""
+        if self._split or not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
+            return False
+        return node.attr in ("__eq__", *_EQUAL) or ast.unparse(node) == "operator.eq"
+
+    def _makes(self, node: ast.Call) -> bool:
+        """Returns whether a class of the solution is called with something, or a method of the class: `V.of(3)`."""
+        owner = node.func.value if isinstance(node.func, ast.Attribute) else node.func
+        named = isinstance(owner, ast.Name) and owner.id in self.names and owner.id[:1].isupper()
+        return named and bool(node.args or node.keywords)
 
     def _is_made(self, node: ast.expr) -> bool:
         """Returns whether an expression makes objects of the solution's classes of values that stand in it."""
@@ -518,20 +528,6 @@ def _denies(every: Sequence[ast.stmt], operator: type[ast.cmpop], denied: type[a
     asked = any(isinstance(each, operator) for node in compared for each in node.ops)
     denies = any(isinstance(node, ast.Compare) and isinstance(node.ops[0], denied) for node in turned)
     return asked or denies or method in map(called, calls)
-
-
-class _Other(ast.NodeTransformer):
-    """Changes every number and text of an expression."""
-
-    def __init__(self, step: int) -> None:
-        self._step = step
-
-    def visit_Constant(self, node: ast.Constant) -> ast.Constant:
-        if isinstance(node.value, int | float) and not isinstance(node.value, bool):
-            return ast.Constant(node.value + self._step)
-        if isinstance(node.value, str) and node.value:
-            return ast.Constant(node.value[:-1] + chr(abs(ord(node.value[-1]) + self._step) % sys.maxunicode))
-        return node
 
 
 def _pairwise(node: ast.Compare) -> ast.BoolOp:

@@ -1,14 +1,14 @@
 """Replaces linear layers, and the attention, MLP and norm layers around them, by faster ones for decoding.
 
-A decoding step of few rows makes hundreds of small calls, each of which takes longer to begin than to compute. Here the
-queries, keys and values of a layer are one product, as are both inner products of an MLP; queries and keys are rotated
-together; a norm is one call. For one new token in each row, the backbone calls its layers itself, without the mask,
-checks and wrappers of its own forward pass. Only for the families that the tests compare, in float32 on a CPU: in lower
-precision each of these calls rounds, and not where the model's own do.
+A decoding step of few rows makes hundreds of small calls, each of which takes longer to begin than to compute. Here
+queries and keys are rotated together, a norm is one call, and, for one new token in each row, the backbone calls its
+layers itself, without the mask, checks and wrappers of its own forward pass. Only for the families that the tests
+compare. In lower precision they round where the model's own calls do.
 
+In float32 on a CPU the queries, keys and values of a layer are one product, too, as are both inner products of an MLP.
 A product reads each weight matrix for as many rows as there are completions. oneDNN brings weights into the order in
-which it reads them once, instead of in every product: 1.1 to 2.7 times as fast for 8 to 64 rows. Only layers in float32
-on a CPU gain by it, and small ones lose more by the longer way to that product.
+which it reads them once, instead of in every product: 1.1 to 2.7 times as fast for 8 to 64 rows. Elsewhere a copy of
+the weights costs memory and gains less, and small layers lose more by the longer way to that product.
 """
 
 from __future__ import annotations
@@ -53,19 +53,20 @@ def gains(layer: Any) -> bool:
 
 
 def is_known(model: Any) -> bool:
-    """Returns whether a model is of a family that the tests compare, with whole floating point weights."""
-    plain = all(
-        type(own.data) is torch.Tensor and own.is_floating_point() and not hasattr(own, "ds_id")
-        for own in model.parameters()
-    )
-    backbones = (module for module in model.modules() if _kind(module) == "Model")
-    return plain and can_pack(model.config) and any(parts(each) is not None for each in backbones)
+    """Returns whether a model is of a family that the tests compare, with whole weights of one floating point type.
+
+    That of adapters may differ.
+    """
+    weights = dict(model.named_parameters())
+    plain = all(type(own.data) is torch.Tensor and not hasattr(own, "ds_id") for own in weights.values())
+    dtypes = {own.dtype for name, own in weights.items() if ".lora_" not in name}
+    known = plain and len(dtypes) == 1 and dtypes.pop().is_floating_point and can_pack(model.config)
+    return known and any(parts(each) is not None for each in model.modules() if _kind(each) == "Model")
 
 
 def is_precise(model: Any) -> bool:
-    """Returns whether a model computes in float32 on a CPU."""
-    held = {(own.dtype, own.device.type) for own in model.parameters()}
-    return held == {(torch.float32, "cpu")} and not torch.is_autocast_enabled("cpu")
+    """Returns whether the weights of a model are float32 on a CPU."""
+    return {(own.dtype, own.device.type) for own in model.parameters()} == {(torch.float32, "cpu")}
 
 
 def parts(module: Any) -> list[Any] | None:
@@ -78,9 +79,13 @@ def parts(module: Any) -> list[Any] | None:
 
 def joined(module: Any, product: Product | None) -> Callable[..., Any]:
     """Returns what computes what a module with `parts` does; the product is that of all of them, side by side."""
-    if product is None:
-        return _norm(module) if _kind(module) == "RMSNorm" else _backbone(module)
-    return _attention(module, product) if _kind(module) == "Attention" else _mlp(module, product)
+    kind = _kind(module)
+    if kind == "Attention":
+        own = (module.q_proj, module.k_proj, module.v_proj)
+        return _attention(module, product or (lambda rows: torch.cat([part(rows) for part in own], dim=-1)))
+    if kind == "MLP":
+        return _mlp(module, product)
+    return _norm(module) if kind == "RMSNorm" else _backbone(module)
 
 
 def one_of(layers: Sequence[torch.nn.Linear]) -> torch.nn.Linear:
@@ -139,14 +144,17 @@ def _norm(module: Any) -> Callable[[torch.Tensor], torch.Tensor]:
     weight, epsilon = module.weight.detach(), module.variance_epsilon
 
     def forward(hidden_states: torch.Tensor) -> torch.Tensor:
-        return rms_norm(hidden_states, weight.shape, weight, epsilon)
+        if weight.dtype == torch.float32:
+            return rms_norm(hidden_states, weight.shape, weight, epsilon)
+        normed: torch.Tensor = weight * rms_norm(hidden_states, weight.shape, None, epsilon)
+        return normed
 
     return forward
 
 
-def _mlp(module: Any, product: Product) -> Callable[..., torch.Tensor]:
+def _mlp(module: Any, product: Product | None) -> Callable[..., torch.Tensor]:
     def forward(x: torch.Tensor) -> torch.Tensor:
-        gate, up = product(x).chunk(2, dim=-1)
+        gate, up = product(x).chunk(2, dim=-1) if product else (module.gate_proj(x), module.up_proj(x))
         output: torch.Tensor = module.down_proj(module.act_fn(gate).mul_(up))
         return output
 
@@ -226,4 +234,6 @@ class _Turned(NamedTuple):
         """Returns rotated heads [B, L, H, D]."""
         half = heads.shape[-1] // 2
         other = torch.cat([heads[..., half:], heads[..., :half]], dim=-1)
-        return torch.addcmul(heads * self.cos, other, self.sin)
+        if heads.dtype == torch.float32:
+            return torch.addcmul(heads * self.cos, other, self.sin)
+        return heads * self.cos + other * self.sin

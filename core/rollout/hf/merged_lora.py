@@ -26,7 +26,8 @@ def folded(model: Any, *, packs: bool = False) -> Iterator[None]:
 
     `packs`: also lay weights out for products of few rows, and make fewer calls of many small ones.
     """
-    packs = packs and not hasattr(model, "_original_forward")  # of accelerate, whose forward rounds
+    rounds = hasattr(model, "_original_forward") or torch.is_autocast_enabled(model.device.type)  # accelerate's does
+    packs = packs and not rounds
     adapters = {adapter.base_layer: adapter for adapter in _foldable(model)}
     with ExitStack() as ends:
 
@@ -44,7 +45,7 @@ def folded(model: Any, *, packs: bool = False) -> Iterator[None]:
                     # Not the frozen ones: whoever takes the adapter off meanwhile would change them.
                     layer.weight.data = layer.weight.data.new_empty(0)
 
-        joinable = dict(_joinable(model, adapters)) if packs and is_precise(model) and is_known(model) else {}
+        joinable = dict(_joinable(model, adapters, copies=is_precise(model))) if packs and is_known(model) else {}
         done = _wrapped(model)
         for name, module in model.named_modules():  # parts of a module come after it
             if module in joinable:
@@ -81,11 +82,18 @@ def _whole(layers: Sequence[torch.nn.Linear], adapters: Mapping[Any, Any]) -> Pr
     return checked if own else times
 
 
-def _joinable(model: Any, adapters: Mapping[Any, Any]) -> Iterator[tuple[Any, Sequence[torch.nn.Linear]]]:
-    """Yields modules that can be `joined`, and the plain layers that are their parts or below these."""
+def _joinable(
+    model: Any, adapters: Mapping[Any, Any], *, copies: bool
+) -> Iterator[tuple[Any, Sequence[torch.nn.Linear]]]:
+    """Yields modules that can be `joined`, with the plain layers below them whose product can be one.
+
+    Without `copies` of weights, their parts are called as they are.
+    """
     bases = {adapter: layer for layer, adapter in adapters.items()}
     for module in model.modules():
         layer_parts = parts(module)
+        if layer_parts is not None and not copies:
+            layer_parts = []
         if layer_parts is None or not all(map(is_its_own, [module, *layer_parts])):
             continue
         layers = [bases.get(layer, layer) for layer in layer_parts]

@@ -90,10 +90,11 @@ class Keeper:
         """Reports how a unit ended, and what objects answered in it; returns whether others are to run."""
         unit = self._last = self._units.pop()
         self.gone = how == "gone"
-        if how == "passed" and not self._given.forgiving:
+        if how == "passed":
             missing = not self._given.asks and not self._equal.issuperset(self._given.required[unit])
             fault = self._fault or ("an expected value was not compared" if missing else "")
-            how, why = ("failed", fault) if fault else (how, why)
+            if fault and not (self._given.forgiving and fault not in (BOTH, EVERYTHING)):
+                how, why = "failed", fault
         why = str(why)[:_LONGEST]
         self._report(["unit", unit, how, why, time.monotonic() - self._began, answers])
         self._channel.grant(self._given.seconds)

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import copy
 import datetime
+import functools
+import itertools
 import random
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from os import urandom
 from typing import Any
 
@@ -19,8 +22,52 @@ EVERYTHING = "an object that equals whatever it is compared with, or most values
 BOTH = "an object that equals a value and does not"
 _TRIES = 4
 _FAR = 17
+_SHIFTS = (1, -1, 2, -2, 3, -3, 300, -300)
 _STEPS = (1, -1, 2, -2, 3, -3)
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+class Made:
+    """Remembers of what tests make objects of a solution, to make others of other numbers and texts."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, tuple[Any, Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {}
+
+    def keep(self, value: Any, function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]) -> None:
+        """Remembers what an object is made with; the object lives on, so that no other gets its id."""
+        self._made[id(value)] = value, function, args, named
+
+    def others(self, value: Any) -> list[Callable[[], Any]]:
+        """Returns what makes objects like one, of other numbers and texts; nothing where that is not known."""
+        shifts = _SHIFTS if id(value) in self._made and self._holds_any(value) else ()
+        return [functools.partial(self._other, value, itertools.count(shift, shift)) for shift in shifts]
+
+    def _holds_any(self, value: Any) -> bool:
+        """Returns whether there is a number or text to change."""
+        if id(value) in self._made:
+            _, _, args, named = self._made[id(value)]
+            return self._holds_any([args, named])
+        if type(value) in (list, tuple, set, frozenset, dict):
+            return any(map(self._holds_any, value.values() if type(value) is dict else value))
+        return (
+            type(value) is int or (type(value) is float and value - value == 0) or (type(value) is str and value != "")
+        )
+
+    def _other(self, value: Any, by: Iterator[int]) -> Any:
+        """Returns a value whose first number is changed by a step, its second one by two, and so on."""
+        kind = type(value)
+        if id(value) in self._made:
+            _, function, args, named = self._made[id(value)]
+            return function(*self._other(args, by), **self._other(named, by))
+        if kind in (list, tuple, set, frozenset):
+            return kind([self._other(each, by) for each in value])
+        if kind is dict:
+            return {key: self._other(each, by) for key, each in value.items()}
+        if not self._holds_any(value):
+            return value
+        if kind is str:
+            return value[:-1] + chr(abs(ord(value[-1]) + next(by)) % sys.maxunicode)
+        return value + next(by) * (max(1.0, abs(value)) if kind is float else 1)
 
 
 def candidates(expected: Any, rng: random.Random, count: int = MANY) -> tuple[list[Any], int]:
@@ -135,8 +182,27 @@ def far(value: Any) -> Any:
         return kind([far(each) for each in value] or [_FAR])
     if kind is dict:
         return {key: far(each) for key, each in value.items()} or {_FAR: _FAR}
-    if hasattr(value, "expected") and kind.__module__.startswith("_pytest"):  # what `approx` makes
-        other = copy.copy(value)
-        other.expected = far(value.expected)
-        return other
+    if is_approximate(value):
+        return like(value, far(value.expected))
     raise TypeError(kind.__name__)
+
+
+def is_approximate(value: Any) -> bool:
+    """Returns whether `pytest.approx` made a value."""
+    return type(value).__module__.startswith("_pytest") and hasattr(value, "expected")
+
+
+def like(value: Any, expected: Any) -> Any:
+    """Returns what stands for another expected value as a value does for its own."""
+    if not is_approximate(value):
+        return expected
+    other = copy.copy(value)
+    other.expected = expected
+    return other
+
+
+def middle(one: Any, other: Any) -> Any:
+    """Returns what lies between two numbers, or lists of numbers."""
+    if isinstance(one, (list, tuple)):
+        return type(one)(map(middle, one, other))
+    return (one + other) / 2

@@ -25,7 +25,7 @@ from os import urandom
 from typing import Any
 
 from grpo.rewards.code.guest.customs import FILE
-from grpo.rewards.code.guest.near import BOTH, EVERYTHING, around, far, near
+from grpo.rewards.code.guest.near import BOTH, EVERYTHING, Made, around, far, is_approximate, like, middle, near
 from grpo.rewards.code.guest.plain import NotPlain, decode, encode
 
 _NUMBERS = (bool, int, float)
@@ -41,6 +41,7 @@ _MOST_PAIRS = 64
 _MOST_ANSWERS = 100_000
 _OFTEN = 2000  # comparisons of a process, after which objects are asked no further, as that takes long
 _FURTHER = 4
+_LIKE = "an object that equals whatever is made like it"
 _MOMENT = 0.05  # seconds that a clock may go on between two answers
 _OWN: dict[int, tuple[type, bool]] = {}  # by the ids of classes, which are kept: what `_is_own` found
 _PLAIN = {int, float, str, bool, type(None)}
@@ -63,8 +64,9 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
         any_value: the tests themselves use `unittest.mock.ANY`.
     """
     left_over = iter(range(_OFTEN))
+    made = Made()
 
-    def over() -> bool:
+    def is_over() -> bool:
         """Returns whether objects are asked no further."""
         return operator.length_hint(left_over) == 0
 
@@ -102,23 +104,23 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
         confirm(opinions or [] if result else [])
         return result
 
-    def alike(*others: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
-        return holding(lambda: left == right, _is_true, left, right, *others)
+    def alike(left: Any, right: Any) -> Any:
+        return holding(lambda: left == right, _is_true, left, right)
 
-    def compared(*others: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+    def compared(left: Any, right: Any) -> Any:
         """Compares within an assertion, where the result may be anything, such as a query or an array."""
-        return holding(lambda: left == right, lambda result: type(result) in _COUNTING and result, left, right, *others)
+        return holding(lambda: left == right, lambda result: type(result) in _COUNTING and result, left, right)
 
-    def computed(*others: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+    def computed(left: Any, right: Any) -> Any:
         """Compares where the result itself is looked at; one that is no number says more than whether it holds."""
-        return holding(lambda: left == right, lambda result: type(result) in _NUMBERS and result, left, right, *others)
+        return holding(lambda: left == right, lambda result: type(result) in _NUMBERS and result, left, right)
 
     def differ(left: Any, right: Any) -> Any:
         return holding(lambda: left != right, lambda result: type(result) in _COUNTING and not result, left, right)
 
-    def holding(question: Callable[[], Any], holds: Callable[[Any], Any], left: Any, right: Any, *others: Any) -> Any:
+    def holding(question: Callable[[], Any], holds: Callable[[Any], Any], left: Any, right: Any) -> Any:
         """Asks a question of the tests that holds where two values are equal; what decides that is asked before."""
-        opinions = suspect(left, right, *others)
+        opinions = suspect(left, right)
         if opinions is None:
             return question()
         result = told(question)
@@ -126,7 +128,7 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
             confirm(opinions)
         return result
 
-    def suspect(left: Any, right: Any, *others: Callable[[Any, Any], Any]) -> list[Opinion] | None:
+    def suspect(left: Any, right: Any) -> list[Opinion] | None:
         """Asks the objects by which two values may be equal whether they equal other things too; None without any."""
         opinions: list[Opinion] = []
         pairs = [] if type(left) in _PLAIN and type(right) in _PLAIN else list(_pairs(left, right))
@@ -134,23 +136,22 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
             return None
         if not asks or next(left_over, None) is None:
             return []
-        if others:
-            likes = [_whether(other, left, right) for other in others]
-            answer, *rest = _mixed(lambda: _equality(left, right), *likes)
-            all_alike = all(each == "yes" for each in rest)
-            opinions.append((left, right, True, answer, "an object that equals whatever is made like it" * all_alike))
         for own, other, sure in pairs:
             if any_value and own is getattr(sys.modules.get("unittest.mock"), "ANY", None):
                 continue
             try:
                 _, answer, fault = among(functools.partial(_equality, own), own, other)
             except (NotPlain, RecursionError):
-                fars = [_whether(operator.eq, own, each) for each in _further(other)]
-                fars += [_whether(operator.eq, each, other) for each in _further(own)]
+                fars = _out_of_reach(other, functools.partial(operator.eq, own))
+                fars += _out_of_reach(own, lambda each: each == other)  # noqa: B023
                 stranger = type(_word(), (), {})()
                 any_other = [_whether(operator.eq, own, each) for each in (object(), _word(), stranger)]
-                answer, *rest = _mixed(functools.partial(_equality, own, other), *any_other, *fars)
-                fault = EVERYTHING if rest[:2] == ["yes", "yes"] or "yes" in rest[2:] else ""  # as a stranger, or far
+                likes = [_whether(lambda make: own == make(), each) for each in made.others(other)]  # noqa: B023
+                likes = likes or [_whether(lambda make: make() == other, each) for each in made.others(own)]  # noqa: B023
+                answer, *rest = _mixed(functools.partial(_equality, own, other), *any_other, *fars, *likes)
+                strange, further, alike = rest[:2], rest[2 : 3 + len(fars)], rest[3 + len(fars) :]
+                fault = _LIKE if alike and all(each == "yes" for each in alike) else ""
+                fault = EVERYTHING if strange == ["yes", "yes"] or "yes" in further else fault
             opinions.append((own, other, sure and own is not other, answer, fault))
         return opinions
 
@@ -185,33 +186,53 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
         """Asks whether a value is as wanted; one that the solution had a say in is not as something else is."""
         if not _is_own(value) and not any(True for _ in _pairs(value, wanted)):
             return question(value, wanted)
-        others = [_whether(question, value, each) for each in _further(wanted)]
+        others = _out_of_reach(wanted, lambda each: question(value, each), lambda each: question(each, wanted))
         reads = hasattr(wanted, "__iter__")  # then asking may read the value to its end
         return weighed(lambda: question(value, wanted), others, EVERYTHING, before=not reads)
 
     def minus(left: Any, right: Any) -> Any:
-        """Subtracts; the number that an object of the solution gives is not the same whatever is subtracted."""
+        return reckoned(operator.sub, left, right)
+
+    def over(left: Any, right: Any) -> Any:
+        return reckoned(operator.truediv, left, right)
+
+    def reckoned(operation: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+        """Returns a difference or quotient; what an object of the solution gives depends on the other number."""
         turned = not _is_own(left)
         wanted = left if turned else 0 if _is_own(right) else right
         if (turned and not _is_own(right)) or hasattr(wanted, "__iter__"):
-            return left - right
+            return operation(left, right)
 
         def state(other: Any) -> str:
-            return _state(other - right if turned else left - other, left, right)
+            return _state(operation(other, right) if turned else operation(left, other), left, right)
 
-        answer, rest = "", [""]
+        answer, close, rest = "", [""], [""]
         with contextlib.suppress(Exception):
-            zero = [0] if isinstance(wanted, (int, float)) else []
-            others = [wanted, *zero, *around(wanted), *_further(wanted)] if asks else []
-            answer, *rest = _mixed(*(functools.partial(state, each) for each in others))
-        result = told(lambda: left - right)
+            sides = _sides(wanted) if asks else []
+            zero = [0] if isinstance(wanted, (int, float)) and operation is operator.sub else []
+            others = [*sides, wanted, *zero, *around(wanted), *_further(wanted)] if asks else []
+            answers_to = _mixed(*(functools.partial(state, each) for each in others))
+            close, (answer, *rest) = answers_to[: len(sides)], answers_to[len(sides) :]
+        result = told(lambda: operation(left, right))
         with contextlib.suppress(Exception):
             now = _state(result, left, right)
-            if asks and all(each == now for each in rest):
+            alone = asks and (operation is operator.sub or (type(result) in _NUMBERS and result))
+            if alone and any(all(each == now for each in some) for some in (close, rest) if some):
                 faults.append("an object from which whatever is subtracted leaves the same")
             elif answer and answer != now and (wanted is left or wanted is right) and not _is_own(result):
                 faults.append("an object with two answers to a difference")
         return result
+
+    def watched(function: Callable[..., Any]) -> Callable[..., Any]:
+        """Returns a function that compares two values, such as `operator.eq` or a method of unittest."""
+
+        def compare(*args: Any, **named: Any) -> Any:
+            pair = args[:2] if args[1:] else (getattr(function, "__self__", None), *args)
+            if named or len(pair) < 2:
+                return function(*args, **named)
+            return holding(lambda: function(*args), lambda result: result is None or result is True, *pair)
+
+        return compare
 
     def called(mock: Any, name: str, *given: Any, **named: Any) -> bool:
         """Asks a mock of the tests by its class, whatever the solution put into it, what it was called with."""
@@ -249,8 +270,10 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
 
     def contains(item: Any, holder: Any, denied: bool = False) -> Any:
         """Asks for an item; where the tests ask elsewhere for items that are not there, `denied`, no more than that."""
+        if isinstance(holder, Iterator) and not _is_own(holder):
+            return any(each is item or alike(each, item) for each in holder)
         own = _is_own(holder) and hasattr(type(holder), "__contains__")
-        if own and (not asks or over()):
+        if own and (not asks or is_over()):
             return told(lambda: item in holder)
         opinions = items(item, holder)
         if own:  # else asking may read it to its end
@@ -304,8 +327,20 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
     def get(value: Any, name: str) -> Any:
         return twice(getattr, value, name)
 
-    every: tuple[Callable[..., Any], ...] = (known, alike, compared, computed, differ, same, minus, called)
-    every += (doubted, order, contains, lookup, kind, twice, get)
+    def making(function: Callable[..., Any]) -> Callable[..., Any]:
+        """Returns a class of the solution, or a method of it, that makes objects for the tests."""
+
+        def make(*args: Any, **named: Any) -> Any:
+            result = function(*args, **named)
+            if _decides(result):
+                made.keep(result, function, args, named)
+            return result
+
+        make.__name__ = str(getattr(function, "__name__", ""))
+        return make if asks else function
+
+    every: tuple[Callable[..., Any], ...] = (known, alike, compared, computed, differ, same, minus, over, called)
+    every += (making, watched, doubted, order, contains, lookup, kind, twice, get)
     return {f"__{function.__name__}__": function for function in every}
 
 
@@ -351,8 +386,31 @@ def _further(value: Any) -> list[Any]:
 def _nearby(value: Any) -> list[Any]:
     """Returns values like another, which cost an object as little: what counts up to one may loop for ever below 0."""
     rng = random.Random(urandom(8))
-    values = [near(value, rng) for _ in range(_FURTHER)] if type(value) in (*_PLAIN, bytes, tuple) else []
+    values = [near(value, rng) for _ in range(_FURTHER)] if type(value) in (*_PLAIN, bytes, tuple, list) else []
     return [abs(each) for each in values] if type(value) in (int, float) and value >= 0 else values
+
+
+def _sides(value: Any) -> list[Any]:
+    """Returns a number that is a little larger than one, and one that is as much smaller."""
+    step = 1 + abs(_nearby(value)[0] - value) if type(value) in (int, float) else 0
+    return [value + step, value - step] if step else []
+
+
+def _out_of_reach(
+    value: Any, ask: Callable[[Any], Any], holds: Callable[[Any], Any] = lambda _: False
+) -> list[Callable[[], str]]:
+    """Returns questions about values that no tolerance takes for one: about each far one, and about all near ones.
+
+    `holds`: whether the tests take another value for it. Its own tolerance counts for what `pytest.approx` makes.
+    """
+    expected = getattr(value, "expected", value) if is_approximate(value) else value
+    reach = holds if expected is value else lambda each: each == value
+    close = []
+    with contextlib.suppress(Exception):
+        halves = [(each, _whether(reach, middle(expected, each))) for each in _nearby(expected)]
+        close = [like(value, each) for each, is_reached in halves if _answer(is_reached) != "yes"]
+    near_ones = [_whether(lambda: all(_is_true(ask(each)) for each in close))] if close[1:] else []
+    return [*(_whether(ask, each) for each in _further(value)), *near_ones]
 
 
 def _state(value: Any, *others: Any) -> str:

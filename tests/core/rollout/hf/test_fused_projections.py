@@ -37,6 +37,11 @@ def policy(config: Any, dtype: torch.dtype = torch.float32) -> Any:
     return model
 
 
+def mixed(model: Any) -> Any:
+    model.model.norm.float()
+    return model
+
+
 def adapted(model: Any, targets: list[str]) -> Any:
     return get_peft_model(model, LoraConfig(r=4, target_modules=targets, init_lora_weights=False)).eval()
 
@@ -79,6 +84,19 @@ def test_a_policy_computes_the_same_in_fewer_calls(name: str, targets: list[str]
     assert changed(model) == own - {"base_model", "base_model.model"}  # of the adapter
     assert not any("forward" in vars(module) for module in model.modules())
     assert all(torch.equal(state[key], tensor) for key, tensor in model.state_dict().items())
+
+
+@pytest.mark.parametrize("targets", [[], ["q_proj", "up_proj"]], ids=str)
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_policy_of_lower_precision_rounds_where_its_model_does(name: str, targets: list[str]) -> None:
+    model = policy(CONFIGS[name](), torch.bfloat16)
+    if targets:
+        model = adapted(model, targets)
+    wanted = logits(model)
+    with folded(model, packs=True):
+        assert torch.equal(logits(model), wanted)
+    own = {name for name, _ in model.named_modules() if name.endswith(KINDS)}
+    assert changed(model) == own - {"base_model", "base_model.model"}
 
 
 def test_every_call_of_a_joined_layer_is_one_product() -> None:
@@ -124,10 +142,9 @@ def test_a_step_that_asks_for_more_than_logits_gets_it() -> None:
 @pytest.mark.parametrize(
     "model",
     [
-        pytest.param(lambda: policy(CONFIGS["llama"](), torch.bfloat16), id="rounds"),
         pytest.param(lambda: policy(MistralConfig(**SIZES)), id="another-family"),
         pytest.param(lambda: policy(LlamaConfig(**SIZES, attn_implementation="eager")), id="eager"),
-        pytest.param(lambda: policy(CONFIGS["llama"]()).to("meta"), id="not-on-a-cpu"),
+        pytest.param(lambda: mixed(policy(CONFIGS["llama"](), torch.bfloat16)), id="two-precisions"),
     ],
 )
 def test_other_models_are_left_alone(model: Callable[[], Any]) -> None:
