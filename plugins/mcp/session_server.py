@@ -14,11 +14,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from grpo.plugins._spec_pools import SpecPools
 from grpo.plugins.agents import package_of, search_path
 from grpo.plugins.errors import GrpoError, TransientError
 from grpo.plugins.mcp.error_output import ErrorOutput
 from grpo.plugins.mcp.servers import FOLDER, McpServer
-from grpo.plugins.pools import SpecPools
 from grpo.plugins.session import Process, Session, SessionJob, SessionPool
 
 _PIECE = 1 << 16
