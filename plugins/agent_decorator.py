@@ -38,14 +38,20 @@ def agent(
     A function that is annotated to return a `Command` says which program to start. Any other function, plain or async,
     is a Python agent: it plays the episode itself, in a process of its own, and returns its answer or None.
 
-    The arguments are the attributes of `AgentSpec`, but for these:
-
     Args:
         version: raise it when the agent plays otherwise. It may be left out in a file, not in a package.
         name: the public name; default: the function's.
+        protocols: the APIs that it may call: "chat", "responses", "messages".
+        environment: variables that every episode sets, beside those that every agent has.
+        answer: of a command: "message", the policy's last message, or "stdout", what the program writes.
+        programs: the programs that it needs, each with a sentence that says how to install it.
+        modules: the Python modules that it needs, each with a sentence that says how to install it. Those of a Python
+            agent are imported once, before the first episode.
         auxiliary: says whether a call is no part of the task, such as one for a title or a summary. Such calls are
             answered and recorded, and train only with `rollout.agent_trains = "all"`. Without it, calls without tools
             beside a conversation that has some are taken for such.
+        prepare: called with the options as keywords before anything is loaded; raises a `UsageError` where the agent
+            cannot work with them.
 
     Raises:
         SpecError: the signature or the metadata is not allowed.

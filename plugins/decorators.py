@@ -102,16 +102,18 @@ def reward(
     a `Scored`. Raising is a failure of the plugin and never a score of zero. `@reward` without parentheses declares
     nothing.
 
-    The arguments are the attributes of `RewardSpec`, but for these:
-
     Args:
         function: the function, where the decorator stands without parentheses.
         version: the scoring contract; raise it when scores change. It may be left out in a file, not in a package.
+        range: lowest and highest score.
         name: the public name; default: the function's.
         cases: examples with their expected scores.
+        isolation: "process", "thread" or "inline"; see `RewardSpec`.
+        timeout: seconds for one call.
         batch: the completion and the columns are lists.
         scope: "completion", or "group": one call gets the completions of one prompt, a list, with the columns of its
             row as they are, and returns a list with a score or None for each, in their order.
+        prepare: called with the options when a SPEC is bound; raises a `UsageError` where they cannot work.
         aliases: column to other names under which data sets have it, as in `{"numbers": ["nums"]}`.
         as_published: True where it scores as somebody's published text does, quirks included, or the options that make
             it do so, as in `["variant"]`: what that text pays for is then a note of `grpo plugins check` and no error.

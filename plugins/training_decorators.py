@@ -59,6 +59,7 @@ def loss(
             tokens of the micro batch ("micro_batch"), completions times the longest one that may be sampled
             ("constant"), or completions alone, their tokens summed up ("sum").
         name: the public name; default: the function's.
+        entropies: whether it reads the policy's entropies, and whether with a gradient.
         every_row: completions without an advantage are computed too: some term is no multiple of it, or the loss looks
             at all completions of a micro batch, which then come from the whole batch in a random order.
         weighs: it multiplies with `tokens.importance` itself.
